@@ -1,0 +1,44 @@
+# One environment for everything, made on demand: .venv
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN_ARGS ?=
+
+.PHONY: run test check unit integration clean
+.DEFAULT_GOAL := run
+
+$(VENV)/.run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	touch $@
+
+## run: a NameServer in the foreground, on loopback
+run: $(VENV)/.run
+	@echo "Point a broker at it with:  namesrvAddr=127.0.0.1:9876  (or NAMESRV_ADDR=127.0.0.1:9876 for clients)"
+	$(BIN)/rmq-namesrv --bind-address 127.0.0.1 $(RUN_ARGS)
+
+## check: format, lint, types, import contracts
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## unit: the core, without sockets or processes
+unit: $(VENV)/.dev
+	$(BIN)/pytest -q tests/remoting tests/namesrv tests/contract
+
+integration: $(VENV)/.dev
+	$(BIN)/pytest tests/integration
+
+## test: everything, the fast checks first
+test: check
+	$(BIN)/pytest
+
+clean:
+	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The NameServer: who is alive, and which queues are where."""

@@ -1,0 +1,1 @@
+"""The route tables: each stores, answers and forgets one concern and knows no other table."""
