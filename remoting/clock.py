@@ -1,0 +1,26 @@
+"""The only reader of time; everything else takes `now_ms` or `unix_ms` as an argument."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two clocks that must not be mixed: one for deadlines, one for records."""
+
+    def now_ms(self) -> int:
+        """Return monotonic milliseconds, for deadlines; they never jump when the wall clock is set."""
+
+    def unix_ms(self) -> int:
+        """Return milliseconds since 1970 UTC, for records that people and other machines read."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Return monotonic milliseconds."""
+        return time.monotonic_ns() // 1_000_000
+
+    def unix_ms(self) -> int:
+        """Return milliseconds since 1970 UTC."""
+        return time.time_ns() // 1_000_000

@@ -1,0 +1,101 @@
+"""Any shape <-> extFields strings or JSON bodies; `msgspec` does the work, this module knows Java's conversions.
+
+Answers to `CommandCustomHeader` filling by reflection and to `RemotingSerializable.decode`. A field that is missing or
+does not parse is left at its default, as Java leaves it null: what must be there is decided by each command.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Annotated, Any, Final, TypeVar, get_args
+
+import msgspec
+
+from remoting import fastjson
+from remoting.errors import BodyError
+
+Shape = TypeVar("Shape", bound=msgspec.Struct)
+Body = TypeVar("Body")
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
+
+
+def decode_fields(shape: type[Shape], fields: Mapping[str, str] | None) -> Shape:
+    """Return `shape` filled from a request's extFields.
+
+    Booleans are true for "true" in any case and false for all else; integers are strict decimals within their range;
+    a field that is missing or unreadable keeps its default, so every field of a header shape needs one.
+    """
+    if not fields:
+        return shape()
+    values = {}
+    for name, attribute, read in _readers(shape):
+        text = fields.get(name)
+        if text is not None and (value := read(text)) is not None:
+            values[attribute] = value
+    return shape(**values)
+
+
+def encode_fields(header: msgspec.Struct) -> dict[str, str]:
+    """Return the extFields of `header`; a field that is None is left out, as Java leaves out nulls."""
+    fields = {}
+    for field in msgspec.structs.fields(header):
+        value = getattr(header, field.name)
+        if value is not None:
+            fields[field.encode_name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return fields
+
+
+def decode_body(shape: type[Body], body: bytes) -> Body:
+    """Return `shape` read from a JSON body of any Java peer.
+
+    Standard JSON of the expected types is read at once. What fails is read again with fastjson's liberties: bare
+    integer keys, numbers as strings, nulls for absent. Raises BodyError if that fails too.
+    """
+    try:
+        return _decoder(shape).decode(body)
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = fastjson.parse(body)
+    try:
+        return msgspec.convert(value, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise BodyError(str(error)) from None
+
+
+@cache
+def _decoder(shape: type[Body]) -> msgspec.json.Decoder[Body]:
+    return msgspec.json.Decoder(shape)
+
+
+@cache
+def _readers(shape: type[msgspec.Struct]) -> tuple[tuple[str, str, Callable[[str], Any]], ...]:
+    return tuple((field.encode_name, field.name, _reader(field.type)) for field in msgspec.structs.fields(shape))
+
+
+def _reader(wanted: Any) -> Callable[[str], Any]:
+    """Return the function that reads one field's text; it answers None for what Java could not parse."""
+    kinds = {base for kind in (get_args(wanted) or (wanted,)) for base in (get_args(kind) or (kind,))}
+    if bool in kinds:
+        return _read_boolean
+    if int in kinds:
+        metas = [meta for meta in kinds if isinstance(meta, msgspec.Meta)]
+        assert metas, "an integer field of a header names its width: Int32 or Int64"
+        return _integer_reader(metas[0])
+    return str
+
+
+def _read_boolean(text: str) -> bool:
+    return text.lower() == "true"
+
+
+def _integer_reader(meta: msgspec.Meta) -> Callable[[str], int | None]:
+    def read(text: str) -> int | None:
+        if _DECIMAL.fullmatch(text) is None:
+            return None
+        value = int(text)
+        return value if meta.ge <= value <= meta.le else None  # type: ignore[operator]  # Int32 and Int64 set both
+
+    return read

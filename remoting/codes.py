@@ -1,0 +1,87 @@
+"""The numbers of the remoting protocol: request, response, language and serialization codes, and nothing else.
+
+Answers to Java's `RequestCode`, `ResponseCode`, `LanguageCode` and `SerializeType`. A number that no enum here knows
+is still a valid request on the wire; it is answered REQUEST_CODE_NOT_SUPPORTED.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class RequestCode(IntEnum):
+    """What a request asks for; only the codes that a control plane answers or sends."""
+
+    PUT_KV_CONFIG = 100
+    GET_KV_CONFIG = 101
+    DELETE_KV_CONFIG = 102
+    REGISTER_BROKER = 103
+    UNREGISTER_BROKER = 104
+    GET_ROUTEINFO_BY_TOPIC = 105
+    GET_BROKER_CLUSTER_INFO = 106
+    WIPE_WRITE_PERM_OF_BROKER = 205
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
+    DELETE_TOPIC_IN_NAMESRV = 216
+    REGISTER_TOPIC_IN_NAMESRV = 217
+    GET_KVLIST_BY_NAMESPACE = 219
+    GET_TOPICS_BY_CLUSTER = 224
+    GET_SYSTEM_TOPIC_LIST_FROM_NS = 304
+    GET_UNIT_TOPIC_LIST = 311
+    GET_HAS_UNIT_SUB_TOPIC_LIST = 312
+    GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST = 313
+    UPDATE_NAMESRV_CONFIG = 318
+    GET_NAMESRV_CONFIG = 319
+    QUERY_DATA_VERSION = 322
+    ADD_WRITE_PERM_OF_BROKER = 327
+    GET_BROKER_MEMBER_GROUP = 901
+    BROKER_HEARTBEAT = 904
+    NOTIFY_MIN_BROKER_ID_CHANGE = 905
+
+
+class ResponseCode(IntEnum):
+    """How a request ended."""
+
+    SUCCESS = 0
+    SYSTEM_ERROR = 1
+    SYSTEM_BUSY = 2
+    REQUEST_CODE_NOT_SUPPORTED = 3
+    NO_PERMISSION = 16
+    TOPIC_NOT_EXIST = 17
+    QUERY_NOT_FOUND = 22
+    GO_AWAY = 1500
+
+
+class SerializeType(IntEnum):
+    """How a header is written; the top byte of the header word."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+#: Names of the sender's language by their number in a binary header; a number beyond the end is unknown, not an error.
+LANGUAGES: Final = (
+    "JAVA",
+    "CPP",
+    "DOTNET",
+    "PYTHON",
+    "DELPHI",
+    "ERLANG",
+    "RUBY",
+    "OTHER",
+    "HTTP",
+    "GO",
+    "PHP",
+    "OMS",
+    "RUST",
+    "NODE_JS",
+)
+
+#: Bits of a header's `flag`.
+FLAG_RESPONSE: Final = 1
+FLAG_ONEWAY: Final = 2
+
+#: Ordinals of Java's `MQVersion.Version` that rules compare with (remoting.md section 7).
+VERSION_3_0_11: Final = 37
+VERSION_4_9_4: Final = 401
+VERSION_5_0_0: Final = 413
+VERSION_5_3_1: Final = 475
+VERSION_5_5_0: Final = 513

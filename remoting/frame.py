@@ -1,0 +1,275 @@
+"""Bytes <-> commands: the length prefix, JSON and ROCKETMQ headers, and the limits; no socket anywhere.
+
+Answers to `NettyDecoder`, `NettyEncoder` and `RocketMQSerializable` (remoting.md sections 2 to 5).
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from remoting import fastjson
+from remoting.codes import FLAG_RESPONSE, LANGUAGES, ResponseCode, SerializeType
+from remoting.command import OUR_LANGUAGE, OUR_VERSION, RemotingCommand
+from remoting.errors import BodyError, FrameError, FrameTooLarge, HeaderError
+
+#: Java's `com.rocketmq.remoting.frameMaxLength`: a frame with its length prefix may have this many bytes.
+FRAME_BYTES_MAX_DEFAULT: Final = 16 * 1024 * 1024
+
+_LENGTH_BYTES: Final = 4
+_PREFIX: Final = struct.Struct(">II")
+_BINARY: Final = struct.Struct(">hBhiii")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_HEADER_BYTES_MAX: Final = 2**24 - 1
+_INT32_RANGE: Final = range(-(2**31), 2**31)
+
+
+class FrameReader:
+    """Cuts a peer's bytes into commands, whatever the sizes of the chunks they arrive in.
+
+    Keeps at most one unfinished frame, so at most `frame_bytes_max` bytes. After bytes that break the rules `error` is
+    set and everything later is ignored: the caller answers what came before and closes the connection.
+    """
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        #: The beginning of an unfinished frame.
+        self._rest = bytearray()
+        #: Bytes that `_rest` must have before there is something to do.
+        self._wanted = _LENGTH_BYTES
+        #: Why the stream ended, once it did.
+        self.error: FrameError | None = None
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """How many bytes wait for the end of their frame."""
+        return len(self._rest)
+
+    def receive(self, data: bytes) -> list[RemotingCommand]:
+        """Return the commands that `data` completes, in order; see `error` for what ended the stream."""
+        if self.error is not None:
+            return []
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._wanted:
+                return []
+            data = bytes(self._rest)
+            self._rest.clear()
+        commands: list[RemotingCommand] = []
+        try:
+            at = self._cut(data, commands)
+        except FrameError as error:
+            self.error = error
+            return commands
+        if at < len(data):
+            self._rest += data[at:] if at else data
+        return commands
+
+    def _cut(self, data: bytes, commands: list[RemotingCommand]) -> int:
+        """Append every whole frame of `data` to `commands` and return where the unfinished one begins."""
+        at, end = 0, len(data)
+        while end - at >= _LENGTH_BYTES:
+            (length,) = _INT32.unpack_from(data, at)
+            self._check_length(length)
+            if end - at < _LENGTH_BYTES + length:
+                self._wanted = _LENGTH_BYTES + length
+                return at
+            commands.append(decode(data, at, length))
+            at += _LENGTH_BYTES + length
+        self._wanted = _LENGTH_BYTES
+        return at
+
+    def _check_length(self, length: int) -> None:
+        if length < _LENGTH_BYTES:
+            raise FrameError(f"a frame length of {length} is below the {_LENGTH_BYTES} bytes of the header word")
+        if length + _LENGTH_BYTES > self._frame_bytes_max:
+            raise FrameTooLarge(length + _LENGTH_BYTES, self._frame_bytes_max)
+
+
+def decode(data: bytes, at: int, length: int) -> RemotingCommand:
+    """Return the command whose length prefix stands at `at` of `data`; all `length` bytes after it are there.
+
+    Raises FrameError for a header longer than the frame, HeaderError for one that cannot be read.
+    """
+    _, word = _PREFIX.unpack_from(data, at)
+    kind, header_bytes = word >> 24, word & _HEADER_BYTES_MAX
+    if header_bytes > length - _LENGTH_BYTES:
+        raise FrameError(f"a header of {header_bytes} bytes does not fit a frame of {length}")
+    start = at + _PREFIX.size
+    header = data[start : start + header_bytes]
+    body = data[start + header_bytes : at + _LENGTH_BYTES + length]
+    if kind == SerializeType.JSON:
+        return _decode_json(header, body)
+    if kind == SerializeType.ROCKETMQ:
+        return _decode_binary(header, body)
+    raise FrameError(f"serialization type {kind} is unknown; 0 (JSON) and 1 (ROCKETMQ) exist")
+
+
+def encode(command: RemotingCommand, serialize_type: SerializeType = SerializeType.JSON) -> bytes:
+    """Return the whole frame of `command`, with its length prefix.
+
+    Raises HeaderError if the header does not fit 24 bits, or a binary header's code or key 16.
+    """
+    header = _encode_json(command) if serialize_type is SerializeType.JSON else _encode_binary(command)
+    if len(header) > _HEADER_BYTES_MAX:
+        raise HeaderError(f"a header of {len(header)} bytes is over the limit of {_HEADER_BYTES_MAX}")
+    word = serialize_type << 24 | len(header)
+    return b"%b%b%b" % (_PREFIX.pack(_LENGTH_BYTES + len(header) + len(command.body), word), header, command.body)
+
+
+# JSON headers
+
+
+class _JsonHeader(msgspec.Struct):
+    """Keys in the order Java writes them: alphabetical, nulls left out."""
+
+    code: int = 0
+    ext_fields: dict[str, str] | None = msgspec.field(name="extFields", default=None)
+    flag: int = 0
+    language: str | int | None = None
+    opaque: int = 0
+    remark: str | None = None
+    version: int = 0
+
+
+_json_header: Final = msgspec.json.Decoder(_JsonHeader)
+_to_json: Final = msgspec.json.Encoder()
+# Nearly every answer: success, nothing but a body. Java's text with the opaque left open.
+_SUCCESS: Final = (
+    b'{"code":0,"flag":1,"language":"' + OUR_LANGUAGE.encode() + b'","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":' + str(OUR_VERSION).encode() + b"}"
+)
+
+
+def _decode_json(text: bytes, body: bytes) -> RemotingCommand:
+    try:
+        header = _json_header.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        header = _tolerant_header(text)
+    if header.opaque not in _INT32_RANGE or header.code not in _INT32_RANGE:
+        raise HeaderError(f"code {header.code} or opaque {header.opaque} is beyond 32 bits")
+    return RemotingCommand(
+        header.code,
+        header.opaque,
+        header.flag,
+        _language(header.language),
+        header.version,
+        header.remark,
+        header.ext_fields,
+        body,
+    )
+
+
+def _tolerant_header(text: bytes) -> _JsonHeader:
+    """Read what fastjson forgives: numbers as strings, fractions cut off, any scalar as a field's value."""
+    try:
+        value = fastjson.parse(text)
+    except BodyError as error:
+        raise HeaderError(f"the header is {error}") from None
+    if not isinstance(value, dict):
+        raise HeaderError("the header is JSON, but not an object")
+    fields = value.get("extFields")
+    if fields is not None and not isinstance(fields, dict):
+        raise HeaderError("extFields is not an object")
+    numbers = {name: _whole_number(name, value.get(name, 0)) for name in ("code", "flag", "opaque", "version")}
+    return _JsonHeader(
+        **numbers,
+        ext_fields=None if fields is None else {key: _text(item) for key, item in fields.items()},
+        language=value.get("language"),
+        remark=_text(value["remark"]) if "remark" in value else None,
+    )
+
+
+def _whole_number(name: str, value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise HeaderError(f"{name} is not a number") from None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _to_json.encode(value).decode()
+
+
+def _language(value: Any) -> str | None:
+    if isinstance(value, str):
+        return value if value in LANGUAGES else None
+    if value is None:
+        return None
+    if not isinstance(value, int) or not 0 <= value < len(LANGUAGES):
+        raise HeaderError(f"language {value!r} is out of range")
+    return LANGUAGES[value]
+
+
+def _encode_json(command: RemotingCommand) -> bytes:
+    if not (command.code or command.ext_fields is not None or command.remark) and command.flag == FLAG_RESPONSE:
+        return _SUCCESS % command.opaque
+    header: dict[str, Any] = {
+        "code": command.code,
+        "extFields": command.ext_fields,
+        "flag": command.flag,
+        "language": command.language,
+        "opaque": command.opaque,
+        "remark": command.remark,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": command.version,
+    }
+    return _to_json.encode({key: value for key, value in header.items() if value is not None})
+
+
+# ROCKETMQ headers
+
+
+def _decode_binary(header: bytes, body: bytes) -> RemotingCommand:
+    try:
+        code, language, version, opaque, flag, remark_bytes = _BINARY.unpack_from(header)
+        remark, at = _string(header, _BINARY.size, remark_bytes)
+        (fields_bytes,) = _INT32.unpack_from(header, at)
+        fields = _decode_map(header, at + _INT32.size, fields_bytes)
+    except struct.error:
+        raise HeaderError(f"a ROCKETMQ header of {len(header)} bytes ends too early") from None
+    name = LANGUAGES[language] if language < len(LANGUAGES) else None
+    return RemotingCommand(code, opaque, flag, name, version, remark, fields, body)
+
+
+def _decode_map(header: bytes, at: int, fields_bytes: int) -> Mapping[str, str] | None:
+    if fields_bytes <= 0:
+        return None
+    end = at + fields_bytes
+    if end > len(header):
+        raise HeaderError(f"extFields of {fields_bytes} bytes do not fit a header of {len(header)}")
+    fields = {}
+    while at < end:
+        key, at = _string(header, at + _INT16.size, _INT16.unpack_from(header, at)[0])
+        value, at = _string(header, at + _INT32.size, _INT32.unpack_from(header, at)[0])
+        # An empty string is null in this serialization, and a null entry is no entry.
+        if key is not None and value is not None:
+            fields[key] = value
+    return fields
+
+
+def _string(header: bytes, at: int, size: int) -> tuple[str | None, int]:
+    if size < 0 or at + size > len(header):
+        raise HeaderError(f"a string of {size} bytes does not fit a header of {len(header)}")
+    return header[at : at + size].decode("utf-8", "replace") or None, at + size
+
+
+def _encode_binary(command: RemotingCommand) -> bytes:
+    remark = (command.remark or "").encode()
+    fields = b"".join(_entry(key, value) for key, value in (command.ext_fields or {}).items() if key)
+    language = LANGUAGES.index(command.language) if command.language in LANGUAGES else LANGUAGES.index("OTHER")
+    try:
+        fixed = _BINARY.pack(command.code, language, command.version, command.opaque, command.flag, len(remark))
+    except struct.error:
+        raise HeaderError(f"code {command.code} does not fit the 16 bits of a ROCKETMQ header") from None
+    return b"".join((fixed, remark, _INT32.pack(len(fields)), fields))
+
+
+def _entry(key: str, value: str) -> bytes:
+    name, text = key.encode(), value.encode()
+    try:
+        return b"".join((_INT16.pack(len(name)), name, _INT32.pack(len(text)), text))
+    except struct.error:
+        raise HeaderError(f"the field name of {len(name)} bytes does not fit a ROCKETMQ header") from None
