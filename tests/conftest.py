@@ -1,0 +1,29 @@
+"""Skips Java tests where there is no Java, and shows the logs of the processes of a failing test."""
+
+import os
+
+import pytest
+
+from peers import processes
+from peers.jars import missing_tools
+
+LOG_TAIL_LINES = 25
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("java") is None:
+        return
+    if missing := missing_tools():
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up(f"Java peers cannot run, not installed: {', '.join(missing)}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        for process in processes.started:
+            tail = "\n".join(process.text().splitlines()[-LOG_TAIL_LINES:])
+            report.sections.append((f"log of {process.name}", tail))
+    return report

@@ -1,0 +1,92 @@
+"""Java clients and mqadmin, of any RocketMQ version."""
+
+import itertools
+import re
+
+from peers.jars import V5_5
+from peers.java import start_java
+from peers.waiting import wait_until
+
+#: How often clients ask for routes and balance their queues: 30 s and 20 s by default.
+POLL_MS = 1000
+REBALANCE_FLAG = "-Drocketmq.client.rebalance.waitInterval=1000"
+
+
+class Producer:
+    """Sends messages one by one until it has sent `count` or is killed."""
+
+    def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
+        arguments = {"group": f"group-{name}", "prefix": name, "poll-ms": POLL_MS, "interval-ms": 10} | options
+        arguments |= {"namesrv": ";".join(namesrv), "topic": topic}
+        self.process = start_java(name, version, "Producer", _options(arguments), folder=folder, flags=flags)
+
+    def ready(self):
+        self.process.wait_for(r"^READY ")
+        return self
+
+    def sent(self):
+        """Return the bodies of the messages that a broker has acknowledged, in order, each with the broker's name."""
+        return re.findall(r"^SENT \d+ (\S+) (\S+)$", self.process.text(), re.MULTILINE)
+
+    def bodies(self):
+        return {body for body, _ in self.sent()}
+
+    def brokers(self):
+        """Return the names of the brokers that have acknowledged messages."""
+        return {broker for _, broker in self.sent()}
+
+    def failures(self):
+        """Return a line for each message whose sending failed after the client's own retries."""
+        return re.findall(r"^FAILED .*$", self.process.text(), re.MULTILINE)
+
+    def finish(self, *, seconds=60):
+        """Wait until all is sent."""
+        self.process.wait_for(r"^DONE ", seconds=seconds)
+        return self
+
+
+class Consumer:
+    """A push consumer that notes every message it gets."""
+
+    def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
+        arguments = {"group": f"group-{name}", "poll-ms": POLL_MS} | options
+        arguments |= {"namesrv": ";".join(namesrv), "topic": topic}
+        flags = [REBALANCE_FLAG, *flags]
+        self.process = start_java(name, version, "Consumer", _options(arguments), folder=folder, flags=flags)
+
+    def ready(self):
+        self.process.wait_for(r"^READY ")
+        return self
+
+    def got(self):
+        """Return the bodies of the messages received."""
+        return set(re.findall(r"^GOT \d+ (\S+)$", self.process.text(), re.MULTILINE))
+
+    def wait_for_all(self, bodies, *, seconds=30):
+        """Wait until every one of `bodies` was received."""
+        missing = lambda: sorted(bodies - self.got())  # noqa: E731
+        wait_until(lambda: not missing(), seconds=seconds, what=lambda: f"to receive {missing()[:5]} and more")
+
+
+class Mqadmin:
+    """The mqadmin of one version. Its commands run in one JVM, which saves the 4 s start of each."""
+
+    def __init__(self, folder, *, version=V5_5, flags=()):
+        name = f"mqadmin-{version}"
+        logging = "logback-silent.xml"
+        self.process = start_java(name, version, "AdminShell", [], folder=folder, flags=flags, logging=logging)
+        self._numbers = itertools.count()
+
+    def run(self, *words, namesrv, seconds=30):
+        """Run one command against the NameServers at `namesrv` and return all that it printed."""
+        number = next(self._numbers)
+        position = self.process.position()
+        self.process.write_line("\t".join([*words, "-n", ";".join(namesrv)]))
+        printed = self.process.wait_for(
+            rf"^BEGIN {number}\n([\s\S]*)\nEND {number}$", seconds=seconds, position=position
+        )
+        return printed[1]
+
+
+def _options(arguments):
+    return [word for name, value in arguments.items() for word in (f"--{name}", str(value))]

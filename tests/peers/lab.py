@@ -1,0 +1,80 @@
+"""A lab starts peers for a test or for several, and ends all of them."""
+
+import os
+
+from peers.clients import Consumer, Mqadmin, Producer
+from peers.servers import Broker, HAProxy, JavaNameServer, OurNameServer
+
+#: The original can take the place of our NameServer: what a test claims must hold for both.
+UNDER_TEST = {"ours": OurNameServer, "java": JavaNameServer}[os.environ.get("NAMESRV_UNDER_TEST", "ours")]
+
+ORIGINAL_UNDER_TEST = UNDER_TEST is JavaNameServer
+
+
+class Lab:
+    """Starts peers in `folder`; `close` ends them.
+
+    Java processes are killed: they would take up to 17 s to leave, and their stores are thrown away. Our NameServers
+    are asked to stop, and have to do so without an error.
+    """
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._servers = []
+        self._others = []
+
+    def name_server(self, name="namesrv", **settings):
+        """Start the NameServer under test."""
+        return self._serve(UNDER_TEST(self._folder, name, **settings))
+
+    def idle_name_server(self, name, **settings):
+        """Return a NameServer under test that has an address but does not run yet."""
+        server = UNDER_TEST(self._folder, name, **settings)
+        self._servers.append(server)
+        return server
+
+    def java_name_server(self, name="java-namesrv", **settings):
+        return self._serve(JavaNameServer(self._folder, name, **settings))
+
+    def broker(self, name, **settings):
+        """Return a broker that has an address but does not run yet."""
+        broker = Broker(self._folder, name, **settings)
+        self._others.append(broker)
+        return broker
+
+    def haproxy(self, name, **settings):
+        proxy = HAProxy(self._folder, name, **settings)
+        self._others.append(proxy)
+        return proxy.start()
+
+    def producer(self, name, **settings):
+        return self._client(Producer(self._folder, name, **settings))
+
+    def consumer(self, name, **settings):
+        return self._client(Consumer(self._folder, name, **settings))
+
+    def mqadmin(self, **settings):
+        return self._client(Mqadmin(self._folder, **settings))
+
+    def close(self):
+        for peer in self._others:
+            if peer.process is not None and peer.process.running:
+                peer.process.kill()
+        codes = {server.name: self._stopped(server) for server in self._servers if server.process is not None}
+        assert not any(codes.values()), f"exit codes after SIGTERM: {codes}"
+
+    def _serve(self, server):
+        self._servers.append(server)
+        return server.start()
+
+    def _client(self, client):
+        self._others.append(client)
+        return client
+
+    def _stopped(self, server):
+        if not server.process.running:
+            return 0
+        if isinstance(server, JavaNameServer):
+            server.process.kill()
+            return 0
+        return server.process.stop()

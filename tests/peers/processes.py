@@ -1,0 +1,126 @@
+"""One operating system process under test: started, watched through its log, paused, killed by its own id."""
+
+import itertools
+import random
+import re
+import signal
+import socket
+import subprocess
+
+from peers.waiting import wait_until
+
+#: Below the range from which the system takes ports for outgoing connections, so that those cannot take ours.
+PORTS = range(20000, 32000)
+
+_next_port = itertools.cycle(random.sample(range(PORTS.start, PORTS.stop, 4), len(PORTS) // 4))
+
+#: Every process of this test run, for the report of a failing test.
+started = []
+
+
+class Process:
+    """A running program; `log` holds both its output streams."""
+
+    def __init__(self, name, command, *, folder, env):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.log = folder / f"{name}.log"
+        with self.log.open("ab") as log:
+            self._start = log.tell()
+            self._popen = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=env,
+                cwd=folder,
+            )
+        self._paused = False
+        started.append(self)
+
+    @property
+    def pid(self):
+        return self._popen.pid
+
+    @property
+    def running(self):
+        return self._popen.poll() is None
+
+    def text(self, position=None):
+        """Return what was printed since `position`, a former answer of `position()`, or since the start."""
+        with self.log.open("rb") as log:
+            log.seek(self._start if position is None else position)
+            return log.read().decode(errors="replace")
+
+    def position(self):
+        """Return where the log ends now."""
+        return self.log.stat().st_size
+
+    def wait_for(self, pattern, *, seconds=60, position=None):
+        """Return the first match of `pattern` in what was printed since `position`; fail if the process ends before."""
+        compiled = re.compile(pattern, re.MULTILINE)
+
+        def found():
+            running = self.running
+            match = compiled.search(self.text(position))
+            assert match or running, f"{self.name} ended with {self._popen.returncode}, not printing {pattern!r}"
+            return match
+
+        return wait_until(found, seconds=seconds, what=f"{self.name} prints {pattern!r}")
+
+    def write_line(self, line):
+        self._popen.stdin.write(line.encode() + b"\n")
+        self._popen.stdin.flush()
+
+    def pause(self):
+        """Stop the process without its connections noticing (SIGSTOP)."""
+        self._popen.send_signal(signal.SIGSTOP)
+        self._paused = True
+
+    def resume(self):
+        self._popen.send_signal(signal.SIGCONT)
+        self._paused = False
+
+    def kill(self):
+        """End the process at once (SIGKILL); its connections are reset."""
+        self._popen.kill()
+        return self._ended(seconds=10)
+
+    def ask_to_stop(self):
+        """Send SIGTERM and do not wait."""
+        self._popen.terminate()
+
+    def stop(self, *, seconds=20):
+        """End the process by SIGTERM, after `seconds` by SIGKILL, and return its exit code."""
+        if self._paused:
+            self.resume()
+        self.ask_to_stop()
+        try:
+            return self._ended(seconds=seconds)
+        except subprocess.TimeoutExpired:
+            return self.kill()
+
+    def wait(self, *, seconds):
+        """Wait for the process to end by itself and return its exit code."""
+        return self._ended(seconds=seconds)
+
+    def _ended(self, *, seconds):
+        code = self._popen.wait(timeout=seconds)
+        if not self._popen.stdin.closed:
+            self._popen.stdin.close()
+        return code
+
+
+def free_port():
+    """Return the first of four neighbouring loopback ports that are free: a Java broker takes three of them."""
+    return next(port for port in _next_port if all(_is_free(neighbour) for neighbour in range(port, port + 4)))
+
+
+def _is_free(port):
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

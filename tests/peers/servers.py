@@ -1,0 +1,142 @@
+"""NameServers, brokers and proxies that a test starts, stops, pauses and restarts on the same address and files."""
+
+import os
+import re
+import sys
+
+from peers.jars import REPOSITORY, V5_5
+from peers.java import start_java, write_properties
+from peers.processes import Process, free_port
+from peers.waiting import wait_until
+from peers.wire import Caller
+
+CLUSTER = "DefaultCluster"
+
+#: Brokers repeat their registration this often: the shortest period they accept.
+REGISTRATION_PERIOD_MS = 10_000
+
+
+class NameServer:
+    """A NameServer, not yet started. `properties` are RocketMQ's own; the file survives a restart."""
+
+    def __init__(self, folder, name="namesrv", *, port=None, tls_mode="permissive", **properties):
+        self.name = name
+        self.port = port or free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.caller = Caller(self.address)
+        self.process = None
+        self.folder = folder / name
+        self._tls_mode = tls_mode
+        own = {"listenPort": self.port, "bindAddress": "127.0.0.1", "kvConfigPath": self.folder / "kvConfig.json"}
+        self._file = write_properties(self.folder / "namesrv.properties", own | properties)
+
+    def start(self):
+        self.process = self._launch()
+        self.process.wait_for(r"^The Name Server boot success", seconds=30)
+        return self
+
+    def _launch(self):
+        raise NotImplementedError
+
+
+class OurNameServer(NameServer):
+    """The NameServer of this repository, as its users start it."""
+
+    def _launch(self):
+        command = [sys.executable, "-m", "namesrv", "-c", self._file]
+        command += ["--http-port", free_port(), "--tls-server-mode", self._tls_mode]
+        env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)}
+        return Process(self.name, command, folder=self.folder, env=env)
+
+
+class JavaNameServer(NameServer):
+    """The original, version 5.5.0."""
+
+    def _launch(self):
+        return start_java(
+            self.name,
+            V5_5,
+            "org.apache.rocketmq.namesrv.NamesrvStartup",
+            ["-c", self._file],
+            folder=self.folder.parent,
+            flags=[f"-Dtls.server.mode={self._tls_mode}"],
+        )
+
+
+class Broker:
+    """A Java broker, not yet started. Started again, it has its old address and store."""
+
+    def __init__(self, folder, name, *, namesrv, version=V5_5, broker_id=0, flags=(), **properties):
+        self.name = name
+        self.port = free_port() + 2  # it also listens on port - 2 and port + 1
+        self.address = f"127.0.0.1:{self.port}"
+        self.process = None
+        self._folder = folder
+        self._label = f"{name}-{broker_id}"
+        self._version = version
+        self._flags = flags
+        home = folder / self._label
+        own = {
+            "brokerClusterName": CLUSTER,
+            "brokerName": name,
+            "brokerId": broker_id,
+            "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "listenPort": self.port,
+            "namesrvAddr": ";".join(namesrv),
+            "registerNameServerPeriod": REGISTRATION_PERIOD_MS,
+            "storePathRootDir": home / "store",
+            "storePathCommitLog": home / "store" / "commitlog",
+            "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+            "mappedFileSizeConsumeQueue": 300_000,
+            "diskMaxUsedSpaceRatio": 99,
+        }
+        self._file = write_properties(home / "broker.conf", own | properties)
+
+    def start(self):
+        """Start the process; `ready` waits for it, so that several can start at the same time."""
+        self.process = start_java(
+            self._label,
+            self._version,
+            "org.apache.rocketmq.broker.BrokerStartup",
+            ["-c", self._file],
+            folder=self._folder,
+            flags=self._flags,
+            heap="-Xmx384m",
+        )
+        return self
+
+    def ready(self):
+        self.process.wait_for(r"boot success", seconds=60)
+        return self
+
+
+class HAProxy:
+    """Debian's haproxy in TCP mode in front of one address, telling it the caller by the proxy protocol."""
+
+    def __init__(self, folder, name, *, target, send):
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.process = None
+        self._name = name
+        self._folder = folder / name
+        self._folder.mkdir(parents=True)
+        self._file = self._folder / "haproxy.cfg"
+        self._file.write_text(
+            "defaults\n  mode tcp\n  timeout connect 3s\n  timeout client 60s\n  timeout server 60s\n"
+            f"listen namesrv\n  bind {self.address}\n  server namesrv {target} {send}\n"
+        )
+
+    def start(self):
+        command = ["haproxy", "-db", "-f", self._file]
+        self.process = Process(self._name, command, folder=self._folder, env=os.environ)
+        wait_until(Caller(self.address).is_up, seconds=10, what=f"an answer through {self._name}")
+        return self
+
+
+def registered(name_server, *brokers):
+    """Return whether `name_server` lists all of these brokers, each under its own id and address."""
+    table = name_server.caller.ask(106).json["brokerAddrTable"]
+    known = {address for group in table.values() for address in group["brokerAddrs"].values()}
+    return known >= {broker.address for broker in brokers}

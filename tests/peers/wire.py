@@ -1,0 +1,118 @@
+"""A remoting client of a few lines, independent of the one under test, for looking at routes from outside."""
+
+import json
+import re
+import socket
+import struct
+from dataclasses import dataclass
+
+PUT_KV_CONFIG = 100
+GET_KV_CONFIG = 101
+REGISTER_BROKER = 103
+GET_ROUTE = 105
+GET_CLUSTER_INFO = 106
+UPDATE_CONFIG = 318
+GET_CONFIG = 319
+GET_MEMBER_GROUP = 901
+
+SUCCESS = 0
+TOPIC_NOT_EXIST = 17
+
+#: 5.5.0: from 4.9.4 on a NameServer answers routes in standard JSON.
+VERSION = 513
+TIMEOUT_S = 3
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    remark: str | None
+    fields: dict
+    body: bytes
+
+    @property
+    def json(self):
+        """The body, with the bare integer keys of the Java dialect quoted."""
+        return json.loads(re.sub(rb"([{,])(-?\d+):", rb'\1"\2":', self.body))
+
+
+class Caller:
+    """Sends requests to one address, one at a time, each over a connection of its own."""
+
+    def __init__(self, address, *, tls=None):
+        self._address = address
+        self._tls = tls
+
+    def ask(self, code, fields=None, body=b""):
+        header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0}
+        if fields is not None:
+            header["extFields"] = fields
+        host, port = self._address.split(":")
+        with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as plain:
+            if self._tls is None:
+                return _exchange(plain, header, body)
+            with self._tls.wrap_socket(plain) as secured:
+                return _exchange(secured, header, body)
+
+    def route(self, topic, **fields):
+        """Return the route of `topic`, or None if the NameServer knows of none."""
+        answer = self.ask(GET_ROUTE, {"topic": topic, **fields})
+        if answer.code == TOPIC_NOT_EXIST:
+            return None
+        assert answer.code == SUCCESS, answer
+        return answer.json
+
+    def addresses(self, broker_name):
+        """Return broker id -> address of one broker name, as registered; empty if it is unknown."""
+        table = self.ask(GET_CLUSTER_INFO).json["brokerAddrTable"]
+        return table.get(broker_name, {}).get("brokerAddrs", {})
+
+    def is_up(self):
+        try:
+            return self.ask(GET_CLUSTER_INFO).code == SUCCESS
+        except OSError:
+            return False
+
+
+def brokers_in(route):
+    """Return the names of the brokers that hold queues in `route`; none if there is no route."""
+    return {queue["brokerName"] for queue in route["queueDatas"]} if route else set()
+
+
+def perm_in(route, broker_name):
+    """Return the permission bits that `route` gives to `broker_name`, None if it is not in the route."""
+    perms = [
+        queue["perm"] for queue in (route or {"queueDatas": []})["queueDatas"] if queue["brokerName"] == broker_name
+    ]
+    return perms[0] if perms else None
+
+
+def addresses_in(route, broker_name):
+    """Return broker id -> address that `route` gives for `broker_name`."""
+    groups = [
+        data["brokerAddrs"]
+        for data in (route or {"brokerDatas": []})["brokerDatas"]
+        if data["brokerName"] == broker_name
+    ]
+    return groups[0] if groups else {}
+
+
+def _exchange(connection, header, body):
+    text = json.dumps(header).encode()
+    connection.sendall(struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body)
+    (length,) = struct.unpack(">I", _read(connection, 4))
+    frame = _read(connection, length)
+    (header_word,) = struct.unpack(">I", frame[:4])
+    header_end = 4 + (header_word & 0xFFFFFF)
+    answered = json.loads(frame[4:header_end])
+    return Answer(answered["code"], answered.get("remark"), answered.get("extFields") or {}, frame[header_end:])
+
+
+def _read(connection, count):
+    read = b""
+    while len(read) < count:
+        chunk = connection.recv(count - len(read))
+        if not chunk:
+            raise ConnectionResetError("closed before the answer was whole")
+        read += chunk
+    return read
