@@ -55,4 +55,4 @@ class RemotingCommand(msgspec.Struct, frozen=True):
 
     def refusal(self, error: RequestRefused) -> "RemotingCommand":
         """Return the answer that tells the peer why its request was refused."""
-        return self.reply(error.code, remark=str(error))
+        return self.reply(error.code, remark=str(error), ext_fields=error.ext_fields)

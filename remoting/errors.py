@@ -9,6 +9,7 @@ RemotingError
     +-- InvokeTimeout     no answer before its deadline
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from remoting.codes import ResponseCode
@@ -44,10 +45,12 @@ class BodyError(RemotingError):
     """The body of a request is not what its code asks for."""
 
 
-class RequestRefused(RemotingError):  # noqa: N818  # a refusal is an answer, not a failure of ours
+class RequestRefused(RemotingError):  # a refusal is an answer, not a failure of ours
     """A request is answered with a code other than success; the text is the remark that the peer reads."""
 
-    code: ResponseCode = ResponseCode.SYSTEM_ERROR
+    code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
+    #: `{}` for commands whose answer has a header class: Java then writes the key even for an error.
+    ext_fields: ClassVar[Mapping[str, str] | None] = None
 
 
 class InvokeError(RemotingError):

@@ -1,0 +1,188 @@
+"""What a change of state asks of the edge, and what it tells: values only, carried out in `perform.py`.
+
+Every effect here is performed after the reply has left; what must be durable before a reply (KV, configuration) is
+written by the handler that answers, before it changes anything.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from remoting.shapes.route import DataVersion
+
+Reply = TypeVar("Reply")
+
+
+class DepartureReason(Enum):
+    """Why a broker left the routes; the values are the metric's labels."""
+
+    REQUEST = "request"
+    TIMEOUT = "timeout"
+    CHANNEL_CLOSED = "channel_closed"
+    #: Another process took its place under the same broker id.
+    SUPERSEDED = "superseded"
+    #: It came back with an older state than the member that holds its broker id.
+    CONFLICT = "conflict"
+
+
+class RegistrationResult(Enum):
+    """What a registration did; the values are the metric's labels."""
+
+    FIRST = "first"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    CONFLICT = "conflict"
+
+
+class BeatKind(Enum):
+    """What refreshed a broker's liveness; the values are the metric's labels."""
+
+    REGISTER = "register"
+    HEARTBEAT = "heartbeat"
+    DATA_VERSION = "data_version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteChanges:
+    """How many topics of one broker set changed in the routes, by kind."""
+
+    topics_added: int = 0
+    topics_removed: int = 0
+    queues: int = 0
+    perm: int = 0
+    #: A few of the topics, for the log.
+    sample: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether anything changed."""
+        return bool(self.topics_added or self.topics_removed or self.queues or self.perm)
+
+
+# Events: what happened. They are logged and counted, and nothing depends on them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistered:
+    """A registration was taken."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    result: RegistrationResult
+    heartbeat_timeout_ms: int
+    data_version: DataVersion
+    topics: int
+    #: Topics of the request that were left out because their names cannot be topics.
+    ignored_topics: int
+    changes: RouteChanges
+    #: The set has another master address than before.
+    master_changed: bool
+    #: The set was unknown before.
+    set_added: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationConflicted:
+    """A registration was turned away because a live member with a newer state holds its broker id."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    state_version: int
+    holder_address: str
+    holder_state_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerBeat:
+    """A broker was heard."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    kind: BeatKind
+    #: Ms since it was last heard; None at its first registration.
+    interval_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRemoved:
+    """A broker left the routes."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    reason: DepartureReason
+    #: Ms since it was last heard.
+    silent_ms: int
+    heartbeat_timeout_ms: int
+    #: It was the master of its set.
+    was_master: bool
+    #: It was the last member, so the set and its queues are gone.
+    set_removed: bool
+    changes: RouteChanges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleUnregistration:
+    """An unregistration came over an older connection than the broker's present one and was left aside."""
+
+    cluster: str
+    broker_name: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsChangedByAdmin:
+    """An operator's command, or a single-topic registration, changed the routes."""
+
+    request: str
+    #: Topic or broker name the command was about.
+    target: str
+    cluster: str
+    broker_name: str
+    changes: RouteChanges
+
+
+Event = (
+    BrokerRegistered | RegistrationConflicted | BrokerBeat | BrokerRemoved | StaleUnregistration | TopicsChangedByAdmin
+)
+
+
+# Effects: what the edge has to do.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifyMinBrokerIdChange:
+    """Tell brokers which member of their set now has the smallest broker id (request 905, one-way)."""
+
+    broker_name: str
+    min_broker_id: int
+    min_broker_addr: str
+    #: The member that left, if one did.
+    offline_broker_addr: str | None
+    #: Where to replicate from, if a member joined.
+    ha_broker_addr: str | None
+    recipients: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Close the connection of a broker that was given up."""
+
+    connection_id: int
+
+
+Effect = NotifyMinBrokerIdChange | CloseConnection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[Reply]):
+    """What one event did to the state: the answer for the peer, what happened, and what to do about it."""
+
+    reply: Reply
+    events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()

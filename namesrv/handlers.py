@@ -1,0 +1,258 @@
+"""Request code -> handler: decode the shape, call the state, encode the reply.
+
+Answers to `DefaultRequestProcessor` and `ClientRequestProcessor`. Nothing is decided here but what each command makes
+of missing fields (namesrv.md section 2). Commands that change KV or configuration return an awaitable, because their
+answer waits for the disk.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from namesrv import queries
+from namesrv.effects import BeatKind, Outcome
+from namesrv.refusals import FieldMissing, NotReady, TopicNotExist
+from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
+from namesrv.registration_body import decode as decode_registration_body
+from namesrv.route_counts import RouteCounts
+from namesrv.route_state import RouteState
+from namesrv.routes import in_zone
+from namesrv.settings import Settings
+from namesrv.tables.live_table import LiveKey
+from remoting.clock import Clock
+from remoting.codec import decode_body, decode_fields, encode_fields
+from remoting.codes import VERSION_4_9_4, RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.fastjson import Dialect, encode
+from remoting.shapes.namesrv import (
+    BrokerIdentityHeader,
+    BrokerNameHeader,
+    GetRouteInfoRequestHeader,
+    KvConfigHeader,
+    KvTable,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    RegisterTopicBody,
+    TopicHeader,
+)
+from remoting.shapes.route import DataVersion, TopicRouteData
+
+Answer = RemotingCommand | Awaitable[RemotingCommand]
+
+
+class Peer(Protocol):
+    """What a handler needs to know of the connection that a request came over."""
+
+    #: A number that every later connection exceeds.
+    id: int
+
+
+class Handlers:
+    """Answers every request of a NameServer."""
+
+    def __init__(
+        self,
+        state: RouteState,
+        settings: Settings,
+        clock: Clock,
+        perform: Callable[[Outcome[Any]], None],
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._clock = clock
+        #: Told of every outcome; carries out the effects once the reply has left.
+        self._perform = perform
+        self._started_ms = clock.now_ms()
+        self.route_counts = RouteCounts()
+        self._queries = queries.Queries(state, settings)
+        self._table: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
+            RequestCode.PUT_KV_CONFIG: self._put_kv,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv,
+            RequestCode.REGISTER_BROKER: self._register_broker,
+            RequestCode.UNREGISTER_BROKER: self._unregister_broker,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+        } | {code: self._answer_query(query) for code, query in self._queries.table.items()}
+
+    def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
+        """Answer one request; raises RequestRefused or BodyError for what cannot be answered."""
+        handler = self._table.get(request.code)
+        if handler is None:
+            return request.reply(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {request.code} not supported"
+            )
+        return handler(request, connection)
+
+    @staticmethod
+    def _answer_query(
+        query: Callable[[RemotingCommand], RemotingCommand],
+    ) -> Callable[[RemotingCommand, Peer], Answer]:
+        return lambda request, _: query(request)
+
+    # Routes
+
+    def _route(self, request: RemotingCommand, _: Peer) -> Answer:
+        header = decode_fields(GetRouteInfoRequestHeader, request.ext_fields)
+        if self._waits_for_brokers():
+            self.route_counts.error += 1
+            raise NotReady
+        standard = header.accept_standard_json_only or request.version >= VERSION_4_9_4
+        dialect = Dialect.STANDARD if standard else Dialect.BARE_INTEGER_KEYS
+        topic = header.topic
+        body = self._route_body(topic, header, dialect) if topic is not None else None
+        if body is None:
+            self.route_counts.not_found += 1
+            raise TopicNotExist(topic)
+        self.route_counts.found(len(body))
+        return request.reply(body=body)
+
+    def _route_body(self, topic: str, header: GetRouteInfoRequestHeader, dialect: Dialect) -> bytes | None:
+        zone = (header.zone_name or "").strip() if header.zone_mode else ""
+        if zone:
+            route = self._route_of(topic)
+            # Java's zone hook encodes the filtered route anew, in its default dialect for everybody.
+            return encode(in_zone(route, zone), Dialect.BARE_INTEGER_KEYS) if route else None
+        answers = self._state.answers
+        body = answers.get(topic, dialect)
+        if body is None and (route := self._route_of(topic)):
+            body = encode(route, dialect)
+            answers.keep(topic, dialect, body)
+        return body
+
+    def _route_of(self, topic: str) -> TopicRouteData | None:
+        ordered = self._settings.config.order_message_enable
+        return self._state.route_of(topic, self._settings.kv.order_conf(topic) if ordered else None)
+
+    def _waits_for_brokers(self) -> bool:
+        config = self._settings.config
+        if not config.need_wait_for_service:
+            return False
+        return self._clock.now_ms() - self._started_ms < config.wait_seconds_for_service * 1000
+
+    # Brokers
+
+    def _register_broker(self, request: RemotingCommand, connection: Peer) -> Answer:
+        header = decode_fields(RegisterBrokerRequestHeader, request.ext_fields)
+        if header.broker_id is None:
+            raise FieldMissing(RequestCode.REGISTER_BROKER.name, "brokerId")
+        cluster, key = _identity(RequestCode.REGISTER_BROKER, header)
+        said = decode_registration_body(
+            request.body,
+            crc32=header.body_crc32,
+            compressed=header.compressed,
+            version=request.version,
+            unix_ms=self._clock.unix_ms(),
+        )
+        timeout_ms = header.heartbeat_timeout_millis
+        registration = Registration(
+            cluster=cluster,
+            broker_name=key.broker_name,
+            broker_id=header.broker_id,
+            address=key.address,
+            ha_server_addr=header.ha_server_addr or "",
+            zone_name=header.zone_name,
+            enable_acting_master=header.enable_acting_master,
+            heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT if timeout_ms is None else timeout_ms,
+            data_version=said.data_version,
+            topics=said.topics,
+            mappings=said.mappings,
+            filter_servers=said.filter_servers,
+            connection_id=connection.id,
+            version=request.version,
+            ignored_topics=said.ignored_topics,
+        )
+        outcome = self._state.register_broker(registration, self._clock.now_ms())
+        self._perform(outcome)
+        master = RegisterBrokerResponseHeader(
+            ha_server_addr=outcome.reply.ha_server_addr, master_addr=outcome.reply.master_addr
+        )
+        return request.reply(ext_fields=encode_fields(master), body=self._order_topics())
+
+    def _order_topics(self) -> bytes:
+        if not self._settings.config.return_order_topic_config_to_broker:
+            return b""
+        table = self._settings.kv.order_topics()
+        return b"" if table is None else encode(KvTable(table=dict(table)), Dialect.STANDARD)
+
+    def _unregister_broker(self, request: RemotingCommand, connection: Peer) -> Answer:
+        header = decode_fields(BrokerIdentityHeader, request.ext_fields)
+        cluster, key = _identity(RequestCode.UNREGISTER_BROKER, header)
+        self._perform(self._state.unregister_broker(cluster, key, connection.id, self._clock.now_ms()))
+        return request.reply()
+
+    def _heartbeat(self, request: RemotingCommand, _: Peer) -> Answer:
+        header = decode_fields(BrokerIdentityHeader, request.ext_fields)
+        cluster, key = _identity(RequestCode.BROKER_HEARTBEAT, header)
+        self._perform(self._state.heartbeat(cluster, key, BeatKind.HEARTBEAT, self._clock.now_ms()))
+        return request.reply()
+
+    def _query_data_version(self, request: RemotingCommand, _: Peer) -> Answer:
+        header = decode_fields(BrokerIdentityHeader, request.ext_fields)
+        cluster, key = _identity(RequestCode.QUERY_DATA_VERSION, header)
+        theirs = decode_body(DataVersion, request.body) if request.body else None
+        outcome = self._state.query_data_version(cluster, key, theirs, self._clock.now_ms())
+        self._perform(outcome)
+        stored = outcome.reply.data_version
+        return request.reply(
+            ext_fields={"changed": "true" if outcome.reply.changed else "false"},
+            body=b"" if stored is None else encode(stored, Dialect.STANDARD),
+        )
+
+    # What operators change
+
+    def _wipe_write_perm(self, request: RemotingCommand, _: Peer) -> Answer:
+        header = decode_fields(BrokerNameHeader, request.ext_fields)
+        outcome = self._state.wipe_write_perm(header.broker_name or "")
+        self._perform(outcome)
+        return request.reply(ext_fields={"wipeTopicCount": str(outcome.reply)})
+
+    def _add_write_perm(self, request: RemotingCommand, _: Peer) -> Answer:
+        header = decode_fields(BrokerNameHeader, request.ext_fields)
+        outcome = self._state.add_write_perm(header.broker_name or "")
+        self._perform(outcome)
+        return request.reply(ext_fields={"addTopicCount": str(outcome.reply)})
+
+    def _delete_topic(self, request: RemotingCommand, _: Peer) -> Answer:
+        header = decode_fields(TopicHeader, request.ext_fields)
+        self._perform(self._state.delete_topic(header.topic or "", header.cluster_name))
+        return request.reply()
+
+    def _register_topic(self, request: RemotingCommand, _: Peer) -> Answer:
+        header = decode_fields(TopicHeader, request.ext_fields)
+        body = decode_body(RegisterTopicBody, request.body) if request.body else RegisterTopicBody()
+        if header.topic:
+            self._perform(self._state.register_topic(header.topic, body.queue_datas))
+        return request.reply()
+
+    async def _put_kv(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        header = decode_fields(KvConfigHeader, request.ext_fields)
+        await self._settings.put_kv(header.namespace, header.key, header.value)
+        return request.reply()
+
+    async def _delete_kv(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        header = decode_fields(KvConfigHeader, request.ext_fields)
+        await self._settings.delete_kv(header.namespace, header.key)
+        return request.reply()
+
+    async def _update_config(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        if request.body:
+            await self._settings.update_config(request.body)
+        return request.reply()
+
+
+def _identity(code: RequestCode, header: BrokerIdentityHeader | RegisterBrokerRequestHeader) -> tuple[str, LiveKey]:
+    """Return cluster and member of a broker's own request; raises FieldMissing."""
+    for field, value in (
+        ("clusterName", header.cluster_name),
+        ("brokerName", header.broker_name),
+        ("brokerAddr", header.broker_addr),
+    ):
+        if not value:
+            raise FieldMissing(code.name, field)
+    assert header.cluster_name and header.broker_name and header.broker_addr, "checked above"  # noqa: PT018
+    return header.cluster_name, LiveKey(header.broker_name, header.broker_addr)

@@ -1,0 +1,359 @@
+"""What one registration changes: address conflicts, prime slave, topics, the smallest broker id.
+
+Answers to `RouteInfoManager.registerBroker` (namesrv.md section 3.2). Pure: reads the tables, returns the change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from namesrv.effects import (
+    BrokerRegistered,
+    BrokerRemoved,
+    DepartureReason,
+    NotifyMinBrokerIdChange,
+    RegistrationConflicted,
+    RegistrationResult,
+    RouteChanges,
+)
+from namesrv.set_change import RouteTables, SetChange, counted
+from namesrv.tables.broker_table import BrokerSet, Member
+from namesrv.tables.live_table import LiveKey, LiveRow
+from namesrv.tables.perm_table import PermOverride
+from remoting.errors import RequestRefused
+from remoting.shapes.route import (
+    MASTER_ID,
+    PERM_WRITE,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicQueueMappingInfo,
+)
+
+#: Silence that is allowed to a broker that asks for nothing else, in ms.
+HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
+
+#: The version of a registration without a body.
+NO_VERSION: Final = DataVersion()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A REGISTER_BROKER request, decoded and checked: who, where, and with which topics."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    #: `host:port` that the broker advertises; with the name it identifies the process.
+    address: str
+    ha_server_addr: str = ""
+    zone_name: str | None = None
+    #: None from a 4.x broker, which does not know the field.
+    enable_acting_master: bool | None = None
+    heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
+    data_version: DataVersion = NO_VERSION
+    #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart.
+    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
+    #: None keeps what is stored.
+    filter_servers: tuple[str, ...] | None = None
+    connection_id: int
+    #: Ordinal of the broker's release.
+    version: int = 0
+    #: Topics that were left out because their names cannot be topics.
+    ignored_topics: int = 0
+
+    @property
+    def key(self) -> LiveKey:
+        """The member this is."""
+        return LiveKey(self.broker_name, self.address)
+
+
+class SingleTopicFromUnknownBroker(RequestRefused):
+    """One topic alone from a broker that is not registered yet; its next full registration repairs it.
+
+    Java's text; brokers log it. Java leaves an empty set behind, here nothing changes.
+    """
+
+    ext_fields = MappingProxyType({})
+
+    def __init__(self, registration: Registration) -> None:
+        self.broker_name = registration.broker_name
+        self.address = registration.address
+        super().__init__("register broker failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a registration comes to: the change, and what to tell whom."""
+
+    change: SetChange
+    happened: BrokerRegistered | RegistrationConflicted
+    #: Another process at another address that held the broker id until now.
+    superseded: BrokerRemoved | None = None
+    notify: NotifyMinBrokerIdChange | None = None
+
+
+def decide(tables: RouteTables, registration: Registration, *, delete_missing_topics: bool, now_ms: int) -> Decision:
+    """Return what `registration` changes.
+
+    Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
+    a changed registration does not carry leave the set.
+    """
+    present = tables.brokers.get(registration.broker_name)
+    # An address is one process: a slave that became master drops its former id.
+    others = {
+        broker_id: member
+        for broker_id, member in (present.members if present else {}).items()
+        if member.address != registration.address or broker_id == registration.broker_id
+    }
+    holder = others.get(registration.broker_id)
+    if present and holder and holder.address != registration.address:
+        conflict = _conflict(tables, registration, present, holder, others)
+        if conflict is not None:
+            return conflict
+    if holder is None and len(registration.topics) == 1:
+        raise SingleTopicFromUnknownBroker(registration)
+    broker_set = _with_registrant(present, registration, others)
+    return _admitted(
+        tables,
+        registration,
+        _Standing(present, broker_set, holder),
+        delete_missing_topics=delete_missing_topics,
+        now_ms=now_ms,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A set before and after one registration."""
+
+    before: BrokerSet | None
+    after: BrokerSet
+    #: Who had the broker id.
+    holder: Member | None
+
+    @property
+    def first(self) -> bool:
+        """Tell whether nobody had the broker id before."""
+        return self.holder is None
+
+
+def _conflict(
+    tables: RouteTables,
+    registration: Registration,
+    present: BrokerSet,
+    holder: Member,
+    others: Mapping[int, Member],
+) -> Decision | None:
+    """Return how a registrant is turned away if a live holder of its broker id has a newer state."""
+    row = tables.live.get(LiveKey(registration.broker_name, holder.address))
+    mine = registration.data_version.state_version
+    if row is None or row.cluster != registration.cluster or row.data_version.state_version <= mine:
+        return None
+    return Decision(
+        change=SetChange(broker_set=present.with_members(others), forgotten=(registration.key,)),
+        happened=RegistrationConflicted(
+            cluster=registration.cluster,
+            broker_name=registration.broker_name,
+            broker_id=registration.broker_id,
+            address=registration.address,
+            state_version=mine,
+            holder_address=holder.address,
+            holder_state_version=row.data_version.state_version,
+        ),
+    )
+
+
+def _with_registrant(present: BrokerSet | None, registration: Registration, others: Mapping[int, Member]) -> BrokerSet:
+    """Return the set with the registrant in its place; whoever registers last sets acting master and zone."""
+    members = {**others, registration.broker_id: Member(registration.address, registration.cluster)}
+    base = present or BrokerSet(broker_name=registration.broker_name, cluster=registration.cluster, members={})
+    return replace(
+        base.with_members(members),
+        enable_acting_master=bool(registration.enable_acting_master),
+        zone_name=registration.zone_name,
+    )
+
+
+def _admitted(
+    tables: RouteTables,
+    registration: Registration,
+    standing: _Standing,
+    *,
+    delete_missing_topics: bool,
+    now_ms: int,
+) -> Decision:
+    row = tables.live.get(registration.key)
+    changed = standing.first or row is None or row.data_version != registration.data_version
+    queues: dict[str, QueueData] = {}
+    removed: tuple[str, ...] = ()
+    lifted: tuple[str, ...] = ()
+    mappings: dict[str, TopicQueueMappingInfo] = {}
+    has = tables.topics.topics_of(registration.broker_name)
+    if _is_master(registration) or _is_prime_slave(registration, standing.after):
+        lifted = _lifted(tables.perms.of(registration.broker_name), registration, standing)
+        queues = _changed_queues(tables, registration, standing, lifted)
+        mappings = _changed_mappings(tables, registration)
+        if delete_missing_topics and changed and not registration.mappings:
+            removed = tuple(topic for topic in has if topic not in registration.topics)
+    forgotten, superseded = _superseded(tables, registration, standing, now_ms)
+    changes = counted(has, queues, removed)
+    return Decision(
+        change=SetChange(
+            broker_set=standing.after,
+            forgotten=forgotten,
+            heard=(registration.key, _row(registration, row, now_ms)),
+            queues=queues,
+            removed_topics=removed,
+            mappings=mappings,
+            lifted_perms=lifted,
+        ),
+        happened=_registered(registration, standing, changes, known=row is not None, changed=changed),
+        superseded=superseded,
+        notify=_notification(registration, standing),
+    )
+
+
+def _is_master(registration: Registration) -> bool:
+    return registration.broker_id == MASTER_ID
+
+
+def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
+    """Tell whether a 5.x slave speaks for its set because nobody has a smaller broker id."""
+    return (
+        not _is_master(registration)
+        and registration.enable_acting_master is not None
+        and registration.broker_id == broker_set.min_broker_id
+    )
+
+
+def _lifted(overrides: Mapping[str, PermOverride], registration: Registration, standing: _Standing) -> tuple[str, ...]:
+    """Return the topics whose operator-set permission this registration ends."""
+    return tuple(
+        topic
+        for topic, override in overrides.items()
+        if topic in registration.topics and (standing.first or registration.data_version not in override.data_versions)
+    )
+
+
+def _changed_queues(
+    tables: RouteTables, registration: Registration, standing: _Standing, lifted: tuple[str, ...]
+) -> dict[str, QueueData]:
+    """Return the topics whose queues differ from what is stored.
+
+    Compared topic by topic even if the data version is the stored one: the later parts of a split registration carry
+    the version of the first.
+    """
+    name = registration.broker_name
+    has = tables.topics.topics_of(name)
+    kept = {topic: override.perm for topic, override in tables.perms.of(name).items() if topic not in lifted}
+    # While a slave acts for the master the set is read only: two writers would split the order of messages.
+    mask = ~PERM_WRITE if standing.after.has_acting_master and not _is_master(registration) else ~0
+    values: dict[tuple[int, int, int, int], QueueData] = {}
+    changed = {}
+    for topic, config in registration.topics.items():
+        perm = kept.get(topic, config.perm & mask) if kept else config.perm & mask
+        settings = (perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag)
+        if (wanted := values.get(settings)) is None:
+            wanted = values[settings] = _queue_data(name, settings)
+        if has.get(topic) != wanted:
+            changed[topic] = wanted
+    return changed
+
+
+def _queue_data(broker_name: str, settings: tuple[int, int, int, int]) -> QueueData:
+    perm, read, write, sys_flag = settings
+    return QueueData(
+        broker_name=broker_name, perm=perm, read_queue_nums=read, topic_sys_flag=sys_flag, write_queue_nums=write
+    )
+
+
+def _changed_mappings(tables: RouteTables, registration: Registration) -> dict[str, TopicQueueMappingInfo]:
+    name = registration.broker_name
+    return {
+        topic: mapping
+        for topic, mapping in registration.mappings.items()
+        if (tables.mappings.of_topic(topic) or {}).get(name) != mapping
+    }
+
+
+def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRow:
+    stored = row.filter_servers if row else ()
+    return LiveRow(
+        cluster=registration.cluster,
+        broker_id=registration.broker_id,
+        heard_ms=now_ms,
+        timeout_ms=registration.heartbeat_timeout_ms,
+        data_version=registration.data_version,
+        connection_id=registration.connection_id,
+        ha_server_addr=registration.ha_server_addr,
+        version=registration.version,
+        filter_servers=stored if registration.filter_servers is None else registration.filter_servers,
+    )
+
+
+def _superseded(
+    tables: RouteTables, registration: Registration, standing: _Standing, now_ms: int
+) -> tuple[tuple[LiveKey, ...], BrokerRemoved | None]:
+    """Return the row of the process that held the broker id at another address; Java leaves it behind for ever."""
+    holder = standing.holder
+    if holder is None or holder.address == registration.address:
+        return (), None
+    key = LiveKey(registration.broker_name, holder.address)
+    row = tables.live.get(key)
+    assert row is not None, "every member has a live row"
+    removed = BrokerRemoved(
+        cluster=row.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        address=holder.address,
+        reason=DepartureReason.SUPERSEDED,
+        silent_ms=now_ms - row.heard_ms,
+        heartbeat_timeout_ms=row.timeout_ms,
+        was_master=_is_master(registration),
+        set_removed=False,
+        changes=RouteChanges(),
+    )
+    return (key,), removed
+
+
+def _registered(
+    registration: Registration, standing: _Standing, changes: RouteChanges, *, known: bool, changed: bool
+) -> BrokerRegistered:
+    if standing.first or not known:
+        result = RegistrationResult.FIRST
+    else:
+        result = RegistrationResult.CHANGED if changed or changes else RegistrationResult.UNCHANGED
+    before = standing.before
+    return BrokerRegistered(
+        cluster=registration.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        address=registration.address,
+        result=result,
+        heartbeat_timeout_ms=registration.heartbeat_timeout_ms,
+        data_version=registration.data_version,
+        topics=len(registration.topics),
+        ignored_topics=registration.ignored_topics,
+        changes=changes,
+        master_changed=(before.master_address if before else None) != standing.after.master_address,
+        set_added=before is None,
+    )
+
+
+def _notification(registration: Registration, standing: _Standing) -> NotifyMinBrokerIdChange | None:
+    """Return whom to tell that the smallest broker id fell; the registrant knows it by itself."""
+    before, after = standing.before, standing.after
+    if before is None or registration.broker_id >= before.min_broker_id:
+        return None
+    others = tuple(member.address for broker_id, member in after.members.items() if broker_id != after.min_broker_id)
+    return NotifyMinBrokerIdChange(
+        broker_name=registration.broker_name,
+        min_broker_id=registration.broker_id,
+        min_broker_addr=registration.address,
+        offline_broker_addr=None,
+        ha_broker_addr=registration.ha_server_addr,
+        recipients=others or (registration.address,),
+    )

@@ -1,0 +1,291 @@
+"""RouteState: owns the tables of a NameServer and is the only place that changes them.
+
+One method per event; each decides by asking a rule, applies its answer, and returns an `Outcome`. Nothing here awaits,
+so between two awaits of the edge an event is whole and no lock is needed. Answers to `RouteInfoManager`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from namesrv import departure, registration, routes
+from namesrv.config import NameServerConfig
+from namesrv.effects import (
+    BeatKind,
+    BrokerBeat,
+    BrokerRemoved,
+    CloseConnection,
+    DepartureReason,
+    Effect,
+    Event,
+    Outcome,
+    StaleUnregistration,
+    TopicsChangedByAdmin,
+)
+from namesrv.registration import Registration
+from namesrv.route_answers import RouteAnswers
+from namesrv.set_change import RouteTables, SetChange, counted, with_perm
+from namesrv.tables.broker_table import BrokerSet
+from namesrv.tables.live_table import LiveKey, LiveRow
+from namesrv.tables.perm_table import PermOverride
+from namesrv.tables.topic_census import TopicCensus
+from remoting.codes import RequestCode
+from remoting.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAddresses:
+    """What a slave learns of its living master; both None if there is none."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVersion:
+    """What is known of a broker's topics; None if the broker is not."""
+
+    data_version: DataVersion | None
+    changed: bool
+
+
+class RouteState:
+    """The routes of a cluster as one NameServer sees them. `now_ms` is monotonic everywhere."""
+
+    def __init__(self, config: NameServerConfig) -> None:
+        self._config = config
+        self.tables = RouteTables()
+        #: Topics per cluster and kind, for the metrics.
+        self.census = TopicCensus()
+        #: Encoded answers that are still true.
+        self.answers = RouteAnswers()
+
+    def configure(self, config: NameServerConfig) -> None:
+        """Follow another configuration from now on."""
+        self._config = config
+        self.answers.clear()
+
+    # Brokers
+
+    def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses]:
+        """Take a registration; the reply tells a slave where its master is.
+
+        Raises SingleTopicFromUnknownBroker, and then nothing has changed.
+        """
+        known = self.tables.live.get(request.key)
+        decision = registration.decide(
+            self.tables,
+            request,
+            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+            now_ms=now_ms,
+        )
+        self._apply(decision.change)
+        events: list[Event] = [decision.happened]
+        if decision.superseded:
+            events.append(decision.superseded)
+        effects: list[Effect] = []
+        if decision.notify and self._config.notify_min_broker_id_changed:
+            effects.append(decision.notify)
+        if decision.change.heard:
+            events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
+        return Outcome(
+            reply=self._master_of(request) if decision.change.heard else MasterAddresses(),
+            events=tuple(events),
+            effects=tuple(effects),
+        )
+
+    def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
+        """Remove a broker at its own request.
+
+        Left aside if the broker has registered over a younger connection since: then the request is a late one of a
+        process that has been replaced.
+        """
+        row = self.tables.live.get(key)
+        if row is None:
+            return Outcome(reply=None)
+        if row.connection_id > connection_id:
+            stale = StaleUnregistration(cluster=cluster, broker_name=key.broker_name, address=key.address)
+            return Outcome(reply=None, events=(stale,))
+        return self._depart([key], DepartureReason.REQUEST, now_ms)
+
+    def connection_lost(self, connection_id: int, now_ms: int) -> Outcome[None]:
+        """Remove every broker whose latest registration came over this connection."""
+        return self._depart(self.tables.live.of_connection(connection_id), DepartureReason.CHANNEL_CLOSED, now_ms)
+
+    def scan(self, now_ms: int) -> Outcome[None]:
+        """Remove the brokers that were silent for longer than their timeout."""
+        live = self.tables.live
+        expired = live.expired(now_ms)
+        if not expired:
+            return Outcome(reply=None)
+        connections = {row.connection_id for key in expired if (row := live.get(key))}
+        outcome = self._depart(expired, DepartureReason.TIMEOUT, now_ms)
+        # A connection that other, living brokers share stays open.
+        closing = (CloseConnection(number) for number in sorted(connections) if not live.of_connection(number))
+        return Outcome(reply=None, events=outcome.events, effects=(*outcome.effects, *closing))
+
+    def heartbeat(self, cluster: str, key: LiveKey, kind: BeatKind, now_ms: int) -> Outcome[LiveRow | None]:
+        """Note a sign of life; the reply is the broker's row, None if it is not registered in that cluster."""
+        row = self.tables.live.get(key)
+        if row is None or row.cluster != cluster:
+            return Outcome(reply=None)
+        self.tables.live.heard(key, now_ms)
+        heard = self.tables.live.get(key)
+        assert heard is not None, "it was there a line ago"
+        return Outcome(reply=heard, events=(_beat(key, heard, row, kind),))
+
+    def query_data_version(
+        self, cluster: str, key: LiveKey, data_version: DataVersion | None, now_ms: int
+    ) -> Outcome[StoredVersion]:
+        """Tell whether a broker's topics differ from what it registered; counts as a sign of life."""
+        outcome = self.heartbeat(cluster, key, BeatKind.DATA_VERSION, now_ms)
+        row = outcome.reply
+        stored = row.data_version if row else None
+        return Outcome(
+            reply=StoredVersion(stored, changed=stored is None or stored != data_version), events=outcome.events
+        )
+
+    # Topics
+
+    def wipe_write_perm(self, broker_name: str) -> Outcome[int]:
+        """Take the write permission of every topic of a set; the reply is how many topics it has."""
+        return self._set_perm(broker_name, RequestCode.WIPE_WRITE_PERM_OF_BROKER, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> Outcome[int]:
+        """Make every topic of a set readable and writable; the reply is how many topics it has."""
+        return self._set_perm(broker_name, RequestCode.ADD_WRITE_PERM_OF_BROKER, lambda _: PERM_READ | PERM_WRITE)
+
+    def delete_topic(self, topic: str, cluster: str | None) -> Outcome[None]:
+        """Forget a topic, in one cluster or (None or empty) everywhere; a broker that still has it brings it back."""
+        holders = set(self.tables.topics.queues_of(topic) or ())
+        if cluster:
+            holders &= set(self.tables.brokers.names_in(cluster))
+        events = [
+            self._alter_topics(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic, name, {}, (topic,)) for name in holders
+        ]
+        return Outcome(reply=None, events=tuple(events))
+
+    def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> Outcome[None]:
+        """Add a topic to broker sets that are known.
+
+        As in Java, a new topic is taken only if all the sets are known, an existing one up to the first unknown.
+        """
+        offered = list(queue_datas)
+        known = [self.tables.brokers.get(queue_data.broker_name) is not None for queue_data in offered]
+        taken = offered[: known.index(False)] if False in known else offered
+        if topic not in self.tables.topics and len(taken) < len(offered):
+            taken = []
+        code = RequestCode.REGISTER_TOPIC_IN_NAMESRV
+        events = [self._alter_topics(code, topic, data.broker_name, {topic: data}, ()) for data in taken]
+        return Outcome(reply=None, events=tuple(events))
+
+    # Questions
+
+    def route_of(self, topic: str, order_topic_conf: str | None) -> TopicRouteData | None:
+        """Return the route of a topic, None if no broker has it."""
+        return routes.route_of(
+            self.tables,
+            topic,
+            support_acting_master=self._config.support_acting_master,
+            order_topic_conf=order_topic_conf,
+        )
+
+    # Applying
+
+    def _apply(self, change: SetChange) -> None:
+        """Carry one decided change into the tables; the only code that does."""
+        tables, name = self.tables, change.broker_set.broker_name
+        before = tables.brokers.get(name)
+        if before != change.broker_set or self._filter_servers_move(change):
+            self.answers.drop(tables.topics.topics_of(name))
+            self.answers.cluster_info = None
+        self._apply_topics(change, before)
+        tables.brokers.put(change.broker_set)
+        for key in change.forgotten:
+            tables.live.remove(key)
+        if change.heard:
+            tables.live.put(*change.heard)
+        if not change.broker_set.members:
+            self.answers.drop(tables.mappings.topics_of(name))
+            tables.mappings.remove(name, tables.mappings.topics_of(name))
+
+    def _filter_servers_move(self, change: SetChange) -> bool:
+        """Tell whether the member that was heard has other filter servers than before."""
+        if change.heard is None:
+            return False
+        key, row = change.heard
+        stored = self.tables.live.get(key)
+        return row.filter_servers != (stored.filter_servers if stored else ())
+
+    def _apply_topics(self, change: SetChange, before: BrokerSet | None) -> None:
+        tables, name, cluster = self.tables, change.broker_set.broker_name, change.broker_set.cluster
+        if before and before.cluster != cluster:
+            self.census.move(before.cluster, cluster, tables.topics.topics_of(name))
+        has = tables.topics.topics_of(name)
+        self.census.add(cluster, [topic for topic in change.queues if topic not in has])
+        self.census.remove(cluster, [topic for topic in change.removed_topics if topic in has])
+        tables.perms.remove(name, (*change.lifted_perms, *change.removed_topics))
+        tables.topics.put(name, change.queues)
+        tables.topics.remove(name, change.removed_topics)
+        tables.mappings.put(name, change.mappings)
+        tables.mappings.remove(name, change.removed_topics)
+        self.answers.drop((*change.queues, *change.removed_topics, *change.mappings))
+
+    def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> Outcome[None]:
+        events: list[BrokerRemoved] = []
+        effects: list[Effect] = []
+        for decision in departure.decide(self.tables, keys, reason, now_ms):
+            self._apply(decision.change)
+            events += decision.removed
+            if decision.notify and self._config.notify_min_broker_id_changed:
+                effects.append(decision.notify)
+        return Outcome(reply=None, events=tuple(events), effects=tuple(effects))
+
+    def _alter_topics(
+        self,
+        code: RequestCode,
+        target: str,
+        broker_name: str,
+        queues: dict[str, QueueData],
+        removed: tuple[str, ...],
+    ) -> TopicsChangedByAdmin:
+        """Change some topics of a set that exists, and return what happened."""
+        broker_set = self.tables.brokers.get(broker_name)
+        assert broker_set is not None, "callers take the name from a table"
+        changes = counted(self.tables.topics.topics_of(broker_name), queues, removed)
+        self._apply(SetChange(broker_set=broker_set, queues=queues, removed_topics=removed))
+        return TopicsChangedByAdmin(
+            request=code.name, target=target, broker_name=broker_name, cluster=broker_set.cluster, changes=changes
+        )
+
+    def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> Outcome[int]:
+        has = self.tables.topics.topics_of(broker_name)
+        broker_set = self.tables.brokers.get(broker_name)
+        if not has or broker_set is None:
+            return Outcome(reply=0)
+        rows = (self.tables.live.get(LiveKey(broker_name, member.address)) for member in broker_set.members.values())
+        versions = frozenset(row.data_version for row in rows if row)
+        queues = {topic: with_perm(data, perm_of(data.perm)) for topic, data in has.items()}
+        event = self._alter_topics(code, broker_name, broker_name, queues, ())
+        self.tables.perms.put(broker_name, {topic: PermOverride(data.perm, versions) for topic, data in queues.items()})
+        return Outcome(reply=len(queues), events=(event,))
+
+    def _master_of(self, request: Registration) -> MasterAddresses:
+        """Return where the registrant's master is, if it is another broker that lives in the same cluster."""
+        broker_set = self.tables.brokers.get(request.broker_name)
+        address = broker_set.master_address if broker_set else None
+        if request.broker_id == MASTER_ID or address is None:
+            return MasterAddresses()
+        row = self.tables.live.get(LiveKey(request.broker_name, address))
+        if row is None or row.cluster != request.cluster:
+            return MasterAddresses()
+        return MasterAddresses(master_addr=address, ha_server_addr=row.ha_server_addr)
+
+
+def _beat(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: BeatKind) -> BrokerBeat:
+    return BrokerBeat(
+        cluster=row.cluster,
+        broker_name=key.broker_name,
+        broker_id=row.broker_id,
+        kind=kind,
+        interval_ms=row.heard_ms - before.heard_ms if before else None,
+    )

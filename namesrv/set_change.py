@@ -1,0 +1,86 @@
+"""What one event changes in the tables: decided in `registration.py` or `departure.py`, applied in `route_state.py`.
+
+A change concerns one broker set and is a plain value; until it is applied nothing has happened.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from namesrv.effects import RouteChanges
+from namesrv.tables.broker_table import BrokerSet, BrokerTable
+from namesrv.tables.live_table import LiveKey, LiveRow, LiveTable
+from namesrv.tables.mapping_table import MappingTable
+from namesrv.tables.perm_table import PermTable
+from namesrv.tables.topic_table import TopicTable
+from remoting.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
+
+#: So many topic names go into an event, as a sample for the log.
+SAMPLE_TOPICS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTables:
+    """The tables of one NameServer; rules read them, `route_state.py` alone changes them."""
+
+    brokers: BrokerTable = field(default_factory=BrokerTable)
+    topics: TopicTable = field(default_factory=TopicTable)
+    live: LiveTable = field(default_factory=LiveTable)
+    mappings: MappingTable = field(default_factory=MappingTable)
+    perms: PermTable = field(default_factory=PermTable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetChange:
+    """The new state of one broker set, as differences to the tables."""
+
+    #: The set as it will be; without members it goes, and all that is its own with it.
+    broker_set: BrokerSet
+    #: Members that will be forgotten.
+    forgotten: tuple[LiveKey, ...] = ()
+    #: The member that was heard, with its new row.
+    heard: tuple[LiveKey, LiveRow] | None = None
+    #: Queues to store, by topic.
+    queues: Mapping[str, QueueData] = field(default_factory=dict)
+    #: Topics that the set will no longer have.
+    removed_topics: tuple[str, ...] = ()
+    mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
+    #: Topics whose operator-set permission ends.
+    lifted_perms: tuple[str, ...] = ()
+
+
+def counted(before: Mapping[str, QueueData], queues: Mapping[str, QueueData], removed: tuple[str, ...]) -> RouteChanges:
+    """Return how many topics `queues` and `removed` add, change and remove, compared with what a set had `before`."""
+    added = altered = perm = 0
+    for topic, new in queues.items():
+        old = before.get(topic)
+        if old is None:
+            added += 1
+            continue
+        perm += old.perm != new.perm
+        altered += (old.read_queue_nums, old.write_queue_nums) != (new.read_queue_nums, new.write_queue_nums)
+    sample = (*queues, *removed)[:SAMPLE_TOPICS_MAX]
+    return RouteChanges(topics_added=added, topics_removed=len(removed), queues=altered, perm=perm, sample=sample)
+
+
+def without_write(queues: Mapping[str, QueueData]) -> dict[str, QueueData]:
+    """Return the topics that are writable, with the write permission taken away."""
+    cleared: dict[QueueData, QueueData] = {}
+    changed = {}
+    for topic, old in queues.items():
+        if not old.perm & PERM_WRITE:
+            continue
+        if (new := cleared.get(old)) is None:
+            new = cleared[old] = with_perm(old, old.perm & ~PERM_WRITE)
+        changed[topic] = new
+    return changed
+
+
+def with_perm(queue_data: QueueData, perm: int) -> QueueData:
+    """Return the same queues with another permission."""
+    return QueueData(
+        broker_name=queue_data.broker_name,
+        perm=perm,
+        read_queue_nums=queue_data.read_queue_nums,
+        topic_sys_flag=queue_data.topic_sys_flag,
+        write_queue_nums=queue_data.write_queue_nums,
+    )

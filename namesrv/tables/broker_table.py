@@ -1,0 +1,112 @@
+"""brokerAddrTable and clusterAddrTable: which broker sets exist, who their members are, which cluster lists them.
+
+A set without members does not exist here; the cluster lists follow from the members and cannot go stale.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from remoting.shapes.route import MASTER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker of a set."""
+
+    #: `host:port` that the broker advertises.
+    address: str
+    #: The cluster it registered in; nearly always that of the set.
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSet:
+    """A master and its slaves under one broker name."""
+
+    broker_name: str
+    #: The cluster of the first member, kept while anybody of that cluster is left.
+    cluster: str
+    enable_acting_master: bool = False
+    zone_name: str | None = None
+    #: Broker id -> member.
+    members: Mapping[int, Member]
+
+    @property
+    def min_broker_id(self) -> int:
+        """The smallest broker id of a set that has members."""
+        return min(self.members)
+
+    @property
+    def master_address(self) -> str | None:
+        """Where the master is, if there is one."""
+        master = self.members.get(MASTER_ID)
+        return master.address if master else None
+
+    @property
+    def has_acting_master(self) -> bool:
+        """Tell whether a slave stands in for a missing master."""
+        return self.enable_acting_master and MASTER_ID not in self.members
+
+    def broker_id_of(self, address: str) -> int | None:
+        """Return the broker id under which `address` is a member."""
+        return next((broker_id for broker_id, member in self.members.items() if member.address == address), None)
+
+    def without(self, addresses: Iterable[str]) -> "BrokerSet":
+        """Return the set without the members at `addresses`."""
+        gone = set(addresses)
+        return self.with_members({i: member for i, member in self.members.items() if member.address not in gone})
+
+    def with_members(self, members: Mapping[int, Member]) -> "BrokerSet":
+        """Return the set with other members; its cluster moves only when nobody of it is left."""
+        clusters = [member.cluster for member in members.values()]
+        cluster = self.cluster if self.cluster in clusters or not clusters else clusters[0]
+        return replace(self, cluster=cluster, members=members)
+
+
+class BrokerTable:
+    """Broker name -> broker set, with the clusters' lists of names."""
+
+    def __init__(self) -> None:
+        self._sets: dict[str, BrokerSet] = {}
+        #: Cluster -> broker names, in the order they came.
+        self._clusters: dict[str, dict[str, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sets)
+
+    def get(self, broker_name: str) -> BrokerSet | None:
+        """Return the set, if it has members."""
+        return self._sets.get(broker_name)
+
+    def sets(self) -> Iterable[BrokerSet]:
+        """Return every set."""
+        return self._sets.values()
+
+    def clusters(self) -> Mapping[str, Iterable[str]]:
+        """Return the broker names of every cluster."""
+        return self._clusters
+
+    def names_in(self, cluster: str) -> list[str]:
+        """Return the broker names of one cluster, none if it is unknown."""
+        return list(self._clusters.get(cluster, ()))
+
+    def put(self, broker_set: BrokerSet) -> None:
+        """Store a set; one without members is forgotten."""
+        name = broker_set.broker_name
+        before = self._clusters_of(self._sets.get(name))
+        after = self._clusters_of(broker_set)
+        if broker_set.members:
+            self._sets[name] = broker_set
+        else:
+            self._sets.pop(name, None)
+        for cluster in before - after:
+            names = self._clusters[cluster]
+            del names[name]
+            if not names:
+                del self._clusters[cluster]
+        for cluster in after - before:
+            self._clusters.setdefault(cluster, {})[name] = None
+
+    @staticmethod
+    def _clusters_of(broker_set: BrokerSet | None) -> set[str]:
+        return {member.cluster for member in broker_set.members.values()} if broker_set else set()

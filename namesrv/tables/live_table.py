@@ -1,0 +1,95 @@
+"""brokerLiveTable and filterServerTable: which broker was heard when, over which connection, and until when that holds.
+
+A row belongs to one member of one set. Java keys by cluster and address alone, so two names at one address share a row
+and the second to leave stays for ever; here each has its own.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from remoting.shapes.route import DataVersion
+
+
+class LiveKey(NamedTuple):
+    """A member of a broker set."""
+
+    broker_name: str
+    address: str
+
+
+class LiveRow(NamedTuple):
+    """What is known of a living broker from its last registration and the beats since."""
+
+    cluster: str
+    broker_id: int
+    #: Monotonic ms of the last sign of life.
+    heard_ms: int
+    #: Silence that is allowed, in ms.
+    timeout_ms: int
+    data_version: DataVersion
+    #: The connection of the latest registration.
+    connection_id: int
+    ha_server_addr: str
+    #: Ordinal of the broker's release.
+    version: int
+    filter_servers: tuple[str, ...]
+
+    @property
+    def deadline_ms(self) -> int:
+        """The monotonic ms after which the broker counts as dead."""
+        return self.heard_ms + self.timeout_ms
+
+
+class LiveTable:
+    """Member -> row, with the members of each connection."""
+
+    def __init__(self) -> None:
+        self._rows: dict[LiveKey, LiveRow] = {}
+        self._by_connection: dict[int, dict[LiveKey, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, key: LiveKey) -> LiveRow | None:
+        """Return a member's row, if it lives."""
+        return self._rows.get(key)
+
+    def rows(self) -> Iterable[tuple[LiveKey, LiveRow]]:
+        """Return every living member."""
+        return self._rows.items()
+
+    def at_address(self, cluster: str, address: str) -> list[LiveKey]:
+        """Return the members of any set at one address of a cluster; walks the whole table."""
+        return [key for key, row in self._rows.items() if key.address == address and row.cluster == cluster]
+
+    def of_connection(self, connection_id: int) -> list[LiveKey]:
+        """Return the members whose latest registration came over a connection."""
+        return list(self._by_connection.get(connection_id, ()))
+
+    def expired(self, now_ms: int) -> list[LiveKey]:
+        """Return the members whose deadline lies before `now_ms`."""
+        return [key for key, row in self._rows.items() if row.heard_ms + row.timeout_ms < now_ms]
+
+    def put(self, key: LiveKey, row: LiveRow) -> None:
+        """Store a member's row."""
+        self._leave_connection(key)
+        self._rows[key] = row
+        self._by_connection.setdefault(row.connection_id, {})[key] = None
+
+    def heard(self, key: LiveKey, now_ms: int) -> None:
+        """Note a sign of life of a member that lives."""
+        self._rows[key] = self._rows[key]._replace(heard_ms=now_ms)
+
+    def remove(self, key: LiveKey) -> None:
+        """Forget a member, if it is known."""
+        self._leave_connection(key)
+        self._rows.pop(key, None)
+
+    def _leave_connection(self, key: LiveKey) -> None:
+        row = self._rows.get(key)
+        if row is None:
+            return
+        keys = self._by_connection[row.connection_id]
+        del keys[key]
+        if not keys:
+            del self._by_connection[row.connection_id]
