@@ -132,7 +132,8 @@ class Handlers:
         config = self._settings.config
         if not config.need_wait_for_service:
             return False
-        return self._clock.now_ms() - self._started_ms < config.wait_seconds_for_service * 1000
+        waited_ms = self._clock.now_ms() - self._started_ms
+        return waited_ms < config.wait_for_service_seconds * 1000
 
     # Brokers
 
@@ -187,13 +188,13 @@ class Handlers:
 
     def _heartbeat(self, request: RemotingCommand, _: Peer) -> Answer:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
-        cluster, key = _identity(RequestCode.BROKER_HEARTBEAT, header)
+        cluster, key = self._sender(RequestCode.BROKER_HEARTBEAT, header)
         self._perform(self._state.heartbeat(cluster, key, BeatKind.HEARTBEAT, self._clock.now_ms()))
         return request.reply()
 
     def _query_data_version(self, request: RemotingCommand, _: Peer) -> Answer:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
-        cluster, key = _identity(RequestCode.QUERY_DATA_VERSION, header)
+        cluster, key = self._sender(RequestCode.QUERY_DATA_VERSION, header)
         theirs = decode_body(DataVersion, request.body) if request.body else None
         outcome = self._state.query_data_version(cluster, key, theirs, self._clock.now_ms())
         self._perform(outcome)
@@ -202,6 +203,13 @@ class Handlers:
             ext_fields={"changed": "true" if outcome.reply.changed else "false"},
             body=b"" if stored is None else encode(stored, Dialect.STANDARD),
         )
+
+    def _sender(self, code: RequestCode, header: BrokerIdentityHeader) -> tuple[str, LiveKey]:
+        """Return who sent a sign of life; Java needs no broker name for it, then whoever has the address is meant."""
+        if header.cluster_name and header.broker_addr and not header.broker_name:
+            found = self._state.tables.live.at_address(header.cluster_name, header.broker_addr)
+            return header.cluster_name, found[0] if found else LiveKey("", header.broker_addr)
+        return _identity(code, header)
 
     # What operators change
 

@@ -74,5 +74,9 @@ class NotReady(RequestRefused):
         super().__init__("name server not ready")
 
 
+class NotStored(RequestRefused):
+    """A change could not be written to disk, so it was not made; the text names the file and the reason."""
+
+
 def _java(text: str | None) -> str:
     return "null" if text is None else text

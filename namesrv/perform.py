@@ -1,0 +1,98 @@
+"""Carries out what the state asks for: notifications to brokers and closing of connections.
+
+Effects are performed after the reply of the request that caused them has been handed to the transport. Of several
+notifications about one broker set the latest wins: what an earlier one says is no longer true.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from namesrv.effects import CloseConnection, Effect, Event, NotifyMinBrokerIdChange, Outcome
+from remoting.codec import encode_fields
+from remoting.codes import FLAG_ONEWAY, RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import InvokeError
+from remoting.shapes.broker import NotifyMinBrokerIdChangeRequestHeader
+
+#: How long a broker may take to accept a connection for a notification; Java waits as long to connect.
+NOTIFY_TIMEOUT_MS: Final = 3000
+
+
+class OnewaySender(Protocol):
+    """What sends requests to brokers."""
+
+    async def send_oneway(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
+        """Send a request that is not answered; raises InvokeError if it cannot be written in time."""
+
+
+class EffectObserver(Protocol):
+    """Who is told what happened."""
+
+    def tell(self, events: tuple[Event, ...]) -> None:
+        """Log and count events."""
+
+    def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
+        """All recipients of a notification were written to."""
+
+    def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
+        """One recipient could not be reached; a slave finds out by its own poll."""
+
+
+class Performer:
+    """Performs effects in tasks of `tasks`, so none outlives the service."""
+
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        sender: OnewaySender,
+        close_connection: Callable[[int], None],
+        observer: EffectObserver,
+    ) -> None:
+        self._tasks = tasks
+        self._sender = sender
+        self._close_connection = close_connection
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        #: Broker name -> the latest notification that nobody was told of yet; a task works for each name in here.
+        self._waiting: dict[str, NotifyMinBrokerIdChange] = {}
+        self._busy: set[str] = set()
+
+    def perform(self, outcome: Outcome[Any]) -> None:
+        """Tell what happened at once, and carry out the effects when the present callback is over."""
+        if outcome.events:
+            self._observer.tell(outcome.events)
+        for effect in outcome.effects:
+            self._loop.call_soon(self._start, effect)
+
+    def _start(self, effect: Effect) -> None:
+        if isinstance(effect, CloseConnection):
+            self._close_connection(effect.connection_id)
+            return
+        self._waiting[effect.broker_name] = effect
+        if effect.broker_name not in self._busy:
+            self._busy.add(effect.broker_name)
+            self._tasks.create_task(self._notify(effect.broker_name))
+
+    async def _notify(self, broker_name: str) -> None:
+        try:
+            while effect := self._waiting.pop(broker_name, None):
+                await asyncio.gather(*(self._notify_one(effect, address) for address in effect.recipients))
+                self._observer.notification_sent(effect)
+        finally:
+            self._busy.discard(broker_name)
+
+    async def _notify_one(self, effect: NotifyMinBrokerIdChange, address: str) -> None:
+        header = NotifyMinBrokerIdChangeRequestHeader(
+            offline_broker_addr=effect.offline_broker_addr,
+            min_broker_addr=effect.min_broker_addr,
+            min_broker_id=effect.min_broker_id,
+            ha_broker_addr=effect.ha_broker_addr,
+        )
+        request = RemotingCommand(
+            RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, flag=FLAG_ONEWAY, ext_fields=encode_fields(header)
+        )
+        try:
+            await self._sender.send_oneway(address, request, NOTIFY_TIMEOUT_MS)
+        except InvokeError as error:
+            self._observer.notification_failed(effect, address, error)
