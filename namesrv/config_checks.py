@@ -1,0 +1,72 @@
+"""What is wrong with a configuration, in sentences that an operator can act on.
+
+Java drops values it cannot convert and starts with the rest; here a start ends, and request 318 is refused as a whole.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv.config import OPTIONS, NameServerConfig
+from namesrv.options import OptionValue, text_of
+
+#: Longest part of a bad value that is repeated in a sentence.
+_SHOWN_CHARS_MAX: Final = 80
+
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
+
+
+@dataclass(frozen=True, slots=True)
+class BadOption:
+    """One value that cannot be taken."""
+
+    key: str
+    #: As it may be shown: masked if it is a secret.
+    value: str
+    #: Where it was given: `line 3 of /etc/rocketmq/namesrv.conf`, `option --listen-port`.
+    source: str
+    #: What it must be.
+    allowed: str
+
+    def __str__(self) -> str:
+        given = f"not {_short(self.value)!r}" if self.value else "and is blank"
+        return f"{self.source}: {self.key} must be {self.allowed}, {given}"
+
+
+class ConfigError(Exception):
+    """The server cannot start with the configuration it was given; the text has one line for each bad value."""
+
+    def __init__(self, bad: tuple[BadOption, ...]) -> None:
+        self.bad = bad
+        super().__init__("\n".join(map(str, bad)))
+
+
+def bad_option(field: str, value: OptionValue, source: str, allowed: str = "") -> BadOption:
+    """Return what is wrong with the value of a field; `allowed` is what its kind allows, unless told."""
+    option = OPTIONS[field]
+    return BadOption(option.key, option.shown(text_of(value)), source, allowed or option.kind.allowed)
+
+
+def conflicts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
+    """Yield each field whose value does not go with that of another one, and what it must be."""
+    low, high = config.write_buffer_low_water_mark_bytes, config.write_buffer_high_water_mark_bytes
+    if low > high > 0:
+        yield "write_buffer_low_water_mark_bytes", f"at most writeBufferHighWaterMark, which is {high}"
+    yield from _half_pair(config, "tls_server_cert_path", "tls_server_key_path")
+    yield from _half_pair(config, "tls_client_cert_path", "tls_client_key_path")
+    if config.http_port == config.listen_port != 0 and _overlap(config.http_bind_address, config.bind_address):
+        yield "http_port", "another port than listenPort"
+
+
+def _half_pair(config: NameServerConfig, first: str, second: str) -> Iterator[tuple[str, str]]:
+    for given, missing in ((first, second), (second, first)):
+        if getattr(config, given) and not getattr(config, missing):
+            yield missing, f"set as well, because {OPTIONS[given].key} is"
+
+
+def _overlap(address: str, other: str) -> bool:
+    return address == other or not _ANY_ADDRESS.isdisjoint((address, other))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."

@@ -1,0 +1,141 @@
+"""What request 318 (UPDATE_NAMESRV_CONFIG) makes of a configuration: all that it asks for, or a refusal.
+
+Answers to `Configuration.update` and to the black list of `DefaultRequestProcessor`. Unlike there, a value that cannot
+be taken refuses the whole request, where Java answers success and changes nothing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from namesrv.config import FIELD_OF_KEY, OPTIONS, NameServerConfig
+from namesrv.config_checks import BadOption, bad_option, conflicts
+from namesrv.config_text import shown_unknown
+from namesrv.options import TEXT_CHARS_MAX, is_one_line
+from remoting.codes import ResponseCode
+from remoting.errors import RequestRefused
+from remoting.properties import PropertiesError, Property, parse
+
+#: How many bad values a remark tells, and how many unknown keys are told for the log.
+BAD_SHOWN_MAX: Final = 3
+UNKNOWN_SHOWN_MAX: Final = 20
+
+_SOURCE: Final = "request"
+
+
+class UnreadableUpdate(RequestRefused):
+    """The body is no properties text; the remark is Java's."""
+
+    def __init__(self, problem: PropertiesError) -> None:
+        self.problem = problem
+        super().__init__("string2Properties error")
+
+
+class ProtectedOptions(RequestRefused):
+    """Some properties may not be changed by request; the remark is Java's."""
+
+    code = ResponseCode.NO_PERMISSION
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+        super().__init__("Can not update config in black list.")
+
+
+class BadUpdate(RequestRefused):
+    """Some values cannot be taken, so nothing was changed."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+    def __init__(self, bad: tuple[BadOption, ...]) -> None:
+        self.bad = bad
+        told = "; ".join(map(str, bad[:BAD_SHOWN_MAX]))
+        more = f"; and {len(bad) - BAD_SHOWN_MAX} more" if len(bad) > BAD_SHOWN_MAX else ""
+        super().__init__(f"{told}{more}; nothing was changed")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigUpdate:
+    """What an update comes to."""
+
+    #: The configuration to store and then to use.
+    config: NameServerConfig
+    #: The properties that have another value now.
+    changed: tuple[str, ...] = ()
+    #: The properties that were asked for and that this server does not have, the first UNKNOWN_SHOWN_MAX of them;
+    #: they are left aside, as with Java.
+    unknown: tuple[str, ...] = ()
+
+
+def changes_in(body: bytes) -> list[Property]:
+    """Return what the body of a request asks for; raises UnreadableUpdate."""
+    try:
+        return parse(body)
+    except PropertiesError as problem:
+        raise UnreadableUpdate(problem) from problem
+
+
+def updated(config: NameServerConfig, changes: Iterable[Property]) -> ConfigUpdate:
+    """Return the configuration with all changes, the last one for each key; what cannot be taken refuses them all.
+
+    Raises ProtectedOptions before anything else, and BadUpdate for values that are not allowed, alone or together.
+    """
+    wanted = {each.key: each.value for each in changes}
+    if protected := tuple(sorted(wanted.keys() & _black_list(config))):
+        raise ProtectedOptions(protected)
+    candidate = replace(config, **_values(wanted), unknown=_unknown_updated(config, wanted))
+    if wrong := [
+        bad_option(name, getattr(candidate, name), _SOURCE, allowed) for name, allowed in conflicts(candidate)
+    ]:
+        raise BadUpdate(tuple(wrong))
+    return ConfigUpdate(
+        candidate,
+        changed=_changed(config, candidate),
+        unknown=_left_aside(config, wanted),
+    )
+
+
+def _black_list(config: NameServerConfig) -> set[str]:
+    """Return the properties that no request may change; configBlackList is one of them, so it is that of the start."""
+    own = {key for option in OPTIONS.values() if not option.remote for key in (option.key, *option.also)}
+    return own | {key for each in config.config_black_list.split(";") if (key := each.strip())}
+
+
+def _values(wanted: dict[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    bad: list[BadOption] = []
+    for key, text in wanted.items():
+        if key not in FIELD_OF_KEY:
+            continue
+        value = OPTIONS[FIELD_OF_KEY[key]].kind.value_of(text)
+        if value is None:
+            bad.append(bad_option(FIELD_OF_KEY[key], text.strip(), _SOURCE))
+        else:
+            values[FIELD_OF_KEY[key]] = value
+    if bad:
+        raise BadUpdate(tuple(bad))
+    return values
+
+
+def _unknown_updated(config: NameServerConfig, wanted: dict[str, str]) -> tuple[Property, ...]:
+    """Return what the file holds beyond the options, changed; as with Java, a request adds nothing to it."""
+    changed = tuple(replace(each, value=wanted.get(each.key, each.value)) for each in config.unknown)
+    allowed = f"text of at most {TEXT_CHARS_MAX} characters without control characters"
+    bad = tuple(
+        BadOption(each.key, shown_unknown(each.key, each.value), _SOURCE, allowed)
+        for each in changed
+        if each.key in wanted and not is_one_line(each.value)
+    )
+    if bad:
+        raise BadUpdate(bad)
+    return changed
+
+
+def _left_aside(config: NameServerConfig, wanted: dict[str, str]) -> tuple[str, ...]:
+    known = FIELD_OF_KEY.keys() | {each.key for each in config.unknown}
+    return tuple(sorted(wanted.keys() - known)[:UNKNOWN_SHOWN_MAX])
+
+
+def _changed(before: NameServerConfig, after: NameServerConfig) -> tuple[str, ...]:
+    options = [option.key for name, option in OPTIONS.items() if getattr(before, name) != getattr(after, name)]
+    unknown = [new.key for old, new in zip(before.unknown, after.unknown, strict=True) if old != new]
+    return tuple(sorted(options + unknown))

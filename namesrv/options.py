@@ -1,0 +1,220 @@
+"""What an option of the NameServer is: its names, what values it may have, and how text becomes one of them.
+
+The options themselves stand in `config.py`. Java converts by reflection in `MixAll.properties2Object`, and drops what
+it cannot convert; here such a value is told apart, so that the caller can refuse it.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+#: Java's `int`, and the widest range of any option.
+INT_MIN: Final = -(2**31)
+INT_MAX: Final = 2**31 - 1
+
+#: Longest text that an option holds: the longest path of a POSIX system.
+TEXT_CHARS_MAX: Final = 4096
+
+#: What stands in a listing for a secret that is set.
+MASK: Final = "******"
+
+OptionValue = bool | int | str
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s\[\]:;,]+):([0-9]{1,5})")
+_PORT_MAX: Final = 65535
+_WORD_BREAK: Final = re.compile(r"\.|(?<=[a-z0-9])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number in decimal digits."""
+
+    least: int = INT_MIN
+    most: int = INT_MAX
+
+    placeholder: ClassVar[str] = "N"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return f"a whole number from {self.least} to {self.most}"
+
+    def value_of(self, text: str) -> int | None:
+        """Return the value of a text, None if it is not allowed."""
+        digits = text.strip()
+        if not _WHOLE.fullmatch(digits):
+            return None
+        value = int(digits)
+        return value if self.least <= value <= self.most else None
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false, in any case of letters."""
+
+    placeholder: ClassVar[str] = "true|false"
+    allowed: ClassVar[str] = "true or false"
+
+    def value_of(self, text: str) -> bool | None:
+        """Return the value of a text, None if it is not allowed."""
+        return {"true": True, "false": False}.get(text.strip().lower())
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysFalse:
+    """A switch of the Java server for a part that this one does not have."""
+
+    #: What is missing, and what to do instead.
+    why: str
+
+    placeholder: ClassVar[str] = "false"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return f"false ({self.why})"
+
+    def value_of(self, text: str) -> bool | None:
+        """Return the value of a text, None if it is not allowed."""
+        return False if Flag().value_of(text) is False else None
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of some words, in any case of letters; the value is the word as it is spelled here."""
+
+    words: tuple[str, ...]
+
+    @property
+    def placeholder(self) -> str:
+        """Return what stands for the value in `--help`."""
+        return "|".join(self.words)
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        asked = text.strip().lower()
+        return next((word for word in self.words if word.lower() == asked), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Some text on one line, without the blanks around it."""
+
+    may_be_blank: bool = True
+
+    placeholder: ClassVar[str] = "TEXT"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        what = "text" if self.may_be_blank else "text that is not blank,"
+        return f"{what} of at most {TEXT_CHARS_MAX} characters without control characters"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        value = text.strip()
+        return value if is_one_line(value) and (value or self.may_be_blank) else None
+
+
+@dataclass(frozen=True, slots=True)
+class FilePath(Text):
+    """The path of a file; a leading `~/` stands for the home folder."""
+
+    placeholder: ClassVar[str] = "FILE"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return f"the path of a file, of at most {TEXT_CHARS_MAX} characters"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A text that is never shown: any characters, blanks included."""
+
+    placeholder: ClassVar[str] = "SECRET"
+    allowed: ClassVar[str] = f"at most {TEXT_CHARS_MAX} characters"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        return text if len(text) <= TEXT_CHARS_MAX else None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressList:
+    """Addresses `host:port` with a `;` between them, as RocketMQ writes them; blank for none."""
+
+    placeholder: ClassVar[str] = "HOST:PORT;..."
+    allowed: ClassVar[str] = "addresses as host:port, with a ';' between them"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        addresses = [part for each in text.split(";") if (part := each.strip())]
+        value = ";".join(addresses)
+        return value if all(map(_is_address, addresses)) and is_one_line(value) else None
+
+
+Kind = Whole | Flag | AlwaysFalse | OneOf | Text | Secret | AddressList
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its names and its rules; it annotates the field that holds its value and default."""
+
+    #: The property as files and requests 318 and 319 spell it.
+    key: str
+    kind: Kind
+    #: One sentence for `--help`, with the unit.
+    explanation: str
+    #: Other names under which a file or the environment may give it.
+    also: tuple[str, ...] = ()
+    #: False for what only means something to the Java server: taken, checked, listed, and read by nobody.
+    has_effect: bool = True
+    #: Whether request 318 may change it. Nobody needs a password to send one, so it is False for all that names a
+    #: file, guards a door or opens one.
+    remote: bool = True
+
+    @property
+    def is_secret(self) -> bool:
+        """Tell whether its value is masked wherever it is shown."""
+        return isinstance(self.kind, Secret)
+
+    @property
+    def argument(self) -> str:
+        """Return its name on the command line: `--listen-port`."""
+        return "--" + _words(self.key, "-").lower()
+
+    @property
+    def variable(self) -> str:
+        """Return its name in the environment: `RMQ_NAMESRV_LISTEN_PORT`."""
+        return "RMQ_NAMESRV_" + _words(self.key, "_").upper()
+
+    def shown(self, value: str) -> str:
+        """Return the text of a value as it may be shown to anybody."""
+        return MASK if self.is_secret and value else value
+
+
+def is_one_line(text: str) -> bool:
+    """Tell whether a text fits into one line of a listing: not too long, and no control character in it."""
+    return len(text) <= TEXT_CHARS_MAX and not _CONTROL.search(text)
+
+
+def text_of(value: OptionValue) -> str:
+    """Return a value as properties text has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_address(text: str) -> bool:
+    match = _HOST_AND_PORT.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= _PORT_MAX
+
+
+def _words(key: str, between: str) -> str:
+    return _WORD_BREAK.sub(between, key)

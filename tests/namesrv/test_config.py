@@ -1,0 +1,56 @@
+"""The table of options as a whole."""
+
+import dataclasses
+
+import pytest
+
+from namesrv.config import FIELD_OF_KEY, OPTIONS, WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES, NameServerConfig
+from namesrv.options import FilePath, Secret, text_of
+
+
+def test_every_field_but_the_unknown_properties_is_an_option():
+    assert [each.name for each in dataclasses.fields(NameServerConfig)] == [*OPTIONS, "unknown"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_default_is_a_value_that_its_kind_allows(name):
+    default = getattr(NameServerConfig(), name)
+    assert OPTIONS[name].kind.value_of(text_of(default)) == default
+
+
+def test_no_two_options_share_a_name():
+    options = OPTIONS.values()
+    assert len({each.argument for each in options}) == len(options)
+    assert len({each.variable for each in options}) == len(options)
+    assert len(FIELD_OF_KEY) == sum(1 + len(each.also) for each in options)
+
+
+def test_every_explanation_is_one_sentence():
+    for option in OPTIONS.values():
+        assert option.explanation.endswith(".")
+        assert "%" not in option.explanation, "argparse would take it for a format"
+
+
+def test_no_request_may_change_a_file_or_a_secret_or_anything_about_tls():
+    for option in OPTIONS.values():
+        if isinstance(option.kind, FilePath | Secret) or option.key.startswith("tls."):
+            assert not option.remote, option.key
+
+
+def test_a_configuration_does_not_show_its_secrets():
+    config = NameServerConfig(tls_server_key_password="hunter2", tls_client_key_password="hunter3")
+    assert "hunter" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "limits"),
+    [
+        (0, 0, (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)),
+        (1, 0, (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)),
+        (0, 1, (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)),
+        (10, 20, (10, 20)),
+    ],
+)
+def test_water_marks_count_only_if_both_are_set(low, high, limits):
+    config = NameServerConfig(write_buffer_low_water_mark_bytes=low, write_buffer_high_water_mark_bytes=high)
+    assert config.write_buffer_bytes == limits
