@@ -34,8 +34,10 @@ def test_a_route_names_master_and_slave(fleet):
 
 
 def test_a_slave_learns_from_its_registration_where_its_master_is(fleet):
-    master_ha = f"127.0.0.1:{fleet.b550.port + 1}"
-    fleet.s550.process.wait_for(rf"Update master address to {fleet.b550.address}|{master_ha}", seconds=20)
+    slave, master = fleet.s550.process, fleet.b550
+    slave.wait_for(rf"update master address, OLD: \S* NEW: {master.address}", seconds=30)
+    slave.wait_for(rf"HAClient connect to master 127.0.0.1:{master.port + 1}", seconds=30)
+    master.process.wait_for("HAService receive new connection", seconds=10)
 
 
 def test_clients_of_all_versions_send_and_consume_through_every_broker(fleet, everywhere, lab):
@@ -46,7 +48,13 @@ def test_clients_of_all_versions_send_and_consume_through_every_broker(fleet, ev
     ]
     producers = [
         lab.producer("p550", namesrv=namesrv, topic=everywhere, count=MESSAGES),
-        lab.producer("p550_binary", namesrv=namesrv, topic=everywhere, count=MESSAGES, flags=["-Drocketmq.serialize.type=ROCKETMQ"]),
+        lab.producer(
+            "p550_binary",
+            namesrv=namesrv,
+            topic=everywhere,
+            count=MESSAGES,
+            flags=["-Drocketmq.serialize.type=ROCKETMQ"],
+        ),
         lab.producer("p497", namesrv=namesrv, topic=everywhere, count=MESSAGES, version=V4_9),
     ]
     for producer in producers:

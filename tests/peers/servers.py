@@ -76,6 +76,7 @@ class Broker:
         self._version = version
         self._flags = flags
         home = folder / self._label
+        self.store = home / "store"
         own = {
             "brokerClusterName": CLUSTER,
             "brokerName": name,
@@ -86,8 +87,8 @@ class Broker:
             "listenPort": self.port,
             "namesrvAddr": ";".join(namesrv),
             "registerNameServerPeriod": REGISTRATION_PERIOD_MS,
-            "storePathRootDir": home / "store",
-            "storePathCommitLog": home / "store" / "commitlog",
+            "storePathRootDir": self.store,
+            "storePathCommitLog": self.store / "commitlog",
             "mappedFileSizeCommitLog": 16 * 1024 * 1024,
             "mappedFileSizeConsumeQueue": 300_000,
             "diskMaxUsedSpaceRatio": 99,

@@ -1,0 +1,156 @@
+"""Every NameServer command of mqadmin prints the same against our NameServer as against the original.
+
+The same brokers are registered at both. Masked are the NameServer's own address and what changes by the second: times,
+rates, disk use. Lines are compared as a set of lines: the order of topics and brokers is nobody's promise.
+"""
+
+import re
+
+import pytest
+from peers.jars import V4_9, V5_5
+from peers.waiting import wait_until
+from peers.wire import DELETE_TOPIC, GET_CONFIG, GET_KV_CONFIG, brokers_in, perm_in
+
+pytestmark = pytest.mark.java
+
+#: What `getNamesrvConfig` may show differently, see namesrv/DIFFERENCES.md.
+OTHER_VALUES = {
+    "configStorePath",
+    "kvConfigPath",
+    "listenPort",
+    "rocketmqHome",
+    "scanNotActiveBrokerInterval",
+}
+ADDITIONAL_PROPERTIES = set()
+
+
+@pytest.fixture(scope="module", params=[V5_5, V4_9])
+def tool(request, module_lab, mqadmin):
+    return mqadmin if request.param == V4_9 else module_lab.mqadmin(version=request.param)
+
+
+@pytest.fixture
+def run_at_both(fleet, tool):
+    """Run commands against the original, then all of them against ours; return both transcripts, masked."""
+
+    def run(*commands):
+        return [
+            [_masked(tool.run(*_words(command, server), namesrv=[server.address]), server) for command in commands]
+            for server in (fleet.original, fleet.namesrv)
+        ]
+
+    return run
+
+
+@pytest.fixture
+def topic(fleet, mqadmin):
+    """A topic on all masters, known to both NameServers."""
+    mqadmin.run("updateTopic", "-c", "DefaultCluster", "-t", "compared", namesrv=[fleet.namesrv.address])
+    masters = {broker.name for broker in fleet.masters}
+    for server in (fleet.original, fleet.namesrv):
+        wait_until(lambda at=server: brokers_in(at.caller.route("compared")) == masters, seconds=5, what="the topic")
+    return "compared"
+
+
+def _words(command, server):
+    return command.replace("NAMESRV", server.address).split()
+
+
+def _masked(printed, server):
+    printed = printed.replace(server.address, "NAMESRV")
+    printed = re.sub(r"(?<![\d.])\d+\.\d+(?![\d.])", "NUMBER", printed)
+    printed = re.sub(r"\d+ms", "TIME", printed)
+    printed = re.sub(r"\d+-\d+\(", "TIMER(", printed)
+    return sorted(" ".join(line.split()).rstrip(",") for line in printed.splitlines() if line.strip())
+
+
+def _assert_all_printed_alike(transcripts):
+    original, ours = transcripts
+    assert all(original), "a command printed nothing at the original"
+    for expected, printed in zip(original, ours, strict=True):
+        assert printed == expected
+
+
+def test_cluster_lists_are_alike(run_at_both):
+    _assert_all_printed_alike(run_at_both("clusterList", "clusterList -m"))
+
+
+def test_topic_lists_are_alike(run_at_both, topic):
+    _assert_all_printed_alike(run_at_both("topicList", "topicList -c"))
+
+
+def test_routes_are_alike(run_at_both, topic):
+    transcripts = run_at_both(f"topicRoute -t {topic}", "topicRoute -t b550", f"topicClusterList -t {topic}")
+    _assert_all_printed_alike(transcripts)
+
+
+def test_a_route_that_does_not_exist_is_refused_alike(run_at_both):
+    transcripts = run_at_both("topicRoute -t nowhere", "topicClusterList -t nowhere")
+    _assert_all_printed_alike(transcripts)
+    assert any("CODE: 17" in line for line in transcripts[0][0])
+
+
+def test_topics_are_made_and_deleted_alike(run_at_both, fleet):
+    transcripts = run_at_both(
+        "updateTopic -c DefaultCluster -t brief -r 4 -w 4",
+        "updateTopic -c DefaultCluster -t brief -r 8 -w 8 -u true",
+        "deleteTopic -c DefaultCluster -t brief",
+        "topicRoute -t brief",
+    )
+    _assert_all_printed_alike(transcripts)
+    for server in (fleet.original, fleet.namesrv):
+        server.caller.ask(DELETE_TOPIC, {"topic": "brief"})  # the brokers told both, the tool only the second
+
+
+def test_key_values_are_put_and_deleted_alike(run_at_both, fleet):
+    transcripts = run_at_both("updateKvConfig -s space -k key -v value")
+    _assert_all_printed_alike(transcripts)
+    for server in (fleet.original, fleet.namesrv):
+        assert server.caller.ask(GET_KV_CONFIG, {"namespace": "space", "key": "key"}).fields == {"value": "value"}
+    _assert_all_printed_alike(run_at_both("deleteKvConfig -s space -k key", "deleteKvConfig -s space -k key"))
+
+
+def test_order_configurations_are_put_shown_and_deleted_alike(run_at_both):
+    transcripts = run_at_both(
+        "updateOrderConf -t ordered -m put -v b550:4;b514:4",
+        "updateOrderConf -t ordered -m get",
+        "updateOrderConf -t ordered -m delete",
+        "updateOrderConf -t ordered -m get",
+    )
+    _assert_all_printed_alike(transcripts)
+    assert any("b550:4;b514:4" in line for line in transcripts[0][1])
+
+
+def test_write_permission_is_wiped_and_added_alike(run_at_both, fleet, topic):
+    _assert_all_printed_alike(run_at_both("wipeWritePerm -b b514", f"topicRoute -t {topic}", "wipeWritePerm -b nobody"))
+    assert perm_in(fleet.namesrv.caller.route(topic), "b514") == 4
+    _assert_all_printed_alike(run_at_both("addWritePerm -b b514", f"topicRoute -t {topic}"))
+    assert perm_in(fleet.namesrv.caller.route(topic), "b514") == 6
+
+
+def test_the_configuration_is_shown_alike(run_at_both):
+    original, ours = (
+        {line.partition("=")[0].strip(): line for line in printed[0]} for printed in run_at_both("getNamesrvConfig")
+    )
+    assert set(ours) - set(original) == ADDITIONAL_PROPERTIES
+    assert set(original) - set(ours) == set()
+    differing = {key for key, line in original.items() if ours[key] != line}
+    assert differing <= OTHER_VALUES
+
+
+def test_the_configuration_is_changed_alike(run_at_both, fleet):
+    transcripts = run_at_both(
+        "updateNamesrvConfig -k waitSecondsForService -v 46",
+        "updateNamesrvConfig -k nobodyKnows -v this",
+        "updateNamesrvConfig -k kvConfigPath -v /elsewhere",
+    )
+    _assert_all_printed_alike(transcripts)
+    for server in (fleet.original, fleet.namesrv):
+        text = server.caller.ask(GET_CONFIG).body.decode()
+        assert "waitSecondsForService=46\n" in text
+        assert "nobodyKnows" not in text
+
+
+def test_a_command_that_a_nameserver_does_not_know_is_refused_alike(run_at_both):
+    transcripts = run_at_both("getControllerMetaData -a NAMESRV")
+    _assert_all_printed_alike(transcripts)
