@@ -75,6 +75,8 @@ class BrokerRegistered:
     topics: int
     #: Topics of the request that were left out because their names cannot be topics.
     ignored_topics: int
+    #: Size of the request's body as it came.
+    body_bytes: int
     changes: RouteChanges
     #: The set has another master address than before.
     master_changed: bool
@@ -105,6 +107,7 @@ class BrokerBeat:
     kind: BeatKind
     #: Ms since it was last heard; None at its first registration.
     interval_ms: int | None
+    heartbeat_timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,6 +166,7 @@ class Handlers:
             connection_id=connection.id,
             version=request.version,
             ignored_topics=said.ignored_topics,
+            body_bytes=len(request.body),
         )
         outcome = self._state.register_broker(registration, self._clock.now_ms())
         self._perform(outcome)

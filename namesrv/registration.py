@@ -63,6 +63,8 @@ class Registration:
     version: int = 0
     #: Topics that were left out because their names cannot be topics.
     ignored_topics: int = 0
+    #: Size of the request's body as it came.
+    body_bytes: int = 0
 
     @property
     def key(self) -> LiveKey:
@@ -337,6 +339,7 @@ def _registered(
         data_version=registration.data_version,
         topics=len(registration.topics),
         ignored_topics=registration.ignored_topics,
+        body_bytes=registration.body_bytes,
         changes=changes,
         master_changed=(before.master_address if before else None) != standing.after.master_address,
         set_added=before is None,

@@ -288,4 +288,5 @@ def _beat(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: BeatKind) ->
         broker_id=row.broker_id,
         kind=kind,
         interval_ms=row.heard_ms - before.heard_ms if before else None,
+        heartbeat_timeout_ms=row.timeout_ms,
     )
