@@ -1,0 +1,156 @@
+"""Replaces a file as a whole: after a crash at any moment it holds the old content or the new one, never a part.
+
+Used for kvConfig.json and the configuration file; Java's `MixAll.string2File` copies to `.bak` and overwrites in place.
+All of it blocks on the disk: call it from a thread. Calls for one file must not overlap, since the last rename wins.
+What the content means does not enter here.
+"""
+
+import contextlib
+import errno
+import fcntl
+import glob
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Final
+
+#: Mode of a file that was not there before: a configuration may hold the password of a key.
+NEW_FILE_MODE: Final = 0o600
+
+_BACKUP: Final = ".bak"
+_UNFINISHED: Final = ".tmp"
+
+
+class DurableFileError(Exception):
+    """Something is the matter with a file; the text names it."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class NotReadable(DurableFileError):
+    """A file is there and cannot be read."""
+
+    def _sentence(self) -> str:
+        return f"cannot read {self.path}: {self.reason}"
+
+
+class NotWritten(DurableFileError):
+    """The new content is not stored durably: the old one is still there, or the folder's own entry was not synced."""
+
+    def _sentence(self) -> str:
+        return f"cannot write {self.path}: {self.reason}"
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put content in place of what the file holds; when this returns, it outlives a power failure.
+
+    Another previous content goes to `<path>.bak`, unless it is empty. Missing folders are made, a symbolic
+    link is followed, and mode and owner stay as they are; a new file gets NEW_FILE_MODE. Raises NotWritten, and then
+    leaves no unfinished file behind.
+    """
+    try:
+        target = path.resolve()
+        _make_folder(target.parent)
+        before = read(target)
+        like = target.stat() if before is not None else None
+        if before and before != content:
+            _install(before, backup_of(target), like)
+        _install(content, target, like)
+        _sync_folder(target.parent)
+    except NotReadable as error:
+        raise NotWritten(path, error.reason) from error
+    except (OSError, RuntimeError) as error:
+        raise NotWritten(path, _reason(error)) from error
+
+
+def read(path: Path) -> bytes | None:
+    """Return the content, None if there is no such file; raises NotReadable."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise NotReadable(path, _reason(error)) from error
+
+
+def backup_of(path: Path) -> Path:
+    """Return where `replace` keeps the content before the last change."""
+    return path.with_name(path.name + _BACKUP)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what crashes in the middle of `replace` left beside a file; what cannot be removed stays, unused."""
+    with contextlib.suppress(OSError, RuntimeError):
+        target = path.resolve()
+        for left in target.parent.glob(f".{glob.escape(target.name)}.*{_UNFINISHED}"):
+            _remove_unless_in_use(left)
+
+
+def _install(content: bytes, target: Path, like: os.stat_result | None) -> None:
+    """Rename a complete and synced file to the target."""
+    descriptor, name = tempfile.mkstemp(_UNFINISHED, f".{target.name}.", target.parent)
+    unfinished = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _lock(descriptor)
+            _look_like(descriptor, like)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+            unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _lock(descriptor: int) -> None:
+    """Tell another process that starts on the same folder that this file is being written."""
+    # Some network file systems have no locks; there two servers must not share a folder.
+    with contextlib.suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _look_like(descriptor: int, like: os.stat_result | None) -> None:
+    os.fchmod(descriptor, stat.S_IMODE(like.st_mode) if like else NEW_FILE_MODE)
+    if like:
+        # Only root can give a file away; for others the owner is already the right one, or cannot be kept.
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, like.st_uid, like.st_gid)
+
+
+def _remove_unless_in_use(left: Path) -> None:
+    with contextlib.suppress(OSError), left.open("rb") as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        left.unlink()
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each entered durably into the one above."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is not a folder") from error
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: OSError | RuntimeError) -> str:
+    text = getattr(error, "strerror", None)
+    return text or str(error)
