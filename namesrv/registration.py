@@ -20,7 +20,6 @@ from namesrv.effects import (
 from namesrv.set_change import RouteTables, SetChange, counted
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
-from namesrv.tables.perm_table import PermOverride
 from remoting.errors import RequestRefused
 from remoting.shapes.route import (
     MASTER_ID,
@@ -195,7 +194,9 @@ def _admitted(
     mappings: dict[str, TopicQueueMappingInfo] = {}
     has = tables.topics.topics_of(registration.broker_name)
     if _is_master(registration) or _is_prime_slave(registration, standing.after):
-        lifted = _lifted(tables.perms.of(registration.broker_name), registration, standing)
+        # An operator's permission ends with the next change of the broker's topics that carries the topic.
+        if changed:
+            lifted = tuple(topic for topic in tables.perms.of(registration.broker_name) if topic in registration.topics)
         queues = _changed_queues(tables, registration, standing, lifted)
         mappings = _changed_mappings(tables, registration)
         if delete_missing_topics and changed and not registration.mappings:
@@ -231,15 +232,6 @@ def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
     )
 
 
-def _lifted(overrides: Mapping[str, PermOverride], registration: Registration, standing: _Standing) -> tuple[str, ...]:
-    """Return the topics whose operator-set permission this registration ends."""
-    return tuple(
-        topic
-        for topic, override in overrides.items()
-        if topic in registration.topics and (standing.first or registration.data_version not in override.data_versions)
-    )
-
-
 def _changed_queues(
     tables: RouteTables, registration: Registration, standing: _Standing, lifted: tuple[str, ...]
 ) -> dict[str, QueueData]:
@@ -250,7 +242,7 @@ def _changed_queues(
     """
     name = registration.broker_name
     has = tables.topics.topics_of(name)
-    kept = {topic: override.perm for topic, override in tables.perms.of(name).items() if topic not in lifted}
+    kept = {topic: perm for topic, perm in tables.perms.of(name).items() if topic not in lifted}
     # While a slave acts for the master the set is read only: two writers would split the order of messages.
     mask = ~PERM_WRITE if standing.after.has_acting_master and not _is_master(registration) else ~0
     values: dict[tuple[int, int, int, int], QueueData] = {}

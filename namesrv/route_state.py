@@ -26,7 +26,6 @@ from namesrv.route_answers import RouteAnswers
 from namesrv.set_change import RouteTables, SetChange, counted, with_perm
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
-from namesrv.tables.perm_table import PermOverride
 from namesrv.tables.topic_census import TopicCensus
 from remoting.codes import RequestCode
 from remoting.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
@@ -160,7 +159,12 @@ class RouteState:
         if cluster:
             holders &= set(self.tables.brokers.names_in(cluster))
         events = [
-            self._alter_topics(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic, name, {}, (topic,)) for name in holders
+            self._by_admin(
+                RequestCode.DELETE_TOPIC_IN_NAMESRV,
+                topic,
+                SetChange(broker_set=self._known_set(name), removed_topics=(topic,)),
+            )
+            for name in holders
         ]
         return Outcome(reply=None, events=tuple(events))
 
@@ -174,8 +178,14 @@ class RouteState:
         taken = offered[: known.index(False)] if False in known else offered
         if topic not in self.tables.topics and len(taken) < len(offered):
             taken = []
-        code = RequestCode.REGISTER_TOPIC_IN_NAMESRV
-        events = [self._alter_topics(code, topic, data.broker_name, {topic: data}, ()) for data in taken]
+        events = [
+            self._by_admin(
+                RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+                topic,
+                SetChange(broker_set=self._known_set(data.broker_name), queues={topic: data}, lifted_perms=(topic,)),
+            )
+            for data in taken
+        ]
         return Outcome(reply=None, events=tuple(events))
 
     # Questions
@@ -224,6 +234,7 @@ class RouteState:
         self.census.add(cluster, [topic for topic in change.queues if topic not in has])
         self.census.remove(cluster, [topic for topic in change.removed_topics if topic in has])
         tables.perms.remove(name, (*change.lifted_perms, *change.removed_topics))
+        tables.perms.put(name, change.perms)
         tables.topics.put(name, change.queues)
         tables.topics.remove(name, change.removed_topics)
         tables.mappings.put(name, change.mappings)
@@ -240,33 +251,28 @@ class RouteState:
                 effects.append(decision.notify)
         return Outcome(reply=None, events=tuple(events), effects=tuple(effects))
 
-    def _alter_topics(
-        self,
-        code: RequestCode,
-        target: str,
-        broker_name: str,
-        queues: dict[str, QueueData],
-        removed: tuple[str, ...],
-    ) -> TopicsChangedByAdmin:
-        """Change some topics of a set that exists, and return what happened."""
-        broker_set = self.tables.brokers.get(broker_name)
-        assert broker_set is not None, "callers take the name from a table"
-        changes = counted(self.tables.topics.topics_of(broker_name), queues, removed)
-        self._apply(SetChange(broker_set=broker_set, queues=queues, removed_topics=removed))
+    def _by_admin(self, code: RequestCode, target: str, change: SetChange) -> TopicsChangedByAdmin:
+        """Apply a change of topics that no registration asked for, and return what happened."""
+        name = change.broker_set.broker_name
+        changes = counted(self.tables.topics.topics_of(name), change.queues, change.removed_topics)
+        self._apply(change)
         return TopicsChangedByAdmin(
-            request=code.name, target=target, broker_name=broker_name, cluster=broker_set.cluster, changes=changes
+            request=code.name, target=target, broker_name=name, cluster=change.broker_set.cluster, changes=changes
         )
+
+    def _known_set(self, broker_name: str) -> BrokerSet:
+        broker_set = self.tables.brokers.get(broker_name)
+        assert broker_set is not None, "topics belong to sets that exist"
+        return broker_set
 
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> Outcome[int]:
         has = self.tables.topics.topics_of(broker_name)
         broker_set = self.tables.brokers.get(broker_name)
         if not has or broker_set is None:
             return Outcome(reply=0)
-        rows = (self.tables.live.get(LiveKey(broker_name, member.address)) for member in broker_set.members.values())
-        versions = frozenset(row.data_version for row in rows if row)
         queues = {topic: with_perm(data, perm_of(data.perm)) for topic, data in has.items()}
-        event = self._alter_topics(code, broker_name, broker_name, queues, ())
-        self.tables.perms.put(broker_name, {topic: PermOverride(data.perm, versions) for topic, data in queues.items()})
+        perms = {topic: data.perm for topic, data in queues.items()}
+        event = self._by_admin(code, broker_name, SetChange(broker_set=broker_set, queues=queues, perms=perms))
         return Outcome(reply=len(queues), events=(event,))
 
     def _master_of(self, request: Registration) -> MasterAddresses:

@@ -46,6 +46,8 @@ class SetChange:
     mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
     #: Topics whose operator-set permission ends.
     lifted_perms: tuple[str, ...] = ()
+    #: Topic -> permission that an operator sets from now on.
+    perms: Mapping[str, int] = field(default_factory=dict)
 
 
 def counted(before: Mapping[str, QueueData], queues: Mapping[str, QueueData], removed: tuple[str, ...]) -> RouteChanges:

@@ -22,16 +22,16 @@ class SettingsObserver(Protocol):
     """Who is told that a setting changed, or could not."""
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
-        """An entry was put (after) or deleted (None)."""
+        """Learn that an entry was put, or deleted (`after` is None)."""
 
     def kv_not_stored(self, error: NotStored) -> None:
-        """The KV file could not be written; nothing changed."""
+        """Learn that the KV file could not be written, so nothing changed."""
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
-        """Some properties have new values; unknown ones were left aside."""
+        """Learn which properties have new values, and which unknown ones were left aside."""
 
     def config_not_stored(self, error: NotStored) -> None:
-        """The configuration file could not be written; nothing changed."""
+        """Learn that the configuration file could not be written, so nothing changed."""
 
 
 class Settings:

@@ -1,34 +1,23 @@
-"""Write permissions that an operator took or gave (requests 205 and 327), until the broker's topics change.
+"""Permissions that an operator set (requests 205 and 327), until the broker's topics change.
 
 Java keeps the operator's choice because an unchanged registration touches no topic. Here a registration is always
 compared topic by topic, so that the later parts of a split one count; what the operator set is therefore remembered.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
-
-from remoting.shapes.route import DataVersion
-
-
-class PermOverride(NamedTuple):
-    """The permission that stands instead of the registered one."""
-
-    perm: int
-    #: The data versions of the set's members when it was set; a registration with another one lifts it.
-    data_versions: frozenset[DataVersion]
+from collections.abc import Iterable, Mapping
 
 
 class PermTable:
-    """Broker name -> topic -> override; empty but for maintenance."""
+    """Broker name -> topic -> the permission that stands instead of the registered one; empty but for maintenance."""
 
     def __init__(self) -> None:
-        self._overrides: dict[str, dict[str, PermOverride]] = {}
+        self._overrides: dict[str, dict[str, int]] = {}
 
-    def of(self, broker_name: str) -> dict[str, PermOverride]:
-        """Return a set's overrides by topic; not to be changed."""
+    def of(self, broker_name: str) -> Mapping[str, int]:
+        """Return a set's overrides by topic."""
         return self._overrides.get(broker_name, {})
 
-    def put(self, broker_name: str, overrides: dict[str, PermOverride]) -> None:
+    def put(self, broker_name: str, overrides: Mapping[str, int]) -> None:
         """Remember overrides of some topics."""
         if overrides:
             self._overrides.setdefault(broker_name, {}).update(overrides)
