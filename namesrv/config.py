@@ -67,11 +67,11 @@ class NameServerConfig:
             remote=False,
         ),
     ] = ""
-    #: Read by service.py, which loads it, and handlers.py, which saves it.
+    #: Read by service.py, which loads it, and settings.py, which saves it.
     kv_config_path: Annotated[
         str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", remote=False)
     ] = "~/namesrv/kvConfig.json"
-    #: Read by handlers.py, which saves the configuration there after request 318.
+    #: Read by settings.py, which saves the configuration there after request 318.
     config_store_path: Annotated[
         str,
         Option(
@@ -89,7 +89,7 @@ class NameServerConfig:
     cluster_test: Annotated[
         bool, Option("clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.", has_effect=False)
     ] = False
-    #: Read by routes.py.
+    #: Read by handlers.py.
     order_message_enable: Annotated[
         bool, Option("orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.")
     ] = False
@@ -126,20 +126,20 @@ class NameServerConfig:
     un_register_broker_queue_capacity: Annotated[
         int, Option("unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Unregistrations that may wait.", has_effect=False)
     ] = 3000
-    #: Read by routes.py.
+    #: Read by route_state.py.
     support_acting_master: Annotated[
         bool, Option("supportActingMaster", _FLAG, "The slave with the lowest broker id stands in for a master.")
     ] = False
-    #: Read by handlers.py.
+    #: Read by queries.py.
     enable_all_topic_list: Annotated[
         bool, Option("enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).")
     ] = True
-    #: Read by handlers.py.
+    #: Read by queries.py.
     enable_topic_list: Annotated[
         bool,
         Option("enableTopicList", _FLAG, "Topic lists by cluster and by unit are answered (requests 224, 311 to 313)."),
     ] = True
-    #: Read by registration.py and departure.py.
+    #: Read by route_state.py.
     notify_min_broker_id_changed: Annotated[
         bool,
         Option("notifyMinBrokerIdChanged", _FLAG, "Brokers are told when the lowest broker id of their set changes."),
@@ -164,7 +164,7 @@ class NameServerConfig:
         int,
         Option("waitSecondsForService", _AT_LEAST_0, "How long brokers have to register after the start, in seconds."),
     ] = 45
-    #: Read by registration.py.
+    #: Read by route_state.py.
     delete_topic_with_broker_registration: Annotated[
         bool,
         Option(
