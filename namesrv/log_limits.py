@@ -1,0 +1,132 @@
+"""How many lines of one kind are let through: a burst, then one now and then, and nothing that matters is lost.
+
+A flapping broker or a port scan must not fill a disk. What is left out is counted, and the next line of its kind says
+how many; an error that is held back comes as a line of its own when its pause is over. Pure but for its own tables:
+time is an argument.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: Lines of one event about one broker or peer that pass at once, and the time after which one more may.
+BURST: Final = 5
+REFILL_MS: Final = 10_000
+
+#: The same for all lines together that are no errors.
+TOTAL_BURST: Final = 2000
+TOTAL_REFILL_MS: Final = 5
+
+#: Buckets that are remembered; the least recently used go first.
+BUCKETS_MAX: Final = 10_000
+
+Line = MutableMapping[str, Any]
+
+#: An event and whom it is about.
+Subject = tuple[str, object]
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """A token bucket."""
+
+    tokens: float
+    filled_ms: int
+    #: Lines left out since one passed.
+    suppressed: int = 0
+
+    def take(self, burst: int, refill_ms: int, now_ms: int) -> bool:
+        """Take a token, if there is one."""
+        self.tokens = min(burst, self.tokens + (now_ms - self.filled_ms) / refill_ms)
+        self.filled_ms = now_ms
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+@dataclass(slots=True)
+class _Held:
+    """The latest of the errors that wait for their turn."""
+
+    line: Line
+    due_ms: int
+    #: How many it stands for, beside itself.
+    others: int = 0
+
+
+@dataclass(slots=True)
+class LogLimits:
+    """Decides which lines pass."""
+
+    #: Lines left out, by event.
+    suppressed: Counter[str] = field(default_factory=Counter)
+    _buckets: OrderedDict[Subject, _Bucket] = field(default_factory=OrderedDict)
+    _total: _Bucket = field(default_factory=lambda: _Bucket(TOTAL_BURST, 0))
+    _held: OrderedDict[Subject, _Held] = field(default_factory=OrderedDict)
+
+    def passes(self, subject: Subject, line: Line, now_ms: int) -> bool:
+        """Tell whether a line passes; one that does gets `suppressed` if others did not."""
+        bucket = self._bucket(subject, now_ms)
+        if not bucket.take(BURST, REFILL_MS, now_ms):
+            bucket.suppressed += 1
+            self.suppressed[subject[0]] += 1
+            return False
+        if not self.passes_total(subject[0], now_ms):
+            bucket.suppressed += 1
+            return False
+        if bucket.suppressed:
+            line["suppressed"] = bucket.suppressed
+            bucket.suppressed = 0
+        return True
+
+    def passes_total(self, event: str, now_ms: int) -> bool:
+        """Tell whether a line passes that only the limit of all lines together holds for."""
+        if self._total.take(TOTAL_BURST, TOTAL_REFILL_MS, now_ms):
+            return True
+        self.suppressed[event] += 1
+        return False
+
+    def error_passes(self, subject: Subject, line: Line, now_ms: int) -> bool:
+        """Tell whether an error passes now; else it is held, and those of its kind before it are counted in it."""
+        held = self._held.get(subject)
+        if held is None and self._bucket(subject, now_ms).take(BURST, REFILL_MS, now_ms):
+            return True
+        if held is None:
+            self._held[subject] = _Held(line, now_ms + REFILL_MS)
+        else:
+            held.line = line
+            held.others += 1
+            self.suppressed[subject[0]] += 1
+        return False
+
+    def due(self, now_ms: int) -> list[Line]:
+        """Return the held errors whose time has come, and forget them."""
+        due = [
+            subject
+            for number, (subject, held) in enumerate(self._held.items())
+            if held.due_ms <= now_ms or number < len(self._held) - BUCKETS_MAX
+        ]
+        return [self._released(self._held.pop(subject)) for subject in due]
+
+    def all_held(self) -> list[Line]:
+        """Return all held errors, and forget them."""
+        held = [self._released(each) for each in self._held.values()]
+        self._held.clear()
+        return held
+
+    @staticmethod
+    def _released(held: _Held) -> Line:
+        if held.others:
+            held.line["suppressed"] = held.others
+        return held.line
+
+    def _bucket(self, subject: Subject, now_ms: int) -> _Bucket:
+        bucket = self._buckets.get(subject)
+        if bucket is None:
+            bucket = self._buckets[subject] = _Bucket(BURST, now_ms)
+            if len(self._buckets) > BUCKETS_MAX:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(subject)
+        return bucket

@@ -1,0 +1,85 @@
+"""A queue and a thread between whoever has a log line and the file descriptor that takes it.
+
+A pipe whose reader has stopped blocks its writer; here it blocks this thread, and when the queue is full, lines are
+dropped and counted. The descriptor is written to without Python's buffer of `sys.stdout`, whose lock a blocked thread
+would still hold when the process ends.
+"""
+
+import os
+import select
+import threading
+from collections import deque
+from typing import Final
+
+#: Bytes of lines that may wait for a slow reader.
+QUEUED_BYTES_MAX: Final = 4 * 1024 * 1024
+
+#: Bytes that are written at once, at least one line.
+_WRITE_BYTES_MAX: Final = 64 * 1024
+
+#: How long to wait for a descriptor that somebody else made non-blocking, in seconds.
+_RETRY_S: Final = 1.0
+
+
+class LineWriter:
+    """Writes lines to a file descriptor in the order they came, never making the caller wait."""
+
+    def __init__(self, descriptor: int, queued_bytes_max: int = QUEUED_BYTES_MAX) -> None:
+        """Start the thread; the descriptor stays the caller's."""
+        self._descriptor = descriptor
+        self._queued_bytes_max = queued_bytes_max
+        self._lines: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._closing = False
+        self._changed = threading.Condition()
+        #: Lines that were lost, because the queue was full or the descriptor took no more.
+        self.dropped = 0
+        # A daemon, so that a reader that never comes back cannot keep the process.
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def put(self, line: bytes) -> None:
+        """Queue one line, without its line end; from any thread. After `close` it is dropped."""
+        with self._changed:
+            if self._closing or self._queued_bytes + len(line) > self._queued_bytes_max:
+                self.dropped += 1
+                return
+            self._lines.append(line)
+            self._queued_bytes += len(line)
+            self._changed.notify()
+
+    def close(self, timeout_s: float) -> None:
+        """Write what is queued, for at most `timeout_s` seconds; the rest is lost."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while lines := self._take():
+            try:
+                self._write(b"".join(line + b"\n" for line in lines))
+            except OSError:
+                # Nobody reads any more. Serving goes on, and the count tells how much was not said.
+                with self._changed:
+                    self.dropped += len(lines)
+
+    def _take(self) -> list[bytes]:
+        """Wait for lines and return some of them; none when all is written and the end has come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._lines or self._closing)
+            taken: list[bytes] = []
+            taken_bytes = 0
+            while self._lines and taken_bytes < _WRITE_BYTES_MAX:
+                taken.append(self._lines.popleft())
+                taken_bytes += len(taken[-1])
+            self._queued_bytes -= taken_bytes
+            return taken
+
+    def _write(self, content: bytes) -> None:
+        rest = memoryview(content)
+        while rest:
+            try:
+                rest = rest[os.write(self._descriptor, rest) :]
+            except BlockingIOError:
+                select.select([], [self._descriptor], [], _RETRY_S)

@@ -1,0 +1,66 @@
+"""Counts and their limits."""
+
+from namesrv.counts import LABEL_CHARS_MAX, OTHER, Histogram, HistogramTable, Tally
+
+
+def test_known_label_sets_start_at_zero():
+    tally = Tally(known=[("peer",), ("idle",)])
+    tally.add(("idle",), 2)
+    assert tally.counts() == {("peer",): 0, ("idle",): 2}
+
+
+def test_a_new_cluster_gets_all_values_of_the_last_label_at_zero():
+    tally = Tally(label_sets_max=10, peer_labels=1, each=("first", "changed"))
+    tally.add(("c1", "first"))
+    assert tally.counts() == {("c1", "first"): 1, ("c1", "changed"): 0}
+
+
+def test_label_sets_beyond_the_limit_are_folded_and_counted():
+    tally = Tally(label_sets_max=2, peer_labels=1)
+    for cluster in ("a", "b", "c", "d", "a"):
+        tally.add((cluster, "x"))
+    assert tally.counts() == {("a", "x"): 2, ("b", "x"): 1, (OTHER, "x"): 2}
+    assert tally.guard.folded == 2
+
+
+def test_a_name_that_is_too_long_is_folded():
+    tally = Tally(label_sets_max=100, peer_labels=1)
+    tally.add(("a" * LABEL_CHARS_MAX,))
+    tally.add(("a" * (LABEL_CHARS_MAX + 1),))
+    assert set(tally.counts()) == {("a" * LABEL_CHARS_MAX,), (OTHER,)}
+
+
+def test_labels_that_no_peer_names_have_no_limit():
+    tally = Tally()
+    for number in range(100):
+        tally.add((str(number),))
+    assert len(tally.counts()) == 100
+    assert tally.guard.folded == 0
+
+
+def test_a_forgotten_label_set_starts_again():
+    tally = Tally(label_sets_max=1, peer_labels=1)
+    tally.add(("a",), 5)
+    tally.forget(("a",))
+    tally.forget(("never",))
+    tally.add(("b",))
+    assert tally.counts() == {("b",): 1}
+
+
+def test_a_value_on_a_bound_belongs_to_the_bucket_below():
+    histogram = Histogram((1, 5))
+    for value in (0, 1, 2, 5, 6):
+        histogram.observe(value)
+    assert (histogram.buckets, histogram.sum) == ([2, 2, 1], 14)
+
+
+def test_histograms_beyond_the_limit_are_folded():
+    table = HistogramTable((1,), label_sets_max=1, peer_labels=1)
+    for cluster in ("a", "b", "c"):
+        table.observe((cluster,), 0.5)
+    assert {labels: each.buckets for labels, each in table.histograms().items()} == {("a",): [1, 0], (OTHER,): [2, 0]}
+    assert table.guard.folded == 2
+
+
+def test_known_histograms_start_empty():
+    assert HistogramTable((1,), known=[("x",)]).histograms()["x",].buckets == [0, 0]
