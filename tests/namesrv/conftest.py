@@ -1,0 +1,74 @@
+"""A NameServer without sockets: handlers over real tables and real files, and a clock that stands still."""
+
+import inspect
+
+import pytest
+from fakes.clock import FakeClock
+
+from namesrv.config import NameServerConfig
+from namesrv.handlers import Handlers
+from namesrv.kv_config import KvConfig
+from namesrv.route_state import RouteState
+from namesrv.settings import Settings
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, RequestRefused
+
+
+class Peer:
+    """The other end of a connection."""
+
+    def __init__(self, number):
+        self.id = number
+
+
+class Desk:
+    """Hands requests to the handlers as the server does, and keeps what came of them."""
+
+    def __init__(self, folder, **config):
+        self.config = NameServerConfig(
+            kv_config_path=str(folder / "kvConfig.json"),
+            config_store_path=str(folder / "namesrv.properties"),
+            **config,
+        )
+        self.clock = FakeClock()
+        self.state = RouteState(self.config)
+        self.told = []
+        self.settings = Settings(
+            self.config, KvConfig(), self, self.state.configure, lambda topic: self.state.answers.drop((topic,))
+        )
+        self.outcomes = []
+        self.handlers = Handlers(self.state, self.settings, self.clock, self.outcomes.append)
+
+    async def ask(self, code, fields=None, body=b"", *, version=513, connection=1):
+        return await self.answer(RemotingCommand(code, version=version, ext_fields=fields, body=body), Peer(connection))
+
+    async def answer(self, request, peer):
+        try:
+            answer = self.handlers.dispatch(request, peer)
+            return await answer if inspect.isawaitable(answer) else answer
+        except RequestRefused as refusal:
+            return request.refusal(refusal)
+        except BodyError as error:
+            return request.refusal(RequestRefused(str(error)))
+
+    def kv_changed(self, *facts):
+        self.told.append(("kv_changed", *facts))
+
+    def kv_not_stored(self, error):
+        self.told.append(("kv_not_stored", error))
+
+    def config_changed(self, *facts):
+        self.told.append(("config_changed", *facts))
+
+    def config_not_stored(self, error):
+        self.told.append(("config_not_stored", error))
+
+
+@pytest.fixture
+def desk(tmp_path):
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def make_desk(tmp_path):
+    return lambda **config: Desk(tmp_path, **config)

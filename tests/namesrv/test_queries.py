@@ -1,0 +1,132 @@
+import json
+
+import pytest
+
+from remoting.codes import RequestCode, ResponseCode
+
+MASTER = {
+    "brokerName": "broker-a",
+    "brokerAddr": "10.0.0.1:10911",
+    "clusterName": "DefaultCluster",
+    "brokerId": "0",
+    "haServerAddr": "10.0.0.1:10912",
+    "enableActingMaster": "false",
+}
+UNIT, UNIT_SUB = 1, 2
+LISTS_BY_TOPIC = [
+    RequestCode.GET_TOPICS_BY_CLUSTER,
+    RequestCode.GET_UNIT_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST,
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST,
+]
+
+
+async def register(desk, flags, **fields):
+    configs = {topic: {"topicName": topic, "topicSysFlag": flag} for topic, flag in flags.items()}
+    body = json.dumps({"topicConfigSerializeWrapper": {"topicConfigTable": configs}}).encode()
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER | fields, body)
+
+
+async def topics(desk, code, **fields):
+    return sorted(json.loads((await desk.ask(code, fields or None)).body)["topicList"])
+
+
+async def test_all_topics_are_listed(desk):
+    await register(desk, {"A": 0, "B": 0})
+    answer = await desk.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert json.loads(answer.body) == {"topicList": ["A", "B"]}
+
+
+async def test_topics_are_listed_by_cluster(desk):
+    await register(desk, {"A": 0, "B": 0})
+    other = {"brokerName": "broker-b", "brokerAddr": "10.0.0.9:10911", "clusterName": "Other"}
+    await register(desk, {"B": 0, "C": 0}, **other)
+    assert await topics(desk, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="Other") == ["B", "C"]
+    assert await topics(desk, RequestCode.GET_TOPICS_BY_CLUSTER, cluster="nowhere") == []
+    assert await topics(desk, RequestCode.GET_TOPICS_BY_CLUSTER) == []
+
+
+async def test_unit_topics_are_told_by_their_flags(desk):
+    await register(desk, {"plain": 0, "unit": UNIT, "sub": UNIT_SUB, "both": UNIT | UNIT_SUB})
+    assert await topics(desk, RequestCode.GET_UNIT_TOPIC_LIST) == ["both", "unit"]
+    assert await topics(desk, RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["both", "sub"]
+    assert await topics(desk, RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["sub"]
+
+
+@pytest.mark.parametrize("code", LISTS_BY_TOPIC)
+async def test_topic_lists_can_be_switched_off(make_desk, code):
+    answer = await make_desk(enable_topic_list=False).ask(code, {"cluster": "C"})
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
+
+
+async def test_the_list_of_all_topics_has_a_switch_of_its_own(make_desk):
+    desk = make_desk(enable_all_topic_list=False)
+    answer = await desk.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
+    assert (await desk.ask(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "C"})).code == 0
+
+
+async def test_system_topics_are_the_names_of_clusters_and_brokers_with_a_broker_to_ask(desk):
+    assert json.loads((await desk.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)).body) == {"topicList": []}
+    await register(desk, {"A": 0, "B": 0})
+    answer = await desk.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert json.loads(answer.body) == {"brokerAddr": "10.0.0.1:10911", "topicList": ["DefaultCluster", "broker-a"]}
+
+
+async def test_cluster_info_is_in_the_dialect_of_java_and_never_old(desk):
+    empty = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+    assert (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body == empty
+    await register(desk, {"A": 0, "B": 0})
+    assert (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body == (
+        b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a",'
+        b'"cluster":"DefaultCluster","enableActingMaster":false}},"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
+    )
+    await desk.ask(RequestCode.UNREGISTER_BROKER, MASTER)
+    assert (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body == empty
+
+
+async def test_the_members_of_a_set_are_their_real_addresses(desk):
+    await register(desk, {"A": 0, "B": 0})
+    fields = {"clusterName": "C", "brokerName": "broker-a"}
+    answer = await desk.ask(RequestCode.GET_BROKER_MEMBER_GROUP, fields)
+    assert (answer.code, answer.remark) == (0, "not set any response code")
+    group = b'{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"C"}'
+    assert answer.body == b'{"brokerMemberGroup":' + group + b"}"
+
+
+async def test_an_unknown_set_has_no_members(desk):
+    answer = await desk.ask(RequestCode.GET_BROKER_MEMBER_GROUP, {"clusterName": "C", "brokerName": "nobody"})
+    assert json.loads(answer.body)["brokerMemberGroup"]["brokerAddrs"] == {}
+    assert (await desk.ask(RequestCode.GET_BROKER_MEMBER_GROUP)).code == 0
+
+
+async def test_a_kv_entry_is_read_back(desk):
+    entry = {"namespace": "NS", "key": "k"}
+    assert (await desk.ask(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})).code == 0
+    assert (await desk.ask(RequestCode.GET_KV_CONFIG, entry)).ext_fields == {"value": "v"}
+    listing = await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
+    assert listing.body == b'{"table":{"k":"v"}}'
+
+
+async def test_a_deleted_kv_entry_leaves_its_namespace_empty(desk):
+    entry = {"namespace": "NS", "key": "k"}
+    await desk.ask(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})
+    assert (await desk.ask(RequestCode.DELETE_KV_CONFIG, entry)).code == 0
+    answer = await desk.ask(RequestCode.GET_KV_CONFIG, entry)
+    assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: NS Key: k")
+    assert answer.ext_fields == {}
+    assert (await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})).body == b'{"table":{}}'
+
+
+async def test_an_unknown_kv_namespace_is_not_found(desk):
+    answer = await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
+    assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: NS")
+    assert answer.ext_fields is None
+    assert (await desk.ask(RequestCode.GET_KV_CONFIG)).remark == "No config item, Namespace: null Key: null"
+
+
+async def test_the_configuration_is_listed_as_properties(desk):
+    lines = (await desk.ask(RequestCode.GET_NAMESRV_CONFIG)).body.decode().splitlines()
+    assert lines == sorted(lines)
+    assert "listenPort=9876" in lines
+    assert "scanNotActiveBrokerInterval=10000" in lines
