@@ -1,6 +1,5 @@
 """The ways in which a real broker can be told to register: single topics, in parts, compressed, only if changed."""
 
-import json
 from dataclasses import dataclass
 
 import pytest
@@ -20,7 +19,7 @@ REGISTRATION_ROUND_S = 14
 
 @dataclass
 class Cluster:
-    """Brokers of unusual settings, each in a cluster of its own name. All are at `namesrv`, all of 5.5.0 at `modern`."""
+    """Brokers of unusual settings, each in a cluster of its own. All are at `namesrv`; no 4.9 is at `modern`."""
 
     namesrv: NameServer
     modern: NameServer
@@ -70,11 +69,6 @@ def registrations(broker):
     return broker.process.text().count("Registering current broker to name server completed")
 
 
-def stored_topics(broker):
-    """Return the topics that a broker has on its disk."""
-    return set(json.loads((broker.store / "config" / "topics.json").read_text())["topicConfigTable"])
-
-
 def topics_routed_to(name_server, broker):
     topics = name_server.caller.ask(GET_ALL_TOPICS).json["topicList"]
     return {topic for topic in topics if broker.name in brokers_in(name_server.caller.route(topic))}
@@ -94,11 +88,11 @@ def test_a_registration_in_parts_brings_every_topic(cluster, run):
     topics = {f"split_topic_{number}" for number in range(2 * SPLIT_SIZE)}
     for topic in topics:
         run(f"updateTopic -b {cluster.split.address} -t {topic} -r 4 -w 4")
-    wait_until(lambda: topics <= stored_topics(cluster.split), seconds=5, what="the topics on disk")
+    wait_until(lambda: topics <= cluster.split.stored_topics(), seconds=5, what="the topics on disk")
     cluster.modern.process.kill()
     cluster.modern.start()
     wait_until(
-        lambda: topics_routed_to(cluster.modern, cluster.split) == stored_topics(cluster.split),
+        lambda: topics_routed_to(cluster.modern, cluster.split) == cluster.split.stored_topics(),
         seconds=REGISTRATION_ROUND_S,
         what="all topics of the broker",
     )
@@ -143,7 +137,7 @@ def test_a_topic_deleted_on_the_broker_leaves_only_a_nameserver_that_is_told_to_
     mqadmin.run("updateTopic", "-b", cluster.single.address, "-t", "forgotten", namesrv=[cluster.modern.address])
     wait_until(lambda: all(server.caller.route("forgotten") for server in servers), seconds=5, what="the topic")
     mqadmin.run("deleteTopic", "-c", "single_cluster", "-t", "forgotten", namesrv=[cluster.modern.address])
-    assert "forgotten" not in stored_topics(cluster.single)
+    assert "forgotten" not in cluster.single.stored_topics()
     assert cluster.modern.caller.route("forgotten") is None
     wait_until(
         lambda: cluster.strict.caller.route("forgotten") is None, seconds=REGISTRATION_ROUND_S, what="the topic gone"

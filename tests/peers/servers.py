@@ -1,14 +1,14 @@
 """NameServers, brokers and proxies that a test starts, stops, pauses and restarts on the same address and files."""
 
+import json
 import os
-import re
 import sys
 
 from peers.jars import REPOSITORY, V5_5
 from peers.java import start_java, write_properties
 from peers.processes import Process, free_port
 from peers.waiting import wait_until
-from peers.wire import Caller
+from peers.wire import GET_CLUSTER_INFO, GET_MAX_OFFSET, Caller
 
 CLUSTER = "DefaultCluster"
 
@@ -112,6 +112,17 @@ class Broker:
         self.process.wait_for(r"boot success", seconds=60)
         return self
 
+    def stored_topics(self):
+        """Return the topics that the broker has on its disk."""
+        file = self.store / "config" / "topics.json"
+        return set(json.loads(file.read_text())["topicConfigTable"]) if file.exists() else set()
+
+    def stored_messages(self, topic, *, queues):
+        """Return how many messages of `topic` the broker, master or slave, has in its first `queues` queues."""
+        caller = Caller(self.address)
+        answers = [caller.ask(GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue)}) for queue in range(queues)]
+        return sum(int(answer.fields["offset"]) for answer in answers)
+
 
 class HAProxy:
     """Debian's haproxy in TCP mode in front of one address, telling it the caller by the proxy protocol."""
@@ -138,6 +149,6 @@ class HAProxy:
 
 def registered(name_server, *brokers):
     """Return whether `name_server` lists all of these brokers, each under its own id and address."""
-    table = name_server.caller.ask(106).json["brokerAddrTable"]
+    table = name_server.caller.ask(GET_CLUSTER_INFO).json["brokerAddrTable"]
     known = {address for group in table.values() for address in group["brokerAddrs"].values()}
     return known >= {broker.address for broker in brokers}

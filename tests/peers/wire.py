@@ -6,6 +6,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
+GET_MAX_OFFSET = 30
 PUT_KV_CONFIG = 100
 GET_KV_CONFIG = 101
 REGISTER_BROKER = 103
@@ -24,6 +25,10 @@ GET_MEMBER_GROUP = 901
 SUCCESS = 0
 SYSTEM_ERROR = 1
 TOPIC_NOT_EXIST = 17
+
+#: Bits of a topic's permission.
+READ = 4
+WRITE = 2
 
 #: 5.5.0: from 4.9.4 on a NameServer answers routes in standard JSON.
 VERSION = 513
