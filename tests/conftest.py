@@ -3,7 +3,6 @@
 import os
 
 import pytest
-
 from peers import processes
 from peers.jars import missing_tools
 

@@ -16,8 +16,8 @@ BINARY_HEADERS = "-Drocketmq.serialize.type=ROCKETMQ"
 class Fleet:
     """Brokers of several versions that are registered at our NameServer and at the original, all the same.
 
-    They also try a third NameServer all the time, `spare`, which does not run until a test starts it.
-    Tests leave the fleet as they found it, but for topics, which have names of their own.
+    They also try a third NameServer, `spare`, which has needWaitForService=true and does not run until a test starts
+    it. Tests leave the fleet as they found it, but for topics, which have names of their own.
     """
 
     namesrv: NameServer
@@ -66,7 +66,7 @@ def mqadmin(tmp_path_factory):
 def _started_fleet(session_lab):
     namesrv = session_lab.name_server("namesrv")
     original = session_lab.java_name_server("original")
-    spare = session_lab.idle_name_server("spare")
+    spare = session_lab.idle_name_server("spare", needWaitForService=True, waitSecondsForService=20)
     addresses = [namesrv.address, original.address, spare.address]
 
     def broker(name, **settings):

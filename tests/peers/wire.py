@@ -25,6 +25,7 @@ GET_MEMBER_GROUP = 901
 SUCCESS = 0
 SYSTEM_ERROR = 1
 TOPIC_NOT_EXIST = 17
+QUERY_NOT_FOUND = 22
 
 #: Bits of a topic's permission.
 READ = 4

@@ -1,0 +1,70 @@
+"""What a NameServer remembers over a restart, and how brokers and clients meet one that has just come up."""
+
+import pytest
+from peers.servers import registered
+from peers.waiting import wait_until
+from peers.wire import GET_CONFIG, GET_KV_CONFIG, GET_ROUTE, QUERY_NOT_FOUND, SYSTEM_ERROR
+
+pytestmark = pytest.mark.java
+
+#: A broker registers within this time at a NameServer that comes up: its period, its search for reachable ones.
+REGISTRATION_ROUND_S = 14
+
+
+@pytest.fixture
+def run(lab, mqadmin):
+    """Start a NameServer without brokers; run mqadmin against it."""
+    namesrv = lab.name_server()
+    return namesrv, lambda *command: mqadmin.run(*command, namesrv=[namesrv.address])
+
+
+def value_of(namesrv, namespace, key):
+    answer = namesrv.caller.ask(GET_KV_CONFIG, {"namespace": namespace, "key": key})
+    return None if answer.code == QUERY_NOT_FOUND else answer.fields["value"]
+
+
+def test_key_values_survive_a_kill(run):
+    namesrv, mqadmin = run
+    mqadmin("updateKvConfig", "-s", "space", "-k", "kept", "-v", "größer")
+    mqadmin("updateKvConfig", "-s", "space", "-k", "dropped", "-v", "value")
+    mqadmin("updateOrderConf", "-t", "ordered", "-m", "put", "-v", "broker-a:4")
+    mqadmin("deleteKvConfig", "-s", "space", "-k", "dropped")
+    namesrv.process.kill()
+    namesrv.start()
+    assert value_of(namesrv, "space", "kept") == "größer"
+    assert value_of(namesrv, "space", "dropped") is None
+    assert value_of(namesrv, "ORDER_TOPIC_CONFIG", "ordered") == "broker-a:4"
+
+
+def test_changed_settings_survive_a_kill(run):
+    namesrv, mqadmin = run
+    assert "success" in mqadmin("updateNamesrvConfig", "-k", "enableTopicList", "-v", "false")
+    namesrv.process.kill()
+    namesrv.start()
+    assert "enableTopicList=false\n" in namesrv.caller.ask(GET_CONFIG).body.decode()
+
+
+def test_settings_of_paths_are_refused(run):
+    namesrv, mqadmin = run
+    before = namesrv.caller.ask(GET_CONFIG).body
+    assert "CODE: 16" in mqadmin("updateNamesrvConfig", "-k", "kvConfigPath", "-v", "/elsewhere")
+    assert namesrv.caller.ask(GET_CONFIG).body == before
+
+
+def test_an_empty_nameserver_lists_an_empty_cluster(run):
+    _, mqadmin = run
+    assert len(mqadmin("clusterList").strip().splitlines()) == 1
+
+
+def test_a_producer_waits_until_the_nameserver_has_collected_its_brokers(fleet, lab):
+    spare = fleet.spare.start()
+    try:
+        wait_until(lambda: registered(spare, *fleet.brokers), seconds=REGISTRATION_ROUND_S, what="all brokers")
+        refused = spare.caller.ask(GET_ROUTE, {"topic": "b550"})
+        assert (refused.code, refused.remark) == (SYSTEM_ERROR, "name server not ready")
+        producer = lab.producer("producer", namesrv=[spare.address], topic="b550", **{"interval-ms": 200}).ready()
+        producer.process.wait_for(r"^FAILED ", seconds=5)
+        wait_until(producer.sent, seconds=20, what="the first message")
+        assert spare.caller.route("b550") is not None
+    finally:
+        spare.process.kill()
