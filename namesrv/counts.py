@@ -25,11 +25,16 @@ class LabelGuard:
     """Decides which label sets get series of their own: the first so many with values of a sensible length."""
 
     def __init__(self, label_sets_max: int, peer_labels: int) -> None:
-        #: The others have had this many values folded.
+        #: So many values were folded into `__other__`.
         self.folded = 0
         self._label_sets_max = label_sets_max
         #: So many of the leading labels are named by peers; those after them have few values.
         self._peer_labels = peer_labels
+
+    @property
+    def has_limit(self) -> bool:
+        """Tell whether peers name any of the labels."""
+        return self._peer_labels > 0
 
     def admit(self, labels: Labels, present: int) -> Labels:
         """Return `labels`, or what stands for them when `present` label sets are there already."""

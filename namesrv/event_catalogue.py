@@ -250,6 +250,13 @@ CONNECTION_OPENED: Final = LogEvent(
     keys=("peer",),
     meaning="A peer connected.",
 )
+CONNECTION_REFUSED: Final = LogEvent(
+    name="connection_refused",
+    level=Level.WARNING,
+    keys=("peer", "connections_max"),
+    meaning="A peer connected beyond connectionsMax and was closed.",
+    advice="Find out who holds the connections, or raise connectionsMax and the limit of open files.",
+)
 CONNECTION_CLOSED: Final = LogEvent(
     name="connection_closed",
     level=Level.DEBUG,

@@ -1,0 +1,28 @@
+"""Whether this server should be sent anybody: what the probes answer."""
+
+from enum import Enum
+
+
+class Serving(Enum):
+    """Where the server is in its life; the values are what `/readyz` says."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class Health:
+    """Holds the present state; the service moves it on."""
+
+    def __init__(self) -> None:
+        self.serving = Serving.STARTING
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether peers are served."""
+        return self.serving is Serving.READY
+
+    @property
+    def is_draining(self) -> bool:
+        """Tell whether the stop has begun."""
+        return self.serving is Serving.DRAINING

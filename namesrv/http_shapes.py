@@ -1,0 +1,156 @@
+"""Bodies of the HTTP answers; `openapi.py` describes them from here."""
+
+from typing import Literal
+
+import msgspec
+
+from remoting.shapes.route import DataVersion
+
+
+class Fault(msgspec.Struct, frozen=True, rename="camel"):
+    """What went wrong."""
+
+    #: One word for programs: `not_found`, `bad_request`, `method_not_allowed`, `unavailable`, `internal`.
+    code: str
+    #: One sentence for people.
+    message: str
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """Body of every answer from 400 on."""
+
+    error: Fault
+
+
+class HealthAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The probe holds."""
+
+    status: Literal["ok", "ready"]
+
+
+class TopicCounts(msgspec.Struct, frozen=True, rename="camel"):
+    """Topics by what they are for."""
+
+    normal: int
+    system: int
+    retry: int
+    dlq: int
+
+
+class ClusterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One cluster in numbers."""
+
+    cluster: str
+    broker_sets: int
+    #: Sets that have no master, whether or not a slave acts for it.
+    broker_sets_without_master: int
+    masters: int
+    slaves: int
+    topics: TopicCounts
+    #: Summed over all topics and broker sets.
+    read_queues: int
+    write_queues: int
+
+
+class BrokerView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One living broker."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    role: Literal["master", "slave"]
+    #: It stands in for a missing master.
+    acting_master: bool
+    zone_name: str | None
+    address: str
+    ha_server_address: str
+    #: Since its last registration or heartbeat.
+    last_heartbeat_age_ms: int
+    #: Silence that is allowed to it.
+    heartbeat_timeout_ms: int
+    #: Release, `unknown` for one before 4.0.0 or after 5.9.9.
+    version: str
+    data_version: DataVersion
+
+
+class BrokerSetView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A master and its slaves under one broker name."""
+
+    broker_name: str
+    cluster: str
+    state: Literal["master", "no_master", "acting_master"]
+    enable_acting_master: bool
+    zone_name: str | None
+    topics: int
+    read_queues: int
+    write_queues: int
+    brokers: list[BrokerView]
+
+
+class TopicView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One topic; its queues are in its route."""
+
+    topic: str
+    kind: Literal["normal", "system", "retry", "dlq"]
+    #: How many broker sets have it.
+    broker_sets: int
+
+
+class KvNamespaceView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One KV namespace."""
+
+    namespace: str
+    entries: int
+
+
+class KvEntryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One KV entry."""
+
+    key: str
+    value: str
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A page of a list, sorted."""
+
+    #: Items there are, on this page or not.
+    total: int
+    #: Pass it as `cursor` for the next page; null on the last one.
+    next_cursor: str | None
+
+
+class ClusterListing(Listing, frozen=True, kw_only=True, rename="camel"):
+    """Clusters by name."""
+
+    items: list[ClusterView]
+
+
+class BrokerListing(Listing, frozen=True, kw_only=True, rename="camel"):
+    """Brokers by cluster, name and id."""
+
+    items: list[BrokerView]
+
+
+class TopicListing(Listing, frozen=True, kw_only=True, rename="camel"):
+    """Topics by name."""
+
+    items: list[TopicView]
+
+
+class KvNamespaceListing(Listing, frozen=True, kw_only=True, rename="camel"):
+    """KV namespaces by name."""
+
+    items: list[KvNamespaceView]
+
+
+class KvListing(Listing, frozen=True, kw_only=True, rename="camel"):
+    """Entries of one KV namespace by key; a page ends early when it has grown to 1 MiB."""
+
+    items: list[KvEntryView]
+
+
+class ConfigView(msgspec.Struct, frozen=True, rename="camel"):
+    """The properties in force."""
+
+    #: As in a configuration file, secrets masked.
+    properties: dict[str, str]
