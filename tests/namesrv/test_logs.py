@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 import pytest
-from fakes.hand_clock import HandClock
+from fakes.clock import FakeClock
 
 from namesrv import logs as logs_module
 from namesrv.event_catalogue import (
@@ -52,7 +52,7 @@ def lines():
 
 @pytest.fixture
 def clock():
-    return HandClock()
+    return FakeClock(unix_ms=1_700_000_000_000)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_flapping_broker_is_limited_and_the_next_line_tells_how_often(logs, li
     logs.write(BROKER_EXPIRED, broker="broker-a", broker_id=1)
     assert len(lines) == 6
     assert logs.suppressed == {"broker_expired": 5}
-    clock.move(10_000)
+    clock.pass_ms(10_000)
     logs.write(BROKER_EXPIRED, broker="broker-a", broker_id=0)
     assert lines.decoded()[-1]["suppressed"] == 5
 
@@ -131,7 +131,7 @@ def test_errors_that_repeat_are_told_when_their_pause_is_over(logs, lines, clock
     assert len(lines) == 5
     logs.write_held()
     assert len(lines) == 5
-    clock.move(10_000)
+    clock.pass_ms(10_000)
     logs.write_held()
     last = lines.decoded()[-1]
     assert (last["opaque"], last["suppressed"], last["timestamp"]) == (9, 4, "2023-11-14T22:13:20.000Z")
