@@ -331,7 +331,7 @@ def as_markdown() -> str:
         "## Events",
         "",
         "Events marked *audit* are changes that somebody asked for: they also have `audit`, and `peer`, `request_code`",
-        "and `opaque` of the request.",
+        "and `opaque` of the request. They are written at every `logLevel`.",
         "",
         "| event | level | keys | meaning | what to do |",
         "|---|---|---|---|---|",

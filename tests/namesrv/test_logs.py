@@ -8,6 +8,7 @@ import sys
 import msgspec
 import pytest
 from fakes.clock import FakeClock
+from fakes.lines import Lines
 
 from namesrv import logs as logs_module
 from namesrv.event_catalogue import (
@@ -16,25 +17,10 @@ from namesrv.event_catalogue import (
     FRAME_REJECTED,
     KV_CHANGED,
     REQUEST_FAILED,
+    SERVER_READY,
     Level,
 )
 from namesrv.logs import TEXT_CHARS_MAX, Logs, console_line, json_line, open_logs
-
-
-class Lines(list):
-    """Takes lines in memory."""
-
-    dropped = 0
-    closed_within_s = None
-
-    def put(self, line):
-        self.append(line)
-
-    def close(self, timeout_s):
-        self.closed_within_s = timeout_s
-
-    def decoded(self):
-        return [msgspec.json.decode(line) for line in self]
 
 
 def raised(error, password=None):
@@ -90,6 +76,12 @@ def test_levels_below_the_least_are_not_written_and_the_least_can_change(logs, l
     logs.set_level("error")
     logs.write(BROKER_EXPIRED, broker="broker-a")
     assert [line["level"] for line in lines.decoded()] == ["debug"]
+
+
+def test_audit_lines_are_written_at_every_level(logs, lines):
+    logs.set_level("error")
+    logs.write(KV_CHANGED, namespace="n", key="k")
+    assert [(line["level"], line["audit"]) for line in lines.decoded()] == [("info", True)]
 
 
 def test_written_lines_are_counted_by_level(logs):
@@ -217,7 +209,7 @@ def test_the_format_follows_the_option_and_the_terminal(monkeypatch, lines, cloc
     monkeypatch.setattr(logs_module, "LineWriter", lambda _: lines)
     logs = open_logs(log_format, "warning", clock, ns_id="host:1", version="1")
     logs.write(BROKER_EXPIRED, broker="broker-a")
-    logs.write(KV_CHANGED, key="k")
+    logs.write(SERVER_READY)
     logs.close(1)
     assert len(lines) == 1
     assert lines[0].startswith(b"{") == is_json

@@ -1,0 +1,53 @@
+"""Clusters in numbers."""
+
+import pytest
+from clusters import CLUSTER, register, topics
+
+from namesrv import overview
+from namesrv.config import NameServerConfig
+from namesrv.overview import Role, SetState
+from namesrv.route_state import RouteState
+from namesrv.tables.topic_census import TopicKind
+
+
+@pytest.fixture
+def state():
+    return RouteState(NameServerConfig())
+
+
+def test_an_empty_name_server_has_no_clusters(state):
+    assert overview.clusters(state) == {}
+
+
+def test_a_cluster_is_counted_by_sets_brokers_topics_and_queues(state):
+    register(state, "broker-a", topics=topics("t", "%RETRY%g", "%DLQ%g", "TBW102", read_queue_nums=4))
+    register(state, "broker-a", 1)
+    register(state, "broker-b", topics=topics("t", "u", write_queue_nums=2))
+    numbers = overview.clusters(state)[CLUSTER]
+    assert numbers.brokers == {Role.MASTER: 2, Role.SLAVE: 1}
+    assert numbers.sets == {SetState.MASTER: 2, SetState.NO_MASTER: 0, SetState.ACTING_MASTER: 0}
+    assert numbers.topics == {TopicKind.NORMAL: 2, TopicKind.SYSTEM: 1, TopicKind.RETRY: 1, TopicKind.DLQ: 1}
+    assert (numbers.read_queues, numbers.write_queues) == (4 * 4 + 2 * 16, 4 * 16 + 2 * 2)
+
+
+@pytest.mark.parametrize(("enabled", "found"), [(True, SetState.ACTING_MASTER), (False, SetState.NO_MASTER)])
+def test_a_set_that_lost_its_master_says_whether_a_slave_acts_for_it(state, enabled, found):
+    register(state, "broker-a", connection_id=1, enable_acting_master=enabled)
+    register(state, "broker-a", 1, connection_id=2, enable_acting_master=enabled)
+    state.connection_lost(1, now_ms=1)
+    assert overview.clusters(state)[CLUSTER].sets[found] == 1
+
+
+def test_members_of_a_set_count_in_the_cluster_they_registered_in(state):
+    register(state, "broker-a")
+    register(state, "broker-a", 1, cluster="other")
+    clusters = overview.clusters(state)
+    assert clusters[CLUSTER].brokers == {Role.MASTER: 1, Role.SLAVE: 0}
+    assert clusters["other"].brokers == {Role.MASTER: 0, Role.SLAVE: 1}
+    assert sum(clusters["other"].sets.values()) == 0
+
+
+def test_a_cluster_goes_with_its_last_broker(state):
+    register(state, "broker-a")
+    state.connection_lost(1, now_ms=1)
+    assert overview.clusters(state) == {}
