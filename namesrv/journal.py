@@ -1,0 +1,341 @@
+"""Turns what happened into log lines and counts: events of the state, of the settings, and of the connections.
+
+The one place that decides which events of `event_catalogue.py` a happening becomes, and that a request becomes at most
+one line. Heartbeats and unchanged registrations are only counted.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from namesrv import event_catalogue as catalogue
+from namesrv.code_names import UNKNOWN, request_name
+from namesrv.config import NameServerConfig
+from namesrv.config_text import listed_properties
+from namesrv.effects import (
+    BrokerRegistered,
+    BrokerRemoved,
+    DepartureReason,
+    Event,
+    NotifyMinBrokerIdChange,
+    RegistrationConflicted,
+    RegistrationResult,
+    RouteChanges,
+    StaleUnregistration,
+    TopicsChangedByAdmin,
+)
+from namesrv.event_catalogue import LogEvent
+from namesrv.logs import Logs
+from namesrv.refusals import NotStored
+from namesrv.server_counts import ServerCounts
+from namesrv.set_change import SAMPLE_TOPICS_MAX
+from remoting.answers import Dispatcher
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import FrameError, InvokeError
+from remoting.observer import CloseReason, ConnectionKind, Peer, Rejection
+
+Answer = RemotingCommand | bytes | Awaitable[RemotingCommand]
+
+_LEFT: Final = {
+    DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
+    DepartureReason.TIMEOUT: catalogue.BROKER_EXPIRED,
+    DepartureReason.CHANNEL_CLOSED: catalogue.BROKER_DISCONNECTED,
+}
+
+#: Only brokers send these; what else a broker sends, clients and tools send too.
+_BROKER_CODES: Final = frozenset(
+    {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.BROKER_HEARTBEAT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asked for what is being done."""
+
+    peer: str
+    request_code: int
+    opaque: int
+
+
+_asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
+
+
+class Attributed:
+    """Hands requests on to a dispatcher, so that audit lines can tell who asked.
+
+    It also notes on each connection whether a broker or a client is at its other end.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatch = dispatcher.dispatch
+
+    def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
+        """Answer one request as the dispatcher does."""
+        if request.code in _BROKER_CODES:
+            connection.kind = ConnectionKind.BROKER
+        elif connection.kind is ConnectionKind.UNKNOWN:
+            connection.kind = ConnectionKind.CLIENT
+        if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            # The busiest request, and it changes nothing.
+            return self._dispatch(request, connection)
+        asker = Asker(connection.peer, request.code, request.opaque)
+        token = _asker.set(asker)
+        try:
+            answer = self._dispatch(request, connection)
+        finally:
+            _asker.reset(token)
+        return answer if isinstance(answer, RemotingCommand | bytes) else _asked_by(asker, answer)
+
+
+async def _asked_by(asker: Asker, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
+    token = _asker.set(asker)
+    try:
+        return await answer
+    finally:
+        _asker.reset(token)
+
+
+class Journal:
+    """Observes the whole server."""
+
+    def __init__(self, logs: Logs, counts: ServerCounts, config: NameServerConfig) -> None:
+        """Take the configuration in force, to tell later what changed of it."""
+        self._logs = logs
+        self._counts = counts
+        self._properties = listed_properties(config)
+        #: Broker name -> members that could not be told of the notification that is under way.
+        self._not_reached: Counter[str] = Counter()
+
+    # What the state did
+
+    def tell(self, events: tuple[Event, ...]) -> None:
+        """Log and count the events of one request, scan or lost connection."""
+        for event in events:
+            self._counts.count(event)
+        if registered := [event for event in events if isinstance(event, BrokerRegistered)]:
+            left = [event for event in events if isinstance(event, BrokerRemoved)]
+            self._registered(registered[0], left[0] if left else None)
+        elif by_admin := [event for event in events if isinstance(event, TopicsChangedByAdmin)]:
+            self._changed_by_admin(by_admin)
+        else:
+            for event in events:
+                self._tell_one(event)
+
+    def _tell_one(self, event: Event) -> None:
+        match event:
+            case BrokerRemoved():
+                self._left(event)
+            case RegistrationConflicted():
+                self._conflicted(event)
+            case StaleUnregistration():
+                self._logs.write(
+                    catalogue.UNREGISTRATION_IGNORED,
+                    cluster=event.cluster,
+                    broker=event.broker_name,
+                    addr=event.address,
+                )
+
+    def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
+        """Note that all members of a set were tried; those that failed were told before."""
+        reached = len(effect.recipients) - self._not_reached.pop(effect.broker_name, 0)
+        self._counts.notifications.add(("sent",), reached)
+        self._logs.write(
+            catalogue.MIN_BROKER_ID_NOTIFIED,
+            broker=effect.broker_name,
+            broker_id=effect.min_broker_id,
+            addr=effect.min_broker_addr,
+            offline_addr=effect.offline_broker_addr,
+            ha_addr=effect.ha_broker_addr,
+            recipients=effect.recipients,
+        )
+
+    def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
+        """Note that one member could not be told."""
+        self._counts.notifications.add(("failed",))
+        self._not_reached[effect.broker_name] += 1
+        self._logs.write(
+            catalogue.MIN_BROKER_ID_NOTIFICATION_FAILED,
+            broker=effect.broker_name,
+            broker_id=effect.min_broker_id,
+            addr=address,
+            error=str(error),
+        )
+
+    # What operators changed
+
+    def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
+        """Note a KV entry that was put or deleted."""
+        self._counts.kv_changes.add(("stored",))
+        self._audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
+
+    def kv_not_stored(self, error: NotStored) -> None:
+        """Note a KV change that the disk refused."""
+        self._counts.kv_changes.add(("failed",))
+        self._audit(catalogue.KV_STORE_FAILED, error=str(error))
+
+    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
+        """Note new values of properties, and the level that lines need from now on."""
+        self._counts.config_changes.add(("stored",))
+        before, self._properties = self._properties, listed_properties(config)
+        self._logs.set_level(config.log_level)
+        self._audit(
+            catalogue.CONFIG_CHANGED,
+            old={key: before.get(key, "") for key in changed},
+            new={key: self._properties.get(key, "") for key in changed},
+            unknown=unknown,
+        )
+
+    def config_not_stored(self, error: NotStored) -> None:
+        """Note a change of the configuration that the disk refused."""
+        self._counts.config_changes.add(("failed",))
+        self._audit(catalogue.CONFIG_STORE_FAILED, error=str(error))
+
+    # Connections and requests
+
+    def connection_opened(self, connection: Peer) -> None:
+        """Note a new connection."""
+        self._logs.write(catalogue.CONNECTION_OPENED, peer=connection.peer)
+
+    def connection_refused(self, peer: str, connections_max: int) -> None:
+        """Note a connection beyond the limit."""
+        self._logs.write(catalogue.CONNECTION_REFUSED, peer=peer, connections_max=connections_max)
+
+    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
+        """Note the end of a connection."""
+        is_slow = reason is CloseReason.SLOW_READER
+        event = catalogue.SLOW_READER_DISCONNECTED if is_slow else catalogue.CONNECTION_CLOSED
+        self._logs.write(event, peer=connection.peer, reason=reason.value)
+
+    def frame_rejected(self, connection: Peer, error: FrameError) -> None:
+        """Note bytes that are no frame."""
+        self._logs.write(catalogue.FRAME_REJECTED, peer=connection.peer, reason=error.kind, error=str(error))
+
+    def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
+        """Note a request that was not carried out."""
+        if reason is Rejection.DRAINING:
+            # Every peer is sent elsewhere then; `server_draining` has told it.
+            return
+        self._logs.write(catalogue.REQUEST_REJECTED, **_request(connection, request), reason=reason.value, error=error)
+
+    def handler_failed(self, connection: Peer, request: RemotingCommand, error: Exception) -> None:
+        """Note a fault of ours."""
+        self._logs.write(catalogue.REQUEST_FAILED, **_request(connection, request), exc_info=error)
+
+    # Lines
+
+    def _registered(self, event: BrokerRegistered, superseded: BrokerRemoved | None) -> None:
+        said = {
+            "cluster": event.cluster,
+            "broker": event.broker_name,
+            "broker_id": event.broker_id,
+            "addr": event.address,
+            "topics": event.topics,
+            "data_version": _version(event),
+        }
+        if superseded:
+            former = {"former_addr": superseded.address, "silent_ms": superseded.silent_ms}
+            self._logs.write(catalogue.BROKER_SUPERSEDED, **said, **former, **_changes(event.changes))
+            return
+        said["ignored_topics"] = event.ignored_topics
+        if event.result is RegistrationResult.FIRST:
+            said["heartbeat_timeout_ms"] = event.heartbeat_timeout_ms
+            said["set_added"] = event.set_added
+            said["master_changed"] = event.master_changed
+            self._logs.write(catalogue.BROKER_REGISTERED, **said, **_changes(event.changes))
+        elif event.changes or event.master_changed:
+            said["master_changed"] = event.master_changed
+            self._logs.write(catalogue.BROKER_TOPICS_CHANGED, **said, **_changes(event.changes))
+        elif event.ignored_topics and event.result is RegistrationResult.CHANGED:
+            self._logs.write(catalogue.BROKER_TOPICS_IGNORED, **said)
+
+    def _conflicted(self, event: RegistrationConflicted) -> None:
+        self._logs.write(
+            catalogue.REGISTRATION_CONFLICTED,
+            cluster=event.cluster,
+            broker=event.broker_name,
+            broker_id=event.broker_id,
+            addr=event.address,
+            state_version=event.state_version,
+            holder_addr=event.holder_address,
+            holder_state_version=event.holder_state_version,
+        )
+
+    def _left(self, event: BrokerRemoved) -> None:
+        self._logs.write(
+            _LEFT[event.reason],
+            cluster=event.cluster,
+            broker=event.broker_name,
+            broker_id=event.broker_id,
+            addr=event.address,
+            reason=event.reason.value,
+            silent_ms=event.silent_ms,
+            heartbeat_timeout_ms=event.heartbeat_timeout_ms,
+            was_master=event.was_master,
+            set_removed=event.set_removed,
+            **_changes(event.changes),
+        )
+
+    def _changed_by_admin(self, events: list[TopicsChangedByAdmin]) -> None:
+        """Tell what one command did, to however many broker sets."""
+        self._audit(
+            catalogue.TOPICS_CHANGED,
+            command=events[0].request,
+            target=events[0].target,
+            clusters=sorted({event.cluster for event in events})[:SAMPLE_TOPICS_MAX],
+            brokers=len(events),
+            **_changes(_summed([event.changes for event in events])),
+        )
+
+    def _audit(self, event: LogEvent, **keys: object) -> None:
+        if (asker := _asker.get()) is not None:
+            keys |= {
+                "peer": asker.peer,
+                "request_code": request_name(asker.request_code),
+                "opaque": asker.opaque,
+            }
+        self._logs.write(event, **keys)
+
+
+def _request(connection: Peer, request: RemotingCommand) -> dict[str, object]:
+    # The number of a code that nobody knows is what a reader of the line wants.
+    name = request_name(request.code)
+    return {
+        "peer": connection.peer,
+        "request_code": request.code if name == UNKNOWN else name,
+        "opaque": request.opaque,
+    }
+
+
+def _version(event: BrokerRegistered) -> dict[str, int]:
+    version = event.data_version
+    return {"counter": version.counter, "state_version": version.state_version, "timestamp": version.timestamp}
+
+
+def _changes(changes: RouteChanges) -> dict[str, object]:
+    if not changes:
+        return {}
+    return {
+        "topics_added": changes.topics_added,
+        "topics_removed": changes.topics_removed,
+        "queues_changed": changes.queues,
+        "perms_changed": changes.perm,
+        "sample_topics": changes.sample,
+    }
+
+
+def _summed(parts: list[RouteChanges]) -> RouteChanges:
+    return RouteChanges(
+        topics_added=sum(each.topics_added for each in parts),
+        topics_removed=sum(each.topics_removed for each in parts),
+        queues=sum(each.queues for each in parts),
+        perm=sum(each.perm for each in parts),
+        sample=tuple(dict.fromkeys(topic for each in parts for topic in each.sample))[:SAMPLE_TOPICS_MAX],
+    )
