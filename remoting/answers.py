@@ -1,0 +1,117 @@
+"""What becomes of a request: the dispatcher's answer, or what a peer is told instead, as the frame to send.
+
+Answers to `NettyRemotingAbstract.processRequestCommand` (remoting.md section 10). When a request's turn comes is
+decided in `turns.py`.
+"""
+
+from collections.abc import Awaitable
+from typing import Final, Protocol
+
+from remoting.codes import VERSION_5_3_1, ResponseCode, SerializeType
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, RequestRefused
+from remoting.frame import encode
+from remoting.observer import Peer, Rejection, ServerObserver
+from remoting.statistics import ServerStatistics
+
+BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
+GO_AWAY_REMARK: Final = "please go away"
+#: What was raised is for the log; a peer learns only that the fault is ours.
+FAULT_REMARK: Final = "internal error of the server; its log tells more"
+
+
+class Dispatcher(Protocol):
+    """What answers requests."""
+
+    def dispatch(
+        self, request: RemotingCommand, connection: Peer
+    ) -> RemotingCommand | bytes | Awaitable[RemotingCommand]:
+        """Answer one request.
+
+        Returns a command, the whole frame of a success, or an awaitable where the answer waits for something, such as
+        a disk. Raises RequestRefused or BodyError for what cannot be answered; anything else counts as a fault.
+        """
+
+
+class Answers:
+    """Carries requests out and makes the frames of their answers; never raises."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        serialize_type: SerializeType,
+        observer: ServerObserver,
+        statistics: ServerStatistics,
+    ) -> None:
+        self._dispatch = dispatcher.dispatch
+        self._execute = dispatcher.dispatch
+        self._serialize_type = serialize_type
+        self._observer = observer
+        self._statistics = statistics
+
+    def drain(self) -> None:
+        """Send peers elsewhere from now on, those that understand it (remoting.md 11.5)."""
+        self._dispatch = self._dispatch_or_send_away
+
+    def begin(self, request: RemotingCommand, connection: Peer) -> bytes | Awaitable[RemotingCommand]:
+        """Return the frame that answers a request, `b""` if it wants none, or what `finish` has to wait for."""
+        try:
+            answer = self._dispatch(request, connection)
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises ends here, told and answered
+            answer = self._answer_to(error, request, connection)
+        # Nearly all requests end here: a route whose frame is ready.
+        if type(answer) is bytes and not request.flag:
+            self._statistics.count_prepared(request.code)
+            return answer
+        if isinstance(answer, RemotingCommand):
+            return self._frame(answer, request, connection)
+        if isinstance(answer, bytes):
+            self._statistics.count_prepared(request.code)
+            return b""
+        return answer
+
+    async def finish(self, request: RemotingCommand, connection: Peer, awaitable: Awaitable[RemotingCommand]) -> bytes:
+        """Return the frame that answers a request once its answer is there, `b""` if it wants none."""
+        try:
+            answer = await awaitable
+        except Exception as error:  # noqa: BLE001  # as in begin
+            answer = self._answer_to(error, request, connection)
+        return self._frame(answer, request, connection)
+
+    def busy(self, request: RemotingCommand, connection: Peer) -> bytes:
+        """Return the frame that tells a peer to come back later, `b""` if it wants none."""
+        self._reject(request, connection, Rejection.BUSY, BUSY_REMARK)
+        return self._frame(request.reply(ResponseCode.SYSTEM_BUSY, remark=BUSY_REMARK), request, connection)
+
+    def _dispatch_or_send_away(
+        self, request: RemotingCommand, connection: Peer
+    ) -> RemotingCommand | bytes | Awaitable[RemotingCommand]:
+        if request.version <= VERSION_5_3_1:
+            return self._execute(request, connection)
+        self._reject(request, connection, Rejection.DRAINING, GO_AWAY_REMARK)
+        return request.reply(ResponseCode.GO_AWAY, remark=GO_AWAY_REMARK)
+
+    def _answer_to(self, error: Exception, request: RemotingCommand, connection: Peer) -> RemotingCommand:
+        if isinstance(error, RequestRefused):
+            # Other codes are ordinary answers: no such topic, no such key.
+            if error.code == ResponseCode.SYSTEM_ERROR:
+                self._reject(request, connection, Rejection.BAD_REQUEST, str(error))
+            return request.refusal(error)
+        if isinstance(error, BodyError):
+            self._reject(request, connection, Rejection.BAD_REQUEST, str(error))
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        self._observer.handler_failed(connection, request, error)
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=FAULT_REMARK)
+
+    def _reject(self, request: RemotingCommand, connection: Peer, reason: Rejection, error: str) -> None:
+        self._statistics.rejected[reason] += 1
+        self._observer.request_rejected(connection, request, reason, error)
+
+    def _frame(self, answer: RemotingCommand, request: RemotingCommand, connection: Peer) -> bytes:
+        try:
+            frame = encode(answer, self._serialize_type)
+        except Exception as error:  # noqa: BLE001  # an answer that cannot be written is a fault of ours as well
+            answer = self._answer_to(error, request, connection)
+            frame = encode(answer, self._serialize_type)
+        self._statistics.count_finished(request.code, answer.code)
+        return b"" if request.is_oneway else frame

@@ -1,0 +1,410 @@
+"""One peer's connection: bytes in, requests carried out or queued, answers out, and when to stop reading or to close.
+
+Answers to `NettyServerHandler`, `IdleStateHandler` and `NettyConnectManageHandler`. How bytes become frames, what
+becomes of a request, and whose turn it is, are decided elsewhere; this is the contact with the event loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from remoting.answers import Answers
+from remoting.codes import FLAG_RESPONSE
+from remoting.command import RemotingCommand
+from remoting.errors import FrameError, FrameTooLarge
+from remoting.frame import FrameReader
+from remoting.gate import Gate
+from remoting.limits import ServerLimits
+from remoting.observer import CloseReason, ConnectionKind, Rejection, ServerObserver
+from remoting.opening import host_and_port
+from remoting.statistics import ServerStatistics, timer_ns
+from remoting.tls import TlsContexts
+from remoting.turns import Lane, Turns
+
+
+class Host(Protocol):
+    """What the connections of one server share."""
+
+    limits: ServerLimits
+    answers: Answers
+    turns: Turns
+    observer: ServerObserver
+    statistics: ServerStatistics
+    tls: TlsContexts | None
+    #: Codes whose requests are answered at once, in the order read.
+    urgent: frozenset[int]
+    #: How long the server has been awake, in milliseconds; moves on with every look for idle connections.
+    awake_ms: int
+
+    def admit(self, connection: "Connection") -> int | None:
+        """Take a new connection and return its id, or None if there is no room."""
+
+    def forget(self, connection: "Connection") -> None:
+        """Let go of a connection that is lost."""
+
+
+class Connection(asyncio.Protocol):
+    """The server's end of one connection; handlers and observers know it as a `Peer`."""
+
+    # Many thousands of these are idle at a time.
+    __slots__ = (
+        "_close_reason",
+        "_frame_began_ms",
+        "_gate",
+        "_host",
+        "_kind",
+        "_lane",
+        "_lost",
+        "_moved_ms",
+        "_reader",
+        "_reading",
+        "_transport",
+        "_unfinished_bytes",
+        "_unsent_bytes",
+        "_unwritable",
+        "_waiting",
+        "id",
+        "peer",
+    )
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.id = 0
+        self.peer = "unknown"
+        self._kind = ConnectionKind.UNKNOWN
+        self._transport: asyncio.Transport
+        self._gate: Gate | None = Gate(host.tls)
+        self._reader = FrameReader(host.limits.frame_bytes_max)
+        #: The requests that wait for their turn; made for the first.
+        self._lane: Lane | None = None
+        #: Requests already read that nothing was done about yet; nothing more is read meanwhile.
+        self._waiting: deque[RemotingCommand] | None = None
+        #: Set once the connection is to end, when what was asked is answered.
+        self._close_reason: CloseReason | None = None
+        self._lost = False
+        self._reading = True
+        #: The peer leaves too many answers unread.
+        self._unwritable = False
+        #: When the peer last sent or took something, on the server's `awake_ms`.
+        self._moved_ms = host.awake_ms
+        #: When the frame that is unfinished began.
+        self._frame_began_ms: int | None = None
+        self._unfinished_bytes = 0
+        #: As of the last look.
+        self._unsent_bytes = 0
+
+    @property
+    def kind(self) -> ConnectionKind:
+        """What the other end has shown itself to be."""
+        return self._kind
+
+    @kind.setter
+    def kind(self, kind: ConnectionKind) -> None:
+        if kind is not self._kind and not self._lost:
+            self._host.statistics.connections[self._kind] -= 1
+            self._host.statistics.connections[kind] += 1
+        self._kind = kind
+
+    # Called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or close it at once if there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        if address:
+            self.peer = host_and_port(address[0], address[1])
+        number = self._host.admit(self)
+        if number is None:
+            self._lost = True
+            self._transport.abort()
+            return
+        self.id = number
+        limits = self._host.limits
+        self._transport.set_write_buffer_limits(high=limits.unsent_bytes_high, low=limits.unsent_bytes_low)
+        self._host.statistics.connections[self._kind] += 1
+        self._host.observer.connection_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Carry out what the bytes ask for.
+
+        uvloop reads into one buffer that all connections share and hands over exactly what came, so an idle
+        connection has none of its own.
+        """
+        host = self._host
+        self._moved_ms = host.awake_ms
+        host.statistics.received_bytes += len(data)
+        if self._gate is not None:
+            data = self._pass_gate(data)
+        requests = self._reader.receive(data)
+        if requests:
+            self._carry_out(requests)
+        # False for a plain connection whose frames come whole, which is nearly always.
+        if self._gate is not None or self._unfinished_bytes or self._reader.unfinished_bytes or self._reader.error:
+            self._look_at_unfinished(frame_ended=bool(requests))
+
+    def eof_received(self) -> bool:
+        """End the connection as soon as what the peer asked before is answered."""
+        self._finish(CloseReason.PEER)
+        return True
+
+    def pause_writing(self) -> None:
+        """Stop carrying out requests of a peer that does not read the answers."""
+        self._unwritable = True
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        """Go on: the peer has read most of what it was sent."""
+        self._unwritable = False
+        self._moved_ms = self._host.awake_ms
+        if self._lane is not None:
+            self._host.turns.list_(self._lane)
+        self._go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of everything; what waits for its turn is still carried out, and the close is told after it."""
+        del exc
+        if self._lost:
+            return
+        self._lost = True
+        host = self._host
+        self._close_reason = self._close_reason or CloseReason.PEER
+        self._drop_waiting()
+        host.statistics.unfinished_bytes -= self._unfinished_bytes
+        host.statistics.connections[self._kind] -= 1
+        host.statistics.closed[self._close_reason] += 1
+        host.forget(self)
+        if self._lane is not None:
+            host.turns.list_(self._lane)
+        self._tell_if_over()
+
+    # Called by handlers and the server
+
+    def close(self, reason: CloseReason) -> None:
+        """End the connection; what is written to it already still leaves."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        self._drop_waiting()
+        self._close_transport()
+
+    def close_when_answered(self) -> None:
+        """Read nothing more, and end the connection when everything asked before is answered; the server stops."""
+        self._finish(CloseReason.SHUTDOWN)
+
+    def abort(self) -> None:
+        """End the connection at once, whatever is not sent yet."""
+        self._transport.abort()
+
+    def look_for_progress(self, now_ms: int, silence_ms_max: int) -> None:
+        """Close the connection if nothing moved for too long, or if a frame has been unfinished for too long."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes < self._unsent_bytes:
+            self._moved_ms = now_ms
+        self._unsent_bytes = unsent_bytes
+        if now_ms - self._moved_ms > silence_ms_max:
+            self._close_reason = self._close_reason or (CloseReason.SLOW_READER if unsent_bytes else CloseReason.IDLE)
+            # A peer that does not read would keep the farewell waiting for ever.
+            self._close_transport()
+            if unsent_bytes:
+                self._transport.abort()
+        elif self._frame_began_ms is not None and now_ms - self._frame_began_ms > silence_ms_max:
+            seconds = (now_ms - self._frame_began_ms) // 1000
+            self._reject(FrameError(f"a frame is unfinished after {seconds} s: {self._unfinished_bytes} bytes came"))
+
+    # Called by Turns
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether requests may be carried out; those of a lost connection are, though nobody reads the answers."""
+        return not self._unwritable or self._lost
+
+    def send(self, frame: bytes) -> None:
+        """Write a frame, if there is still somebody to read it."""
+        if self._lost or self._transport.is_closing():
+            return
+        data = frame if self._gate is None else self._gate.send(frame)
+        self._host.statistics.sent_bytes += len(data)
+        self._transport.write(data)
+
+    def request_finished(self) -> None:
+        """Go on reading where too many requests waited, and end the connection where this was the last."""
+        self._moved_ms = self._host.awake_ms
+        self._adjust_reading()
+        self._close_if_answered()
+        self._tell_if_over()
+
+    # Requests
+
+    def _carry_out(self, requests: Sequence[RemotingCommand]) -> None:
+        """Carry out requests in order; those beyond this connection's share of a turn wait for the next."""
+        if self._waiting:
+            self._wait(requests)
+            return
+        share = self._host.limits.requests_per_turn
+        done = self._answer_urgent(requests if len(requests) <= share else requests[:share])
+        if done < len(requests):
+            self._wait(requests[done:])
+            if not self._unwritable:
+                asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _answer_urgent(self, requests: Sequence[RemotingCommand]) -> int:
+        """Answer urgent requests and queue the others, until the peer has enough to read; return how many."""
+        began_ns = timer_ns()
+        host = self._host
+        begin, urgent, unsent_bytes = host.answers.begin, host.urgent, 0
+        frames: list[bytes] = []
+        counts: dict[int, int] = {}
+        done = 0
+        for request in requests:
+            done += 1
+            code = request.code
+            if code not in urgent or request.flag & FLAG_RESPONSE:
+                self._queue(request)
+                continue
+            frame = begin(request, self)
+            assert isinstance(frame, bytes), "an urgent request is answered at once"
+            frames.append(frame)
+            counts[code] = counts.get(code, 0) + 1
+            unsent_bytes += len(frame)
+            if unsent_bytes > host.limits.unsent_bytes_high:
+                break
+        if frames:
+            # One write for all of them.
+            self.send(frames[0] if len(frames) == 1 else b"".join(frames))
+            duration_ns = timer_ns() - began_ns
+            for code, count in counts.items():
+                host.statistics.add_latency(code, duration_ns, count)
+        return done
+
+    def _queue(self, request: RemotingCommand) -> None:
+        """Let a request wait for its turn, or tell its sender that there is no room."""
+        # Nobody here sends requests on these connections, so nobody waits for responses.
+        if request.is_response:
+            return
+        if self._lane is None:
+            self._lane = Lane(self)
+        if self._host.turns.put(request, self._lane):
+            if self._lane_is_full():
+                self._adjust_reading()
+        elif frame := self._host.answers.busy(request, self):
+            self.send(frame)
+
+    def _wait(self, requests: Sequence[RemotingCommand]) -> None:
+        """Keep requests that were read until the peer has read its answers, or other peers had their turn."""
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.extend(requests)
+        self._host.statistics.in_flight += len(requests)
+        self._adjust_reading()
+
+    def _go_on(self) -> None:
+        """Carry out what waits, and read on when nothing does."""
+        if self._waiting and not self._unwritable:
+            requests, self._waiting = list(self._waiting), None
+            self._host.statistics.in_flight -= len(requests)
+            self._carry_out(requests)
+        self._adjust_reading()
+        self._close_if_answered()
+
+    def _drop_waiting(self) -> None:
+        if self._waiting:
+            self._host.statistics.in_flight -= len(self._waiting)
+        self._waiting = None
+
+    def _lane_is_full(self) -> bool:
+        lane, limits = self._lane, self._host.limits
+        return lane is not None and (
+            len(lane.requests) >= limits.queued_requests_per_connection
+            or lane.body_bytes >= limits.queued_bytes_per_connection
+        )
+
+    def _adjust_reading(self) -> None:
+        """Read while the peer takes its answers and its requests do not pile up."""
+        wanted = not (self._unwritable or self._waiting or self._close_reason or self._lane_is_full())
+        if wanted is self._reading:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    # Bytes that are no requests (yet)
+
+    def _pass_gate(self, data: bytes) -> bytes:
+        """Return the bytes of frames within `data`; without a gate from then on if the connection is plain."""
+        gate = self._gate
+        assert gate is not None, "the caller looked"
+        try:
+            data = gate.receive(data)
+        except FrameError as error:
+            self._reject(error)
+            return b""
+        self._write_raw(gate.take_output())
+        if gate.source is not None:
+            self.peer = gate.source
+        if gate.is_plain:
+            self._gate = None
+        elif gate.ended:
+            self._finish(CloseReason.PEER)
+        return data
+
+    def _look_at_unfinished(self, *, frame_ended: bool) -> None:
+        """Keep account of a frame that is not whole yet, and end the connection if its bytes make no sense."""
+        statistics = self._host.statistics
+        gate_bytes = self._gate.unfinished_bytes if self._gate is not None else 0
+        unfinished_bytes = self._reader.unfinished_bytes + gate_bytes
+        statistics.unfinished_bytes += unfinished_bytes - self._unfinished_bytes
+        self._unfinished_bytes = unfinished_bytes
+        if not unfinished_bytes:
+            self._frame_began_ms = None
+        elif frame_ended or self._frame_began_ms is None:
+            self._frame_began_ms = self._host.awake_ms
+        if self._reader.error is not None:
+            self._reject(self._reader.error)
+        elif unfinished_bytes and statistics.unfinished_bytes > self._host.limits.unfinished_bytes_max:
+            self._reject(FrameTooLarge(statistics.unfinished_bytes, self._host.limits.unfinished_bytes_max))
+
+    def _reject(self, error: FrameError) -> None:
+        """Tell that the peer's bytes cannot be followed, and end the connection when what came before is answered."""
+        if self._close_reason is not None:
+            return
+        self._host.statistics.rejected[Rejection(error.kind)] += 1
+        self._host.observer.frame_rejected(self, error)
+        if self._gate is not None:
+            self._write_raw(self._gate.take_output())
+        self._finish(CloseReason.ERROR)
+
+    def _write_raw(self, data: bytes) -> None:
+        if data:
+            self._host.statistics.sent_bytes += len(data)
+            self._transport.write(data)
+
+    # The end
+
+    def _finish(self, reason: CloseReason) -> None:
+        """Read nothing more, and close when everything asked before is answered."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        self._adjust_reading()
+        self._close_if_answered()
+
+    def _close_if_answered(self) -> None:
+        if self._close_reason is None or self._waiting or (self._lane is not None and self._lane.unfinished):
+            return
+        self._close_transport()
+
+    def _close_transport(self) -> None:
+        if self._lost or self._transport.is_closing():
+            return
+        if self._gate is not None:
+            self._write_raw(self._gate.close())
+        self._transport.close()
+
+    def _tell_if_over(self) -> None:
+        """Tell that the connection is closed, once nothing that it asked for is left to do."""
+        if self._lost and self._lane is not None and self._lane.unfinished:
+            return
+        if self._lost and self._close_reason is not None:
+            self._lane = None
+            self._host.observer.connection_closed(self, self._close_reason)

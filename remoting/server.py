@@ -1,0 +1,209 @@
+"""The listener: takes connections, looks for idle ones, and ends them in order.
+
+Answers to `NettyRemotingServer`. What happens on one connection is in `connection.py`.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count, islice
+from types import MappingProxyType
+from typing import Final
+
+from remoting.answers import Answers, Dispatcher
+from remoting.clock import Clock
+from remoting.codes import SerializeType
+from remoting.connection import Connection
+from remoting.errors import RemotingError
+from remoting.limits import ServerLimits
+from remoting.observer import CloseReason, Rejection, ServerObserver
+from remoting.opening import host_and_port
+from remoting.statistics import ServerStatistics
+from remoting.tls import TlsContexts
+from remoting.turns import Turns
+
+#: Connections are looked at so many times within `idle_seconds`, at least each second.
+_LOOKS_PER_SILENCE: Final = 20
+_LOOK_MS_MAX: Final = 1000
+_LOOK_MS_MIN: Final = 5
+
+#: Connections looked at before the loop is given back; takes less than a millisecond.
+_LOOK_CONNECTIONS: Final = 1000
+
+
+class BindError(RemotingError):
+    """The server cannot listen where it should."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        self.reason = reason
+        super().__init__(f"cannot listen on {host_and_port(host, port)}: {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """How a server treats requests."""
+
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    #: Codes whose requests are answered at once, in the order read, before all others.
+    urgent: frozenset[int] = frozenset()
+    #: How headers of answers are written, whatever the request used.
+    serialize_type: SerializeType = SerializeType.JSON
+
+
+class RemotingServer:
+    """Serves RocketMQ peers on one port."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        observer: ServerObserver,
+        tasks: asyncio.TaskGroup,
+        clock: Clock,
+        options: ServerOptions,
+        tls: TlsContexts | None = None,
+    ) -> None:
+        """Prepare; nothing is served before `start`. Without `tls` only plain connections are.
+
+        Answers that take a while are waited for in `tasks`, which must outlive `close`.
+        """
+        self.limits = options.limits
+        self.urgent = options.urgent
+        self.observer = observer
+        self.tls = tls
+        self.statistics = ServerStatistics()
+        self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics)
+        self.turns = Turns(self.answers, options.limits, self.statistics, tasks)
+        #: Changeable while the server runs; 0 for never.
+        self.idle_seconds = options.limits.idle_seconds
+        self._clock = clock
+        #: How long the server has been awake, in milliseconds: time in which the process was stopped does not count,
+        #: or all peers would seem silent when it goes on.
+        self.awake_ms = 0
+        self._looked_ms = clock.now_ms()
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._numbers = count(1)
+        self._connections: dict[int, Connection] = {}
+        self._listener: asyncio.Server | None = None
+        #: A connection may still be on its way from the listener when that is closed.
+        self._closing = False
+        #: Set whenever no connection is open.
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def connections(self) -> Mapping[int, Connection]:
+        """The open connections by id, oldest first; not to be changed."""
+        return MappingProxyType(self._connections)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the server listens: host and port, also if the port was chosen by the system."""
+        assert self._listener is not None, "only a started server listens somewhere"
+        host, port = self._listener.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen and serve from now on; port 0 takes any free one. Raises BindError."""
+        loop = asyncio.get_running_loop()
+        try:
+            # Both asyncio and uvloop set SO_REUSEADDR on the listener and TCP_NODELAY on what it accepts.
+            self._listener = await loop.create_server(
+                lambda: Connection(self), host, port, backlog=self.limits.backlog, reuse_address=True
+            )
+        except (OSError, OverflowError) as error:
+            raise BindError(host, port, getattr(error, "strerror", None) or str(error)) from None
+        self._set_socket_buffers()
+        self._looked_ms = self._clock.now_ms()
+        self._look_later()
+
+    def close_connection(self, number: int, reason: CloseReason) -> None:
+        """Close the connection of this id, if it is still open."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.close(reason)
+
+    def drain(self) -> None:
+        """Answer GO_AWAY to every peer that understands it; the others and new connections are still served."""
+        self.answers.drain()
+
+    async def close(self) -> None:
+        """Stop listening, answer what was asked, and close all connections; after `close_seconds`, whatever is left."""
+        self._closing = True
+        if self._listener is not None:
+            self._listener.close()
+        for connection in list(self._connections.values()):
+            connection.close_when_answered()
+        try:
+            async with asyncio.timeout(self.limits.close_seconds):
+                await self._empty.wait()
+        except TimeoutError:
+            for connection in list(self._connections.values()):
+                connection.abort()
+            await self._empty.wait()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+
+    # Called by connections
+
+    def admit(self, connection: Connection) -> int | None:
+        """Take a new connection and return its id, or None if there is no room."""
+        if self._closing:
+            return None
+        if len(self._connections) >= self.limits.connections_max:
+            self.statistics.rejected[Rejection.CONNECTIONS] += 1
+            self.observer.connection_refused(connection.peer, self.limits.connections_max)
+            return None
+        number = next(self._numbers)
+        self._connections[number] = connection
+        self._empty.clear()
+        return number
+
+    def forget(self, connection: Connection) -> None:
+        """Let go of a connection that is lost."""
+        del self._connections[connection.id]
+        if not self._connections:
+            self._empty.set()
+
+    # Looking for idle connections
+
+    def _set_socket_buffers(self) -> None:
+        """Set the sizes on the listener; accepted sockets take them over."""
+        assert self._listener is not None, "called by start"
+        sizes = {socket.SO_SNDBUF: self.limits.socket_send_bytes, socket.SO_RCVBUF: self.limits.socket_receive_bytes}
+        for each in self._listener.sockets:
+            for option, size in sizes.items():
+                if size:
+                    each.setsockopt(socket.SOL_SOCKET, option, size)
+
+    @property
+    def _look_ms(self) -> int:
+        wanted = round(self.idle_seconds * 1000 / _LOOKS_PER_SILENCE) or _LOOK_MS_MAX
+        return max(_LOOK_MS_MIN, min(_LOOK_MS_MAX, wanted))
+
+    def _look_later(self) -> None:
+        self._look_timer = asyncio.get_running_loop().call_later(self._look_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        """Begin to look at all connections, a thousand at a time."""
+        now_ms = self._clock.now_ms()
+        self.awake_ms += min(now_ms - self._looked_ms, 2 * self._look_ms)
+        self._looked_ms = now_ms
+        if self.idle_seconds:
+            self._look_at(iter(list(self._connections.values())))
+        else:
+            self._look_later()
+
+    def _look_at(self, rest: Iterator[Connection]) -> None:
+        # Times are known to one look: a connection is given that much more, never less.
+        silence_ms_max = round(self.idle_seconds * 1000) + self._look_ms
+        seen = 0
+        for connection in islice(rest, _LOOK_CONNECTIONS):
+            connection.look_for_progress(self.awake_ms, silence_ms_max)
+            seen += 1
+        if seen < _LOOK_CONNECTIONS:
+            self._look_later()
+        else:
+            self._look_timer = asyncio.get_running_loop().call_later(0, self._look_at, rest)

@@ -1,0 +1,144 @@
+"""Which request's turn it is: all requests but the urgent ones wait here, and sockets are looked at in between.
+
+Answers to the default executor of Java's NameServer with its bounded queue. Connections take turns, one request each,
+so a peer that sends many at once delays the others by one at a time; within a connection the order is kept.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import Protocol
+
+from remoting.answers import Answers
+from remoting.command import RemotingCommand
+from remoting.limits import ServerLimits
+from remoting.observer import Peer
+from remoting.statistics import ServerStatistics, timer_ns
+
+
+class Asker(Peer, Protocol):
+    """A connection whose requests wait for their turn."""
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether its requests may be carried out: False while its peer leaves too many answers unread."""
+
+    def send(self, frame: bytes) -> None:
+        """Write an answer."""
+
+    def request_finished(self) -> None:
+        """One of its waiting requests was carried out and answered."""
+
+
+class Lane:
+    """The requests of one connection that wait, in order. One at a time is carried out, even if it takes a while."""
+
+    __slots__ = ("asker", "body_bytes", "listed", "requests", "running")
+
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
+        #: Each with the time it came at, in nanoseconds of `timer_ns`.
+        self.requests: deque[tuple[RemotingCommand, int]] = deque()
+        #: Bodies of those, and of the one that is carried out.
+        self.body_bytes = 0
+        #: Stands among those whose turn comes.
+        self.listed = False
+        #: An awaitable is waited for.
+        self.running = False
+
+    @property
+    def unfinished(self) -> int:
+        """How many requests are not answered yet."""
+        return len(self.requests) + self.running
+
+
+class Turns:
+    """Carries out the waiting requests of all connections, a few milliseconds at a time."""
+
+    def __init__(
+        self, answers: Answers, limits: ServerLimits, statistics: ServerStatistics, tasks: asyncio.TaskGroup
+    ) -> None:
+        self._answers = answers
+        self._limits = limits
+        self._statistics = statistics
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+        self._turn_ns = round(limits.turn_ms * 1_000_000)
+        self._listed: deque[Lane] = deque()
+        self._awake = False
+        #: Requests that wait or are carried out, and the bytes of their bodies.
+        self.requests = 0
+        self.body_bytes = 0
+
+    def put(self, request: RemotingCommand, lane: Lane) -> bool:
+        """Let a request wait for its turn; return False if there is no room for it."""
+        size = len(request.body)
+        if self.requests >= self._limits.queued_requests_max:
+            return False
+        # One request is always taken, however long: the length of a frame has its own limit.
+        if self.requests and self.body_bytes + size > self._limits.queued_bytes_max:
+            return False
+        self._account(lane, 1, size)
+        lane.requests.append((request, timer_ns()))
+        self.list_(lane)
+        return True
+
+    def list_(self, lane: Lane) -> None:
+        """Give a connection its turn, if there is something to do for it that may be done now."""
+        if lane.requests and not lane.listed and not lane.running and lane.asker.takes_answers:
+            lane.listed = True
+            self._listed.append(lane)
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Carry out requests until the time is over, then give the loop back; sockets come before the next turn."""
+        self._awake = False
+        end_ns = timer_ns() + self._turn_ns
+        try:
+            while self._listed:
+                self._step(self._listed.popleft())
+                if timer_ns() > end_ns:
+                    break
+        finally:
+            if self._listed:
+                self._wake()
+
+    def _step(self, lane: Lane) -> None:
+        """Carry out the next request of a connection."""
+        lane.listed = False
+        # Its peer may have stopped reading since it was listed; `list_` is called when it reads again.
+        if not lane.asker.takes_answers:
+            return
+        request, came_ns = lane.requests.popleft()
+        answer = self._answers.begin(request, lane.asker)
+        if isinstance(answer, bytes):
+            self._finish(lane, request, came_ns, answer)
+        else:
+            lane.running = True
+            self._tasks.create_task(self._wait(lane, request, came_ns, answer))
+
+    async def _wait(
+        self, lane: Lane, request: RemotingCommand, came_ns: int, awaitable: Awaitable[RemotingCommand]
+    ) -> None:
+        frame = await self._answers.finish(request, lane.asker, awaitable)
+        lane.running = False
+        self._finish(lane, request, came_ns, frame)
+
+    def _finish(self, lane: Lane, request: RemotingCommand, came_ns: int, frame: bytes) -> None:
+        self._account(lane, -1, -len(request.body))
+        if frame:
+            lane.asker.send(frame)
+        self._statistics.add_latency(request.code, timer_ns() - came_ns)
+        self.list_(lane)
+        lane.asker.request_finished()
+
+    def _account(self, lane: Lane, requests: int, body_bytes: int) -> None:
+        self.requests += requests
+        self.body_bytes += body_bytes
+        lane.body_bytes += body_bytes
+        self._statistics.in_flight += requests
