@@ -77,7 +77,7 @@ def _started_fleet(session_lab):
         original=original,
         spare=spare,
         b550=broker("b550", flags=["-Drocketmq.zone=z1"]),
-        s550=broker("b550", broker_id=1),
+        s550=broker("b550", broker_id=1, flags=["-Drocketmq.zone=z1"]),
         b514=broker("b514", version=V5_1, flags=["-Drocketmq.zone=z2"]),
         b514_binary=broker("b514_binary", version=V5_1, flags=[BINARY_HEADERS]),
         b497=broker("b497", version=V4_9),

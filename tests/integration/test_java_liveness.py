@@ -11,7 +11,6 @@ from peers.wire import GET_MEMBER_GROUP, READ, WRITE, addresses_in, perm_in
 pytestmark = pytest.mark.java
 
 SCAN_INTERVAL_S = 1
-QUEUES = 4
 
 #: What brokers with enableSlaveActingMaster announce by default.
 HEARTBEAT_TIMEOUT_S = 10
@@ -31,10 +30,6 @@ class Pair:
     def name(self):
         return self.master.name
 
-    @property
-    def topic(self):
-        return f"topic_of_{self.name}"
-
 
 @dataclass
 class Cluster:
@@ -48,7 +43,7 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(module_lab, mqadmin):
+def cluster(module_lab):
     namesrv = module_lab.name_server(
         supportActingMaster=True, notifyMinBrokerIdChanged=True, scanNotActiveBrokerInterval=SCAN_INTERVAL_S * 1000
     )
@@ -67,13 +62,10 @@ def cluster(module_lab, mqadmin):
         modern=pair("modern", compatibleWithOldNameSrv=False),
         compatible=pair("compatible", compatibleWithOldNameSrv=True),
     )
-    masters = [made.plain_550, made.plain_497, made.modern.master, made.compatible.master]
-    _start_all(namesrv, masters)
-    # A slave asks its master for topics when it starts, and then only once a minute.
-    for each in (made.modern, made.compatible):
-        options = ["-t", each.topic, "-r", str(QUEUES), "-w", str(QUEUES)]
-        mqadmin.run("updateTopic", "-b", each.master.address, *options, namesrv=[namesrv.address])
-    _start_all(namesrv, [made.modern.slave, made.compatible.slave])
+    pairs = (made.modern, made.compatible)
+    _start_all(
+        namesrv, [made.plain_550, made.plain_497, *(half for pair in pairs for half in (pair.master, pair.slave))]
+    )
     return made
 
 
@@ -117,18 +109,18 @@ def test_a_broker_that_is_told_to_stop_leaves_the_routes_at_once(cluster, broker
 
 
 def test_a_slave_answers_as_master_while_the_master_is_away(cluster, pair, lab):
-    caller, namesrv, topic = cluster.namesrv.caller, [cluster.namesrv.address], pair.topic
+    # Every broker makes a topic of its own name, with one queue.
+    caller, namesrv, topic = cluster.namesrv.caller, [cluster.namesrv.address], pair.name
     producer = lab.producer("producer", namesrv=namesrv, topic=topic, count=20).finish()
     assert producer.failures() == []
-    wait_until(lambda: pair.slave.stored_messages(topic, queues=QUEUES) == 20, seconds=20, what="replication")
-    wait_until(lambda: topic in pair.slave.stored_topics(), seconds=20, what="the topic on the slave")
+    wait_until(lambda: pair.slave.stored_messages(topic, queues=1) == 20, seconds=30, what="replication")
     position = pair.slave.process.position()
 
     pair.master.process.kill()
 
     slave_alone = {"0": pair.slave.address}
     wait_until(lambda: addresses_in(caller.route(topic), pair.name) == slave_alone, seconds=2, what="an acting master")
-    assert perm_in(caller.route(topic), pair.name) == READ
+    assert perm_in(caller.route(topic), pair.name) & (READ | WRITE) == READ
     assert caller.addresses(pair.name) == {"1": pair.slave.address}
     pair.slave.process.wait_for(r"RequestCode Distribution: .*\b905:1\b", seconds=5, position=position)
     pair.slave.process.wait_for(rf"Min broker changed, .* new 1-{pair.slave.address}", seconds=5, position=position)
@@ -137,7 +129,7 @@ def test_a_slave_answers_as_master_while_the_master_is_away(cluster, pair, lab):
     _start_all(cluster.namesrv, [pair.master])
     both = {"0": pair.master.address, "1": pair.slave.address}
     wait_until(lambda: addresses_in(caller.route(topic), pair.name) == both, seconds=5, what="the master back")
-    assert perm_in(caller.route(topic), pair.name) == READ | WRITE
+    assert perm_in(caller.route(topic), pair.name) & (READ | WRITE) == READ | WRITE
 
 
 def test_hung_masters_are_replaced_after_their_heartbeat_timeout(cluster):

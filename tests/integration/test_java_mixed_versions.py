@@ -8,6 +8,7 @@ from peers.wire import addresses_in, brokers_in
 pytestmark = pytest.mark.java
 
 MESSAGES = 40
+BINARY_HEADERS = ["-Drocketmq.serialize.type=ROCKETMQ"]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_clients_of_all_versions_send_and_consume_through_every_broker(fleet, ev
     namesrv = [fleet.namesrv.address]
     consumers = [
         lab.consumer("c550", namesrv=namesrv, topic=everywhere),
-        lab.consumer("c497", namesrv=namesrv, topic=everywhere, version=V4_9),
+        lab.consumer("c497_binary", namesrv=namesrv, topic=everywhere, version=V4_9, flags=BINARY_HEADERS),
     ]
     producers = [
         lab.producer("p550", namesrv=namesrv, topic=everywhere, count=MESSAGES),
@@ -53,7 +54,7 @@ def test_clients_of_all_versions_send_and_consume_through_every_broker(fleet, ev
             namesrv=namesrv,
             topic=everywhere,
             count=MESSAGES,
-            flags=["-Drocketmq.serialize.type=ROCKETMQ"],
+            flags=BINARY_HEADERS,
         ),
         lab.producer("p497", namesrv=namesrv, topic=everywhere, count=MESSAGES, version=V4_9),
     ]

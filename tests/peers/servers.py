@@ -44,7 +44,7 @@ class OurNameServer(NameServer):
 
     def _launch(self):
         command = [sys.executable, "-m", "namesrv", "-c", self._file]
-        command += ["--http-port", free_port(), "--tls-server-mode", self._tls_mode]
+        command += ["--http-port", 0, "--tls-server-mode", self._tls_mode]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)}
         return Process(self.name, command, folder=self.folder, env=env)
 
