@@ -1,0 +1,267 @@
+"""Requests of ours: one connection for each address, made when it is needed and closed when it is not.
+
+Answers to `NettyRemotingClient`. What a response means is for the caller.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, cast
+
+import msgspec
+
+from remoting.clock import Clock
+from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
+from remoting.command import RemotingCommand
+from remoting.errors import InvokeError, InvokeTimeout
+from remoting.frame import FRAME_BYTES_MAX_DEFAULT, FrameReader, encode
+
+_OPAQUE_MAX: Final = 2**31 - 1
+_PORT_MAX: Final = 65535
+
+#: Unused connections are looked for so many times within `idle_seconds`.
+_LOOKS_PER_SILENCE: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLimits:
+    """Everything that has an end, of one client."""
+
+    #: Addresses that connections are kept to; with all of them in use, a request to another one fails.
+    addresses_max: int = 4096
+    #: Requests to one address whose answers are waited for.
+    unanswered_max: int = 1024
+    #: Requests to one address that its peer has not taken.
+    unsent_bytes_max: int = 1024 * 1024
+    #: The longest answer, with its length prefix.
+    frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT
+    #: A connection unused for so long is closed.
+    idle_seconds: float = 120
+    #: How long requests may take to leave when the client closes.
+    close_seconds: float = 1
+
+
+class RemotingClient:
+    """Sends requests to any number of peers; every failure is an InvokeError."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        limits: ClientLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+        serialize_type: SerializeType = SerializeType.JSON,
+    ) -> None:
+        """Prepare; connections are plain without `tls`."""
+        self._clock = clock
+        self._limits = limits or ClientLimits()
+        self._tls = tls
+        self._serialize_type = serialize_type
+        self._numbers = count()
+        #: By address; those used last stand last.
+        self._slots: dict[str, _Slot] = {}
+        self._look_timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Return the answer of the peer at "host:port", whatever its code.
+
+        Connecting counts towards the timeout. Raises InvokeTimeout without an answer in time, InvokeError otherwise.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                link = await self._link(address)
+                return await link.ask(msgspec.structs.replace(request, opaque=self._next_opaque()))
+        except TimeoutError:
+            raise InvokeTimeout(address, timeout_ms) from None
+
+    async def send_oneway(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
+        """Send a request that is not answered; raises InvokeError if it cannot be handed to the connection in time."""
+        request = msgspec.structs.replace(request, opaque=self._next_opaque(), flag=request.flag | FLAG_ONEWAY)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                link = await self._link(address)
+        except TimeoutError:
+            raise InvokeTimeout(address, timeout_ms) from None
+        link.write(request)
+
+    async def close(self) -> None:
+        """Close all connections; requests that wait for answers fail."""
+        self._closed = True
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+        links = [slot.link for slot in self._slots.values() if slot.link is not None]
+        self._slots.clear()
+        for link in links:
+            link.transport.close()
+        try:
+            async with asyncio.timeout(self._limits.close_seconds):
+                await _all_lost(links)
+        except TimeoutError:
+            for link in links:
+                link.transport.abort()
+            await _all_lost(links)
+
+    def _next_opaque(self) -> int:
+        return next(self._numbers) & _OPAQUE_MAX
+
+    async def _link(self, address: str) -> "_Link":
+        """Return the connection to an address, made now if there is none; raises InvokeError."""
+        if self._closed:
+            raise InvokeError(address, "the client is closed")
+        slot = self._slots.pop(address, None) or self._new_slot(address)
+        self._slots[address] = slot
+        slot.used_ms = self._clock.now_ms()
+        slot.callers += 1
+        try:
+            # The first to come connects, the others wait for it: never two connections to one address.
+            async with slot.lock:
+                if slot.link is None or slot.link.transport.is_closing():
+                    slot.link = await self._connect(address)
+                return slot.link
+        finally:
+            slot.callers -= 1
+
+    def _new_slot(self, address: str) -> "_Slot":
+        if len(self._slots) >= self._limits.addresses_max:
+            oldest = next((each for each, slot in self._slots.items() if not slot.in_use), None)
+            if oldest is None:
+                raise InvokeError(address, f"requests to {self._limits.addresses_max} other addresses are under way")
+            self._drop(oldest)
+        if self._look_timer is None:
+            self._look_later()
+        return _Slot()
+
+    async def _connect(self, address: str) -> "_Link":
+        host, port = _host_and_port(address)
+        try:
+            _, protocol = await asyncio.get_running_loop().create_connection(
+                lambda: _Link(address, self._limits, self._serialize_type), host, port, ssl=self._tls
+            )
+        except OSError as error:
+            raise InvokeError(address, f"cannot connect: {error.strerror or error}") from None
+        if self._closed:
+            protocol.transport.abort()
+            raise InvokeError(address, "the client is closed")
+        return protocol
+
+    def _drop(self, address: str) -> None:
+        slot = self._slots.pop(address)
+        if slot.link is not None:
+            slot.link.transport.close()
+
+    def _look_later(self) -> None:
+        seconds = self._limits.idle_seconds / _LOOKS_PER_SILENCE
+        self._look_timer = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        """Close what was not used for too long; go on looking while there is something."""
+        self._look_timer = None
+        unused_since_ms = self._clock.now_ms() - self._limits.idle_seconds * 1000
+        for address, slot in list(self._slots.items()):
+            if not slot.in_use and slot.used_ms <= unused_since_ms:
+                self._drop(address)
+        if self._slots:
+            self._look_later()
+
+
+class _Slot:
+    """What is known of one address."""
+
+    def __init__(self) -> None:
+        #: Held while connecting.
+        self.lock = asyncio.Lock()
+        #: How many connect, or wait for the one that does.
+        self.callers = 0
+        self.link: _Link | None = None
+        self.used_ms = 0
+
+    @property
+    def in_use(self) -> bool:
+        """Whether somebody connects, or waits for an answer."""
+        return self.callers > 0 or (self.link is not None and self.link.unanswered > 0)
+
+
+class _Link(asyncio.Protocol):
+    """Our end of one connection."""
+
+    def __init__(self, address: str, limits: ClientLimits, serialize_type: SerializeType) -> None:
+        self._address = address
+        self._limits = limits
+        self._serialize_type = serialize_type
+        self._reader = FrameReader(limits.frame_bytes_max)
+        #: By opaque.
+        self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self.transport: asyncio.Transport
+        self.lost = asyncio.Event()
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests wait for their answers."""
+        return len(self._waiting)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand each response to who waits for it; one that nobody waits for is dropped."""
+        for command in self._reader.receive(data):
+            if not command.is_response:
+                self._decline(command)
+            elif (waiting := self._waiting.get(command.opaque)) and not waiting.done():
+                waiting.set_result(command)
+        if self._reader.error is not None:
+            self._fail(str(self._reader.error))
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what still waits."""
+        self.lost.set()
+        self._fail(f"the connection was lost: {exc}" if exc else "the peer closed the connection")
+
+    async def ask(self, request: RemotingCommand) -> RemotingCommand:
+        """Send a request and return its answer; raises InvokeError."""
+        if len(self._waiting) >= self._limits.unanswered_max:
+            raise InvokeError(self._address, f"{len(self._waiting)} requests wait for an answer already")
+        waiting: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._waiting[request.opaque] = waiting
+        try:
+            self.write(request)
+            return await waiting
+        finally:
+            del self._waiting[request.opaque]
+
+    def write(self, command: RemotingCommand) -> None:
+        """Write a command; raises InvokeError if the connection is gone or full."""
+        if self.lost.is_set() or self.transport.is_closing():
+            raise InvokeError(self._address, "the connection was closed")
+        if self.transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
+            raise InvokeError(self._address, "the peer does not read")
+        self.transport.write(encode(command, self._serialize_type))
+
+    def _fail(self, reason: str) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(InvokeError(self._address, reason))
+
+    def _decline(self, request: RemotingCommand) -> None:
+        """Tell a peer that sends requests the other way that none is served here."""
+        if request.is_oneway or self.transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
+            return
+        remark = f" request type {request.code} not supported"
+        answer = request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+        self.transport.write(encode(answer, self._serialize_type))
+
+
+async def _all_lost(links: Iterable[_Link]) -> None:
+    for link in links:
+        await link.lost.wait()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
+        raise InvokeError(address, "not an address of the form host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
