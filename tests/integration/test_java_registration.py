@@ -84,6 +84,17 @@ def test_a_single_topic_registration_is_routed_within_a_second(cluster, run):
     assert "register single topic" in cluster.single.process.text().lower()
 
 
+def test_a_broker_that_registers_only_changes_keeps_quiet_until_there_is_one(cluster, run):
+    for server in (cluster.namesrv, cluster.modern):
+        wait_until(lambda at=server: registered(at, cluster.lazy), seconds=REGISTRATION_ROUND_S, what="the broker")
+    wait_until(lambda: registrations(cluster.lazy) >= 2, seconds=5, what="the broker's own word of that")
+    before = registrations(cluster.lazy)
+    holds_for(lambda: registrations(cluster.lazy) == before, seconds=REGISTRATION_ROUND_S, what="no registration")
+    run(f"updateTopic -b {cluster.lazy.address} -t lazy_topic -r 4 -w 4")
+    wait_until(lambda: brokers_in(cluster.namesrv.caller.route("lazy_topic")) == {"lazy"}, seconds=1, what="the route")
+    assert registrations(cluster.lazy) > before
+
+
 def test_a_registration_in_parts_brings_every_topic(cluster, run):
     topics = {f"split_topic_{number}" for number in range(2 * SPLIT_SIZE)}
     for topic in topics:
@@ -115,21 +126,25 @@ def test_a_compressed_registration_of_5_x_is_read_although_it_says_it_is_not_com
     assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 6)
 
 
-def test_a_broker_that_registers_only_changes_keeps_quiet_until_there_is_one(cluster, run):
-    wait_until(lambda: registrations(cluster.lazy) >= 2, seconds=REGISTRATION_ROUND_S, what="the first registrations")
-    before = registrations(cluster.lazy)
-    holds_for(lambda: registrations(cluster.lazy) == before, seconds=REGISTRATION_ROUND_S, what="no registration")
-    run(f"updateTopic -b {cluster.lazy.address} -t lazy_topic -r 4 -w 4")
-    wait_until(lambda: brokers_in(cluster.namesrv.caller.route("lazy_topic")) == {"lazy"}, seconds=1, what="the route")
-    assert registrations(cluster.lazy) > before
-
-
 def test_a_broker_that_registers_only_changes_comes_back_to_a_restarted_nameserver(cluster):
     before = topics_routed_to(cluster.modern, cluster.lazy)
     cluster.modern.process.kill()
     cluster.modern.start()
     wait_until(lambda: registered(cluster.modern, cluster.lazy), seconds=REGISTRATION_ROUND_S, what="the broker")
     assert topics_routed_to(cluster.modern, cluster.lazy) >= before
+
+
+def test_one_topic_of_a_broker_that_is_not_known_yet_waits_for_its_full_registration(cluster, mqadmin):
+    namesrv, broker = cluster.namesrv, cluster.compressed_497
+    # Right after a registration there are some seconds until the next one.
+    broker.process.wait_for(rf"to name server {namesrv.address} OK", seconds=12, position=broker.process.position())
+    namesrv.process.kill()
+    namesrv.start()
+    position = broker.process.position()
+    mqadmin.run("updateTopic", "-b", broker.address, "-t", "early", namesrv=[namesrv.address])
+    broker.process.wait_for("register broker failed", seconds=2, position=position)
+    assert namesrv.caller.route("early") is None
+    wait_until(lambda: namesrv.caller.route("early"), seconds=REGISTRATION_ROUND_S, what="the route")
 
 
 def test_a_topic_deleted_on_the_broker_leaves_only_a_nameserver_that_is_told_to_follow(cluster, mqadmin):
