@@ -5,15 +5,13 @@ here and checked with those of all other sources in `config_sources.py`.
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from namesrv import __version__
 from namesrv.config import OPTIONS, NameServerConfig
 from namesrv.options import AlwaysFalse, Flag, Option, text_of
-
-DISTRIBUTION: Final = "rocketmq-control-plane"
 
 #: Names the configuration file where `--config-file` does not.
 CONFIG_FILE_VARIABLE: Final = "RMQ_NAMESRV_CONFIG_FILE"
@@ -60,16 +58,6 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_BAD_OPTION, f"{self.prog}: {message}; --help tells what there is\n")
 
 
-class _Version(argparse.Action):
-    """Prints the version and leaves; it is looked up only then, as that costs much of the time of a start."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version  # noqa: PLC0415  # slow, see above
-
-        sys.stdout.write(f"{parser.prog} {version(DISTRIBUTION)}\n")
-        parser.exit()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="rmq-namesrv",
@@ -96,7 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         help="print the configuration and leave",
     )
     parser.add_argument("-n", "--namesrv-addr", "--namesrvAddr", metavar="ADDRESS", help="taken, without effect")
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {__version__}", help="print the version and leave"
+    )
     ours = parser.add_argument_group("properties")
     idle = parser.add_argument_group("properties that only mean something to the Java NameServer, without effect here")
     for name, option in OPTIONS.items():

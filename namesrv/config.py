@@ -113,7 +113,12 @@ class NameServerConfig:
     ] = 50000
     #: Requests waiting for threads of the Java server.
     default_thread_pool_queue_capacity: Annotated[
-        int, Option("defaultThreadPoolQueueCapacity", _ANY_NUMBER, "Other requests that may wait.", has_effect=False)
+        int,
+        Option(
+            "defaultThreadPoolQueueCapacity",
+            _AT_LEAST_1,
+            "Requests other than route queries that may wait; beyond it they are answered SYSTEM_BUSY.",
+        ),
     ] = 10000
     #: Read by service.py.
     scan_not_active_broker_interval_ms: Annotated[

@@ -6,7 +6,7 @@ answer waits for the disk.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any
 
 from namesrv import queries
 from namesrv.effects import BeatKind, Outcome
@@ -23,6 +23,7 @@ from remoting.codec import decode_body, decode_fields, encode_fields
 from remoting.codes import VERSION_4_9_4, RequestCode, ResponseCode
 from remoting.command import RemotingCommand
 from remoting.fastjson import Dialect, encode
+from remoting.observer import Peer
 from remoting.shapes.namesrv import (
     BrokerIdentityHeader,
     BrokerNameHeader,
@@ -37,13 +38,6 @@ from remoting.shapes.namesrv import (
 from remoting.shapes.route import DataVersion, TopicRouteData
 
 Answer = RemotingCommand | Awaitable[RemotingCommand]
-
-
-class Peer(Protocol):
-    """What a handler needs to know of the connection that a request came over."""
-
-    #: A number that every later connection exceeds.
-    id: int
 
 
 class Handlers:

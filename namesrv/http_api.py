@@ -7,15 +7,18 @@ is imported when the remoting port is already open.
 """
 
 import asyncio
+import logging
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Any, Final
 
 import msgspec
 from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from namesrv import openapi
-from namesrv.event_catalogue import HTTP_REQUEST_FAILED
+from namesrv.event_catalogue import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
 from namesrv.http_endpoints import ENDPOINTS, JSON_TYPE, Endpoint
 from namesrv.http_pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from namesrv.http_shapes import ErrorAnswer, Fault
@@ -37,6 +40,8 @@ UNMATCHED: Final = "unmatched"
 
 _SHOWN_CHARS_MAX: Final = 80
 _HEADERS: Final = {"Server": "rmq-namesrv", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+_LOGS: Final = web.AppKey("logs", Logs)
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -72,6 +77,7 @@ class _Refuse(asyncio.Protocol):
 def make_app(sources: ViewSources, counts: ServerCounts, logs: Logs, version: str) -> web.Application:
     """Return the application that answers every path of the table."""
     app = web.Application(middlewares=[_observing(counts, logs)])
+    app[_LOGS] = logs
     views = Views(sources)
     for endpoint in ENDPOINTS:
         app.router.add_get(endpoint.path, _answering(endpoint, views))
@@ -81,12 +87,13 @@ def make_app(sources: ViewSources, counts: ServerCounts, logs: Logs, version: st
     return app
 
 
-async def start_http(app: web.Application, host: str, port: int) -> HttpServer:
-    """Listen; raises OSError if the port cannot be had."""
+async def start_http(app: web.Application, port: socket.socket) -> HttpServer:
+    """Serve the connections of a port that is open already."""
     runner = web.AppRunner(
         app,
         handle_signals=False,
         access_log=None,
+        logger=_server_logger(app[_LOGS]),
         keepalive_timeout=IDLE_S,
         shutdown_timeout=STOP_S,
         lingering_time=STOP_S,
@@ -98,12 +105,26 @@ async def start_http(app: web.Application, host: str, port: int) -> HttpServer:
     def protocol() -> asyncio.BaseProtocol:
         return server() if len(server.connections) < CONNECTIONS_MAX else _Refuse()
 
-    try:
-        listener = await asyncio.get_running_loop().create_server(protocol, host, port)
-    except OSError:
-        await runner.cleanup()
-        raise
-    return HttpServer(runner, listener)
+    return HttpServer(runner, await asyncio.get_running_loop().create_server(protocol, sock=port))
+
+
+def _server_logger(logs: Logs) -> logging.Logger:
+    """Return what aiohttp logs with: bytes that are no HTTP are a peer's fault, and no error with a traceback."""
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        # The lines after the first repeat what the peer sent.
+        problem = error.message.partition("\n")[0]
+        peer = record.args[0] if isinstance(record.args, tuple) else ""
+        logs.write(HTTP_REQUEST_REJECTED, peer=peer, error=problem)
+        return False
+
+    logger = logging.Logger("aiohttp.server")  # noqa: LOG001  # one of its own, so that its filter goes with it
+    logger.parent = logging.getLogger()
+    logger.addFilter(is_ours)
+    return logger
 
 
 def _answering(endpoint: Endpoint, views: Views) -> _Handler:
