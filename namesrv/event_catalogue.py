@@ -291,6 +291,13 @@ REQUEST_FAILED: Final = LogEvent(
     meaning="A request met a fault of this server; the peer was answered SYSTEM_ERROR.",
     advice="Report it with the line.",
 )
+HTTP_REQUEST_REJECTED: Final = LogEvent(
+    name="http_request_rejected",
+    level=Level.WARNING,
+    keys=("peer", "error"),
+    meaning="A peer sent bytes to the HTTP port that are no HTTP; it was answered 400 and disconnected.",
+    advice="Find out what connects there.",
+)
 HTTP_REQUEST_FAILED: Final = LogEvent(
     name="http_request_failed",
     level=Level.ERROR,

@@ -229,8 +229,8 @@ def _subject(line: EventDict) -> Subject:
     if (broker := line.get("broker")) is not None:
         return line["event"], (broker, line.get("broker_id"))
     # Without the port: who reconnects for every bad frame is still the same peer.
-    peer = str(line.get("peer", "")).rpartition(":")[0]
-    return line["event"], peer or line.get("logger")
+    peer = str(line.get("peer", ""))
+    return line["event"], peer.rpartition(":")[0] or peer or line.get("logger")
 
 
 def _shortened(value: Any) -> Any:

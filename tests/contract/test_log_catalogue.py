@@ -1,0 +1,55 @@
+"""The catalogue of log events, its page, and the code that writes them."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from namesrv import event_catalogue
+from namesrv.event_catalogue import COMMON_KEYS, EVENTS, Level
+
+ROOT = Path(__file__).parents[2]
+CONSTANTS = {name for name, value in vars(event_catalogue).items() if isinstance(value, event_catalogue.LogEvent)}
+
+
+def test_the_page_is_the_catalogue():
+    page = (ROOT / "docs/logs.md").read_text()
+    assert page == event_catalogue.as_markdown(), "python -m namesrv.event_catalogue > docs/logs.md"
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
+def test_an_event_says_what_happened_and_what_to_do(event):
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)+", event.name)
+    assert event.name.endswith(("ed", "ing", "ready")), "noun_verb_past, or the state that began"
+    assert event.meaning.endswith(".")
+    assert event.advice.endswith(".")
+    assert event.level is not Level.ERROR or event.advice != "Nothing."
+    assert not {key.name for key in COMMON_KEYS} - {"exception"} & set(event.keys)
+    assert "|" not in event.meaning + event.advice
+
+
+def test_no_two_events_share_a_name_and_each_constant_is_named_for_its_event():
+    assert len({event.name for event in EVENTS}) == len(EVENTS)
+    for name in CONSTANTS:
+        assert getattr(event_catalogue, name).name.upper() == name
+
+
+def test_every_event_is_written_somewhere():
+    used = set()
+    for path in (ROOT / "namesrv").rglob("*.py"):
+        if path.name == "event_catalogue.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Attribute(attr=name) | ast.Name(id=name):
+                    used.add(name)
+    assert CONSTANTS - used == set()
+
+
+def test_nothing_is_printed_or_logged_past_the_catalogue():
+    allowed = {"__main__.py", "logs.py", "http_api.py"}
+    for path in [*(ROOT / "namesrv").rglob("*.py"), *(ROOT / "remoting").rglob("*.py")]:
+        source = path.read_text()
+        if path.name not in allowed:
+            assert not re.search(r"^import logging|getLogger|structlog", source, re.MULTILINE), path

@@ -1,0 +1,87 @@
+"""A NameServer's state with its HTTP server on a free port, without the remoting side."""
+
+import socket
+
+import aiohttp
+from yarl import URL
+
+from fakes.clock import FakeClock
+from fakes.lines import Lines
+from namesrv.config import NameServerConfig
+from namesrv.health import Health
+from namesrv.http_api import make_app, start_http
+from namesrv.http_views import ViewSources
+from namesrv.journal import Journal
+from namesrv.kv_config import KvConfig
+from namesrv.logs import Logs, json_line
+from namesrv.metrics import Metrics, MetricSources
+from namesrv.route_counts import RouteCounts
+from namesrv.route_state import RouteState
+from namesrv.server_counts import ServerCounts
+from namesrv.settings import Settings
+from remoting.statistics import ServerStatistics
+
+
+class Site:
+    def __init__(self, config=None, served_at=("0.0.0.0", 9876)):
+        self.config = config or NameServerConfig()
+        self.clock = FakeClock()
+        self.lines = Lines()
+        self.logs = Logs(self.lines, json_line(), self.clock, {})
+        self.counts = ServerCounts()
+        self.journal = Journal(self.logs, self.counts, self.config)
+        self.state = RouteState(self.config)
+        self.settings = Settings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
+        self.health = Health()
+        self.route_counts = RouteCounts()
+        self.statistics = ServerStatistics()
+        self.metrics = Metrics(
+            MetricSources(
+                state=self.state,
+                settings=self.settings,
+                route_counts=self.route_counts,
+                statistics=self.statistics,
+                counts=self.counts,
+                logs=self.logs,
+                health=self.health,
+                clock=self.clock,
+                version="0.1.0",
+            )
+        )
+        self.sources = ViewSources(
+            state=self.state,
+            settings=self.settings,
+            health=self.health,
+            clock=self.clock,
+            metrics=self.metrics,
+            served_at=served_at,
+        )
+
+    def tell(self, outcome):
+        """Log and count what an outcome tells."""
+        self.journal.tell(outcome.events)
+
+    async def __aenter__(self):
+        port = socket.create_server(("127.0.0.1", 0))
+        self.server = await start_http(make_app(self.sources, self.counts, self.logs, "0.1.0"), port)
+        self.url = f"http://127.0.0.1:{self.server.port}"
+        self.session = aiohttp.ClientSession()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.session.close()
+        await self.server.stop()
+        self.logs.close(1)
+
+    async def get(self, path, **kwargs):
+        """Return status and body; JSON bodies decoded."""
+        status, _, body = await self.ask("GET", path, **kwargs)
+        return status, body
+
+    async def ask(self, method, path, **kwargs):
+        """Return status, headers and body; JSON bodies decoded."""
+        url = URL(self.url + path, encoded=True)
+        async with self.session.request(method, url, **kwargs) as response:
+            is_json = response.content_type == "application/json" and method != "HEAD"
+            body = await (response.json() if is_json else response.text())
+            return response.status, response.headers, body

@@ -1,0 +1,420 @@
+"""The HTTP server as its users see it: a real one, on a free port."""
+
+import asyncio
+import socket
+import time
+
+import aiohttp
+import pytest
+from clusters import CLUSTER, register, topics
+from fakes.site import Site
+
+from namesrv import http_api, http_views
+from namesrv.config import NameServerConfig
+from namesrv.health import Serving
+from namesrv.http_endpoints import ENDPOINTS
+from namesrv.kv_config import KvConfig
+from namesrv.route_state import RouteState
+from remoting.shapes.route import DataVersion
+
+
+@pytest.fixture
+async def site():
+    async with Site() as site:
+        yield site
+
+
+@pytest.fixture
+async def ready_site(site):
+    site.health.serving = Serving.READY
+    return site
+
+
+# Probes
+
+
+async def test_a_server_that_starts_lives_and_is_not_ready(site):
+    assert await site.get("/healthz") == (200, {"status": "ok"})
+    assert await site.get("/livez") == (200, {"status": "ok"})
+    status, body = await site.get("/readyz")
+    assert (status, body["error"]) == (503, {"code": "unavailable", "message": "This NameServer is starting."})
+
+
+async def test_a_server_that_drains_lives_and_is_not_ready(site):
+    site.health.serving = Serving.READY
+    assert await site.get("/readyz") == (200, {"status": "ready"})
+    site.health.serving = Serving.DRAINING
+    assert (await site.get("/livez"))[0] == 200
+    assert (await site.get("/readyz?verbose"))[0] == 503
+
+
+# Views
+
+
+async def test_clusters_are_told_in_numbers(site):
+    register(site.state, "broker-a", connection_id=1)
+    register(site.state, "broker-a", 1, connection_id=2)
+    register(site.state, "broker-b", cluster="Zeta", connection_id=3)
+    site.state.connection_lost(1, 0)
+    status, body = await site.get("/v1/clusters")
+    assert (status, body["total"], body["nextCursor"]) == (200, 2, None)
+    assert body["items"][0] == {
+        "cluster": CLUSTER,
+        "brokerSets": 1,
+        "brokerSetsWithoutMaster": 1,
+        "masters": 0,
+        "slaves": 1,
+        "topics": {"normal": 2, "system": 0, "retry": 0, "dlq": 0},
+        "readQueues": 32,
+        "writeQueues": 32,
+    }
+
+
+async def test_a_broker_is_told_with_its_age_timeout_release_and_version(site):
+    register(
+        site.state,
+        "broker-a",
+        1,
+        now_ms=site.clock.now_ms(),
+        zone_name="z1",
+        enable_acting_master=True,
+        heartbeat_timeout_ms=10_000,
+        ha_server_addr="ha:10912",
+        data_version=DataVersion(3, 2, 1),
+    )
+    site.clock.pass_ms(4_321)
+    expected = {
+        "cluster": CLUSTER,
+        "brokerName": "broker-a",
+        "brokerId": 1,
+        "role": "slave",
+        "actingMaster": True,
+        "zoneName": "z1",
+        "address": "broker-a-1:10911",
+        "haServerAddress": "ha:10912",
+        "lastHeartbeatAgeMs": 4_321,
+        "heartbeatTimeoutMs": 10_000,
+        "version": "5.5.0",
+        "dataVersion": {"counter": 3, "stateVersion": 2, "timestamp": 1},
+    }
+    assert await site.get("/v1/brokers") == (200, {"total": 1, "nextCursor": None, "items": [expected]})
+    assert await site.get("/v1/brokers/broker-a") == (
+        200,
+        {
+            "brokerName": "broker-a",
+            "cluster": CLUSTER,
+            "state": "acting_master",
+            "enableActingMaster": True,
+            "zoneName": "z1",
+            "topics": 2,
+            "readQueues": 32,
+            "writeQueues": 32,
+            "brokers": [expected],
+        },
+    )
+
+
+async def test_brokers_are_paged_in_the_order_of_cluster_name_and_id(site):
+    for name, broker_id in (("broker-b", 0), ("broker-a", 10), ("broker-a", 2)):
+        register(site.state, name, broker_id)
+    seen, query = [], {"limit": "2"}
+    while True:
+        _, body = await site.get("/v1/brokers", params=query)
+        assert body["total"] == 3
+        seen += [(item["brokerName"], item["brokerId"]) for item in body["items"]]
+        if body["nextCursor"] is None:
+            break
+        query["cursor"] = body["nextCursor"]
+    assert seen == [("broker-a", 2), ("broker-a", 10), ("broker-b", 0)]
+
+
+async def test_topics_are_paged_and_found_by_prefix(site):
+    register(site.state, "broker-a", topics=topics("b", "a1", "a2", "%RETRY%g"))
+    register(site.state, "broker-b", topics=topics("a1", "a3"))
+    _, body = await site.get("/v1/topics", params={"prefix": "a", "limit": "2"})
+    assert body["total"] == 3
+    assert body["items"] == [
+        {"topic": "a1", "kind": "normal", "brokerSets": 2},
+        {"topic": "a2", "kind": "normal", "brokerSets": 1},
+    ]
+    _, body = await site.get("/v1/topics", params={"prefix": "a", "cursor": body["nextCursor"]})
+    assert [item["topic"] for item in body["items"]] == ["a3"]
+    _, body = await site.get("/v1/topics")
+    assert [item["kind"] for item in body["items"]] == ["retry", "normal", "normal", "normal", "normal"]
+
+
+async def test_a_route_is_the_one_that_clients_get(site):
+    register(site.state, "broker-a", topics=topics("TopicTest", "%RETRY%group"))
+    status, body = await site.get("/v1/topics/TopicTest/route")
+    assert (status, body) == (
+        200,
+        {
+            "brokerDatas": [
+                {
+                    "brokerAddrs": {"0": "broker-a-0:10911"},
+                    "brokerName": "broker-a",
+                    "cluster": CLUSTER,
+                    "enableActingMaster": False,
+                }
+            ],
+            "filterServerTable": {},
+            "queueDatas": [
+                {"brokerName": "broker-a", "perm": 6, "readQueueNums": 16, "topicSysFlag": 0, "writeQueueNums": 16}
+            ],
+        },
+    )
+    assert (await site.get("/v1/topics/%25RETRY%25group/route"))[0] == 200
+
+
+async def test_a_route_carries_the_order_configuration_if_that_is_on():
+    async with Site(NameServerConfig(order_message_enable=True)) as site:
+        site.settings.kv = KvConfig().with_value("ORDER_TOPIC_CONFIG", "TopicTest", "broker-a:4")
+        register(site.state, "broker-a")
+        _, body = await site.get("/v1/topics/TopicTest/route")
+        assert body["orderTopicConf"] == "broker-a:4"
+
+
+async def test_kv_is_read_by_namespace(site):
+    site.settings.kv = KvConfig().with_value("ns", "b", "2").with_value("ns", "a", "1").with_value("empty", "x", None)
+    _, body = await site.get("/v1/kv")
+    assert body["items"] == [{"namespace": "empty", "entries": 0}, {"namespace": "ns", "entries": 2}]
+    _, body = await site.get("/v1/kv/ns")
+    assert body["items"] == [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]
+    assert (await site.get("/v1/kv/empty"))[1]["total"] == 0
+
+
+async def test_a_page_of_large_kv_entries_ends_early(site, monkeypatch):
+    monkeypatch.setattr(http_views, "KV_PAGE_CHARS_MAX", 100)
+    for key in "abc":
+        site.settings.kv = site.settings.kv.with_value("ns", key, key * 49)
+    site.settings.kv = site.settings.kv.with_value("ns", "d", "d" * 1000)
+    seen, query = [], {}
+    while True:
+        _, body = await site.get("/v1/kv/ns", params=query)
+        seen.append([item["key"] for item in body["items"]])
+        if body["nextCursor"] is None:
+            break
+        query["cursor"] = body["nextCursor"]
+    assert seen == [["a", "b"], ["c"], ["d"]]
+
+
+async def test_the_configuration_is_shown_without_its_secrets():
+    async with Site(NameServerConfig(tls_server_key_password="hunter2", listen_port=1234)) as site:
+        _, body = await site.get("/v1/config")
+    assert body["properties"]["listenPort"] == "1234"
+    assert body["properties"]["tls.server.keyPassword"] == "******"
+
+
+# What Java clients look up
+
+
+async def test_clients_learn_the_list_that_is_configured():
+    async with Site(NameServerConfig(namesrv_addr_list="ns1:9876;ns2:9876")) as site:
+        site.health.serving = Serving.READY
+        status, headers, body = await site.ask("GET", "/rocketmq/nsaddr")
+        assert (status, body, headers["Content-Type"]) == (200, "ns1:9876;ns2:9876", "text/plain; charset=utf-8")
+        assert await site.get("/rocketmq/nsaddr-unit1?nofix=1") == (200, "ns1:9876;ns2:9876")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("ns.example.com:8080", "ns.example.com:9876"),
+        ("ns.example.com", "ns.example.com:9876"),
+        ("10.1.2.3:9880", "10.1.2.3:9876"),
+        ("[fe80::1]:9880", "[fe80::1]:9876"),
+    ],
+)
+async def test_without_a_list_clients_learn_the_host_they_asked(ready_site, host, address):
+    assert await ready_site.get("/rocketmq/nsaddr", headers={"Host": host}) == (200, address)
+
+
+@pytest.mark.parametrize("host", ["a;evil:1", "a b", "", "a:b:c", "a/../b", "a" * 70000])
+async def test_a_host_that_could_not_stand_in_a_list_is_refused(ready_site, host):
+    assert (await ready_site.get("/rocketmq/nsaddr", headers={"Host": host}))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("bound", "address"), [("10.9.8.7", "10.9.8.7:9876"), ("fe80::2", "[fe80::2]:9876"), ("::", "127.0.0.1:9876")]
+)
+async def test_an_address_that_peers_are_served_at_is_told_as_it_is(bound, address):
+    async with Site(served_at=(bound, 9876)) as site:
+        site.health.serving = Serving.READY
+        assert await site.get("/rocketmq/nsaddr") == (200, address)
+
+
+async def test_a_request_without_a_host_is_told_the_address_it_came_to(ready_site):
+    def ask():
+        with socket.create_connection(("127.0.0.1", ready_site.server.port), 5) as connection:
+            connection.sendall(b"GET /rocketmq/nsaddr HTTP/1.0\r\n\r\n")
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+        return answer
+
+    assert (await asyncio.to_thread(ask)).endswith(b"\r\n\r\n127.0.0.1:9876")
+
+
+async def test_clients_are_not_sent_to_a_server_that_drains(ready_site):
+    ready_site.health.serving = Serving.DRAINING
+    status, body = await ready_site.get("/rocketmq/nsaddr")
+    assert (status, body["error"]["message"]) == (503, "This NameServer is draining.")
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code", "sentence"),
+    [
+        ("/nope", 404, "not_found", "There is nothing at /nope; see /v1/openapi.json."),
+        ("/v1/brokers/nope", 404, "not_found", "No broker of the name nope is registered."),
+        ("/v1/topics/nope/route", 404, "not_found", "No broker has the topic nope."),
+        ("/v1/kv/nope", 404, "not_found", "There is no KV namespace nope."),
+        ("/v1/topics?limit=0", 400, "bad_request", "limit must be a whole number from 1 to 1000, not 0."),
+        ("/v1/topics?limit=1001", 400, "bad_request", "limit must be a whole number from 1 to 1000, not 1001."),
+        ("/v1/topics?limit=-1", 400, "bad_request", "limit must be a whole number from 1 to 1000, not -1."),
+        ("/v1/topics?limit=%C2%B2", 400, "bad_request", "limit must be a whole number from 1 to 1000, not ²."),
+        ("/v1/topics?limit=1&limit=2", 400, "bad_request", "The parameter limit is given more than once."),
+        (
+            "/v1/topics?cursor=x",
+            400,
+            "bad_request",
+            "cursor must be the nextCursor of the page before, of the same list.",
+        ),
+        (
+            "/v1/topics?page=2",
+            400,
+            "bad_request",
+            "/v1/topics has no parameter page; it takes prefix, limit, cursor.",
+        ),
+        ("/v1/config?a=1", 400, "bad_request", "/v1/config has no parameter a; it takes none."),
+    ],
+)
+async def test_an_error_is_json_with_a_sentence(site, path, status, code, sentence):
+    assert await site.get(path) == (status, {"error": {"code": code, "message": sentence}})
+
+
+async def test_long_input_is_not_repeated_at_length(site):
+    for path in ("/" + "x" * 5000, "/v1/topics?limit=" + "9" * 5000, "/v1/topics?" + "x" * 5000 + "=1"):
+        _, body = await site.get(path)
+        assert len(body["error"]["message"]) < 250
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+async def test_nothing_can_be_changed(site, method):
+    status, headers, body = await site.ask(method, "/v1/kv/ns", data=b"x")
+    assert (status, headers["Allow"], body["error"]["code"]) == (405, "GET, HEAD", "method_not_allowed")
+
+
+async def test_head_answers_the_headers_of_get(site):
+    status, headers, body = await site.ask("HEAD", "/healthz")
+    assert (status, headers["Content-Length"], body) == (200, str(len('{"status":"ok"}')), "")
+
+
+async def test_a_fault_of_ours_is_logged_and_tells_the_peer_nothing(site, monkeypatch):
+    def fail(*_):
+        raise KeyError("inner detail")
+
+    monkeypatch.setattr(RouteState, "route_of", fail)
+    status, body = await site.get("/v1/topics/t/route")
+    assert (status, body["error"]["code"]) == (500, "internal")
+    assert "inner" not in str(body)
+    (line,) = site.lines.decoded()
+    assert (line["event"], line["method"], line["path"]) == ("http_request_failed", "GET", "/v1/topics/t/route")
+    assert line["peer"].startswith("127.0.0.1:")
+    assert line["exception"][0]["exc_value"] == "'inner detail'"
+
+
+async def test_answers_forbid_to_be_kept_or_guessed_at(site):
+    _, headers, _ = await site.ask("GET", "/v1/clusters")
+    assert headers["Content-Type"] == "application/json"
+    assert headers["Cache-Control"] == "no-store"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Server"] == "rmq-namesrv"
+    assert "Access-Control-Allow-Origin" not in headers
+
+
+# The server itself
+
+
+async def test_requests_are_counted_by_path_template(site):
+    await site.get("/v1/brokers/nope")
+    await site.get("/v1/brokers/none")
+    await site.get("/healthz")
+    await site.get("/nowhere")
+    await site.ask("POST", "/healthz")
+    counted = {labels: count for labels, count in site.counts.http_requests.counts().items() if count}
+    assert counted == {
+        ("GET", "/v1/brokers/{name}", "4xx"): 2,
+        ("GET", "/healthz", "2xx"): 1,
+        ("GET", "unmatched", "4xx"): 1,
+        ("other", "unmatched", "4xx"): 1,
+    }
+    assert ("GET", "/v1/kv", "2xx") in site.counts.http_requests.counts()
+    durations = site.counts.http_durations.histograms()
+    assert sum(durations["GET", "/v1/brokers/{name}"].buckets) == 2
+
+
+async def test_a_connection_that_is_one_too_many_is_closed(monkeypatch):
+    monkeypatch.setattr(http_api, "CONNECTIONS_MAX", 1)
+    async with Site() as site:
+        _, writer = await asyncio.open_connection("127.0.0.1", site.server.port)
+        await asyncio.sleep(0.05)
+        with pytest.raises(aiohttp.ClientError):
+            await site.get("/healthz")
+        writer.close()
+        await asyncio.sleep(0.05)
+        assert (await site.get("/healthz"))[0] == 200
+
+
+async def test_a_connection_without_a_request_is_closed(monkeypatch):
+    monkeypatch.setattr(http_api, "IDLE_S", 0.1)
+    async with Site() as site:
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.server.port)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+
+
+async def test_the_stop_is_quick_although_peers_hold_connections_and_one_waits(monkeypatch):
+    waits = asyncio.Event()
+
+    async def forever(*_):
+        waits.set()
+        await asyncio.sleep(3600)
+
+    site = Site()
+    await site.__aenter__()
+    await site.get("/healthz")
+    monkeypatch.setattr(site.metrics, "text", forever)
+    asking = asyncio.create_task(site.get("/metrics"))
+    await waits.wait()
+    began = time.perf_counter()
+    await site.server.stop()
+    assert time.perf_counter() - began < 3
+    with pytest.raises(aiohttp.ClientError):
+        await asking
+    await site.session.close()
+    site.logs.close(1)
+
+
+async def test_no_request_leaves_a_line(site):
+    for endpoint in ENDPOINTS:
+        await site.get(endpoint.path)
+    await site.get("/nope")
+    assert site.lines == []
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\0\0\0\x10garbage\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"x" * 100_000 + b"\r\n\r\n", b"GET / HTTP/9.9x\r\n\r\n"],
+)
+async def test_bytes_that_are_no_http_are_the_fault_of_the_peer(site, garbage):
+    reader, writer = await asyncio.open_connection("127.0.0.1", site.server.port)
+    writer.write(garbage)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+    writer.close()
+    assert [line["event"] for line in site.lines.decoded()] in ([], ["http_request_rejected"])
+    assert all(line["peer"] == "127.0.0.1" and len(line["error"]) < 100 for line in site.lines.decoded())
+    assert (await site.get("/livez"))[0] == 200
