@@ -1,5 +1,6 @@
 """Clusters in numbers, for metrics and HTTP alike: one walk over the broker sets, none over topics."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -50,18 +51,18 @@ def role_of(broker_id: int) -> Role:
 
 def clusters(state: RouteState) -> dict[str, ClusterNumbers]:
     """Return the numbers of every cluster, by name."""
-    numbers: dict[str, ClusterNumbers] = {}
+    numbers: defaultdict[str, ClusterNumbers] = defaultdict(ClusterNumbers)
     topics = state.tables.topics
     for broker_set in state.tables.brokers.sets():
-        cluster = numbers.setdefault(broker_set.cluster, ClusterNumbers())
+        cluster = numbers[broker_set.cluster]
         cluster.sets[state_of(broker_set)] += 1
         read, write = topics.queue_sum(broker_set.broker_name)
         cluster.read_queues += read
         cluster.write_queues += write
         for broker_id, member in broker_set.members.items():
             # Members of one set can have registered in two clusters.
-            numbers.setdefault(member.cluster, ClusterNumbers()).brokers[role_of(broker_id)] += 1
+            numbers[member.cluster].brokers[role_of(broker_id)] += 1
     for name, counts in state.census.counts().items():
         if name in numbers:
             numbers[name].topics = dict(counts)
-    return numbers
+    return dict(numbers)
