@@ -12,12 +12,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
-import structlog
-from structlog.processors import ExceptionRenderer
-from structlog.tracebacks import ExceptionDictTransformer
-from structlog.typing import EventDict, Processor
 
 from namesrv.event_catalogue import LIBRARY_LOGGED, Level, LogEvent
+from namesrv.lean_structlog import EventDict, ExceptionDictTransformer, ExceptionRenderer, Processor, structlog
 from namesrv.log_limits import Line, LogLimits, Subject
 from namesrv.log_writer import LineWriter
 from remoting.clock import Clock
