@@ -86,6 +86,9 @@ class Process:
         self._popen.kill()
         return self._ended(seconds=10)
 
+    def signal(self, number):
+        self._popen.send_signal(number)
+
     def ask_to_stop(self):
         """Send SIGTERM and do not wait."""
         self._popen.terminate()

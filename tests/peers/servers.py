@@ -40,11 +40,15 @@ class NameServer:
 
 
 class OurNameServer(NameServer):
-    """The NameServer of this repository, as its users start it."""
+    """The NameServer of this repository, as its users start it; with `http`, also its HTTP side."""
+
+    def __init__(self, *args, http=False, **settings):
+        super().__init__(*args, **settings)
+        self.http_port = free_port() if http else 0
 
     def _launch(self):
         command = [sys.executable, "-m", "namesrv", "-c", self._file]
-        command += ["--http-port", 0, "--tls-server-mode", self._tls_mode]
+        command += ["--http-port", self.http_port, "--tls-server-mode", self._tls_mode]
         env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)}
         return Process(self.name, command, folder=self.folder, env=env)
 

@@ -56,8 +56,8 @@ class Caller:
         self._address = address
         self._tls = tls
 
-    def ask(self, code, fields=None, body=b""):
-        header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0}
+    def ask(self, code, fields=None, body=b"", *, version=VERSION):
+        header = {"code": code, "language": "JAVA", "version": version, "opaque": 1, "flag": 0}
         if fields is not None:
             header["extFields"] = fields
         host, port = self._address.split(":")
