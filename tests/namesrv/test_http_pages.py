@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv import http_pages
@@ -14,6 +14,7 @@ from remoting.shapes.route import QueueData
 BROKER_KEY = tuple[str, str, int]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), unique=True).map(sorted), st.integers(1, 5))
 def test_the_pages_together_are_the_list(keys, limit):
     seen, cursor = [], None
@@ -50,6 +51,7 @@ def test_a_cursor_of_another_list_is_refused():
         page_of([("c", "b", 0)], PageRequest(1, cursor), BROKER_KEY)
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("ab\U0010ffff", max_size=3)).map(sorted), st.text("ab\U0010ffff", max_size=2))
 def test_a_prefix_selects_what_begins_with_it(names, prefix):
     found = [name for name in names if name.startswith(prefix)]

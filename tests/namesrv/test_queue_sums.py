@@ -1,7 +1,7 @@
 """What the topic table keeps up so that nobody has to walk it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv.tables.topic_table import QueueSum, TopicTable
@@ -49,6 +49,7 @@ CHANGES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(CHANGES)
 def test_the_sums_are_those_of_a_walk_whatever_was_changed(changes):
     table = TopicTable()
