@@ -15,7 +15,7 @@ from peers.wire import (
 pytestmark = pytest.mark.java
 
 #: A broker registers again within this time, even if nothing changed: its period and what it takes.
-REGISTRATION_ROUND_S = 12
+REGISTRATION_ROUND_S = 14
 
 
 @pytest.fixture

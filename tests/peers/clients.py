@@ -11,12 +11,16 @@ from peers.waiting import wait_until
 POLL_MS = 1000
 REBALANCE_FLAG = "-Drocketmq.client.rebalance.waitInterval=1000"
 
+#: Makes groups and messages of one client unlike those of every other: a broker remembers a killed group for a while.
+_serial = itertools.count()
+
 
 class Producer:
     """Sends messages one by one until it has sent `count` or is killed."""
 
     def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
-        arguments = {"group": f"group-{name}", "prefix": name, "poll-ms": POLL_MS, "interval-ms": 10} | options
+        own = f"{name}-{next(_serial)}"
+        arguments = {"group": own, "prefix": own, "poll-ms": POLL_MS, "interval-ms": 10} | options
         arguments |= {"namesrv": ";".join(namesrv), "topic": topic}
         self.process = start_java(name, version, "Producer", _options(arguments), folder=folder, flags=flags)
 
@@ -49,7 +53,7 @@ class Consumer:
     """A push consumer that notes every message it gets."""
 
     def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
-        arguments = {"group": f"group-{name}", "poll-ms": POLL_MS} | options
+        arguments = {"group": f"{name}-{next(_serial)}", "poll-ms": POLL_MS} | options
         arguments |= {"namesrv": ";".join(namesrv), "topic": topic}
         flags = [REBALANCE_FLAG, *flags]
         self.process = start_java(name, version, "Consumer", _options(arguments), folder=folder, flags=flags)
