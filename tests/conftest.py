@@ -8,9 +8,12 @@ from peers.jars import missing_tools
 
 LOG_TAIL_LINES = 25
 
+_started_before = pytest.StashKey[int]()
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
+    item.stash[_started_before] = len(processes.started)
     if item.get_closest_marker("java") is None:
         return
     if missing := missing_tools():
@@ -22,7 +25,9 @@ def pytest_runtest_setup(item):
 def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
-        for process in processes.started:
+        before = item.stash[_started_before]
+        shared = [process for process in processes.started[:before] if process.running]
+        for process in [*shared, *processes.started[before:]]:
             tail = "\n".join(process.text().splitlines()[-LOG_TAIL_LINES:])
             report.sections.append((f"log of {process.name}", tail))
     return report
