@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_ARGS ?=
 
-.PHONY: run test check unit integration clean
+.PHONY: run test check unit integration bench-start soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -38,6 +38,14 @@ integration: $(VENV)/.dev
 ## test: everything, the fast checks first
 test: check
 	$(BIN)/pytest
+
+## bench-start: how long the start takes, and how much memory an idle server holds
+bench-start: $(VENV)/.run
+	$(BIN)/python benchmarks/start.py
+
+## soak: what takes too long for CI
+soak: $(VENV)/.dev
+	$(BIN)/pytest -m soak
 
 clean:
 	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

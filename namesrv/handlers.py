@@ -10,7 +10,7 @@ from typing import Any
 
 from namesrv import queries
 from namesrv.effects import BeatKind, Outcome
-from namesrv.refusals import FieldMissing, NotReady, TopicNotExist
+from namesrv.refusals import CodeNotSupported, FieldMissing, NotReady, TopicNotExist
 from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.registration_body import decode as decode_registration_body
 from namesrv.route_counts import RouteCounts
@@ -20,7 +20,7 @@ from namesrv.settings import Settings
 from namesrv.tables.live_table import LiveKey
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
-from remoting.codes import VERSION_4_9_4, RequestCode, ResponseCode
+from remoting.codes import VERSION_4_9_4, RequestCode
 from remoting.command import RemotingCommand
 from remoting.fastjson import Dialect, encode
 from remoting.observer import Peer
@@ -77,9 +77,7 @@ class Handlers:
         """Answer one request; raises RequestRefused or BodyError for what cannot be answered."""
         handler = self._table.get(request.code)
         if handler is None:
-            return request.reply(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {request.code} not supported"
-            )
+            raise CodeNotSupported(request.code)
         return handler(request, connection)
 
     @staticmethod

@@ -24,7 +24,6 @@ from namesrv.http_views import ViewSources
 from namesrv.journal import Attributed, Journal
 from namesrv.kv_config import KvConfig
 from namesrv.logs import Logs, open_logs
-from namesrv.metrics import Metrics, MetricSources
 from namesrv.perform import Performer
 from namesrv.route_state import RouteState
 from namesrv.server_counts import ServerCounts
@@ -141,27 +140,26 @@ class NameServer:
             chore.cancel()
 
     async def _start_http(self, listener: socket.socket, served_at: tuple[str, int]) -> Callable[[], Awaitable[None]]:
-        """Start the HTTP side and return what stops it; peers are served while its library is loaded."""
+        """Start the HTTP side and return what stops it; peers are served while its libraries are loaded."""
         http_api: Any = await asyncio.to_thread(importlib.import_module, "namesrv.http_api")
-        metrics = Metrics(
-            MetricSources(
-                state=self._state,
-                settings=self._settings,
-                route_counts=self._handlers.route_counts,
-                statistics=self._server.statistics,
-                counts=self._counts,
-                logs=self._logs,
-                health=self._health,
-                clock=self._clock,
-                version=__version__,
-            )
+        metrics: Any = await asyncio.to_thread(importlib.import_module, "namesrv.metrics")
+        measured = metrics.MetricSources(
+            state=self._state,
+            settings=self._settings,
+            route_counts=self._handlers.route_counts,
+            statistics=self._server.statistics,
+            counts=self._counts,
+            logs=self._logs,
+            health=self._health,
+            clock=self._clock,
+            version=__version__,
         )
         sources = ViewSources(
             state=self._state,
             settings=self._settings,
             health=self._health,
             clock=self._clock,
-            metrics=metrics,
+            metrics=metrics.Metrics(measured),
             served_at=served_at,
         )
         app = http_api.make_app(sources, self._counts, self._logs, __version__)

@@ -20,6 +20,9 @@ GO_AWAY_REMARK: Final = "please go away"
 FAULT_REMARK: Final = "internal error of the server; its log tells more"
 
 
+_REJECTING_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
+
+
 class Dispatcher(Protocol):
     """What answers requests."""
 
@@ -94,7 +97,7 @@ class Answers:
     def _answer_to(self, error: Exception, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         if isinstance(error, RequestRefused):
             # Other codes are ordinary answers: no such topic, no such key.
-            if error.code == ResponseCode.SYSTEM_ERROR:
+            if error.code in _REJECTING_CODES:
                 self._reject(request, connection, Rejection.BAD_REQUEST, str(error))
             return request.refusal(error)
         if isinstance(error, BodyError):

@@ -7,7 +7,7 @@ does not parse is left at its default, as Java leaves it null: what must be ther
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 
@@ -17,10 +17,11 @@ from remoting.errors import BodyError
 Shape = TypeVar("Shape", bound=msgspec.Struct)
 Body = TypeVar("Body")
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_DECIMAL: Final = re.compile(r"[+-]?0*[0-9]{1,20}")
+
+#: What msgspec raises for a body that it cannot read.
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def decode_fields(shape: type[Shape], fields: Mapping[str, str] | None) -> Shape:
@@ -52,22 +53,39 @@ def encode_fields(header: msgspec.Struct) -> dict[str, str]:
 def decode_body(shape: type[Body], body: bytes) -> Body:
     """Return `shape` read from a JSON body of any Java peer.
 
-    Standard JSON of the expected types is read at once. What fails is read again with fastjson's liberties: bare
-    integer keys, numbers as strings, nulls for absent. Raises BodyError if that fails too.
+    Standard JSON of the expected types is read at once. What fails is read again with bare integer keys and numbers as
+    strings, and then, up to `fastjson.PARSE_BYTES_MAX`, with all of fastjson's liberties and nulls for absent. Raises
+    BodyError if that fails too.
     """
+    kind: Any = shape  # mypy holds a class for no more hashable than its instances
+    value: Body
     try:
-        return _decoder(shape).decode(body)
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = fastjson.parse(body)
+        value = _decoder(kind).decode(body)
+    except _UNREADABLE:
+        value = _decode_lax_body(kind, body)
+    return value
+
+
+def _decode_lax_body(kind: Any, body: bytes) -> Any:
     try:
-        return msgspec.convert(value, shape, strict=False)
+        return _lax_decoder(kind).decode(fastjson.with_quoted_integer_keys(body))
+    except _UNREADABLE as error:
+        if len(body) > fastjson.PARSE_BYTES_MAX:
+            raise BodyError(str(error)) from None
+    try:
+        return msgspec.convert(fastjson.parse(body), kind, strict=False)
     except msgspec.ValidationError as error:
         raise BodyError(str(error)) from None
 
 
 @cache
-def _decoder(shape: type[Body]) -> msgspec.json.Decoder[Body]:
-    return msgspec.json.Decoder(shape)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _lax_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, strict=False)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from remoting.codec import Int64
+from remoting.shapes.integers import Int64
 
 
 class NotifyMinBrokerIdChangeRequestHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -6,7 +6,7 @@ A field that Java calls required can be missing on the wire; it is None here, an
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from remoting.codec import Int32, Int64
+from remoting.shapes.integers import Int32, Int64
 from remoting.shapes.route import BrokerData, DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
 
 

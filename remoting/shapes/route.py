@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from remoting.codec import Int64
+from remoting.shapes.integers import Int64
 
 #: The broker id of a master; all others are slaves.
 MASTER_ID: Final = 0
