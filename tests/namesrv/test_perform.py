@@ -1,0 +1,119 @@
+import asyncio
+
+import pytest
+
+from namesrv.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome
+from namesrv.perform import Performer
+from remoting.codes import RequestCode
+from remoting.errors import InvokeError
+
+UNREACHABLE = "10.0.0.9:10911"
+
+
+class Network:
+    """Brokers that can be reached, but for one, and a server whose connections can be closed."""
+
+    def __init__(self):
+        self.sent = []
+        self.closed = []
+        #: Requests wait while this is not set.
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def send_oneway(self, address, request, timeout_ms):
+        await self.open.wait()
+        if address == UNREACHABLE:
+            raise InvokeError(address, "nobody is there")
+        self.sent.append((address, request))
+
+    def close_connection(self, number):
+        self.closed.append(number)
+
+
+class Told:
+    def __init__(self):
+        self.events = []
+        self.sent = []
+        self.failed = []
+
+    def tell(self, events):
+        self.events += events
+
+    def notification_sent(self, effect):
+        self.sent.append(effect)
+
+    def notification_failed(self, effect, address, error):
+        self.failed.append((address, error))
+
+
+@pytest.fixture
+async def network():
+    return Network()
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+def notification(min_broker_id=1, *, recipients=("10.0.0.2:10911",), broker_name="broker-a", offline="10.0.0.1:10911"):
+    return NotifyMinBrokerIdChange(
+        broker_name=broker_name,
+        min_broker_id=min_broker_id,
+        min_broker_addr=f"10.0.0.{min_broker_id + 1}:10911",
+        offline_broker_addr=offline,
+        ha_broker_addr=None,
+        recipients=recipients,
+    )
+
+
+async def performed(network, told, *effects):
+    async with asyncio.TaskGroup() as tasks:
+        performer = Performer(tasks, network, network.close_connection, told)
+        for effect in effects:
+            performer.perform(Outcome(reply=None, effects=(effect,)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        network.open.set()
+        await asyncio.sleep(0.01)
+
+
+async def test_the_recipients_are_told_in_the_fields_of_java(network, told):
+    await performed(network, told, notification())
+    ((address, request),) = network.sent
+    assert address == "10.0.0.2:10911"
+    assert request.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+    assert request.is_oneway
+    assert request.ext_fields == {
+        "offlineBrokerAddr": "10.0.0.1:10911",
+        "minBrokerAddr": "10.0.0.2:10911",
+        "minBrokerId": "1",
+    }
+
+
+async def test_a_recipient_that_cannot_be_reached_keeps_nobody_else_from_being_told(network, told):
+    effect = notification(recipients=(UNREACHABLE, "10.0.0.2:10911"))
+    await performed(network, told, effect)
+    assert [address for address, _ in network.sent] == ["10.0.0.2:10911"]
+    assert [address for address, _ in told.failed] == [UNREACHABLE]
+    assert told.sent == [effect]
+
+
+async def test_of_notifications_that_wait_the_latest_of_a_set_counts(network, told):
+    network.open.clear()
+    await performed(network, told, notification(1), notification(2), notification(3))
+    assert [request.ext_fields["minBrokerId"] for _, request in network.sent] == ["1", "3"]
+
+
+async def test_sets_do_not_wait_for_each_other(network, told):
+    await performed(network, told, notification(1), notification(2, broker_name="broker-b"))
+    assert len(network.sent) == 2
+
+
+async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, told):
+    async with asyncio.TaskGroup() as tasks:
+        performer = Performer(tasks, network, network.close_connection, told)
+        performer.perform(Outcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
+        assert (told.events, network.closed) == (["event"], [])
+        await asyncio.sleep(0)
+        assert network.closed == [7]
