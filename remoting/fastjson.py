@@ -20,26 +20,40 @@ class Dialect(Enum):
     STANDARD = "standard"
 
 
+#: Longer text is read only into a known shape (`codec.decode_body`): plain values can take twenty times its size.
+PARSE_BYTES_MAX: Final = 4 * 1024 * 1024
+
 #: Text up to this size is also read with fastjson's rarer liberties (comments, single quotes, trailing commas, bare
 #: words as keys), token by token. No known peer uses them; the limit keeps a hostile text from holding the server.
 LIBERTIES_BYTES_MAX: Final = 64 * 1024
 
+#: How many bare integer keys one text may have; a broker writes one for each queue of its static topics.
+BARE_KEYS_MAX: Final = 256 * 1024
+
 _encoder = msgspec.json.Encoder()
 
-# A bare integer key follows `{` or `,`. Inside a string the same characters can occur too: quoting them there ends the
-# string before a digit, which no JSON allows, so a wrong match is always noticed as a syntax error.
-_BARE_INTEGER_KEY: Final = re.compile(rb"([{,]\s*)(-?\d+)(?=\s*:)")
-
-_TOKEN: Final = re.compile(
+# Everything up to the next bare integer key, and the key. Strings are skipped whole, and nothing is ever tried twice.
+_BARE_INTEGER_KEY: Final = re.compile(
     rb"""
-      (?P<blank>\s+ | /\*.*?\*/ | //[^\n]*)
-    | (?P<string>"(?:[^"\\]|\\.)*")
-    | (?P<single>'(?:[^'\\]|\\.)*')
-    | (?P<mark>[{}\[\]:,])
-    | (?P<word>[^\s"'{}\[\]:,/]+)
+    ((?: [^"{,]++ | "(?:[^"\\]++|\\.)*+" | [{,](?!\s*+-?[0-9]++\s*+:) )*+ [{,]\s*+)
+    (-?[0-9]++)
+    (?=\s*+:)
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+_TOKEN: Final = re.compile(
+    rb"""
+      (?P<blank>\s++ | /\*.*?\*/ | //[^\n]*+)
+    | (?P<string>"(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+')
+    | (?P<mark>[{}\[\]:,])
+    | (?P<word>[^\s"'{}\[\]:,/]++)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+# What may not stand in a double-quoted string as it is; other escapes are matched whole, to be left alone.
+_ODD_CHARACTER: Final = re.compile(rb"""\\.|["\x00-\x1f]""", re.DOTALL)
 
 
 def encode(value: object, dialect: Dialect) -> bytes:
@@ -52,20 +66,31 @@ def encode(value: object, dialect: Dialect) -> bytes:
 def parse(text: bytes) -> Any:
     """Return the plain value that fastjson would read from `text`; nulls in objects count as absent.
 
-    Raises BodyError with the position or the reason if it is no JSON even for fastjson.
+    Raises BodyError with the position or the reason if it is no JSON even for fastjson, or over PARSE_BYTES_MAX.
     """
+    if len(text) > PARSE_BYTES_MAX:
+        raise BodyError(f"not readable as JSON: not of the standard kind, and over {PARSE_BYTES_MAX} bytes")
     try:
-        try:
-            value = msgspec.json.decode(_BARE_INTEGER_KEY.sub(rb'\1"\2"', text))
-        except msgspec.DecodeError:
-            if len(text) > LIBERTIES_BYTES_MAX:
-                raise
-            value = msgspec.json.decode(_without_liberties(text))
-        return _without_nulls(value)
+        value = _plain_value(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BodyError(f"not readable as JSON: {error}") from None
     except RecursionError:
         raise BodyError("not readable as JSON: nested too deeply") from None
+    if b"null" in text:
+        _drop_nulls(value)
+    return value
+
+
+def with_quoted_integer_keys(text: bytes) -> bytes:
+    """Return `text` with its bare integer keys in quotes; raises BodyError if there are over BARE_KEYS_MAX."""
+    out: list[bytes] = []
+    at = 0
+    while (found := _BARE_INTEGER_KEY.match(text, at)) is not None:
+        if len(out) == BARE_KEYS_MAX:
+            raise BodyError(f"not readable as JSON: more than {BARE_KEYS_MAX} bare integer keys")
+        out.append(b'%b"%b"' % found.groups())
+        at = found.end()
+    return b"".join((*out, text[at:]))
 
 
 def _with_bare_integer_keys(value: Any) -> Any:
@@ -80,36 +105,62 @@ def _with_bare_integer_keys(value: Any) -> Any:
     return {key: _with_bare_integer_keys(item) for key, item in value.items()}
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
+def _plain_value(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(with_quoted_integer_keys(text))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # The reason given is the one of the text as it came, not of the text made of it.
+        if len(text) > LIBERTIES_BYTES_MAX or (standard := _without_liberties(text)) is None:
+            raise
+        try:
+            return msgspec.json.decode(standard)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        raise
 
 
-def _without_liberties(text: bytes) -> bytes:
-    """Return `text` as standard JSON: comments and trailing commas dropped, keys and strings in double quotes."""
+def _drop_nulls(value: Any) -> None:
+    """Remove null entries from every object in `value`; null elements of lists stay, as Java keeps them."""
+    open_values = [value]
+    while open_values:
+        value = open_values.pop()
+        if isinstance(value, dict):
+            for key in [key for key, item in value.items() if item is None]:
+                del value[key]
+            open_values.extend(value.values())
+        elif isinstance(value, list):
+            open_values.extend(value)
+
+
+def _without_liberties(text: bytes) -> bytes | None:
+    """Return `text` as standard JSON: no comments or trailing commas, keys and strings in double quotes.
+
+    None if it cannot be cut into tokens.
+    """
     out: list[bytes] = []
-    at = 0
-    while at < len(text):
-        token = _TOKEN.match(text, at)
-        if token is None:
-            raise BodyError(f"not readable as JSON: unexpected byte at {at}")
-        at = token.end()
-        kind, word = token.lastgroup, token.group()
+    last_kind, at = None, 0
+    for token in iter(_TOKEN.scanner(text).match, None):  # type: ignore[attr-defined]  # typeshed lacks scanner
+        kind, word, at = token.lastgroup, token.group(), token.end()
         if kind == "blank":
             continue
-        if word in b"}]" and out and out[-1] == b",":
-            out.pop()
-        if kind == "single":
+        if kind == "string":
             word = _double_quoted(word)
-        if word == b":" and out and not out[-1].startswith((b'"', b":")):
-            out[-1] = b'"' + out[-1] + b'"'
+        elif word in b"}]" and out and out[-1] == b",":
+            out.pop()
+        elif word == b":" and last_kind == "word":
+            out[-1] = b'"%b"' % out[-1]
         out.append(word)
-    return b"".join(out)
+        last_kind = kind
+    # Joined by blanks: what was two words does not become one.
+    return b" ".join(out) if at == len(text) else None
 
 
-def _double_quoted(single: bytes) -> bytes:
-    inner = single[1:-1].replace(b"\\'", b"'")
-    return b'"' + inner.replace(b'"', b'\\"') + b'"'
+def _double_quoted(string: bytes) -> bytes:
+    return b'"%b"' % _ODD_CHARACTER.sub(_standard_character, string[1:-1])
+
+
+def _standard_character(found: re.Match[bytes]) -> bytes:
+    odd = found.group()
+    if odd.startswith(b"\\"):
+        return b"'" if odd == b"\\'" else odd
+    return b'\\"' if odd == b'"' else b"\\u%04x" % ord(odd)

@@ -3,6 +3,7 @@
 Answers to `NettyDecoder`, `NettyEncoder` and `RocketMQSerializable` (remoting.md sections 2 to 5).
 """
 
+import re
 import struct
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,12 +11,18 @@ from typing import Any, Final
 import msgspec
 
 from remoting import fastjson
-from remoting.codes import FLAG_RESPONSE, LANGUAGES, ResponseCode, SerializeType
+from remoting.codes import FLAG_RESPONSE, LANGUAGES, SerializeType
 from remoting.command import OUR_LANGUAGE, OUR_VERSION, RemotingCommand
 from remoting.errors import BodyError, FrameError, FrameTooLarge, HeaderError
+from remoting.shapes.integers import Int32
 
 #: Java's `com.rocketmq.remoting.frameMaxLength`: a frame with its length prefix may have this many bytes.
 FRAME_BYTES_MAX_DEFAULT: Final = 16 * 1024 * 1024
+
+#: A command may carry this many extFields; peers send up to twenty. Binary ones are read one by one, and a frame full
+#: of them would hold the server for seconds.
+EXT_FIELDS_MAX: Final = 10_000
+_TOO_MANY_FIELDS: Final = f"a header of more than {EXT_FIELDS_MAX} extFields"
 
 _LENGTH_BYTES: Final = 4
 _PREFIX: Final = struct.Struct(">II")
@@ -24,6 +31,7 @@ _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _HEADER_BYTES_MAX: Final = 2**24 - 1
 _INT32_RANGE: Final = range(-(2**31), 2**31)
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 class FrameReader:
@@ -110,7 +118,7 @@ def decode(data: bytes, at: int, length: int) -> RemotingCommand:
 def encode(command: RemotingCommand, serialize_type: SerializeType = SerializeType.JSON) -> bytes:
     """Return the whole frame of `command`, with its length prefix.
 
-    Raises HeaderError if the header does not fit 24 bits, or a binary header's code or key 16.
+    Raises HeaderError if the header does not fit 24 bits, or a binary header's code, version or key 16.
     """
     header = _encode_json(command) if serialize_type is SerializeType.JSON else _encode_binary(command)
     if len(header) > _HEADER_BYTES_MAX:
@@ -123,15 +131,15 @@ def encode(command: RemotingCommand, serialize_type: SerializeType = SerializeTy
 
 
 class _JsonHeader(msgspec.Struct):
-    """Keys in the order Java writes them: alphabetical, nulls left out."""
+    """The keys that a reader looks at; the header word already tells what `serializeTypeCurrentRPC` repeats."""
 
-    code: int = 0
+    code: Int32 = 0
     ext_fields: dict[str, str] | None = msgspec.field(name="extFields", default=None)
-    flag: int = 0
+    flag: Int32 = 0
     language: str | int | None = None
-    opaque: int = 0
+    opaque: Int32 = 0
     remark: str | None = None
-    version: int = 0
+    version: Int32 = 0
 
 
 _json_header: Final = msgspec.json.Decoder(_JsonHeader)
@@ -148,8 +156,8 @@ def _decode_json(text: bytes, body: bytes) -> RemotingCommand:
         header = _json_header.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         header = _tolerant_header(text)
-    if header.opaque not in _INT32_RANGE or header.code not in _INT32_RANGE:
-        raise HeaderError(f"code {header.code} or opaque {header.opaque} is beyond 32 bits")
+    if header.ext_fields is not None and len(header.ext_fields) > EXT_FIELDS_MAX:
+        raise HeaderError(_TOO_MANY_FIELDS)
     return RemotingCommand(
         header.code,
         header.opaque,
@@ -183,10 +191,11 @@ def _tolerant_header(text: bytes) -> _JsonHeader:
 
 
 def _whole_number(name: str, value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise HeaderError(f"{name} is not a number") from None
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int | float) or int(value) not in _INT32_RANGE:
+        raise HeaderError(f"{name} is not a number of 32 bits")
+    return int(value)
 
 
 def _text(value: Any) -> str:
@@ -198,13 +207,20 @@ def _language(value: Any) -> str | None:
         return value if value in LANGUAGES else None
     if value is None:
         return None
-    if not isinstance(value, int) or not 0 <= value < len(LANGUAGES):
-        raise HeaderError(f"language {value!r} is out of range")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < len(LANGUAGES):
+        raise HeaderError(f"language is neither a name nor a number below {len(LANGUAGES)}")
     return LANGUAGES[value]
 
 
 def _encode_json(command: RemotingCommand) -> bytes:
-    if not (command.code or command.ext_fields is not None or command.remark) and command.flag == FLAG_RESPONSE:
+    if (
+        not command.code
+        and command.flag == FLAG_RESPONSE
+        and command.ext_fields is None
+        and command.remark is None
+        and command.version == OUR_VERSION
+        and command.language == OUR_LANGUAGE
+    ):
         return _SUCCESS % command.opaque
     header: dict[str, Any] = {
         "code": command.code,
@@ -225,7 +241,7 @@ def _encode_json(command: RemotingCommand) -> bytes:
 def _decode_binary(header: bytes, body: bytes) -> RemotingCommand:
     try:
         code, language, version, opaque, flag, remark_bytes = _BINARY.unpack_from(header)
-        remark, at = _string(header, _BINARY.size, remark_bytes)
+        remark, at = _string(header, _BINARY.size, remark_bytes, len(header))
         (fields_bytes,) = _INT32.unpack_from(header, at)
         fields = _decode_map(header, at + _INT32.size, fields_bytes)
     except struct.error:
@@ -240,18 +256,23 @@ def _decode_map(header: bytes, at: int, fields_bytes: int) -> Mapping[str, str] 
     end = at + fields_bytes
     if end > len(header):
         raise HeaderError(f"extFields of {fields_bytes} bytes do not fit a header of {len(header)}")
-    fields = {}
-    while at < end:
-        key, at = _string(header, at + _INT16.size, _INT16.unpack_from(header, at)[0])
-        value, at = _string(header, at + _INT32.size, _INT32.unpack_from(header, at)[0])
+    fields: dict[str, str] = {}
+    for _ in range(EXT_FIELDS_MAX):
+        if at >= end:
+            return fields
+        key, at = _string(header, at + _INT16.size, _INT16.unpack_from(header, at)[0], fields_bytes)
+        value, at = _string(header, at + _INT32.size, _INT32.unpack_from(header, at)[0], fields_bytes)
         # An empty string is null in this serialization, and a null entry is no entry.
         if key is not None and value is not None:
             fields[key] = value
+    if at < end:
+        raise HeaderError(_TOO_MANY_FIELDS)
     return fields
 
 
-def _string(header: bytes, at: int, size: int) -> tuple[str | None, int]:
-    if size < 0 or at + size > len(header):
+def _string(header: bytes, at: int, size: int, size_max: int) -> tuple[str | None, int]:
+    """Return the string at `at` and where it ends; like Java, limit its size but not its end by the map it is in."""
+    if not 0 <= size <= size_max or at + size > len(header):
         raise HeaderError(f"a string of {size} bytes does not fit a header of {len(header)}")
     return header[at : at + size].decode("utf-8", "replace") or None, at + size
 
@@ -263,7 +284,10 @@ def _encode_binary(command: RemotingCommand) -> bytes:
     try:
         fixed = _BINARY.pack(command.code, language, command.version, command.opaque, command.flag, len(remark))
     except struct.error:
-        raise HeaderError(f"code {command.code} does not fit the 16 bits of a ROCKETMQ header") from None
+        raise HeaderError(
+            f"code {command.code}, version {command.version}, opaque {command.opaque} or flag {command.flag}"
+            " does not fit a ROCKETMQ header"
+        ) from None
     return b"".join((fixed, remark, _INT32.pack(len(fields)), fields))
 
 
