@@ -86,6 +86,8 @@ class RemotingServer:
         self._look_timer: asyncio.TimerHandle | None = None
         self._numbers = count(1)
         self._connections: dict[int, Connection] = {}
+        #: Where the server listens once it is started: host and port, also if the system chose the port.
+        self.address: tuple[str, int] = ("", 0)
         self._listener: asyncio.Server | None = None
         #: A connection may still be on its way from the listener when that is closed.
         self._closing = False
@@ -98,13 +100,6 @@ class RemotingServer:
         """The open connections by id, oldest first; not to be changed."""
         return MappingProxyType(self._connections)
 
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where the server listens: host and port, also if the port was chosen by the system."""
-        assert self._listener is not None, "only a started server listens somewhere"
-        host, port = self._listener.sockets[0].getsockname()[:2]
-        return host, port
-
     async def start(self, host: str, port: int) -> None:
         """Listen and serve from now on; port 0 takes any free one. Raises BindError."""
         loop = asyncio.get_running_loop()
@@ -115,7 +110,8 @@ class RemotingServer:
             )
         except (OSError, OverflowError) as error:
             raise BindError(host, port, getattr(error, "strerror", None) or str(error)) from None
-        self._set_socket_buffers()
+        self.address = self._listener.sockets[0].getsockname()[:2]
+        self._set_socket_buffers(self._listener)
         self._looked_ms = self._clock.now_ms()
         self._look_later()
 
@@ -169,11 +165,10 @@ class RemotingServer:
 
     # Looking for idle connections
 
-    def _set_socket_buffers(self) -> None:
+    def _set_socket_buffers(self, listener: asyncio.Server) -> None:
         """Set the sizes on the listener; accepted sockets take them over."""
-        assert self._listener is not None, "called by start"
         sizes = {socket.SO_SNDBUF: self.limits.socket_send_bytes, socket.SO_RCVBUF: self.limits.socket_receive_bytes}
-        for each in self._listener.sockets:
+        for each in listener.sockets:
             for option, size in sizes.items():
                 if size:
                     each.setsockopt(socket.SOL_SOCKET, option, size)

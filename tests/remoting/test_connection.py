@@ -1,0 +1,326 @@
+"""What one connection may do to the server: how much it may ask, how slowly it may read or write, and for how long."""
+
+import asyncio
+import struct
+
+import pytest
+from fakes.clock import FakeClock
+from serving import E1, E13_START, REGISTER, ROUTE, SMALL_BUFFERS, a_request, serving, until
+
+from remoting.observer import CloseReason, Rejection
+
+BIG = bytes(20_000)
+
+
+def big(request, connection):
+    return request.reply(body=BIG)
+
+
+# Peers that do not read
+
+
+@pytest.mark.parametrize("code", [ROUTE, REGISTER])
+async def test_a_peer_that_never_reads_is_not_worked_for_without_end_and_goes_on_when_it_reads(code):
+    carried_out = []
+
+    def note(request, connection):
+        carried_out.append(request.opaque)
+        return request.reply(body=BIG)
+
+    async with serving(note, queued_requests_per_connection=10, **SMALL_BUFFERS) as site:
+        peer, other = await site.connect_with_little_room(), await site.connect()
+        asking = asyncio.create_task(peer.send(b"".join(a_request(code, at) for at in range(300))))
+        await until(lambda: carried_out)
+        for _ in range(20):
+            assert (await other.ask(a_request(ROUTE, 5000))).code == 0
+        served = len(carried_out) - carried_out.count(5000)
+        unsent = site.server.connections[1]._transport.get_write_buffer_size()
+        assert served < 30
+        assert unsent < 100_000 + 2 * len(BIG)
+        answers = await peer.answers(300)
+        assert [answer.opaque for answer in answers] == list(range(300))
+        await asking
+        await until(lambda: site.statistics.in_flight == 0)
+
+
+@pytest.mark.parametrize("code", [ROUTE, REGISTER])
+async def test_a_peer_that_never_reads_is_closed_as_a_slow_reader(code):
+    async with serving(big, idle_seconds=0.15, **SMALL_BUFFERS) as site:
+        peer = await site.connect_with_little_room()
+        peer.writer.write(b"".join(a_request(code, at) for at in range(300)))
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("closed")[0][1] is CloseReason.SLOW_READER
+        assert site.statistics.in_flight == 0
+
+
+async def test_a_peer_that_reads_slowly_stays():
+    async with serving(big, idle_seconds=0.2, **SMALL_BUFFERS) as site:
+        peer = await site.connect_with_little_room()
+        peer.writer.write(b"".join(a_request(ROUTE, at) for at in range(60)))
+        for at in range(40):
+            assert (await peer.answer()).opaque == at
+            await asyncio.sleep(0.015)
+        assert not site.told.of("closed")
+
+
+# Peers that send nothing, or too slowly
+
+
+@pytest.mark.parametrize("start", [b"", E1, E13_START, E1[:5]], ids=["nothing", "a request", "PROXY header", "5 bytes"])
+async def test_a_silent_connection_is_closed_as_idle(start):
+    async with serving(idle_seconds=0.1) as site:
+        peer = await site.connect()
+        await peer.send(start)
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("closed")[0][1] is CloseReason.IDLE
+
+
+async def test_a_connection_that_is_used_stays_and_is_never_closed_early():
+    async with serving(idle_seconds=0.2) as site:
+        used, silent = await site.connect(), await site.connect()
+        began = asyncio.get_running_loop().time()
+        while not site.told.of("closed"):
+            await used.ask(E1)
+            await asyncio.sleep(0.01)
+        # uvloop's time has whole milliseconds.
+        assert asyncio.get_running_loop().time() - began > 0.195
+        assert await silent.until_closed() == b""
+        assert (await used.ask(E1)).code == 0
+
+
+@pytest.mark.parametrize("already", [0, 20], ids=["first frame", "later frame"])
+async def test_one_byte_a_moment_does_not_keep_a_frame_open_for_ever(already):
+    async with serving(idle_seconds=0.15) as site:
+        peer = await site.connect()
+        for _ in range(already):
+            await peer.ask(E1)
+        for byte in E1:
+            if site.told.of("closed"):
+                break
+            peer.writer.write(bytes([byte]))
+            await asyncio.sleep(0.01)
+        ((_, error),) = site.told.of("frame")
+        assert "unfinished" in str(error)
+        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+
+
+async def test_idleness_can_be_changed_and_turned_off(monkeypatch):
+    monkeypatch.setattr("remoting.server._LOOK_MS_MAX", 20)
+    async with serving(idle_seconds=0) as site:
+        peer = await site.connect()
+        await asyncio.sleep(0.05)
+        assert (await peer.ask(E1)).code == 0
+        site.server.idle_seconds = 0.1
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("closed")[0][1] is CloseReason.IDLE
+
+
+async def test_a_request_that_takes_long_does_not_count_as_silence_once_it_is_answered():
+    async def slow(request):
+        await asyncio.sleep(0.1)
+        return request.reply()
+
+    async with serving(lambda request, _: slow(request), idle_seconds=0.15) as site:
+        peer = await site.connect()
+        await peer.send(b"".join(a_request(REGISTER, at) for at in range(4)))
+        assert [answer.opaque for answer in await peer.answers(4)] == [0, 1, 2, 3]
+
+
+async def test_many_idle_connections_are_looked_at_in_slices(monkeypatch):
+    monkeypatch.setattr("remoting.server._LOOK_CONNECTIONS", 7)
+    async with serving(idle_seconds=0.1) as site:
+        for _ in range(30):
+            await site.connect()
+        await until(lambda: len(site.told.of("closed")) == 30)
+        assert site.statistics.closed[CloseReason.IDLE] == 30
+
+
+async def test_time_in_which_the_process_was_stopped_does_not_count_as_silence():
+    clock = FakeClock()
+    async with serving(clock=clock, idle_seconds=1) as site:
+        peer = await site.connect()
+        await peer.ask(E1)
+        clock.pass_ms(150_000)
+        await until(lambda: site.server.awake_ms)
+        assert (await peer.ask(E1)).code == 0
+        while not site.told.of("closed"):
+            clock.pass_ms(50)
+            await asyncio.sleep(0.05)
+        assert 1000 < site.server.awake_ms < 1500
+
+
+# Peers that ask too much
+
+
+async def test_beyond_the_capacity_requests_are_answered_busy_and_queries_still_served():
+    gate = asyncio.Event()
+
+    async def wait(request):
+        await gate.wait()
+        return request.reply()
+
+    def dispatch(request, connection):
+        return request.reply() if request.code == ROUTE else wait(request)
+
+    async with serving(dispatch, queued_requests_max=3) as site:
+        peer = await site.connect()
+        await peer.send(b"".join(a_request(REGISTER, at) for at in range(4)) + a_request(REGISTER, 4, flag=2))
+        busy = await peer.answer()
+        assert (busy.opaque, busy.code) == (3, 2)
+        assert busy.remark == "[OVERLOAD]system busy, start flow control for a while"
+        assert (await peer.ask(a_request(ROUTE, 9))).opaque == 9
+        assert [(opaque, reason) for opaque, reason, _ in site.told.of("request")] == [
+            (3, Rejection.BUSY),
+            (4, Rejection.BUSY),
+        ]
+        gate.set()
+        assert [answer.opaque for answer in await peer.answers(3)] == [0, 1, 2]
+        assert (await peer.ask(a_request(REGISTER, 10))).code == 0
+
+
+async def test_the_bodies_that_wait_have_a_limit_but_one_request_is_always_taken():
+    gate = asyncio.Event()
+
+    async def wait(request):
+        await gate.wait()
+        return request.reply()
+
+    async with serving(lambda request, _: wait(request), queued_bytes_max=100) as site:
+        peer = await site.connect()
+        await peer.send(a_request(REGISTER, 1, body=bytes(500)) + a_request(REGISTER, 2, body=b"1"))
+        assert (await peer.answer()).code == 2
+        gate.set()
+        assert (await peer.answer()).opaque == 1
+        assert site.server.turns.body_bytes == 0
+
+
+@pytest.mark.parametrize("limit", [{"queued_requests_per_connection": 10}, {"queued_bytes_per_connection": 5000}])
+async def test_a_peer_that_asks_faster_than_it_is_served_is_read_no_faster(limit):
+    async def soon(request):
+        await asyncio.sleep(0)
+        return request.reply()
+
+    async with serving(lambda request, _: soon(request), **limit, queued_requests_max=100_000) as site:
+        peer = await site.connect()
+        most = 0
+
+        async def ask():
+            for at in range(0, 1500, 10):
+                await peer.send(b"".join(a_request(REGISTER, at + each, body=bytes(500)) for each in range(10)))
+
+        asking = asyncio.create_task(ask())
+        for at in range(1500):
+            assert (await peer.answer()).opaque == at
+            most = max(most, site.statistics.in_flight)
+        await asking
+        # What is read in one go is taken; at most 250 kB.
+        assert most < 600
+
+
+async def test_connections_take_turns_so_one_that_asks_much_delays_the_others_little():
+    order = []
+
+    def note(request, connection):
+        order.append(connection.id)
+        return request.reply()
+
+    async with serving(note) as site:
+        greedy, modest = await site.connect(), await site.connect()
+        await greedy.ask(a_request())
+        await modest.ask(a_request())
+        order.clear()
+        greedy.writer.write(b"".join(a_request(REGISTER, at) for at in range(200)))
+        modest.writer.write(a_request(REGISTER, 1))
+        await modest.answer()
+        await greedy.answers(200)
+        first, second = site.told.of("opened")
+        assert order.index(second.id) < 150
+        assert order.count(first.id) == 200
+
+
+async def test_requests_of_one_connection_are_carried_out_one_after_another():
+    under_way, most, order = 0, 0, []
+
+    async def slow(request):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        order.append(request.opaque)
+        await asyncio.sleep(0.001)
+        under_way -= 1
+        return request.reply()
+
+    def dispatch(request, connection):
+        if request.opaque % 2:
+            order.append(request.opaque)
+            return request.reply()
+        return slow(request)
+
+    async with serving(dispatch) as site:
+        answers = await site.answers_to(b"".join(a_request(REGISTER, at) for at in range(20)), 20)
+    assert order == list(range(20)) == [answer.opaque for answer in answers]
+    assert most == 1
+
+
+async def test_a_waiting_answer_that_fails_is_answered_like_any_other():
+    async def fail(request):
+        raise OSError("disk full")
+
+    async with serving(lambda request, _: fail(request)) as site:
+        (answer,) = await site.answers_to(a_request(REGISTER, 3))
+        assert answer.code == 1
+        assert "disk" not in answer.remark
+        assert site.told.of("fault")[0][0] == 3
+
+
+async def test_sockets_are_looked_at_between_the_turns_of_waiting_requests():
+    loop = asyncio.get_running_loop()
+
+    def busy(request, connection):
+        if request.code == REGISTER:
+            until_s = loop.time() + 0.002
+            while loop.time() < until_s:
+                pass
+        return request.reply()
+
+    async with serving(busy, turn_ms=1) as site:
+        greedy, asker = await site.connect(), await site.connect()
+        await asker.ask(E1)
+        greedy.writer.write(b"".join(a_request(REGISTER, at) for at in range(100)))
+        await greedy.answer()
+        await asker.ask(E1)
+        assert site.statistics.in_flight > 50
+        await greedy.answers(99)
+
+
+async def test_a_flood_of_queries_on_one_connection_lets_the_others_in():
+    answered = []
+
+    def note(request, connection):
+        answered.append(connection.id)
+        return request.reply()
+
+    async with serving(note, requests_per_turn=16) as site:
+        flooding, other = await site.connect(), await site.connect()
+        await other.ask(E1)
+        answered.clear()
+        flooding.writer.write(b"".join(a_request(ROUTE, at) for at in range(3000)))
+        other.writer.write(E1)
+        await other.answer()
+        assert answered.index(site.told.of("opened")[1].id) < 2900
+        assert [answer.opaque for answer in await flooding.answers(3000)] == list(range(3000))
+
+
+async def test_bytes_are_counted_both_ways():
+    async with serving() as site:
+        peer = await site.connect()
+        await peer.send(E1)
+        frame = await peer.frame()
+        assert (site.statistics.received_bytes, site.statistics.sent_bytes) == (len(E1), len(frame))
+
+
+async def test_a_large_frame_comes_through_in_chunks():
+    async with serving(lambda request, _: request.reply(body=request.body[-10:])) as site:
+        body = struct.pack(">I", 7) * 1_000_000
+        (answer,) = await site.answers_to(a_request(REGISTER, body=body))
+        assert answer.body == body[-10:]
