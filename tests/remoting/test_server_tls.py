@@ -1,0 +1,216 @@
+"""TLS and plain peers on one port, as `tls.server.mode` says; the peers are Python's own TLS clients."""
+
+import asyncio
+import ssl
+import struct
+
+import pytest
+from certificates_made import Authority
+from fakes.clock import FakeClock
+from serving import E1, E2_BODY, E13_START, REGISTER, ROUTE, a_request, serving, until
+
+from remoting.observer import CloseReason
+from remoting.tls import TlsContexts, TlsSettings
+
+V2_START = b"\r\n\r\n\0\r\nQUIT\n" + bytes([0x21, 0x11, 0, 12, 9, 9, 9, 9, 8, 8, 8, 8]) + struct.pack(">HH", 1234, 9876)
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return Authority()
+
+
+@pytest.fixture
+def settings(tmp_path, authority):
+    key, cert = authority.write_pair(tmp_path, "server")
+
+    def make(**changes):
+        return TlsSettings(**({"test_mode": False, "key_path": key, "cert_path": cert} | changes))
+
+    return make
+
+
+@pytest.fixture
+def trusting(tmp_path, authority):
+    """A client's context that trusts the authority and compares the name."""
+    return ssl.create_default_context(cafile=authority.write(tmp_path / "ca.pem"))
+
+
+def loaded(settings):
+    contexts = TlsContexts(settings, FakeClock())
+    assert contexts.reload() is None
+    return contexts
+
+
+def anybody():
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def connect_behind(site, start, context):
+    """Send what a proxy sends first, then begin TLS on the same connection."""
+    peer = await site.connect()
+    await peer.send(start)
+    await peer.writer.start_tls(context, server_hostname="localhost")
+    return peer
+
+
+def route(request, connection):
+    return request.reply(body=E2_BODY)
+
+
+async def secured(site, context):
+    return await site.connect(ssl=context, server_hostname="localhost")
+
+
+@pytest.mark.parametrize("mode", ["permissive", "enforcing"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_tls_peer_is_served_with_the_certificate_of_the_files(settings, trusting, mode, version):
+    trusting.minimum_version = trusting.maximum_version = version
+    async with serving(route, tls=loaded(settings(mode=mode))) as site:
+        peer = await secured(site, trusting)
+        for _ in range(3):
+            assert (await peer.ask(E1)).body == E2_BODY
+        assert (await peer.ask(a_request(REGISTER))).body == E2_BODY
+
+
+async def test_a_plain_peer_is_served_beside_them_in_permissive_mode(settings, trusting):
+    async with serving(tls=loaded(settings())) as site:
+        assert (await (await secured(site, trusting)).ask(E1)).code == 0
+        assert (await (await site.connect()).ask(E1)).code == 0
+
+
+@pytest.mark.parametrize("code", [ROUTE, REGISTER])
+async def test_in_enforcing_mode_a_plain_command_is_not_carried_out(settings, code):
+    carried_out = []
+
+    async with serving(lambda request, _: carried_out.append(request), tls=loaded(settings(mode="enforcing"))) as site:
+        peer = await site.connect()
+        await peer.send(a_request(code))
+        assert await peer.until_closed() == b""
+        ((_, error),) = site.told.of("frame")
+        assert "enforcing" in str(error)
+        assert not carried_out
+
+
+@pytest.mark.parametrize(
+    "tls", [None, TlsContexts(TlsSettings(mode="disabled"), FakeClock())], ids=["none", "disabled"]
+)
+async def test_without_tls_a_tls_peer_is_closed_and_plain_ones_are_served(tls):
+    async with serving(tls=tls) as site:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await secured(site, anybody())
+        ((_, error),) = site.told.of("frame")
+        assert "disabled" in str(error)
+        assert (await (await site.connect()).ask(E1)).code == 0
+
+
+async def test_test_mode_serves_tls_without_any_file():
+    async with serving(tls=TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))) as site:
+        peer = await secured(site, anybody())
+        assert (await peer.ask(E1)).code == 0
+        assert peer.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+
+
+async def test_without_a_certificate_tls_peers_are_closed_and_plain_ones_are_served(settings):
+    contexts = TlsContexts(settings(key_path="/nowhere"), FakeClock())
+    contexts.reload()
+    async with serving(tls=contexts) as site:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await secured(site, anybody())
+        ((_, error),) = site.told.of("frame")
+        assert "/nowhere" in str(error)
+        assert (await (await site.connect()).ask(E1)).code == 0
+
+
+@pytest.mark.parametrize("start", [E13_START, V2_START], ids=["v1", "v2"])
+async def test_a_proxy_header_may_come_before_tls(settings, trusting, start):
+    async with serving(tls=loaded(settings(mode="enforcing"))) as site:
+        peer = await connect_behind(site, start, trusting)
+        assert (await peer.ask(E1)).code == 0
+        assert site.told.of("opened")[0].peer == "9.9.9.9:1234"
+
+
+async def test_new_connections_use_a_renewed_certificate_and_old_ones_go_on(tmp_path, settings, authority, trusting):
+    def certificate(peer):
+        return peer.writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+
+    contexts = loaded(settings())
+    async with serving(tls=contexts) as site:
+        old = await secured(site, trusting)
+        await old.ask(E1)
+        authority.write_pair(tmp_path, "server")
+        assert contexts.changed()
+        assert certificate(await secured(site, trusting)) == certificate(old), "nothing changes before the reload"
+        assert contexts.reload() is None
+        new = await secured(site, trusting)
+        assert certificate(new) != certificate(old)
+        for peer in (old, new):
+            assert (await peer.ask(E1)).code == 0
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_demanded_client_certificate_must_be_shown_and_trusted(
+    tmp_path, settings, authority, trusting, version
+):
+    demanding = settings(auth_client=True, need_client_auth="require", trust_cert_path=str(tmp_path / "ca.pem"))
+    trusting.minimum_version = trusting.maximum_version = version
+    async with serving(tls=loaded(demanding)) as site:
+        strangers = Authority("Stranger").write_pair(tmp_path, "stranger")
+        for attempt, shown in enumerate((None, strangers), 1):
+            if shown:
+                trusting.load_cert_chain(shown[1], shown[0])
+            # With TLS 1.3 a client learns only after its own handshake that it was turned down.
+            with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+                await (await secured(site, trusting)).ask(E1)
+            await until(lambda attempt=attempt: len(site.told.of("frame")) == attempt)
+        assert "certificate" in str(site.told.of("frame")[0][1])
+        key, cert = authority.write_pair(tmp_path, "client")
+        trusting.load_cert_chain(cert, key)
+        assert (await (await secured(site, trusting)).ask(E1)).code == 0
+
+
+async def test_bytes_that_only_begin_like_tls_close_the_connection(settings):
+    async with serving(tls=loaded(settings())) as site:
+        peer = await site.connect()
+        await peer.send(b"\x16\x03\x01\0\x05" + b"hello" * 10)
+        alert = await peer.until_closed()
+        assert alert[:1] == b"\x15", "an alert tells a TLS client what is wrong"
+        ((_, error),) = site.told.of("frame")
+        assert str(error).startswith("TLS failed: ")
+
+
+async def test_bad_frames_and_floods_within_tls_are_treated_as_without(settings, trusting):
+    async with serving(tls=loaded(settings())) as site:
+        peer = await secured(site, trusting)
+        await peer.send(b"".join(a_request(ROUTE, at) for at in range(2000)) + b"\xff\xff\xff\xff")
+        assert [answer.opaque for answer in await peer.answers(2000)] == list(range(2000))
+        assert await peer.until_closed() == b""
+        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+
+
+async def test_a_farewell_within_tls_closes_the_connection_on_both_sides(settings, trusting):
+    async with serving(tls=loaded(settings())) as site:
+        peer = await secured(site, trusting)
+        await peer.ask(E1)
+        await peer.close()
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("closed")[0][1] is CloseReason.PEER
+        second = await secured(site, trusting)
+        await second.ask(E1)
+        await site.server.close()
+        assert await second.until_closed() == b"", "a clean end, not one that could be an attacker's"
+
+
+async def test_a_handshake_that_never_ends_is_given_up(settings):
+    async with serving(tls=loaded(settings()), idle_seconds=0.15) as site:
+        peer = await site.connect()
+        await peer.send(b"\x16\x03\x01\x02\x00" + bytes(10))
+        while not site.told.of("closed"):
+            peer.writer.write(b"\0")
+            await asyncio.sleep(0.01)
+        ((_, error),) = site.told.of("frame")
+        assert "unfinished" in str(error)
+        assert site.statistics.unfinished_bytes == 0
