@@ -1,0 +1,282 @@
+"""Requests of ours to a real server, and to peers that behave badly."""
+
+import asyncio
+import struct
+
+import pytest
+from fakes.clock import FakeClock
+from serving import REGISTER, PeerStream, a_request, serving, success, until
+
+from remoting.client import ClientLimits, RemotingClient
+from remoting.clock import SystemClock
+from remoting.codes import FLAG_ONEWAY, SerializeType
+from remoting.command import RemotingCommand
+from remoting.errors import InvokeError, InvokeTimeout
+from remoting.frame import encode
+from remoting.tls import TlsContexts, TlsSettings, client_context
+
+NOTIFY = RemotingCommand(905, ext_fields={"minBrokerId": "1"})
+SECONDS_ARE_ENOUGH_MS = 5000
+
+
+class Calling:
+    def __init__(self, client):
+        self.client = client
+
+    async def __aenter__(self):
+        return self.client
+
+    async def __aexit__(self, *exc):
+        await self.client.close()
+
+
+def a_client(clock=None, tls=None, serialize_type=SerializeType.JSON, **limits):
+    return Calling(RemotingClient(clock or SystemClock(), ClientLimits(**limits), tls, serialize_type))
+
+
+class Peers:
+    """A listener that leaves its connections to the test."""
+
+    def __init__(self):
+        self.streams = []
+
+    async def __aenter__(self):
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.address = "127.0.0.1:%d" % self._listener.sockets[0].getsockname()[1]  # noqa: UP031  # reads best
+        return self
+
+    async def _accept(self, reader, writer):
+        self.streams.append(PeerStream(reader, writer))
+
+    async def one(self):
+        await until(lambda: self.streams)
+        return self.streams[0]
+
+    async def __aexit__(self, *exc):
+        self._listener.close()
+        for stream in self.streams:
+            await stream.close()
+
+
+def address(site):
+    return f"127.0.0.1:{site.port}"
+
+
+async def invoke(client, where, request=NOTIFY, timeout_ms=SECONDS_ARE_ENOUGH_MS):
+    return await client.invoke(where, request, timeout_ms)
+
+
+@pytest.mark.parametrize("serialize_type", list(SerializeType))
+async def test_many_requests_share_one_connection_and_each_gets_its_own_answer(serialize_type):
+    async with serving() as site, a_client(serialize_type=serialize_type) as client:
+        answers = await asyncio.gather(*(invoke(client, address(site)) for _ in range(100)))
+        assert sorted(int(answer.body) for answer in answers) == list(range(100))
+        assert all(int(answer.body) == answer.opaque for answer in answers)
+        assert len(site.told.of("opened")) == 1
+
+
+async def test_a_oneway_request_arrives_marked_as_one():
+    seen = []
+
+    def note(request, connection):
+        seen.append(request)
+        return request.reply()
+
+    async with serving(note) as site, a_client() as client:
+        await client.send_oneway(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
+        await until(lambda: seen)
+        assert (seen[0].code, seen[0].flag, seen[0].ext_fields) == (905, FLAG_ONEWAY, {"minBrokerId": "1"})
+
+
+async def test_answers_find_their_requests_in_any_order_and_strays_are_dropped():
+    async with Peers() as peers, a_client() as client:
+        asking = [asyncio.create_task(invoke(client, peers.address)) for _ in range(3)]
+        peer = await peers.one()
+        requests = await peer.answers(3)
+        await peer.send(encode(RemotingCommand(0, 4711, 1)))
+        for request in reversed(requests):
+            await peer.send(encode(request.reply(body=b"%d" % request.opaque)))
+        assert [(await each).opaque for each in asking] == [0, 1, 2]
+
+
+async def test_no_answer_in_time_is_a_timeout_and_a_late_one_is_dropped():
+    async with Peers() as peers, a_client() as client:
+        with pytest.raises(InvokeTimeout, match="no answer within 30 ms") as caught:
+            await invoke(client, peers.address, timeout_ms=30)
+        assert (caught.value.address, caught.value.timeout_ms) == (peers.address, 30)
+        peer = await peers.one()
+        late = await peer.answer()
+        asking = asyncio.create_task(invoke(client, peers.address))
+        second = await peer.answer()
+        await peer.send(encode(late.reply()) + encode(second.reply(body=b"in time")))
+        assert (await asking).body == b"in time"
+
+
+@pytest.mark.parametrize("oneway", [True, False])
+async def test_a_peer_that_is_not_there_is_an_error_with_its_address(oneway):
+    async with Peers() as peers:
+        gone = peers.address
+    async with a_client() as client:
+        call = client.send_oneway if oneway else client.invoke
+        with pytest.raises(InvokeError, match=f"request to {gone} failed: cannot connect"):
+            await call(gone, NOTIFY, SECONDS_ARE_ENOUGH_MS)
+
+
+@pytest.mark.parametrize("bad", ["", "nowhere", "host:", ":10911", "host:0", "host:65536", "host:-1", "host:²"])
+async def test_what_is_no_address_is_an_error(bad):
+    async with a_client() as client:
+        with pytest.raises(InvokeError, match="host:port"):
+            await invoke(client, bad)
+
+
+async def test_an_address_of_version_6_may_have_brackets_or_none():
+    try:
+        listener = await asyncio.start_server(lambda reader, writer: writer.close(), "::1", 0)
+    except OSError:
+        return
+    port = listener.sockets[0].getsockname()[1]
+    async with a_client() as client:
+        for host in ("[::1]", "::1", "0:0:0:0:0:0:0:1"):
+            await client.send_oneway(f"{host}:{port}", NOTIFY, SECONDS_ARE_ENOUGH_MS)
+    listener.close()
+
+
+async def test_a_connection_that_hangs_while_it_is_made_is_a_timeout():
+    async with Peers() as peers, a_client(tls=client_context(TlsSettings())) as client:
+        with pytest.raises(InvokeTimeout):
+            await client.send_oneway(peers.address, NOTIFY, 50)
+
+
+async def test_a_lost_connection_fails_what_waits_and_the_next_request_makes_a_new_one():
+    async with Peers() as peers, a_client() as client:
+        asking = [asyncio.create_task(invoke(client, peers.address)) for _ in range(2)]
+        peer = await peers.one()
+        await peer.answers(2)
+        peer.writer.transport.abort()
+        for each in asking:
+            with pytest.raises(InvokeError, match="connection"):
+                await each
+        asking = asyncio.create_task(invoke(client, peers.address))
+        await until(lambda: len(peers.streams) == 2)
+        second = peers.streams[1]
+        await second.send(encode((await second.answer()).reply()))
+        assert (await asking).code == 0
+
+
+async def test_an_answer_that_makes_no_sense_ends_the_connection():
+    async with Peers() as peers, a_client(frame_bytes_max=1000) as client:
+        asking = asyncio.create_task(invoke(client, peers.address))
+        peer = await peers.one()
+        await peer.answer()
+        await peer.send(struct.pack(">i", 1001))
+        with pytest.raises(InvokeError, match="over the limit of 1000"):
+            await asking
+        assert await peer.until_closed() == b""
+
+
+async def test_a_peer_that_sends_requests_is_told_that_none_is_served():
+    async with Peers() as peers, a_client() as client:
+        await client.send_oneway(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)
+        peer = await peers.one()
+        await peer.answer()
+        await peer.send(a_request(REGISTER, 5, flag=FLAG_ONEWAY) + a_request(REGISTER, 6))
+        answer = await peer.answer()
+        assert (answer.opaque, answer.code, answer.remark) == (6, 3, " request type 103 not supported")
+
+
+async def test_requests_that_wait_for_answers_have_a_limit():
+    async with Peers() as peers, a_client(unanswered_max=2) as client:
+        asking = [asyncio.create_task(invoke(client, peers.address, timeout_ms=200)) for _ in range(2)]
+        await (await peers.one()).answers(2)
+        with pytest.raises(InvokeError, match="2 requests wait"):
+            await invoke(client, peers.address)
+        for each in asking:
+            with pytest.raises(InvokeTimeout):
+                await each
+
+
+async def test_a_peer_that_does_not_read_is_an_error_before_memory_fills():
+    big = RemotingCommand(905, body=bytes(1_000_000))
+    async with Peers() as peers, a_client(unsent_bytes_max=2_000_000, close_seconds=0.05) as client:
+
+        async def send_all():
+            for _ in range(100):
+                await client.send_oneway(peers.address, big, SECONDS_ARE_ENOUGH_MS)
+
+        with pytest.raises(InvokeError, match="does not read"):
+            await send_all()
+
+
+async def test_addresses_have_a_limit_and_the_one_unused_longest_makes_room():
+    async with serving() as first, serving() as second, serving() as third, a_client(addresses_max=2) as client:
+        for site in (first, second, first, third):
+            await invoke(client, address(site))
+        await until(lambda: second.told.of("closed"))
+        assert not first.told.of("closed")
+        await invoke(client, address(second))
+        await until(lambda: first.told.of("closed"))
+
+
+async def test_addresses_in_use_do_not_make_room():
+    async with Peers() as peers, serving() as site, a_client(addresses_max=1) as client:
+        asking = asyncio.create_task(invoke(client, peers.address))
+        peer = await peers.one()
+        request = await peer.answer()
+        with pytest.raises(InvokeError, match="1 other addresses"):
+            await invoke(client, address(site))
+        await peer.send(encode(request.reply()))
+        await asking
+        assert (await invoke(client, address(site))).code == 0
+
+
+async def test_an_unused_connection_is_closed_and_made_again_when_needed():
+    clock = FakeClock()
+    async with serving() as site, a_client(clock=clock, idle_seconds=0.04) as client:
+        await invoke(client, address(site))
+        await asyncio.sleep(0.05)
+        assert not site.told.of("closed"), "the clock stands still"
+        clock.pass_ms(40)
+        await until(lambda: site.told.of("closed"))
+        assert (await invoke(client, address(site))).code == 0
+        assert len(site.told.of("opened")) == 2
+
+
+async def test_a_closed_client_fails_what_waits_and_what_comes():
+    async with Peers() as peers, a_client() as client:
+        asking = asyncio.create_task(invoke(client, peers.address))
+        peer = await peers.one()
+        await peer.answer()
+        await client.close()
+        with pytest.raises(InvokeError):
+            await asking
+        with pytest.raises(InvokeError, match="client is closed"):
+            await invoke(client, peers.address)
+
+
+async def test_a_client_closed_while_it_connects_leaves_no_connection_behind():
+    contexts = TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))
+    async with serving(tls=contexts) as site, a_client(tls=client_context(TlsSettings())) as client:
+        asking = asyncio.create_task(invoke(client, address(site)))
+        await until(lambda: site.told.of("opened"))
+        await client.close()
+        with pytest.raises(InvokeError):
+            await asking
+        await until(lambda: site.told.of("closed"))
+
+
+async def test_requests_can_go_over_tls():
+    contexts = TlsContexts(TlsSettings(mode="enforcing"), FakeClock(unix_ms=1_800_000_000_000))
+    async with serving(success, tls=contexts) as site:
+        async with a_client(tls=client_context(TlsSettings())) as client:
+            assert (await invoke(client, address(site))).code == 0
+        async with a_client() as plain:
+            with pytest.raises(InvokeError, match="connection"):
+                await invoke(plain, address(site))
+
+
+async def test_a_certificate_that_is_not_trusted_is_an_error():
+    contexts = TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))
+    verifying = client_context(TlsSettings(test_mode=False, client_auth_server=True))
+    async with serving(tls=contexts) as site, a_client(tls=verifying) as client:
+        with pytest.raises(InvokeError, match="cannot connect"):
+            await invoke(client, address(site))
