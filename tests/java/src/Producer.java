@@ -17,7 +17,7 @@ public final class Producer {
         DefaultMQProducer producer = new DefaultMQProducer(options.text("group"));
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setPollNameServerInterval(options.number("poll-ms", 1000));
-        producer.setSendMsgTimeout(options.number("timeout-ms", 3000));
+        producer.setSendMsgTimeout(options.number("timeout-ms", 15_000));
         producer.start();
         System.out.println("READY " + System.currentTimeMillis());
         int count = options.number("count", Integer.MAX_VALUE);
