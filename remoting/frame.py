@@ -224,7 +224,7 @@ def _encode_json(command: RemotingCommand) -> bytes:
         return _SUCCESS % command.opaque
     header: dict[str, Any] = {
         "code": command.code,
-        "extFields": command.ext_fields,
+        "extFields": None if command.ext_fields is None else dict(command.ext_fields),
         "flag": command.flag,
         "language": command.language,
         "opaque": command.opaque,

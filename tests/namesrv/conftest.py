@@ -10,8 +10,10 @@ from namesrv.handlers import Handlers
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
+from remoting.codes import SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
+from remoting.frame import FrameReader, encode
 
 
 class Peer:
@@ -43,6 +45,12 @@ class Desk:
         return await self.answer(RemotingCommand(code, version=version, ext_fields=fields, body=body), Peer(connection))
 
     async def answer(self, request, peer):
+        answer = await self._answer(request, peer)
+        assert encode(answer, SerializeType.ROCKETMQ)
+        (received,) = FrameReader().receive(encode(answer))
+        return received
+
+    async def _answer(self, request, peer):
         try:
             answer = self.handlers.dispatch(request, peer)
             return await answer if inspect.isawaitable(answer) else answer
