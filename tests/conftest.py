@@ -3,8 +3,13 @@
 import os
 
 import pytest
+from hypothesis import settings
 from peers import processes
 from peers.jars import missing_tools
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("here", deadline=None)
+settings.load_profile("here")
 
 LOG_TAIL_LINES = 25
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from remoting.shapes.integers import Int64
+from remoting.shapes.integers import Int32, Int64
 
 #: The broker id of a master; all others are slaves.
 MASTER_ID: Final = 0
@@ -39,20 +39,20 @@ class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """How many queues a topic has on one broker set, and what is allowed there."""
 
     broker_name: str = ""
-    perm: int = 0
-    read_queue_nums: int = 0
-    topic_sys_flag: int = 0
-    write_queue_nums: int = 0
+    perm: Int32 = 0
+    read_queue_nums: Int32 = 0
+    topic_sys_flag: Int32 = 0
+    write_queue_nums: Int32 = 0
 
 
 class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A topic as its broker keeps it; of the rest (order, filter type, attributes) no NameServer takes notice."""
 
-    perm: int = PERM_READ | PERM_WRITE
-    read_queue_nums: int = 16
+    perm: Int32 = PERM_READ | PERM_WRITE
+    read_queue_nums: Int32 = 16
     topic_name: str = ""
-    topic_sys_flag: int = 0
-    write_queue_nums: int = 16
+    topic_sys_flag: Int32 = 0
+    write_queue_nums: Int32 = 16
 
 
 class BrokerData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -69,12 +69,12 @@ class TopicQueueMappingInfo(msgspec.Struct, frozen=True, kw_only=True, rename="c
     """Which logical queues of a static topic one broker set holds: logical id -> queue id on the broker."""
 
     bname: str | UnsetType = UNSET
-    curr_id_map: dict[int, int] | UnsetType = UNSET
+    curr_id_map: dict[Int32, Int32] | UnsetType = UNSET
     dirty: bool = False
     epoch: Int64 = 0
     scope: str | UnsetType = "__global__"
     topic: str | UnsetType = UNSET
-    total_queues: int = 0
+    total_queues: Int32 = 0
 
 
 class TopicRouteData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
