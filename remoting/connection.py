@@ -5,7 +5,6 @@ becomes of a request, and whose turn it is, are decided elsewhere; this is the c
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from typing import Protocol, cast
 
@@ -18,7 +17,7 @@ from remoting.gate import Gate
 from remoting.limits import ServerLimits
 from remoting.observer import CloseReason, ConnectionKind, Rejection, ServerObserver
 from remoting.opening import host_and_port
-from remoting.statistics import ServerStatistics, timer_ns
+from remoting.statistics import Latencies, ServerStatistics, timer_ns
 from remoting.tls import TlsContexts
 from remoting.turns import Lane, Turns
 
@@ -32,8 +31,8 @@ class Host(Protocol):
     observer: ServerObserver
     statistics: ServerStatistics
     tls: TlsContexts | None
-    #: Codes whose requests are answered at once, in the order read.
-    urgent: frozenset[int]
+    #: Codes whose requests are answered at once, in the order read, and how long those took.
+    urgent: dict[int, Latencies]
     #: How long the server has been awake, in milliseconds; moves on with every look for idle connections.
     awake_ms: int
 
@@ -50,6 +49,7 @@ class Connection(asyncio.Protocol):
     # Many thousands of these are idle at a time.
     __slots__ = (
         "_close_reason",
+        "_ended",
         "_frame_began_ms",
         "_gate",
         "_host",
@@ -79,9 +79,11 @@ class Connection(asyncio.Protocol):
         #: The requests that wait for their turn; made for the first.
         self._lane: Lane | None = None
         #: Requests already read that nothing was done about yet; nothing more is read meanwhile.
-        self._waiting: deque[RemotingCommand] | None = None
+        self._waiting: Sequence[RemotingCommand] = ()
         #: Set once the connection is to end, when what was asked is answered.
         self._close_reason: CloseReason | None = None
+        #: Nothing more is written.
+        self._ended = False
         self._lost = False
         self._reading = True
         #: The peer leaves too many answers unread.
@@ -136,11 +138,14 @@ class Connection(asyncio.Protocol):
         host.statistics.received_bytes += len(data)
         if self._gate is not None:
             data = self._pass_gate(data)
-        requests = self._reader.receive(data)
-        if requests:
+        reader = self._reader
+        requests = reader.receive(data)
+        if len(requests) == 1:
+            self._carry_out_one(requests[0])
+        elif requests:
             self._carry_out(requests)
         # False for a plain connection whose frames come whole, which is nearly always.
-        if self._gate is not None or self._unfinished_bytes or self._reader.unfinished_bytes or self._reader.error:
+        if self._gate is not None or self._unfinished_bytes or reader.unfinished_bytes or reader.error:
             self._look_at_unfinished(frame_ended=bool(requests))
 
     def eof_received(self) -> bool:
@@ -166,7 +171,7 @@ class Connection(asyncio.Protocol):
         del exc
         if self._lost:
             return
-        self._lost = True
+        self._lost = self._ended = True
         host = self._host
         self._close_reason = self._close_reason or CloseReason.PEER
         self._drop_waiting()
@@ -219,12 +224,13 @@ class Connection(asyncio.Protocol):
         return not self._unwritable or self._lost
 
     def send(self, frame: bytes) -> None:
-        """Write a frame, if there is still somebody to read it."""
-        if self._lost or self._transport.is_closing():
+        """Write frames, if there are any, and still somebody to read them."""
+        if self._ended or not frame:
             return
-        data = frame if self._gate is None else self._gate.send(frame)
-        self._host.statistics.sent_bytes += len(data)
-        self._transport.write(data)
+        if self._gate is not None:
+            frame = self._gate.send(frame)
+        self._host.statistics.sent_bytes += len(frame)
+        self._transport.write(frame)
 
     def request_finished(self) -> None:
         """Go on reading where too many requests waited, and end the connection where this was the last."""
@@ -235,46 +241,44 @@ class Connection(asyncio.Protocol):
 
     # Requests
 
-    def _carry_out(self, requests: Sequence[RemotingCommand]) -> None:
-        """Carry out requests in order; those beyond this connection's share of a turn wait for the next."""
-        if self._waiting:
-            self._wait(requests)
+    def _carry_out_one(self, request: RemotingCommand) -> None:
+        """Carry out a request that came alone, as nearly every route query does: `_carry_out` in fewer steps."""
+        latencies = self._host.urgent.get(request.code)
+        if latencies is None or request.flag & FLAG_RESPONSE:
+            self._queue(request)
             return
-        share = self._host.limits.requests_per_turn
-        done = self._answer_urgent(requests if len(requests) <= share else requests[:share])
-        if done < len(requests):
-            self._wait(requests[done:])
-            if not self._unwritable:
-                asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _answer_urgent(self, requests: Sequence[RemotingCommand]) -> int:
-        """Answer urgent requests and queue the others, until the peer has enough to read; return how many."""
         began_ns = timer_ns()
-        host = self._host
-        begin, urgent, unsent_bytes = host.answers.begin, host.urgent, 0
+        frame = self._host.answers.begin(request, self)
+        assert isinstance(frame, bytes), "an urgent request is answered at once"
+        self.send(frame)
+        latencies.add(timer_ns() - began_ns, 1)
+
+    def _carry_out(self, requests: Sequence[RemotingCommand]) -> None:
+        """Answer urgent requests and queue the others, as many as the peer may have at once; the rest waits.
+
+        All answers leave in one write, and one look at the time does for all.
+        """
+        began_ns = timer_ns()
+        limits, urgent = self._host.limits, self._host.urgent
         frames: list[bytes] = []
-        counts: dict[int, int] = {}
-        done = 0
-        for request in requests:
-            done += 1
-            code = request.code
-            if code not in urgent or request.flag & FLAG_RESPONSE:
+        answered: list[Latencies] = []
+        done = unsent_bytes = 0
+        for done, request in enumerate(requests, 1):  # noqa: B007  # tells below where it ended
+            latencies = urgent.get(request.code)
+            if latencies is None or request.flag & FLAG_RESPONSE:
                 self._queue(request)
                 continue
-            frame = begin(request, self)
+            frame = self._host.answers.begin(request, self)
             assert isinstance(frame, bytes), "an urgent request is answered at once"
             frames.append(frame)
-            counts[code] = counts.get(code, 0) + 1
+            answered.append(latencies)
             unsent_bytes += len(frame)
-            if unsent_bytes > host.limits.unsent_bytes_high:
+            if unsent_bytes > limits.unsent_bytes_high or len(frames) == limits.requests_per_turn:
                 break
-        if frames:
-            # One write for all of them.
-            self.send(frames[0] if len(frames) == 1 else b"".join(frames))
-            duration_ns = timer_ns() - began_ns
-            for code, count in counts.items():
-                host.statistics.add_latency(code, duration_ns, count)
-        return done
+        self.send(b"".join(frames))
+        Latencies.add_batch(answered, timer_ns() - began_ns)
+        if done < len(requests):
+            self._wait(requests[done:])
 
     def _queue(self, request: RemotingCommand) -> None:
         """Let a request wait for its turn, or tell its sender that there is no room."""
@@ -286,30 +290,30 @@ class Connection(asyncio.Protocol):
         if self._host.turns.put(request, self._lane):
             if self._lane_is_full():
                 self._adjust_reading()
-        elif frame := self._host.answers.busy(request, self):
-            self.send(frame)
+        else:
+            self.send(self._host.answers.busy(request, self))
 
     def _wait(self, requests: Sequence[RemotingCommand]) -> None:
-        """Keep requests that were read until the peer has read its answers, or other peers had their turn."""
-        if self._waiting is None:
-            self._waiting = deque()
-        self._waiting.extend(requests)
+        """Keep requests until the peer has read its answers, and other peers had their turn."""
+        assert not self._waiting, "nothing more is read while requests wait"
+        self._waiting = requests
         self._host.statistics.in_flight += len(requests)
         self._adjust_reading()
+        if not self._unwritable:
+            asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Carry out what waits, and read on when nothing does."""
         if self._waiting and not self._unwritable:
-            requests, self._waiting = list(self._waiting), None
+            requests, self._waiting = self._waiting, ()
             self._host.statistics.in_flight -= len(requests)
             self._carry_out(requests)
         self._adjust_reading()
         self._close_if_answered()
 
     def _drop_waiting(self) -> None:
-        if self._waiting:
-            self._host.statistics.in_flight -= len(self._waiting)
-        self._waiting = None
+        self._host.statistics.in_flight -= len(self._waiting)
+        self._waiting = ()
 
     def _lane_is_full(self) -> bool:
         lane, limits = self._lane, self._host.limits
@@ -395,8 +399,9 @@ class Connection(asyncio.Protocol):
         self._close_transport()
 
     def _close_transport(self) -> None:
-        if self._lost or self._transport.is_closing():
+        if self._ended:
             return
+        self._ended = True
         if self._gate is not None:
             self._write_raw(self._gate.close())
         self._transport.close()

@@ -70,10 +70,10 @@ class RemotingServer:
         Answers that take a while are waited for in `tasks`, which must outlive `close`.
         """
         self.limits = options.limits
-        self.urgent = options.urgent
         self.observer = observer
         self.tls = tls
         self.statistics = ServerStatistics()
+        self.urgent = {code: self.statistics.latencies_of(code) for code in options.urgent}
         self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics)
         self.turns = Turns(self.answers, options.limits, self.statistics, tasks)
         #: Changeable while the server runs; 0 for never.

@@ -4,6 +4,7 @@ Everything is touched by one thread, the loop's. Peers choose request codes, so 
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from time import perf_counter_ns
 from typing import Final
 
@@ -39,6 +40,12 @@ class Latencies:
         self.buckets[bisect_left(LATENCY_BOUNDS_NS, duration_ns)] += count
         self.total_ns += duration_ns * count
 
+    @staticmethod
+    def add_batch(answered: list["Latencies"], duration_ns: int) -> None:
+        """Count requests that were answered together, each by its code's `Latencies`."""
+        for latencies in set(answered):
+            latencies.add(duration_ns, answered.count(latencies))
+
 
 class ServerStatistics:
     """The counters of one server since its start."""
@@ -47,7 +54,7 @@ class ServerStatistics:
         #: (request code, response code) -> finished requests, one-way ones too; see `finished`.
         self._finished: dict[tuple[int, int], int] = {}
         #: Request code -> requests answered by a prepared frame, all of them successes.
-        self._prepared: dict[int, int] = {}
+        self._prepared: defaultdict[int, int] = defaultdict(int)
         #: Request code -> latencies.
         self.latencies: dict[int, Latencies] = {}
         self.received_bytes = 0
@@ -75,15 +82,19 @@ class ServerStatistics:
 
     def count_prepared(self, request_code: int) -> None:
         """Count one success by a prepared frame; only handlers make those, so the code is one of ours."""
-        self._prepared[request_code] = self._prepared.get(request_code, 0) + 1
+        self._prepared[request_code] += 1
 
     def add_latency(self, request_code: int, duration_ns: int, count: int = 1) -> None:
         """Count `count` requests of a code that took `duration_ns` each."""
+        self.latencies_of(request_code).add(duration_ns, count)
+
+    def latencies_of(self, request_code: int) -> Latencies:
+        """Return what is counted for a code; the same for all that nobody knows."""
         code = known_code(request_code)
         latencies = self.latencies.get(code)
         if latencies is None:
             latencies = self.latencies[code] = Latencies()
-        latencies.add(duration_ns, count)
+        return latencies
 
 
 def known_code(request_code: int) -> int:

@@ -24,7 +24,7 @@ class Asker(Peer, Protocol):
         """Whether its requests may be carried out: False while its peer leaves too many answers unread."""
 
     def send(self, frame: bytes) -> None:
-        """Write an answer."""
+        """Write an answer, unless it is empty."""
 
     def request_finished(self) -> None:
         """One of its waiting requests was carried out and answered."""
@@ -131,8 +131,7 @@ class Turns:
 
     def _finish(self, lane: Lane, request: RemotingCommand, came_ns: int, frame: bytes) -> None:
         self._account(lane, -1, -len(request.body))
-        if frame:
-            lane.asker.send(frame)
+        lane.asker.send(frame)
         self._statistics.add_latency(request.code, timer_ns() - came_ns)
         self.list_(lane)
         lane.asker.request_finished()

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from types import MappingProxyType
+from typing import ClassVar
 
 import pytest
 from fakes.clock import FakeClock
@@ -136,7 +136,7 @@ async def test_responses_that_nobody_asked_for_are_dropped():
 async def test_a_refusal_carries_its_code_and_its_sentence(code):
     class QueryNotFound(RequestRefused):
         code = ResponseCode.QUERY_NOT_FOUND
-        ext_fields = MappingProxyType({})
+        ext_fields: ClassVar = {}
 
     def refuse(request, connection):
         raise QueryNotFound("no such key")
