@@ -1,0 +1,295 @@
+"""Random lives of brokers, played against the state with a simple model beside it.
+
+The model keeps one plain record for each living broker and one permission for each topic of a set; it knows nothing of
+tables, changes or caches. After every step both must tell the same, and the tables must fit each other.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from namesrv.config import NameServerConfig
+from namesrv.effects import BeatKind, CloseConnection
+from namesrv.registration import Registration, SingleTopicFromUnknownBroker
+from namesrv.route_state import RouteState
+from namesrv.tables.live_table import LiveKey
+from namesrv.tables.topic_census import kind_of
+from remoting.fastjson import Dialect, encode
+from remoting.shapes.route import DataVersion, QueueData, TopicConfig
+
+NAMES = st.sampled_from(["broker-a", "broker-b"])
+ADDRESSES = st.sampled_from(["h1:1", "h2:1", "h3:1"])
+IDS = st.integers(0, 2)
+CLUSTERS = st.sampled_from(["C", "C", "C", "D"])
+TOPICS = st.sampled_from(["T0", "T1", "T2", "%RETRY%g"])
+TIMEOUTS_MS = st.sampled_from([10_000, 120_000])
+#: Positions among the open connections, the youngest last: mostly a young one, at times a late old one.
+CONNECTIONS = st.integers(0, 5)
+
+WRITE = 2
+STEPS = 40
+SOAK_STEPS = 1_000
+SOAK_EXAMPLES = 100
+
+
+@dataclass
+class Living:
+    """A broker that the NameServer has to know."""
+
+    broker_id: int
+    cluster: str
+    connection: int
+    heard_ms: int
+    timeout_ms: int
+    version: DataVersion
+
+
+class BrokerLives(RuleBasedStateMachine):
+    @initialize(delete_missing=st.booleans(), notify=st.booleans(), acting=st.booleans())
+    def start(self, delete_missing, notify, acting):
+        self.config = NameServerConfig(
+            delete_topic_with_broker_registration=delete_missing,
+            notify_min_broker_id_changed=notify,
+            support_acting_master=acting,
+        )
+        self.now_ms = 0
+        self.next_connection = 0
+        self.open = []
+        self.connect()
+        self.restart()
+
+    # The model
+
+    def members(self, name):
+        return {address: living for (its_name, address), living in self.living.items() if its_name == name}
+
+    def ids(self, name):
+        return {living.broker_id: address for address, living in self.members(name).items()}
+
+    def gone(self, keys):
+        """Take brokers that left together out of the model."""
+        for key in keys:
+            del self.living[key]
+        for name in {name for name, _ in keys}:
+            if not self.members(name):
+                self.acting.pop(name)
+                self.perms.pop(name, None)
+                self.chosen.pop(name, None)
+            elif self.acting[name] and 0 not in self.ids(name):
+                perms = self.perms.get(name, {})
+                if any(perm & WRITE for perm in perms.values()):
+                    self.chosen.pop(name, None)
+                self.perms[name] = {topic: perm & ~WRITE for topic, perm in perms.items()}
+
+    # What happens
+
+    @rule()
+    def restart(self):
+        """A NameServer that was restarted knows nobody, and nobody is connected."""
+        self.state = RouteState(self.config)
+        self.living = {}
+        self.acting = {}
+        self.perms = {}
+        self.chosen = {}
+        self.open = []
+        self.connect()
+
+    @rule()
+    def connect(self):
+        self.next_connection += 1
+        self.open.append(self.next_connection)
+
+    @rule(
+        name=NAMES,
+        address=ADDRESSES,
+        broker_id=IDS,
+        cluster=CLUSTERS,
+        where=CONNECTIONS,
+        timeout_ms=TIMEOUTS_MS,
+        version=st.builds(DataVersion, counter=st.integers(0, 2), state_version=st.integers(0, 1)),
+        acting=st.sampled_from([None, False, True]),
+        topics=st.dictionaries(TOPICS, st.sampled_from([6, 4]), max_size=4),
+    )
+    def register(self, name, address, broker_id, cluster, where, timeout_ms, version, acting, topics):  # noqa: PLR0917
+        connection = self.open[-1 - where % len(self.open)]
+        request = Registration(
+            cluster=cluster,
+            broker_name=name,
+            broker_id=broker_id,
+            address=address,
+            enable_acting_master=acting,
+            heartbeat_timeout_ms=timeout_ms,
+            data_version=version,
+            topics={topic: TopicConfig(topic_name=topic, perm=perm) for topic, perm in topics.items()},
+            connection_id=connection,
+        )
+        before = self.living.get((name, address))
+        holder = self.ids(name).get(broker_id)
+        rival = self.living[name, holder] if holder not in (None, address) else None
+        if rival and rival.cluster == cluster and rival.version.state_version > version.state_version:
+            self.state.register_broker(request, self.now_ms)
+            self.living.pop((name, address), None)
+            return
+        if holder is None and len(topics) == 1:
+            with pytest.raises(SingleTopicFromUnknownBroker):
+                self.state.register_broker(request, self.now_ms)
+            return
+        self.state.register_broker(request, self.now_ms)
+        if rival:
+            del self.living[name, holder]
+        self.living[name, address] = Living(broker_id, cluster, connection, self.now_ms, timeout_ms, version)
+        self.acting[name] = bool(acting)
+        changed = holder is None or before is None or before.version != version
+        if broker_id == 0 or (acting is not None and broker_id == min(self.ids(name))):
+            self.take_topics(name, topics, changed=changed, writable=broker_id == 0 or not acting)
+
+    def take_topics(self, name, topics, *, changed, writable):
+        perms, chosen = self.perms.setdefault(name, {}), self.chosen.setdefault(name, {})
+        if changed and self.config.delete_topic_with_broker_registration:
+            for topic in set(perms) - set(topics):
+                perms.pop(topic)
+                chosen.pop(topic, None)
+        for topic, perm in topics.items():
+            if changed:
+                chosen.pop(topic, None)
+            perms[topic] = chosen.get(topic, perm if writable else perm & ~WRITE)
+
+    @rule(name=NAMES, address=ADDRESSES, where=CONNECTIONS)
+    def unregister(self, name, address, where):
+        connection = self.open[-1 - where % len(self.open)]
+        self.state.unregister_broker("C", LiveKey(name, address), connection, self.now_ms)
+        living = self.living.get((name, address))
+        if living and living.connection <= connection:
+            self.gone([(name, address)])
+
+    @precondition(lambda self: len(self.open) > 1)
+    @rule(where=CONNECTIONS)
+    def lose_connection(self, where):
+        connection = self.open.pop(-1 - where % len(self.open))
+        self.state.connection_lost(connection, self.now_ms)
+        self.gone([key for key, living in self.living.items() if living.connection == connection])
+
+    @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
+    def beat(self, name, address, cluster):
+        self.state.heartbeat(cluster, LiveKey(name, address), BeatKind.HEARTBEAT, self.now_ms)
+        living = self.living.get((name, address))
+        if living and living.cluster == cluster:
+            living.heard_ms = self.now_ms
+
+    @rule(ms=st.sampled_from([1, 5_000, 10_001, 60_000, 120_001]))
+    def pass_time_and_scan(self, ms):
+        self.now_ms += ms
+        outcome = self.state.scan(self.now_ms)
+        expired = [key for key, each in self.living.items() if each.heard_ms + each.timeout_ms < self.now_ms]
+        connections = {self.living[key].connection for key in expired}
+        self.gone(expired)
+        shared = {each.connection for each in self.living.values()}
+        closed = {effect.connection_id for effect in outcome.effects if isinstance(effect, CloseConnection)}
+        assert closed == connections - shared
+
+    @rule(name=NAMES, gives=st.booleans())
+    def set_write_permission(self, name, gives):
+        perms = self.perms.get(name, {})
+        outcome = self.state.add_write_perm(name) if gives else self.state.wipe_write_perm(name)
+        assert outcome.reply == len(perms)
+        if perms:
+            self.perms[name] = {topic: 6 if gives else perm & ~WRITE for topic, perm in perms.items()}
+            self.chosen[name] = dict(self.perms[name])
+
+    @rule(topic=TOPICS, cluster=st.none() | CLUSTERS)
+    def delete_topic(self, topic, cluster):
+        self.state.delete_topic(topic, cluster)
+        for name, perms in self.perms.items():
+            if cluster is None or cluster in {each.cluster for each in self.members(name).values()}:
+                perms.pop(topic, None)
+                self.chosen.get(name, {}).pop(topic, None)
+
+    @rule(topic=TOPICS, name=NAMES)
+    def register_topic(self, topic, name):
+        self.state.register_topic(topic, [QueueData(broker_name=name, perm=6)])
+        if self.members(name):
+            self.perms.setdefault(name, {})[topic] = 6
+            self.chosen.get(name, {}).pop(topic, None)
+
+    # What must hold
+
+    @invariant()
+    def exactly_the_living_are_known(self):
+        tables = self.state.tables
+        rows = {tuple(key): row for key, row in tables.live.rows()}
+        assert rows.keys() == self.living.keys()
+        for key, row in rows.items():
+            living = self.living[key]
+            assert (row.broker_id, row.cluster, row.connection_id) == (
+                living.broker_id,
+                living.cluster,
+                living.connection,
+            )
+        sets = {each.broker_name: each for each in tables.brokers.sets()}
+        assert sets.keys() == {name for name, _ in self.living}
+        for name, broker_set in sets.items():
+            assert {i: member.address for i, member in broker_set.members.items()} == self.ids(name)
+
+    @invariant()
+    def clusters_list_the_sets_that_have_members_in_them(self):
+        listed = {(cluster, name) for cluster, names in self.state.tables.brokers.clusters().items() for name in names}
+        assert listed == {(living.cluster, name) for (name, _), living in self.living.items()}
+        for broker_set in self.state.tables.brokers.sets():
+            assert broker_set.cluster in {member.cluster for member in broker_set.members.values()}
+
+    @invariant()
+    def queues_are_those_of_living_sets_seen_alike_from_both_sides(self):
+        topics = self.state.tables.topics
+        by_topic = {(t, name): data for t in topics.topics() for name, data in topics.queues_of(t).items()}
+        by_broker = {(t, name): data for name in self.acting for t, data in topics.topics_of(name).items()}
+        assert by_topic == by_broker
+        expected = {(t, name): perm for name, perms in self.perms.items() for t, perm in perms.items()}
+        assert {key: data.perm for key, data in by_topic.items()} == expected
+        assert all(topics.queues_of(topic) for topic in topics.topics())
+
+    @invariant()
+    def the_census_is_a_recount(self):
+        recount = {}
+        for broker_set in self.state.tables.brokers.sets():
+            for topic in self.state.tables.topics.topics_of(broker_set.broker_name):
+                recount.setdefault((broker_set.cluster, kind_of(topic)), set()).add(topic)
+        counted = {
+            (cluster, kind): count
+            for cluster, counts in self.state.census.counts().items()
+            for kind, count in counts.items()
+            if count
+        }
+        assert counted == {key: len(topics) for key, topics in recount.items()}
+
+    @invariant()
+    def no_kept_answer_is_old(self):
+        for topic in ["T0", "T1", "T2", "%RETRY%g"]:
+            route = self.state.route_of(topic, None)
+            fresh = encode(route, Dialect.STANDARD) if route else None
+            kept = self.state.answers.get(topic, Dialect.STANDARD)
+            assert kept in (None, fresh)
+            if fresh and not kept:
+                self.state.answers.keep(topic, Dialect.STANDARD, fresh)
+
+
+def test_random_lives_of_brokers_leave_no_broker_topic_or_answer_out_of_place():
+    run_state_machine_as_test(BrokerLives, settings=settings(max_examples=60, stateful_step_count=STEPS, deadline=None))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_hundred_thousand_steps_leave_no_broker_topic_or_answer_out_of_place():
+    run_state_machine_as_test(
+        BrokerLives,
+        settings=settings(max_examples=SOAK_EXAMPLES, stateful_step_count=SOAK_STEPS, deadline=None),
+    )
