@@ -3,15 +3,16 @@
 Answers to Netty's `SelfSignedCertificate`. No file and no TLS context is known here.
 """
 
-import ssl
+import re
+from base64 import b64decode
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 #: A certificate made on the spot is never renewed, so it outlives every process.
 _SELF_SIGNED_DAYS: Final = 3650
 
-_PEM_START: Final = "-----BEGIN CERTIFICATE-----"
-_PEM_END: Final = "-----END CERTIFICATE-----"
+# As OpenSSL reads them; a trusted certificate has more behind its end, which is not looked at.
+_PEM: Final = re.compile(r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END ", re.DOTALL)
 
 # DER: how an element's first byte tells what it is.
 _EXPLICIT_VERSION: Final = 0xA0
@@ -24,12 +25,11 @@ def expiry_unix_s(chain_pem: str) -> int:
 
     The standard library tells it only of a peer's certificate, and `cryptography` is not worth its memory here.
     """
-    start, end = chain_pem.find(_PEM_START), chain_pem.find(_PEM_END)
-    if not 0 <= start < end:
+    first = _PEM.search(chain_pem)
+    if first is None:
         raise ValueError("no certificate in PEM form")
-    der = ssl.PEM_cert_to_DER_cert(chain_pem[start : end + len(_PEM_END)])
     try:
-        return _not_after(der)
+        return _not_after(b64decode(first[1]))
     except IndexError:
         raise ValueError("a certificate ends too early") from None
 

@@ -234,9 +234,7 @@ class _Link(asyncio.Protocol):
             del self._waiting[request.opaque]
 
     def write(self, command: RemotingCommand) -> None:
-        """Write a command; raises InvokeError if the connection is gone or full."""
-        if self.lost.is_set() or self.transport.is_closing():
-            raise InvokeError(self._address, "the connection was closed")
+        """Write a command; raises InvokeError if the peer left too much unread."""
         if self.transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
             raise InvokeError(self._address, "the peer does not read")
         self.transport.write(encode(command, self._serialize_type))

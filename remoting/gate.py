@@ -52,9 +52,8 @@ class Gate:
         return data if self._tls is None else self._tls.receive(data)
 
     def send(self, data: bytes) -> bytes:
-        """Return what is to be written for `data`."""
-        if self._tls is None:
-            return data
+        """Return what is to be written for `data`; only asked where TLS is used."""
+        assert self._tls is not None, "answers are sent after the opening, and a plain connection needs no gate then"
         self._tls.send(data)
         return self._tls.take_output()
 

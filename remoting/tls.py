@@ -38,6 +38,8 @@ _TLS_1_3_SUITES: Final = (
     "TLS_AES_128_CCM_8_SHA256",
 )
 
+_NOT_SET: Final = "not set, and tls.test.mode.enable is false"
+
 
 class TlsError(RemotingError):
     """A TLS context cannot be made from the settings."""
@@ -108,8 +110,9 @@ class TlsContexts:
             return None
         self._tried = self._digests()
         try:
+            # First, as it tells best what is wrong with a file that is no certificate.
+            expiry = _certificate_expiry(self.settings)
             context = _server_context(self.settings)
-            expiry = _certificate_expiry(self.settings.cert_path)
         except TlsError as error:
             self._failure = error
             return error
@@ -182,9 +185,8 @@ def _server_context(settings: TlsSettings) -> ssl.SSLContext:
     context = _context(ssl.PROTOCOL_TLS_SERVER, settings)
     # A peer could have us negotiate without end.
     context.options |= ssl.OP_NO_RENEGOTIATION
-    if not settings.cert_path or not settings.key_path:
-        missing = "tls.server.keyPath" if settings.cert_path else "tls.server.certPath"
-        raise TlsError(missing, "", "not set, and tls.test.mode.enable is false")
+    if not settings.key_path:
+        raise TlsError("tls.server.keyPath", "", _NOT_SET)
     _load_chain(context, "tls.server", settings.cert_path, settings.key_path, settings.key_password)
     if not settings.auth_client:
         if settings.need_client_auth == "require":
@@ -262,11 +264,14 @@ def _trust(context: ssl.SSLContext, property_name: str, path: str) -> None:
         raise TlsError(property_name, path, "no certificate in PEM form") from None
 
 
-def _certificate_expiry(path: str) -> int:
+def _certificate_expiry(settings: TlsSettings) -> int:
+    name, path = "tls.server.certPath", settings.cert_path
+    if not path:
+        raise TlsError(name, "", _NOT_SET)
     try:
-        return expiry_unix_s(_read("tls.server.certPath", path).decode("ascii", "replace"))
+        return expiry_unix_s(_read(name, path).decode("ascii", "replace"))
     except ValueError as error:
-        raise TlsError("tls.server.certPath", path, str(error)) from None
+        raise TlsError(name, path, str(error)) from None
 
 
 def _read(property_name: str, path: str) -> bytes:

@@ -69,9 +69,8 @@ class TlsSession:
         try:
             while chunk := self._tls.read(_READ_BYTES):
                 chunks.append(chunk)
+            # Nothing read is the peer's close_notify; nothing there to read would have been raised.
             self.ended = True
         except ssl.SSLWantReadError:
             pass
-        except ssl.SSLZeroReturnError:
-            self.ended = True
         return b"".join(chunks)

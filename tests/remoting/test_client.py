@@ -174,6 +174,30 @@ async def test_an_answer_that_makes_no_sense_ends_the_connection():
         assert await peer.until_closed() == b""
 
 
+async def test_what_came_before_bytes_that_make_no_sense_is_still_an_answer():
+    async with Peers() as peers, a_client() as client:
+        asking = [asyncio.create_task(invoke(client, peers.address)) for _ in range(2)]
+        peer = await peers.one()
+        first, _ = await peer.answers(2)
+        await peer.send(encode(first.reply()) + struct.pack(">i", -1))
+        assert (await asking[0]).code == 0
+        with pytest.raises(InvokeError, match="frame length of -1"):
+            await asking[1]
+
+
+async def test_an_address_that_nobody_answers_at_is_forgotten_after_a_while():
+    clock = FakeClock()
+    async with a_client(clock=clock, idle_seconds=0.02, addresses_max=1) as client:
+        with pytest.raises(InvokeError, match="host:port"):
+            await invoke(client, "nowhere")
+        clock.pass_ms(20)
+        await until(lambda: not client._slots)
+
+
+async def test_a_client_that_was_never_used_closes():
+    await RemotingClient(SystemClock()).close()
+
+
 async def test_a_peer_that_sends_requests_is_told_that_none_is_served():
     async with Peers() as peers, a_client() as client:
         await client.send_oneway(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)

@@ -63,6 +63,23 @@ async def test_a_peer_that_reads_slowly_stays():
         assert not site.told.of("closed")
 
 
+async def test_nothing_is_carried_out_for_a_peer_that_stopped_reading_while_its_request_waited():
+    carried_out = []
+
+    def note(request, connection):
+        carried_out.append(request.code)
+        return request.reply(body=BIG * 50)
+
+    async with serving(note, **SMALL_BUFFERS) as site:
+        peer = await site.connect_with_little_room()
+        peer.writer.write(a_request(REGISTER) + a_request(ROUTE))
+        await until(lambda: carried_out)
+        await asyncio.sleep(0.05)
+        assert carried_out == [ROUTE]
+        await peer.answers(2)
+        assert carried_out == [ROUTE, REGISTER]
+
+
 # Peers that send nothing, or too slowly
 
 
@@ -102,6 +119,22 @@ async def test_one_byte_a_moment_does_not_keep_a_frame_open_for_ever(already):
         ((_, error),) = site.told.of("frame")
         assert "unfinished" in str(error)
         assert site.told.of("closed")[0][1] is CloseReason.ERROR
+
+
+async def test_an_unfinished_frame_is_told_once_while_earlier_requests_are_still_carried_out():
+    async def slow(request):
+        await asyncio.sleep(0.3)
+        return request.reply()
+
+    async with serving(lambda request, _: slow(request), idle_seconds=0.1) as site:
+        peer = await site.connect()
+        await peer.send(a_request(REGISTER, 1))
+        for byte in E1[:50]:
+            if not site.told.of("frame"):
+                peer.writer.write(bytes([byte]))
+            await asyncio.sleep(0.01)
+        await until(lambda: site.told.of("closed"))
+        assert len(site.told.of("frame")) == 1
 
 
 async def test_idleness_can_be_changed_and_turned_off(monkeypatch):

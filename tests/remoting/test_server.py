@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
@@ -237,6 +238,7 @@ async def test_a_connection_behind_a_proxy_is_known_by_its_source():
 
 async def test_open_connections_are_counted_by_kind_and_closed_ones_by_reason():
     def broker(request, connection):
+        assert connection.kind is ConnectionKind.UNKNOWN
         connection.kind = ConnectionKind.BROKER
         return request.reply()
 
@@ -256,6 +258,17 @@ async def test_open_connections_are_counted_by_kind_and_closed_ones_by_reason():
         assert set(site.statistics.connections.values()) == {0}
 
 
+async def test_a_peer_that_is_gone_before_it_is_accepted_harms_nobody():
+    async with serving() as site:
+        with socket.create_connection(("127.0.0.1", site.port)) as gone:
+            # Closes with a reset.
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert (await (await site.connect()).ask(E1)).code == 0
+        await until(lambda: len(site.server.connections) == 1)
+        # uvloop cannot tell any more who it was.
+        assert {connection.peer.partition(":")[0] for connection in site.told.of("opened")} <= {"127.0.0.1", "unknown"}
+
+
 async def test_the_service_can_close_a_connection_by_its_id():
     async with serving() as site:
         peer = await site.connect()
@@ -265,7 +278,21 @@ async def test_the_service_can_close_a_connection_by_its_id():
         assert await peer.until_closed() == b""
         await until(lambda: site.told.of("closed"))
         assert site.told.of("closed")[0][1] is CloseReason.IDLE
-        site.server.close_connection(number, CloseReason.IDLE)
+        site.server.close_connection(number, CloseReason.ERROR)
+
+
+async def test_the_first_reason_to_close_a_connection_counts():
+    def close(request, connection):
+        connection.close(CloseReason.IDLE)
+        connection.close(CloseReason.ERROR)
+        return request.reply()
+
+    async with serving(close) as site:
+        peer = await site.connect()
+        await peer.send(a_request())
+        assert await peer.until_closed() == b""
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("closed")[0][1] is CloseReason.IDLE
 
 
 async def test_a_connection_over_the_limit_is_closed_at_once_and_the_others_stay():
@@ -473,6 +500,22 @@ async def test_close_answers_what_was_asked_and_tells_the_reason():
         assert {reason for _, reason in site.told.of("closed")} == {CloseReason.SHUTDOWN}
         with pytest.raises(ConnectionRefusedError):
             await site.connect()
+
+
+# The standard library's own listener trips over it.
+@pytest.mark.asyncio(loop_factories=["uvloop"])
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_is_just_being_made_when_the_server_closes_is_closed_too(turns):
+    async with serving() as site:
+        with socket.create_connection(("127.0.0.1", site.port)) as peer:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await site.server.close()
+            await asyncio.sleep(0.02)
+            peer.settimeout(1)
+            with suppress(ConnectionResetError):
+                assert peer.recv(1) == b""
+        assert not site.server.connections
 
 
 async def test_close_does_not_wait_for_ever_for_a_peer_that_reads_nothing():
