@@ -96,3 +96,6 @@ class Performer:
             await self._sender.send_oneway(address, request, NOTIFY_TIMEOUT_MS)
         except InvokeError as error:
             self._observer.notification_failed(effect, address, error)
+        except ValueError as error:
+            # Brokers name their address themselves; one that no resolver takes must not end more than this request.
+            self._observer.notification_failed(effect, address, InvokeError(address, str(error)))

@@ -114,7 +114,7 @@ def decide(tables: RouteTables, registration: Registration, *, delete_missing_to
         conflict = _conflict(tables, registration, present, holder, others)
         if conflict is not None:
             return conflict
-    if holder is None and len(registration.topics) == 1:
+    if holder is None and len(registration.topics) + registration.ignored_topics == 1:
         raise SingleTopicFromUnknownBroker(registration)
     broker_set = _with_registrant(present, registration, others)
     return _admitted(

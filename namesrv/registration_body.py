@@ -3,6 +3,7 @@
 Answers to `RegisterBrokerBody.decode` (namesrv.md section 2.5). Pure: bytes in, what the broker says out.
 """
 
+import re
 import struct
 import zlib
 from types import MappingProxyType
@@ -15,13 +16,17 @@ from remoting.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSer
 from remoting.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInfo
 
 #: A compressed body may grow to this many bytes; 100,000 topics have about 6 MB in that form.
-INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024
+INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Topics of one registration: twice as many as the largest brokers have.
+TOPICS_MAX: Final = 200_000
 #: Topic names longer than this are left out: no broker can create them, and each would be kept and sent around.
 TOPIC_NAME_CHARS_MAX: Final = 1024
 
 _INT32: Final = struct.Struct(">i")
 _ZLIB_FIRST_BYTE: Final = 0x78
 _TOKENS_MIN: Final = 5
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_INT32_MAX: Final = 2**31 - 1
 
 
 class RegistrationRefused(RequestRefused):
@@ -59,20 +64,28 @@ def decode(body: bytes, *, crc32: int, compressed: bool, version: int, unix_ms: 
             wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, body)
             return _checked(_from_wrapper(wrapper, None, unix_ms))
         register = decode_body(RegisterBrokerBody, body)
+        filter_servers = tuple(register.filter_server_list)
+        return _checked(_from_wrapper(register.topic_config_serialize_wrapper, filter_servers, unix_ms))
     except BodyError as error:
         raise RegistrationRefused(f"Failed to decode RegisterBrokerBody, {error}") from None
-    return _checked(_from_wrapper(register.topic_config_serialize_wrapper, tuple(register.filter_server_list), unix_ms))
 
 
 def _from_wrapper(
     wrapper: TopicConfigAndMappingSerializeWrapper, filter_servers: tuple[str, ...] | None, unix_ms: int
 ) -> RegistrationBody:
+    _checked_count(len(wrapper.topic_config_table))
     return RegistrationBody(
         wrapper.data_version or DataVersion(timestamp=unix_ms),
         {config.topic_name or key: config for key, config in wrapper.topic_config_table.items()},
         wrapper.topic_queue_mapping_info_map,
         filter_servers,
     )
+
+
+def _checked_count(topics: int) -> int:
+    if topics > TOPICS_MAX:
+        raise BodyError(f"{topics} topics are over the limit of {TOPICS_MAX}")
+    return topics
 
 
 def _checked(said: RegistrationBody) -> RegistrationBody:
@@ -96,7 +109,7 @@ def _decode_compressed(text: bytes, version: int) -> RegistrationBody:
     parts = _Parts(text)
     data_version = decode_body(DataVersion, parts.next())
     topics = {}
-    for _ in range(parts.number()):
+    for _ in range(_checked_count(parts.number())):
         config = _topic_config(parts.next())
         topics[config.topic_name] = config
     filter_servers = _filter_servers(parts.next())
@@ -113,15 +126,11 @@ def _topic_config(text: bytes) -> TopicConfig:
     tokens = text.decode("utf-8", "replace").split(" ")
     if len(tokens) < _TOKENS_MIN:
         raise BodyError(f"a topic line has {len(tokens)} of at least {_TOKENS_MIN} words")
-    name, read, write, perm = tokens[:4]
-    try:
-        return TopicConfig(
-            topic_name=name, read_queue_nums=int(read), write_queue_nums=int(write), perm=int(perm), topic_sys_flag=0
-        )
-    except ValueError:
-        raise BodyError(
-            f"topic {name[:TOPIC_NAME_CHARS_MAX]!r} has queue numbers or a perm that is no number"
-        ) from None
+    name, *numbers = tokens[:4]
+    if not all(_DECIMAL.fullmatch(number) and abs(int(number)) <= _INT32_MAX for number in numbers):
+        raise BodyError(f"topic {name[:TOPIC_NAME_CHARS_MAX]!r} has queue numbers or a perm that is no 32-bit number")
+    read, write, perm = map(int, numbers)
+    return TopicConfig(topic_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm, topic_sys_flag=0)
 
 
 def _filter_servers(text: bytes) -> tuple[str, ...]:

@@ -71,6 +71,9 @@ class RouteState:
         Raises SingleTopicFromUnknownBroker, and then nothing has changed.
         """
         known = self.tables.live.get(request.key)
+        if known and known.connection_id > request.connection_id:
+            # A late one: the broker has registered over a younger connection since, and that is what it says now.
+            return Outcome(reply=self._master_of(request))
         decision = registration.decide(
             self.tables,
             request,

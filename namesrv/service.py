@@ -40,6 +40,8 @@ from remoting.tls import TlsContexts, TlsError, client_context
 #: A timer of the loop that comes late tells how long the loop was held.
 _LAG_TIMER_MS: Final = 100
 _HELD_LINES_S: Final = 1.0
+#: A scan that comes later than this was held up with everything else: nobody could be heard meanwhile.
+_STANDSTILL_MS: Final = 1000
 #: Java looks at certificate files as often.
 _CERTIFICATE_LOOK_S: Final = 0.5
 #: How long the last log lines may take to be written.
@@ -106,6 +108,7 @@ class NameServer:
             None if config.tls_server_mode == "disabled" else self._tls,
         )
         self._stop = asyncio.Event()
+        self._closing = False
 
     async def run(self) -> None:
         """Serve until told to stop, then stop in order. Raises NotStarted."""
@@ -135,9 +138,9 @@ class NameServer:
             for chore in (self._scan, self._measure_lag, self._write_held_lines, self._watch_certificate)
         ]
         await self._stop.wait()
-        await self._shut_down(http_stop)
         for chore in chores:
             chore.cancel()
+        await self._shut_down(http_stop)
 
     async def _start_http(self, listener: socket.socket, served_at: tuple[str, int]) -> Callable[[], Awaitable[None]]:
         """Start the HTTP side and return what stops it; peers are served while its libraries are loaded."""
@@ -178,6 +181,7 @@ class NameServer:
             self._stop.clear()
             # A second signal ends the wait.
             await _wait_at_most(self._stop, config.shutdown_wait_time_seconds)
+        self._closing = True
         await self._server.close()
         await self._client.close()
         if http_stop:
@@ -193,7 +197,7 @@ class NameServer:
             interval_ms = self._settings.config.scan_not_active_broker_interval_ms
             await asyncio.sleep(interval_ms / 1000)
             now_ms = self._clock.now_ms()
-            stalled = now_ms - looked_ms > 2 * interval_ms
+            stalled = now_ms - looked_ms - interval_ms > _STANDSTILL_MS
             looked_ms = now_ms
             # After a standstill of this process its brokers only seem silent: they get one interval to be heard.
             if not stalled:
@@ -227,9 +231,15 @@ class NameServer:
         self._logs.set_level(config.log_level)
 
     def _lost(self, connection_id: int) -> None:
+        if self._closing:
+            # We close the connections, no broker left: nobody is to be told of a master that is gone.
+            return
         self._performer.perform(self._state.connection_lost(connection_id, self._clock.now_ms()))
 
     def _close_connection(self, connection_id: int) -> None:
+        if self._state.tables.live.of_connection(connection_id):
+            # A broker has registered over it again since the scan.
+            return
         self._server.close_connection(connection_id, CloseReason.IDLE)
 
     # TLS

@@ -4,6 +4,8 @@ import pytest
 
 from namesrv.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome
 from namesrv.perform import Performer
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
 from remoting.codes import RequestCode
 from remoting.errors import InvokeError
 
@@ -117,3 +119,14 @@ async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(n
         assert (told.events, network.closed) == (["event"], [])
         await asyncio.sleep(0)
         assert network.closed == [7]
+
+
+async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(told):
+    # The real client: what it raises for such an address is the point.
+    client = RemotingClient(SystemClock())
+    async with asyncio.TaskGroup() as tasks:
+        performer = Performer(tasks, client, lambda _: None, told)
+        performer.perform(Outcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
+        await asyncio.sleep(0.01)
+    await client.close()
+    assert [address for address, _ in told.failed] == ["10.0.0..1:10911"]

@@ -133,6 +133,9 @@ class BrokerLives(RuleBasedStateMachine):
             connection_id=connection,
         )
         before = self.living.get((name, address))
+        if before and before.connection > connection:
+            assert self.state.register_broker(request, self.now_ms).events == ()
+            return
         holder = self.ids(name).get(broker_id)
         rival = self.living[name, holder] if holder not in (None, address) else None
         if rival and rival.cluster == cluster and rival.version.state_version > version.state_version:
