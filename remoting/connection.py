@@ -20,6 +20,7 @@ from remoting.opening import host_and_port
 from remoting.statistics import Latencies, ServerStatistics, timer_ns
 from remoting.tls import TlsContexts
 from remoting.turns import Lane, Turns
+from remoting.unfinished import UnfinishedFrame
 
 
 class Host(Protocol):
@@ -50,17 +51,19 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_close_reason",
         "_ended",
-        "_frame_began_ms",
         "_gate",
         "_host",
         "_kind",
         "_lane",
+        "_listed",
         "_lost",
         "_moved_ms",
         "_reader",
         "_reading",
         "_transport",
-        "_unfinished_bytes",
+        "_unfinished",
+        "_unread",
+        "_unread_at",
         "_unsent_bytes",
         "_unwritable",
         "_waiting",
@@ -78,8 +81,12 @@ class Connection(asyncio.Protocol):
         self._reader = FrameReader(host.limits.frame_bytes_max)
         #: The requests that wait for their turn; made for the first.
         self._lane: Lane | None = None
-        #: Requests already read that nothing was done about yet; nothing more is read meanwhile.
+        #: Requests and bytes that were received, but nothing was done about yet; no more are received meanwhile.
         self._waiting: Sequence[RemotingCommand] = ()
+        self._unread = b""
+        self._unread_at = 0
+        #: Stands among those that read on when it is their turn.
+        self._listed = False
         #: Set once the connection is to end, when what was asked is answered.
         self._close_reason: CloseReason | None = None
         #: Nothing more is written.
@@ -90,9 +97,7 @@ class Connection(asyncio.Protocol):
         self._unwritable = False
         #: When the peer last sent or took something, on the server's `awake_ms`.
         self._moved_ms = host.awake_ms
-        #: When the frame that is unfinished began.
-        self._frame_began_ms: int | None = None
-        self._unfinished_bytes = 0
+        self._unfinished = UnfinishedFrame(host.statistics)
         #: As of the last look.
         self._unsent_bytes = 0
 
@@ -138,15 +143,12 @@ class Connection(asyncio.Protocol):
         host.statistics.received_bytes += len(data)
         if self._gate is not None:
             data = self._pass_gate(data)
-        reader = self._reader
-        requests = reader.receive(data)
-        if len(requests) == 1:
-            self._carry_out_one(requests[0])
-        elif requests:
-            self._carry_out(requests)
-        # False for a plain connection whose frames come whole, which is nearly always.
-        if self._gate is not None or self._unfinished_bytes or reader.unfinished_bytes or reader.error:
-            self._look_at_unfinished(frame_ended=bool(requests))
+        if len(data) <= host.limits.turn_bytes:
+            self._read(data)
+        else:
+            assert not self._unread, "nothing is received while bytes are unread"
+            self._unread = data
+            self.read_on()
 
     def eof_received(self) -> bool:
         """End the connection as soon as what the peer asked before is answered."""
@@ -156,7 +158,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop carrying out requests of a peer that does not read the answers."""
         self._unwritable = True
-        self._adjust_reading()
+        self._go_on()
 
     def resume_writing(self) -> None:
         """Go on: the peer has read most of what it was sent."""
@@ -174,8 +176,8 @@ class Connection(asyncio.Protocol):
         self._lost = self._ended = True
         host = self._host
         self._close_reason = self._close_reason or CloseReason.PEER
-        self._drop_waiting()
-        host.statistics.unfinished_bytes -= self._unfinished_bytes
+        self._drop_unread()
+        self._unfinished.set(0, is_new=False, now_ms=host.awake_ms)
         host.statistics.connections[self._kind] -= 1
         host.statistics.closed[self._close_reason] += 1
         host.forget(self)
@@ -189,7 +191,7 @@ class Connection(asyncio.Protocol):
         """End the connection; what is written to it already still leaves."""
         if self._close_reason is None:
             self._close_reason = reason
-        self._drop_waiting()
+        self._drop_unread()
         self._close_transport()
 
     def close_when_answered(self) -> None:
@@ -212,9 +214,9 @@ class Connection(asyncio.Protocol):
             self._close_transport()
             if unsent_bytes:
                 self._transport.abort()
-        elif self._frame_began_ms is not None and now_ms - self._frame_began_ms > silence_ms_max:
-            seconds = (now_ms - self._frame_began_ms) // 1000
-            self._reject(FrameError(f"a frame is unfinished after {seconds} s: {self._unfinished_bytes} bytes came"))
+        elif self._reading and (age_ms := self._unfinished.age_ms(now_ms)) > silence_ms_max:
+            seconds = age_ms // 1000
+            self._reject(FrameError(f"a frame is unfinished after {seconds} s: {self._unfinished.bytes} bytes came"))
 
     # Called by Turns
 
@@ -235,11 +237,41 @@ class Connection(asyncio.Protocol):
     def request_finished(self) -> None:
         """Go on reading where too many requests waited, and end the connection where this was the last."""
         self._moved_ms = self._host.awake_ms
-        self._adjust_reading()
-        self._close_if_answered()
+        self._go_on()
         self._tell_if_over()
 
+    def read_on(self) -> None:
+        """Carry out what waits, or what the next bytes ask for: one peer's share of a turn."""
+        self._listed = False
+        self._moved_ms = self._host.awake_ms
+        if self._is_blocked():
+            return
+        if self._waiting:
+            requests, self._waiting = self._waiting, ()
+            self._host.statistics.in_flight -= len(requests)
+            self._carry_out(requests)
+        elif self._unread:
+            at, end = self._unread_at, self._unread_at + self._host.limits.turn_bytes
+            piece = self._unread[at:end]
+            self._unread_at = end
+            if end >= len(self._unread):
+                self._unread, self._unread_at = b"", 0
+            self._read(piece)
+        self._go_on()
+
     # Requests
+
+    def _read(self, data: bytes) -> None:
+        """Carry out the requests that `data` completes."""
+        reader = self._reader
+        requests = reader.receive(data)
+        if len(requests) == 1:
+            self._carry_out_one(requests[0])
+        elif requests:
+            self._carry_out(requests)
+        # False for a plain connection whose frames come whole, which is nearly always.
+        if self._gate is not None or self._unfinished.bytes or reader.unfinished_bytes or reader.error:
+            self._look_at_unfinished(frame_ended=bool(requests))
 
     def _carry_out_one(self, request: RemotingCommand) -> None:
         """Carry out a request that came alone, as nearly every route query does: `_carry_out` in fewer steps."""
@@ -254,12 +286,12 @@ class Connection(asyncio.Protocol):
         latencies.add(timer_ns() - began_ns, 1)
 
     def _carry_out(self, requests: Sequence[RemotingCommand]) -> None:
-        """Answer urgent requests and queue the others, as many as the peer may have at once; the rest waits.
+        """Answer urgent requests and queue the others, until the peer has enough to read; the rest waits.
 
         All answers leave in one write, and one look at the time does for all.
         """
         began_ns = timer_ns()
-        limits, urgent = self._host.limits, self._host.urgent
+        urgent, unsent_bytes_max = self._host.urgent, self._host.limits.unsent_bytes_high
         frames: list[bytes] = []
         answered: list[Latencies] = []
         done = unsent_bytes = 0
@@ -273,12 +305,14 @@ class Connection(asyncio.Protocol):
             frames.append(frame)
             answered.append(latencies)
             unsent_bytes += len(frame)
-            if unsent_bytes > limits.unsent_bytes_high or len(frames) == limits.requests_per_turn:
+            if unsent_bytes > unsent_bytes_max:
                 break
         self.send(b"".join(frames))
         Latencies.add_batch(answered, timer_ns() - began_ns)
         if done < len(requests):
-            self._wait(requests[done:])
+            self._waiting = requests[done:]
+            self._host.statistics.in_flight += len(self._waiting)
+            self._go_on()
 
     def _queue(self, request: RemotingCommand) -> None:
         """Let a request wait for its turn, or tell its sender that there is no room."""
@@ -287,33 +321,14 @@ class Connection(asyncio.Protocol):
             return
         if self._lane is None:
             self._lane = Lane(self)
-        if self._host.turns.put(request, self._lane):
-            if self._lane_is_full():
-                self._adjust_reading()
-        else:
+        if not self._host.turns.put(request, self._lane):
             self.send(self._host.answers.busy(request, self))
+        elif self._lane_is_full():
+            self._go_on()
 
-    def _wait(self, requests: Sequence[RemotingCommand]) -> None:
-        """Keep requests until the peer has read its answers, and other peers had their turn."""
-        assert not self._waiting, "nothing more is read while requests wait"
-        self._waiting = requests
-        self._host.statistics.in_flight += len(requests)
-        self._adjust_reading()
-        if not self._unwritable:
-            asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        """Carry out what waits, and read on when nothing does."""
-        if self._waiting and not self._unwritable:
-            requests, self._waiting = self._waiting, ()
-            self._host.statistics.in_flight -= len(requests)
-            self._carry_out(requests)
-        self._adjust_reading()
-        self._close_if_answered()
-
-    def _drop_waiting(self) -> None:
+    def _drop_unread(self) -> None:
         self._host.statistics.in_flight -= len(self._waiting)
-        self._waiting = ()
+        self._waiting, self._unread = (), b""
 
     def _lane_is_full(self) -> bool:
         lane, limits = self._lane, self._host.limits
@@ -322,16 +337,27 @@ class Connection(asyncio.Protocol):
             or lane.body_bytes >= limits.queued_bytes_per_connection
         )
 
-    def _adjust_reading(self) -> None:
-        """Read while the peer takes its answers and its requests do not pile up."""
-        wanted = not (self._unwritable or self._waiting or self._close_reason or self._lane_is_full())
-        if wanted is self._reading:
-            return
-        self._reading = wanted
-        if wanted:
-            self._transport.resume_reading()
-        else:
-            self._transport.pause_reading()
+    def _is_blocked(self) -> bool:
+        """Tell whether the peer has to take answers first, or its requests their turn."""
+        return self._unwritable or self._lane_is_full()
+
+    def _go_on(self) -> None:
+        """Do what the state asks for: read on in a later turn, receive more or nothing, close."""
+        has_more = bool(self._waiting or self._unread)
+        is_blocked = self._is_blocked()
+        if has_more and not is_blocked and not self._listed:
+            self._listed = True
+            self._host.turns.read_on_later(self)
+        wanted = not (has_more or is_blocked or self._close_reason)
+        if wanted is not self._reading:
+            self._reading = wanted
+            if wanted:
+                # While nothing was received its frame could not go on.
+                self._unfinished.restart(self._host.awake_ms)
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+        self._close_if_answered()
 
     # Bytes that are no requests (yet)
 
@@ -355,19 +381,13 @@ class Connection(asyncio.Protocol):
 
     def _look_at_unfinished(self, *, frame_ended: bool) -> None:
         """Keep account of a frame that is not whole yet, and end the connection if its bytes make no sense."""
-        statistics = self._host.statistics
         gate_bytes = self._gate.unfinished_bytes if self._gate is not None else 0
-        unfinished_bytes = self._reader.unfinished_bytes + gate_bytes
-        statistics.unfinished_bytes += unfinished_bytes - self._unfinished_bytes
-        self._unfinished_bytes = unfinished_bytes
-        if not unfinished_bytes:
-            self._frame_began_ms = None
-        elif frame_ended or self._frame_began_ms is None:
-            self._frame_began_ms = self._host.awake_ms
+        self._unfinished.set(self._reader.unfinished_bytes + gate_bytes, is_new=frame_ended, now_ms=self._host.awake_ms)
+        all_bytes, bytes_max = self._host.statistics.unfinished_bytes, self._host.limits.unfinished_bytes_max
         if self._reader.error is not None:
             self._reject(self._reader.error)
-        elif unfinished_bytes and statistics.unfinished_bytes > self._host.limits.unfinished_bytes_max:
-            self._reject(FrameTooLarge(statistics.unfinished_bytes, self._host.limits.unfinished_bytes_max))
+        elif self._unfinished.bytes and all_bytes > bytes_max:
+            self._reject(FrameTooLarge(all_bytes, bytes_max))
 
     def _reject(self, error: FrameError) -> None:
         """Tell that the peer's bytes cannot be followed, and end the connection when what came before is answered."""
@@ -377,6 +397,7 @@ class Connection(asyncio.Protocol):
         self._host.observer.frame_rejected(self, error)
         if self._gate is not None:
             self._write_raw(self._gate.take_output())
+        self._unread = b""
         self._finish(CloseReason.ERROR)
 
     def _write_raw(self, data: bytes) -> None:
@@ -390,13 +411,13 @@ class Connection(asyncio.Protocol):
         """Read nothing more, and close when everything asked before is answered."""
         if self._close_reason is None:
             self._close_reason = reason
-        self._adjust_reading()
-        self._close_if_answered()
+        self._go_on()
 
     def _close_if_answered(self) -> None:
-        if self._close_reason is None or self._waiting or (self._lane is not None and self._lane.unfinished):
+        if self._close_reason is None or self._waiting or self._unread:
             return
-        self._close_transport()
+        if self._lane is None or not self._lane.unfinished:
+            self._close_transport()
 
     def _close_transport(self) -> None:
         if self._ended:

@@ -31,9 +31,9 @@ class ServerLimits:
     queued_requests_per_connection: int = 256
     #: Bodies of those.
     queued_bytes_per_connection: int = 4 * 1024 * 1024
-    #: Requests of one connection that are carried out before other connections are looked at.
-    requests_per_turn: int = 256
-    #: The longest that waiting requests are worked on before sockets are looked at again.
+    #: What a connection sent more than this at once is read on when the others had their turn.
+    turn_bytes: int = 16 * 1024
+    #: The longest that what waits for its turn is worked on before sockets are looked at again.
     turn_ms: float = 2
     #: How long answers may take to leave when the server closes.
     close_seconds: float = 5

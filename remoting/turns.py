@@ -1,7 +1,8 @@
-"""Which request's turn it is: all requests but the urgent ones wait here, and sockets are looked at in between.
+"""Whose turn it is: all requests but the urgent ones wait here, and peers that sent very many bytes at once.
 
-Answers to the default executor of Java's NameServer with its bounded queue. Connections take turns, one request each,
-so a peer that sends many at once delays the others by one at a time; within a connection the order is kept.
+Answers to the executors of Java's NameServer with their bounded queues. Sockets are looked at between two turns.
+Connections take turns, one request or a few kilobytes each, so a peer that sends many at once delays the others by
+little; within a connection the order is kept.
 """
 
 import asyncio
@@ -27,7 +28,10 @@ class Asker(Peer, Protocol):
         """Write an answer, unless it is empty."""
 
     def request_finished(self) -> None:
-        """One of its waiting requests was carried out and answered."""
+        """Note that one of its waiting requests was carried out and answered."""
+
+    def read_on(self) -> None:
+        """Carry out what the next of its bytes ask for."""
 
 
 class Lane:
@@ -64,7 +68,9 @@ class Turns:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._turn_ns = round(limits.turn_ms * 1_000_000)
-        self._listed: deque[Lane] = deque()
+        #: Those whose turn it is to read on, and those whose requests wait.
+        self._readers: deque[Asker] = deque()
+        self._lanes: deque[Lane] = deque()
         self._awake = False
         #: Requests that wait or are carried out, and the bytes of their bodies.
         self.requests = 0
@@ -87,8 +93,13 @@ class Turns:
         """Give a connection its turn, if there is something to do for it that may be done now."""
         if lane.requests and not lane.listed and not lane.running and lane.asker.takes_answers:
             lane.listed = True
-            self._listed.append(lane)
+            self._lanes.append(lane)
             self._wake()
+
+    def read_on_later(self, asker: Asker) -> None:
+        """Let a connection read on when others had their turn."""
+        self._readers.append(asker)
+        self._wake()
 
     def _wake(self) -> None:
         if not self._awake:
@@ -96,16 +107,20 @@ class Turns:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Carry out requests until the time is over, then give the loop back; sockets come before the next turn."""
+        """Work until the time is over, then give the loop back; sockets come before the next turn.
+
+        Readers, whose queries are urgent, and lanes have the same time each: neither can keep the other waiting.
+        """
         self._awake = False
-        end_ns = timer_ns() + self._turn_ns
         try:
-            while self._listed:
-                self._step(self._listed.popleft())
-                if timer_ns() > end_ns:
-                    break
+            end_ns = timer_ns() + self._turn_ns
+            while self._readers and timer_ns() < end_ns:
+                self._readers.popleft().read_on()
+            end_ns = timer_ns() + self._turn_ns
+            while self._lanes and timer_ns() < end_ns:
+                self._step(self._lanes.popleft())
         finally:
-            if self._listed:
+            if self._readers or self._lanes:
                 self._wake()
 
     def _step(self, lane: Lane) -> None:

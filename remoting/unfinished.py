@@ -1,0 +1,30 @@
+"""The frame that has begun to arrive on one connection and is not whole yet: how much there is of it, since when."""
+
+from remoting.statistics import ServerStatistics
+
+
+class UnfinishedFrame:
+    """Keeps the server's account of unfinished bytes right, too."""
+
+    __slots__ = ("_began_ms", "_statistics", "bytes")
+
+    def __init__(self, statistics: ServerStatistics) -> None:
+        self._statistics = statistics
+        #: What came of it; 0 where none has begun.
+        self.bytes = 0
+        self._began_ms = 0
+
+    def set(self, size: int, *, is_new: bool, now_ms: int) -> None:
+        """Note that `size` bytes are there now, of another frame than before if it `is_new`."""
+        if is_new or not self.bytes:
+            self.restart(now_ms)
+        self._statistics.unfinished_bytes += size - self.bytes
+        self.bytes = size
+
+    def restart(self, now_ms: int) -> None:
+        """Let its age count from now."""
+        self._began_ms = now_ms
+
+    def age_ms(self, now_ms: int) -> int:
+        """Return for how long it has been arriving; 0 where none has begun."""
+        return now_ms - self._began_ms if self.bytes else 0
