@@ -333,7 +333,7 @@ async def test_a_flood_of_queries_on_one_connection_lets_the_others_in():
         answered.append(connection.id)
         return request.reply()
 
-    async with serving(note, requests_per_turn=16) as site:
+    async with serving(note, turn_bytes=1000) as site:
         flooding, other = await site.connect(), await site.connect()
         await other.ask(E1)
         answered.clear()
