@@ -139,16 +139,22 @@ class Connection(asyncio.Protocol):
         connection has none of its own.
         """
         host = self._host
+        if len(data) > host.limits.turn_bytes:
+            self._put_aside(data)
+            return
         self._moved_ms = host.awake_ms
         host.statistics.received_bytes += len(data)
         if self._gate is not None:
             data = self._pass_gate(data)
-        if len(data) <= host.limits.turn_bytes:
-            self._read(data)
-        else:
-            assert not self._unread, "nothing is received while bytes are unread"
-            self._unread = data
-            self.read_on()
+        reader = self._reader
+        requests = reader.receive(data)
+        if len(requests) == 1:
+            self._carry_out_one(requests[0])
+        elif requests:
+            self._carry_out(requests)
+        # False for a plain connection whose frames come whole, which is nearly always.
+        if reader.unfinished_bytes or self._unfinished.bytes or self._gate is not None or reader.error:
+            self._look_at_unfinished(frame_ended=bool(requests))
 
     def eof_received(self) -> bool:
         """End the connection as soon as what the peer asked before is answered."""
@@ -243,7 +249,6 @@ class Connection(asyncio.Protocol):
     def read_on(self) -> None:
         """Carry out what waits, or what the next bytes ask for: one peer's share of a turn."""
         self._listed = False
-        self._moved_ms = self._host.awake_ms
         if self._is_blocked():
             return
         if self._waiting:
@@ -255,23 +260,17 @@ class Connection(asyncio.Protocol):
             piece = self._unread[at:end]
             self._unread_at = end
             if end >= len(self._unread):
-                self._unread, self._unread_at = b"", 0
-            self._read(piece)
+                self._unread = b""
+            self.data_received(piece)
         self._go_on()
 
     # Requests
 
-    def _read(self, data: bytes) -> None:
-        """Carry out the requests that `data` completes."""
-        reader = self._reader
-        requests = reader.receive(data)
-        if len(requests) == 1:
-            self._carry_out_one(requests[0])
-        elif requests:
-            self._carry_out(requests)
-        # False for a plain connection whose frames come whole, which is nearly always.
-        if self._gate is not None or self._unfinished.bytes or reader.unfinished_bytes or reader.error:
-            self._look_at_unfinished(frame_ended=bool(requests))
+    def _put_aside(self, data: bytes) -> None:
+        """Keep very many bytes, and go through them in pieces."""
+        assert not self._unread, "nothing is received while bytes are unread"
+        self._unread, self._unread_at = data, 0
+        self.read_on()
 
     def _carry_out_one(self, request: RemotingCommand) -> None:
         """Carry out a request that came alone, as nearly every route query does: `_carry_out` in fewer steps."""

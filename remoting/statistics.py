@@ -54,7 +54,7 @@ class ServerStatistics:
         #: (request code, response code) -> finished requests, one-way ones too; see `finished`.
         self._finished: dict[tuple[int, int], int] = {}
         #: Request code -> requests answered by a prepared frame, all of them successes.
-        self._prepared: defaultdict[int, int] = defaultdict(int)
+        self.prepared: defaultdict[int, int] = defaultdict(int)
         #: Request code -> latencies.
         self.latencies: dict[int, Latencies] = {}
         self.received_bytes = 0
@@ -71,7 +71,7 @@ class ServerStatistics:
     def finished(self) -> dict[tuple[int, int], int]:
         """Return (request code, response code) -> finished requests."""
         merged = dict(self._finished)
-        for code, count in self._prepared.items():
+        for code, count in self.prepared.items():
             merged[code, 0] = merged.get((code, 0), 0) + count
         return merged
 
@@ -82,7 +82,7 @@ class ServerStatistics:
 
     def count_prepared(self, request_code: int) -> None:
         """Count one success by a prepared frame; only handlers make those, so the code is one of ours."""
-        self._prepared[request_code] += 1
+        self.prepared[request_code] += 1
 
     def add_latency(self, request_code: int, duration_ns: int, count: int = 1) -> None:
         """Count `count` requests of a code that took `duration_ns` each."""
