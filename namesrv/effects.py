@@ -32,6 +32,8 @@ class RegistrationResult(Enum):
     CHANGED = "changed"
     UNCHANGED = "unchanged"
     CONFLICT = "conflict"
+    #: Answered with an error, or left aside because it came late; nothing changed.
+    REJECTED = "rejected"
 
 
 class BeatKind(Enum):
@@ -98,6 +100,16 @@ class RegistrationConflicted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StaleRegistration:
+    """A registration came over an older connection than the broker's present one and was left aside."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerBeat:
     """A broker was heard."""
 
@@ -151,7 +163,13 @@ class TopicsChangedByAdmin:
 
 
 Event = (
-    BrokerRegistered | RegistrationConflicted | BrokerBeat | BrokerRemoved | StaleUnregistration | TopicsChangedByAdmin
+    BrokerRegistered
+    | RegistrationConflicted
+    | StaleRegistration
+    | BrokerBeat
+    | BrokerRemoved
+    | StaleUnregistration
+    | TopicsChangedByAdmin
 )
 
 

@@ -182,6 +182,19 @@ BROKER_DISCONNECTED: Final = LogEvent(
     meaning="The connection of a broker closed without a farewell; it left the routes at once.",
     advice="Look at the broker: killed, or its network went.",
 )
+BROKER_EVICTED: Final = LogEvent(
+    name="broker_evicted",
+    level=Level.WARNING,
+    keys=_LEFT,
+    meaning="A member of a set left it by asking for a broker id that another, with a newer state, holds.",
+    advice="Two processes use one brokerName and brokerId. Stop the wrong one.",
+)
+REGISTRATION_IGNORED: Final = LogEvent(
+    name="registration_ignored",
+    level=Level.INFO,
+    keys=_WHO,
+    meaning="A registration came late, after the broker had registered over a younger connection.",
+)
 UNREGISTRATION_IGNORED: Final = LogEvent(
     name="unregistration_ignored",
     level=Level.INFO,
@@ -191,8 +204,8 @@ UNREGISTRATION_IGNORED: Final = LogEvent(
 MIN_BROKER_ID_NOTIFIED: Final = LogEvent(
     name="min_broker_id_notified",
     level=Level.INFO,
-    keys=("broker", "broker_id", "addr", "offline_addr", "ha_addr", "recipients"),
-    meaning="The members of a set were told which of them has the smallest broker id now.",
+    keys=("broker", "broker_id", "addr", "offline_addr", "ha_addr", "recipients", "reached"),
+    meaning="The members of a set were told which of them has the smallest broker id now; `reached` of them got it.",
 )
 MIN_BROKER_ID_NOTIFICATION_FAILED: Final = LogEvent(
     name="min_broker_id_notification_failed",

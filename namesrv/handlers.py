@@ -10,7 +10,7 @@ from typing import Any
 
 from namesrv import queries
 from namesrv.effects import BeatKind, Outcome
-from namesrv.refusals import CodeNotSupported, FieldMissing, NotReady, TopicNotExist
+from namesrv.refusals import CodeNotSupported, FieldMissing, NameTooLong, NotReady, TopicNotExist
 from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.registration_body import decode as decode_registration_body
 from namesrv.route_counts import RouteCounts
@@ -227,6 +227,7 @@ class Handlers:
         header = decode_fields(TopicHeader, request.ext_fields)
         body = decode_body(RegisterTopicBody, request.body) if request.body else RegisterTopicBody()
         if header.topic:
+            _check_length(RequestCode.REGISTER_TOPIC_IN_NAMESRV, "topic", header.topic)
             self._perform(self._state.register_topic(header.topic, body.queue_datas))
         return request.reply()
 
@@ -247,7 +248,7 @@ class Handlers:
 
 
 def _identity(code: RequestCode, header: BrokerIdentityHeader | RegisterBrokerRequestHeader) -> tuple[str, LiveKey]:
-    """Return cluster and member of a broker's own request; raises FieldMissing."""
+    """Return cluster and member of a broker's own request; raises FieldMissing or NameTooLong."""
     for field, value in (
         ("clusterName", header.cluster_name),
         ("brokerName", header.broker_name),
@@ -255,5 +256,11 @@ def _identity(code: RequestCode, header: BrokerIdentityHeader | RegisterBrokerRe
     ):
         if not value:
             raise FieldMissing(code.name, field)
+        _check_length(code, field, value)
     assert header.cluster_name and header.broker_name and header.broker_addr, "checked above"  # noqa: PT018
     return header.cluster_name, LiveKey(header.broker_name, header.broker_addr)
+
+
+def _check_length(code: RequestCode, field: str, name: str) -> None:
+    if len(name) > NameTooLong.CHARS_MAX:
+        raise NameTooLong(code.name, field, len(name))

@@ -1,7 +1,7 @@
 """Turns what happened into log lines and counts: events of the state, of the settings, and of the connections.
 
-The one place that decides which events of `event_catalogue.py` a happening becomes, and that a request becomes at most
-one line. Heartbeats and unchanged registrations are only counted.
+The one place that decides which events of `event_catalogue.py` a happening becomes, and that a registration becomes one
+line however much it changes. Heartbeats and unchanged registrations are only counted.
 """
 
 from collections import Counter
@@ -23,6 +23,7 @@ from namesrv.effects import (
     RegistrationConflicted,
     RegistrationResult,
     RouteChanges,
+    StaleRegistration,
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
@@ -43,6 +44,7 @@ _LEFT: Final = {
     DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
     DepartureReason.TIMEOUT: catalogue.BROKER_EXPIRED,
     DepartureReason.CHANNEL_CLOSED: catalogue.BROKER_DISCONNECTED,
+    DepartureReason.CONFLICT: catalogue.BROKER_EVICTED,
 }
 
 #: Only brokers send these; what else a broker sends, clients and tools send too.
@@ -135,6 +137,14 @@ class Journal:
                 self._left(event)
             case RegistrationConflicted():
                 self._conflicted(event)
+            case StaleRegistration():
+                self._logs.write(
+                    catalogue.REGISTRATION_IGNORED,
+                    cluster=event.cluster,
+                    broker=event.broker_name,
+                    broker_id=event.broker_id,
+                    addr=event.address,
+                )
             case StaleUnregistration():
                 self._logs.write(
                     catalogue.UNREGISTRATION_IGNORED,
@@ -146,6 +156,8 @@ class Journal:
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
         """Note that all members of a set were tried; those that failed were told before."""
         reached = len(effect.recipients) - self._not_reached.pop(effect.broker_name, 0)
+        if not reached:
+            return
         self._counts.notifications.add(("sent",), reached)
         self._logs.write(
             catalogue.MIN_BROKER_ID_NOTIFIED,
@@ -155,6 +167,7 @@ class Journal:
             offline_addr=effect.offline_broker_addr,
             ha_addr=effect.ha_broker_addr,
             recipients=effect.recipients,
+            reached=reached,
         )
 
     def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
@@ -223,6 +236,8 @@ class Journal:
         if reason is Rejection.DRAINING:
             # Every peer is sent elsewhere then; `server_draining` has told it.
             return
+        if request.code == RequestCode.REGISTER_BROKER:
+            self._counts.registration_rejected((request.ext_fields or {}).get("clusterName", ""))
         self._logs.write(catalogue.REQUEST_REJECTED, **_request(connection, request), reason=reason.value, error=error)
 
     def handler_failed(self, connection: Peer, request: RemotingCommand, error: Exception) -> None:

@@ -1,6 +1,7 @@
 """The answers of a NameServer that are not a success, in the words that peers and tools show."""
 
 from types import MappingProxyType
+from typing import Final
 
 from remoting.codes import ResponseCode
 from remoting.errors import RequestRefused
@@ -23,6 +24,19 @@ class FieldMissing(RequestRefused):
         self.request = request
         self.field = field
         super().__init__(f"{request} needs the header field {field}, which is missing or not readable")
+
+
+class NameTooLong(RequestRefused):
+    """A name that no broker can have; it would be kept, and sent to everybody."""
+
+    #: Characters of a cluster, broker or topic name, and of an address.
+    CHARS_MAX: Final = 1024
+
+    def __init__(self, request: str, field: str, chars: int) -> None:
+        self.request = request
+        self.field = field
+        self.chars = chars
+        super().__init__(f"{request}: {field} has {chars} characters, more than {self.CHARS_MAX}")
 
 
 class KvKeyMissing(RequestRefused):
@@ -60,7 +74,7 @@ class TopicNotExist(RequestRefused):
     code = ResponseCode.TOPIC_NOT_EXIST
 
     #: A name longer than any broker can create is cut in the remark.
-    SHOWN_CHARS_MAX = 1024
+    SHOWN_CHARS_MAX: Final = 1024
 
     def __init__(self, topic: str | None) -> None:
         self.topic = topic

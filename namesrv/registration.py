@@ -87,17 +87,19 @@ class SingleTopicFromUnknownBroker(RequestRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a registration comes to: the change, and what to tell whom."""
+    """What a registration that is taken comes to: the change, and what to tell whom."""
 
     change: SetChange
-    happened: BrokerRegistered | RegistrationConflicted
+    happened: BrokerRegistered
     #: Another process at another address that held the broker id until now.
     superseded: BrokerRemoved | None = None
     notify: NotifyMinBrokerIdChange | None = None
 
 
-def decide(tables: RouteTables, registration: Registration, *, delete_missing_topics: bool, now_ms: int) -> Decision:
-    """Return what `registration` changes.
+def decide(
+    tables: RouteTables, registration: Registration, *, delete_missing_topics: bool, now_ms: int
+) -> Decision | RegistrationConflicted:
+    """Return what `registration` changes, or by whom it is turned away.
 
     Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
     a changed registration does not carry leave the set.
@@ -110,8 +112,8 @@ def decide(tables: RouteTables, registration: Registration, *, delete_missing_to
         if member.address != registration.address or broker_id == registration.broker_id
     }
     holder = others.get(registration.broker_id)
-    if present and holder and holder.address != registration.address:
-        conflict = _conflict(tables, registration, present, holder, others)
+    if holder and holder.address != registration.address:
+        conflict = _conflict(tables, registration, holder)
         if conflict is not None:
             return conflict
     if holder is None and len(registration.topics) + registration.ignored_topics == 1:
@@ -141,29 +143,20 @@ class _Standing:
         return self.holder is None
 
 
-def _conflict(
-    tables: RouteTables,
-    registration: Registration,
-    present: BrokerSet,
-    holder: Member,
-    others: Mapping[int, Member],
-) -> Decision | None:
+def _conflict(tables: RouteTables, registration: Registration, holder: Member) -> RegistrationConflicted | None:
     """Return how a registrant is turned away if a live holder of its broker id has a newer state."""
     row = tables.live.get(LiveKey(registration.broker_name, holder.address))
     mine = registration.data_version.state_version
     if row is None or row.cluster != registration.cluster or row.data_version.state_version <= mine:
         return None
-    return Decision(
-        change=SetChange(broker_set=present.with_members(others), forgotten=(registration.key,)),
-        happened=RegistrationConflicted(
-            cluster=registration.cluster,
-            broker_name=registration.broker_name,
-            broker_id=registration.broker_id,
-            address=registration.address,
-            state_version=mine,
-            holder_address=holder.address,
-            holder_state_version=row.data_version.state_version,
-        ),
+    return RegistrationConflicted(
+        cluster=registration.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        address=registration.address,
+        state_version=mine,
+        holder_address=holder.address,
+        holder_state_version=row.data_version.state_version,
     )
 
 

@@ -9,6 +9,7 @@ import zlib
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from namesrv.refusals import NameTooLong
 from remoting.codec import decode_body
 from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
 from remoting.errors import BodyError, RequestRefused
@@ -19,8 +20,6 @@ from remoting.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInf
 INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024
 #: Topics of one registration: twice as many as the largest brokers have.
 TOPICS_MAX: Final = 200_000
-#: Topic names longer than this are left out: no broker can create them, and each would be kept and sent around.
-TOPIC_NAME_CHARS_MAX: Final = 1024
 
 _INT32: Final = struct.Struct(">i")
 _ZLIB_FIRST_BYTE: Final = 0x78
@@ -89,8 +88,13 @@ def _checked_count(topics: int) -> int:
 
 
 def _checked(said: RegistrationBody) -> RegistrationBody:
-    good = {topic: config for topic, config in said.topics.items() if 0 < len(topic) <= TOPIC_NAME_CHARS_MAX}
-    return said._replace(topics=good, ignored_topics=len(said.topics) - len(good))
+    good = {topic: config for topic, config in said.topics.items() if _can_be_topic(topic)}
+    mappings = {topic: mapping for topic, mapping in said.mappings.items() if _can_be_topic(topic)}
+    return said._replace(topics=good, mappings=mappings, ignored_topics=len(said.topics) - len(good))
+
+
+def _can_be_topic(name: str) -> bool:
+    return 0 < len(name) <= NameTooLong.CHARS_MAX
 
 
 def _inflate(body: bytes) -> bytes:
@@ -128,7 +132,7 @@ def _topic_config(text: bytes) -> TopicConfig:
         raise BodyError(f"a topic line has {len(tokens)} of at least {_TOKENS_MIN} words")
     name, *numbers = tokens[:4]
     if not all(_DECIMAL.fullmatch(number) and abs(int(number)) <= _INT32_MAX for number in numbers):
-        raise BodyError(f"topic {name[:TOPIC_NAME_CHARS_MAX]!r} has queue numbers or a perm that is no 32-bit number")
+        raise BodyError(f"topic {name[: NameTooLong.CHARS_MAX]!r} has queue numbers or a perm that is no 32-bit number")
     read, write, perm = map(int, numbers)
     return TopicConfig(topic_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm, topic_sys_flag=0)
 

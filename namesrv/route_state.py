@@ -18,6 +18,8 @@ from namesrv.effects import (
     Effect,
     Event,
     Outcome,
+    RegistrationConflicted,
+    StaleRegistration,
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
@@ -73,13 +75,23 @@ class RouteState:
         known = self.tables.live.get(request.key)
         if known and known.connection_id > request.connection_id:
             # A late one: the broker has registered over a younger connection since, and that is what it says now.
-            return Outcome(reply=self._master_of(request))
+            stale = StaleRegistration(
+                cluster=request.cluster,
+                broker_name=request.broker_name,
+                broker_id=request.broker_id,
+                address=request.address,
+            )
+            return Outcome(reply=self._master_of(request), events=(stale,))
         decision = registration.decide(
             self.tables,
             request,
             delete_missing_topics=self._config.delete_topic_with_broker_registration,
             now_ms=now_ms,
         )
+        if isinstance(decision, RegistrationConflicted):
+            # What it was in the set under another broker id, it is no longer.
+            left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
+            return Outcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
         self._apply(decision.change)
         events: list[Event] = [decision.happened]
         if decision.superseded:
@@ -89,11 +101,7 @@ class RouteState:
             effects.append(decision.notify)
         if decision.change.heard:
             events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
-        return Outcome(
-            reply=self._master_of(request) if decision.change.heard else MasterAddresses(),
-            events=tuple(events),
-            effects=tuple(effects),
-        )
+        return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
         """Remove a broker at its own request.

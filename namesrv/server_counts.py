@@ -16,6 +16,7 @@ from namesrv.effects import (
     RegistrationConflicted,
     RegistrationResult,
     RouteChanges,
+    StaleRegistration,
     TopicsChangedByAdmin,
 )
 
@@ -101,10 +102,16 @@ class ServerCounts:
                 self._registered(event)
             case RegistrationConflicted():
                 self.registrations.add((event.cluster, RegistrationResult.CONFLICT.value))
+            case StaleRegistration():
+                self.registration_rejected(event.cluster)
             case BrokerRemoved():
                 self._removed(event)
             case TopicsChangedByAdmin():
                 self._changed(event.cluster, event.changes)
+
+    def registration_rejected(self, cluster: str) -> None:
+        """Count a registration that changed nothing because it was refused or left aside."""
+        self.registrations.add((cluster, RegistrationResult.REJECTED.value))
 
     def _beat(self, event: BrokerBeat) -> None:
         self.heartbeats.add((event.cluster, event.kind.value))

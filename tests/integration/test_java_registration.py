@@ -117,6 +117,15 @@ def test_a_compressed_registration_of_4_9_is_read(cluster, run):
     assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 6)
 
 
+def test_brokers_learn_of_order_topics_when_they_register(cluster, run):
+    # A broker heeds only the NameServer that answers first, so it has to be one with a single NameServer.
+    broker = cluster.compressed_497
+    run(f"updateTopic -b {broker.address} -t told_to_broker")
+    run("updateOrderConf -t told_to_broker -m put -v compressed_497:4")
+    broker.process.wait_for(r"told_to_broker.*order=true", seconds=REGISTRATION_ROUND_S)
+    run("updateOrderConf -t told_to_broker -m delete")
+
+
 @pytest.mark.skipif(ORIGINAL_UNDER_TEST, reason="the original refuses it, although its own brokers send it")
 def test_a_compressed_registration_of_5_x_is_read_although_it_says_it_is_not_compressed(cluster, run):
     wait_until(lambda: registered(cluster.namesrv, cluster.compressed_550), seconds=5, what="the broker")

@@ -137,14 +137,6 @@ def test_a_producer_keeps_to_the_brokers_of_the_order_configuration(fleet, run, 
     assert producer.brokers() == {"b514", "b497"}
 
 
-def test_brokers_learn_of_order_topics_when_they_register(fleet, run, new_topic):
-    topic = new_topic("told_to_brokers")
-    run(f"updateOrderConf -t {topic} -m put -v b550:4")
-    told = rf"{topic}.*order=true"
-    fleet.b550.process.wait_for(told, seconds=REGISTRATION_ROUND_S)
-    run(f"updateOrderConf -t {topic} -m delete")
-
-
 def test_topic_lists_can_be_switched_off(fleet, run, setting):
     caller = fleet.namesrv.caller
     setting("enableAllTopicList", "false", back_to="true")

@@ -93,6 +93,21 @@ async def test_a_broker_id_that_is_no_number_counts_as_missing(desk, broker_id):
     assert "brokerId" in answer.remark
 
 
+@pytest.mark.parametrize("field", ["clusterName", "brokerName", "brokerAddr"])
+async def test_a_name_that_no_broker_can_have_is_refused_before_it_is_kept(desk, field):
+    answer = await desk.ask(RequestCode.REGISTER_BROKER, MASTER | {field: "x" * 1025}, TOPICS)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"REGISTER_BROKER: {field} has 1025 characters, more than 1024"
+    assert (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body == b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+async def test_a_single_topic_with_a_name_that_no_broker_takes_is_refused(desk):
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    queues = json.dumps({"queueDatas": [{"brokerName": "broker-a", "perm": 6}]}).encode()
+    answer = await desk.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "x" * 1025}, queues)
+    assert (answer.code, "topic has 1025 characters" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+
+
 async def test_a_wrong_checksum_refuses_the_registration_in_the_words_of_java(desk):
     answer = await desk.ask(RequestCode.REGISTER_BROKER, MASTER | {"bodyCrc32": "1"}, TOPICS)
     assert (answer.code, answer.remark, answer.ext_fields) == (ResponseCode.SYSTEM_ERROR, "crc32 not match", {})

@@ -160,6 +160,24 @@ def test_a_conflict_tells_both_addresses_and_versions(desk):
     }
 
 
+def test_a_member_that_asks_for_the_id_of_a_newer_one_is_told_to_have_left(desk):
+    desk.register(data_version=DataVersion(1, 5))
+    desk.register(broker_id=1, address="slave:10911", data_version=DataVersion(1, 4))
+    desk.taken()
+    desk.register(address="slave:10911", data_version=DataVersion(1, 4))
+    conflict, evicted = desk.taken()
+    assert (conflict["event"], evicted["event"]) == ("registration_conflicted", "broker_evicted")
+    assert (evicted["addr"], evicted["broker_id"], evicted["set_removed"]) == ("slave:10911", 1, False)
+
+
+def test_a_late_registration_is_told(desk):
+    desk.register(connection_id=5)
+    desk.taken()
+    desk.register(connection_id=4)
+    (line,) = desk.taken()
+    assert (line["event"], line["addr"]) == ("registration_ignored", "broker-a-0:10911")
+
+
 @pytest.mark.parametrize(
     ("leave", "event", "silent_ms"),
     [
@@ -204,14 +222,23 @@ NOTIFICATION = NotifyMinBrokerIdChange(
 )
 
 
+def test_a_notification_that_reached_nobody_is_told_as_failed_only(desk):
+    for address in NOTIFICATION.recipients:
+        desk.journal.notification_failed(NOTIFICATION, address, InvokeTimeout(address, 3000))
+    desk.journal.notification_sent(NOTIFICATION)
+    assert {line["event"] for line in desk.taken()} == {"min_broker_id_notification_failed"}
+    assert desk.counts.notifications.counts() == {("sent",): 0, ("failed",): 3}
+
+
 def test_notifications_are_told_and_counted_by_how_many_arrived(desk):
     desk.journal.notification_failed(NOTIFICATION, "a2:10911", InvokeTimeout("a2:10911", 3000))
     desk.journal.notification_sent(NOTIFICATION)
     desk.journal.notification_sent(NOTIFICATION)
-    failed, sent, _ = desk.taken()
+    failed, sent, sent_to_all = desk.taken()
     assert (failed["event"], failed["addr"]) == ("min_broker_id_notification_failed", "a2:10911")
     assert "no answer within 3000 ms" in failed["error"]
     assert (sent["event"], sent["offline_addr"], len(sent["recipients"])) == ("min_broker_id_notified", "a0:10911", 3)
+    assert (sent["reached"], sent_to_all["reached"]) == (2, 3)
     assert desk.counts.notifications.counts() == {("sent",): 5, ("failed",): 1}
 
 
@@ -358,7 +385,7 @@ def test_bytes_that_are_no_frame_are_one_line_with_peer_and_problem(desk):
 
 
 def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk):
-    request = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3)
+    request = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"brokerName": "broker-a"})
     unknown = RemotingCommand(9999, opaque=4)
     desk.journal.request_rejected(Connection(), request, Rejection.BAD_REQUEST, "clusterName is missing")
     desk.journal.request_rejected(Connection(), unknown, Rejection.BUSY, "busy")
@@ -373,6 +400,13 @@ def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk
         "error": "clusterName is missing",
     }
     assert second["request_code"] == 9999
+
+
+def test_a_registration_that_was_refused_is_counted_for_its_cluster(desk):
+    refused = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"clusterName": CLUSTER})
+    desk.journal.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
+    desk.taken()
+    assert desk.counts.registrations.counts()[CLUSTER, "rejected"] == 1
 
 
 def test_a_fault_of_ours_is_an_error_with_where_it_was(desk):

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 
 from namesrv.config import NameServerConfig
-from namesrv.effects import BeatKind, CloseConnection
+from namesrv.effects import BeatKind, CloseConnection, StaleRegistration
 from namesrv.registration import Registration, SingleTopicFromUnknownBroker
 from namesrv.route_state import RouteState
 from namesrv.tables.live_table import LiveKey
@@ -134,13 +134,14 @@ class BrokerLives(RuleBasedStateMachine):
         )
         before = self.living.get((name, address))
         if before and before.connection > connection:
-            assert self.state.register_broker(request, self.now_ms).events == ()
+            (event,) = self.state.register_broker(request, self.now_ms).events
+            assert isinstance(event, StaleRegistration)
             return
         holder = self.ids(name).get(broker_id)
         rival = self.living[name, holder] if holder not in (None, address) else None
         if rival and rival.cluster == cluster and rival.version.state_version > version.state_version:
             self.state.register_broker(request, self.now_ms)
-            self.living.pop((name, address), None)
+            self.gone([(name, address)] if before else [])
             return
         if holder is None and len(topics) == 1:
             with pytest.raises(SingleTopicFromUnknownBroker):

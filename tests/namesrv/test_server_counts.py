@@ -47,6 +47,7 @@ def test_registrations_are_counted_by_what_they_did(counted):
         (CLUSTER, "unchanged"): 1,
         (CLUSTER, "changed"): 1,
         (CLUSTER, "conflict"): 0,
+        (CLUSTER, "rejected"): 0,
     }
     assert counted.counts.registration_changed_topics.buckets[:3] == [1, 1, 1]
 
@@ -55,6 +56,12 @@ def test_a_conflict_is_counted(counted):
     counted.register(data_version=DataVersion(1, 5))
     counted.register(address="elsewhere:10911", data_version=DataVersion(1, 4))
     assert counted.counts.registrations.counts()[CLUSTER, "conflict"] == 1
+
+
+def test_a_late_registration_is_counted_as_rejected(counted):
+    counted.register(connection_id=2)
+    counted.register(connection_id=1)
+    assert counted.counts.registrations.counts()[CLUSTER, "rejected"] == 1
 
 
 def test_the_size_of_a_registration_is_counted(counted):
