@@ -3,12 +3,13 @@
 Answers to `NamesrvStartup`, with its exit codes: 1 for a bad option, 255 for anything else that prevents the start.
 """
 
-import dataclasses
 import gc
 import os
 import sys
 from pathlib import Path
 from typing import Final, NoReturn
+
+import msgspec
 
 from namesrv.arguments import Arguments, parse
 from namesrv.config import NameServerConfig
@@ -45,7 +46,7 @@ def main() -> None:
 def _sources(arguments: Arguments, environment: dict[str, str]) -> Sources:
     file = load_properties(arguments.config_file) if arguments.config_file else PropertiesFile()
     sources = Sources(options=arguments.options, environment=environment, file=file)
-    return dataclasses.replace(sources, tls_file=load_tls_properties(tls_config_path(sources)))
+    return msgspec.structs.replace(sources, tls_file=load_tls_properties(tls_config_path(sources)))
 
 
 def _serve(config: NameServerConfig, kv: KvConfig, ignored: tuple[IgnoredKey, ...]) -> None:

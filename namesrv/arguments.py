@@ -6,8 +6,9 @@ here and checked with those of all other sources in `config_sources.py`.
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn
+
+import msgspec
 
 from namesrv import __version__
 from namesrv.config import OPTIONS, NameServerConfig
@@ -28,8 +29,7 @@ the command line, where every user of the machine can read them.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
+class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     #: Path of the configuration file; blank for none.

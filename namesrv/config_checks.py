@@ -4,8 +4,9 @@ Java drops values it cannot convert and starts with the rest; here a start ends,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from namesrv.config import OPTIONS, NameServerConfig
 from namesrv.options import OptionValue, text_of
@@ -16,8 +17,7 @@ _SHOWN_CHARS_MAX: Final = 80
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
-@dataclass(frozen=True, slots=True)
-class BadOption:
+class BadOption(msgspec.Struct, frozen=True):
     """One value that cannot be taken."""
 
     key: str

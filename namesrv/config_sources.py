@@ -5,9 +5,10 @@ the texts. The stronger source wins: command line, environment, file of tls.* pr
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
 
 from namesrv.config import FIELD_OF_KEY, OPTIONS, NameServerConfig
 from namesrv.config_checks import BadOption, ConfigError, bad_option, conflicts
@@ -23,8 +24,7 @@ _NO_HOME: Final = "a path without ~, because the environment variable HOME is no
 _SIMILARITY_LEAST: Final = 0.75
 
 
-@dataclass(frozen=True, slots=True)
-class PropertiesFile:
+class PropertiesFile(msgspec.Struct, frozen=True):
     """What a file holds."""
 
     #: As the operator gave it; blank for no file.
@@ -32,14 +32,13 @@ class PropertiesFile:
     properties: tuple[Property, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """All that a configuration is made of."""
 
     #: Property -> text, from the command line.
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = msgspec.field(default_factory=dict)
     #: All variables; those that are blank count as not given. HOME stands for `~` in paths.
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     #: The file of `--config-file`; it becomes configStorePath, so that request 318 writes to it.
     file: PropertiesFile = PropertiesFile()
     #: The file of `tls.config.file`, see `tls_config_path`.
@@ -63,8 +62,7 @@ _PROBLEMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoredKey:
+class IgnoredKey(msgspec.Struct, frozen=True):
     """One line of a file that changes nothing, and why; the text is a sentence for the operator."""
 
     path: str
@@ -81,8 +79,7 @@ class IgnoredKey:
         return f"line {self.line} of {self.path}: {self.key} {problem}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
+class _Given(msgspec.Struct, frozen=True):
     field: str
     text: str
     source: str

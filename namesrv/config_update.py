@@ -4,9 +4,11 @@ Answers to `Configuration.update` and to the black list of `DefaultRequestProces
 be taken refuses the whole request, where Java answers success and changes nothing.
 """
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
 
 from namesrv.config import FIELD_OF_KEY, OPTIONS, NameServerConfig
 from namesrv.config_checks import BadOption, bad_option, conflicts
@@ -53,8 +55,7 @@ class BadUpdate(RequestRefused):
         super().__init__(f"{told}{more}; nothing was changed")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigUpdate:
+class ConfigUpdate(msgspec.Struct, frozen=True):
     """What an update comes to."""
 
     #: The configuration to store and then to use.
@@ -82,7 +83,7 @@ def updated(config: NameServerConfig, changes: Iterable[Property]) -> ConfigUpda
     wanted = {each.key: each.value for each in changes}
     if protected := tuple(sorted(wanted.keys() & _black_list(config))):
         raise ProtectedOptions(protected)
-    candidate = replace(config, **_values(wanted), unknown=_unknown_updated(config, wanted))
+    candidate = dataclasses.replace(config, **_values(wanted), unknown=_unknown_updated(config, wanted))
     if wrong := [
         bad_option(name, getattr(candidate, name), _SOURCE, allowed) for name, allowed in conflicts(candidate)
     ]:
@@ -118,7 +119,7 @@ def _values(wanted: dict[str, str]) -> dict[str, Any]:
 
 def _unknown_updated(config: NameServerConfig, wanted: dict[str, str]) -> tuple[Property, ...]:
     """Return what the file holds beyond the options, changed; as with Java, a request adds nothing to it."""
-    changed = tuple(replace(each, value=wanted.get(each.key, each.value)) for each in config.unknown)
+    changed = tuple(dataclasses.replace(each, value=wanted.get(each.key, each.value)) for each in config.unknown)
     allowed = f"text of at most {TEXT_CHARS_MAX} characters without control characters"
     bad = tuple(
         BadOption(each.key, shown_unknown(each.key, each.value), _SOURCE, allowed)

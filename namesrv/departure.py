@@ -5,7 +5,8 @@ decided together, so that nobody is told of a successor who leaves in the same m
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from namesrv.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
 from namesrv.set_change import RouteTables, SetChange, counted, without_write
@@ -14,8 +15,7 @@ from namesrv.tables.live_table import LiveKey
 from remoting.shapes.route import MASTER_ID, QueueData
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What the departure of some members of one set comes to."""
 
     change: SetChange
@@ -63,8 +63,7 @@ def _leave(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
+class _Cause(msgspec.Struct, frozen=True):
     """Why and when members leave."""
 
     reason: DepartureReason

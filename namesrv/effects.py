@@ -4,9 +4,10 @@ Every effect here is performed after the reply has left; what must be durable be
 written by the handler that answers, before it changes anything.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
+
+import msgspec
 
 from remoting.shapes.route import DataVersion
 
@@ -44,8 +45,7 @@ class BeatKind(Enum):
     DATA_VERSION = "data_version"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteChanges:
+class RouteChanges(msgspec.Struct, frozen=True, kw_only=True):
     """How many topics of one broker set changed in the routes, by kind."""
 
     topics_added: int = 0
@@ -63,8 +63,7 @@ class RouteChanges:
 # Events: what happened. They are logged and counted, and nothing depends on them.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRegistered:
+class BrokerRegistered(msgspec.Struct, frozen=True, kw_only=True):
     """A registration was taken."""
 
     cluster: str
@@ -86,8 +85,7 @@ class BrokerRegistered:
     set_added: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistrationConflicted:
+class RegistrationConflicted(msgspec.Struct, frozen=True, kw_only=True):
     """A registration was turned away because a live member with a newer state holds its broker id."""
 
     cluster: str
@@ -99,8 +97,7 @@ class RegistrationConflicted:
     holder_state_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StaleRegistration:
+class StaleRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """A registration came over an older connection than the broker's present one and was left aside."""
 
     cluster: str
@@ -109,8 +106,7 @@ class StaleRegistration:
     address: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerBeat:
+class BrokerBeat(msgspec.Struct, frozen=True, kw_only=True):
     """A broker was heard."""
 
     cluster: str
@@ -122,8 +118,7 @@ class BrokerBeat:
     heartbeat_timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerRemoved:
+class BrokerRemoved(msgspec.Struct, frozen=True, kw_only=True):
     """A broker left the routes."""
 
     cluster: str
@@ -141,8 +136,7 @@ class BrokerRemoved:
     changes: RouteChanges
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StaleUnregistration:
+class StaleUnregistration(msgspec.Struct, frozen=True, kw_only=True):
     """An unregistration came over an older connection than the broker's present one and was left aside."""
 
     cluster: str
@@ -150,8 +144,7 @@ class StaleUnregistration:
     address: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicsChangedByAdmin:
+class TopicsChangedByAdmin(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's command, or a single-topic registration, changed the routes."""
 
     request: str
@@ -176,8 +169,7 @@ Event = (
 # Effects: what the edge has to do.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotifyMinBrokerIdChange:
+class NotifyMinBrokerIdChange(msgspec.Struct, frozen=True, kw_only=True):
     """Tell brokers which member of their set now has the smallest broker id (request 905, one-way)."""
 
     broker_name: str
@@ -190,8 +182,7 @@ class NotifyMinBrokerIdChange:
     recipients: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CloseConnection:
+class CloseConnection(msgspec.Struct, frozen=True):
     """Close the connection of a broker that was given up."""
 
     connection_id: int
@@ -200,8 +191,7 @@ class CloseConnection:
 Effect = NotifyMinBrokerIdChange | CloseConnection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Generic[Reply]):
+class Outcome(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
     """What one event did to the state: the answer for the peer, what happened, and what to do about it."""
 
     reply: Reply

@@ -5,9 +5,10 @@ a page: `python -m namesrv.event_catalogue > docs/logs.md` writes it, and a test
 """
 
 import sys
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
+
+import msgspec
 
 
 class Level(IntEnum):
@@ -24,8 +25,7 @@ class Level(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEvent:
+class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of line."""
 
     name: str
@@ -39,8 +39,7 @@ class LogEvent:
     audit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """A key that any line may have."""
 
     name: str

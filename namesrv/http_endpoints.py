@@ -1,8 +1,9 @@
 """Every HTTP path: its view, its answer, what it takes; the web server and OpenAPI are made from this table."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from namesrv.http_pages import LIMIT_DEFAULT, LIMIT_MAX
 from namesrv.http_shapes import (
@@ -26,17 +27,15 @@ JSON_TYPE: Final = "application/json"
 View = Callable[[Views, Asked], Any | Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(msgspec.Struct, frozen=True):
     """Something that a path takes in its query."""
 
     name: str
     explanation: str
-    schema: dict[str, Any] = field(default_factory=lambda: {"type": "string"})
+    schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One path."""
 
     path: str

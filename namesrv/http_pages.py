@@ -8,7 +8,6 @@ import heapq
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
@@ -31,8 +30,7 @@ class BadCursor(ValueError):
     """The text is no cursor of such a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class Page(Generic[Key]):
+class Page(msgspec.Struct, Generic[Key], frozen=True):
     """A part of a sorted list of keys."""
 
     keys: Sequence[Key]
@@ -42,8 +40,7 @@ class Page(Generic[Key]):
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
+class PageRequest(msgspec.Struct, frozen=True):
     """What part of a list is asked for."""
 
     limit: int = LIMIT_DEFAULT

@@ -5,9 +5,10 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, Protocol
+
+import msgspec
 
 from namesrv import overview
 from namesrv.config_text import listed_properties
@@ -67,13 +68,12 @@ class Unavailable(HttpRefused):
     code = "unavailable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks, checked against what its path takes."""
 
     #: Parts of the path by name.
-    path: Mapping[str, str] = field(default_factory=dict)
-    page: PageRequest = field(default_factory=PageRequest)
+    path: Mapping[str, str] = msgspec.field(default_factory=dict)
+    page: PageRequest = msgspec.field(default_factory=PageRequest)
     prefix: str = ""
     #: The Host header, or the address the request came to.
     host: str = ""
@@ -86,8 +86,7 @@ class MetricsText(Protocol):
         """Return the text format of Prometheus."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewSources:
+class ViewSources(msgspec.Struct, frozen=True, kw_only=True):
     """What the views read."""
 
     state: RouteState

@@ -7,8 +7,9 @@ line however much it changes. Heartbeats and unchanged registrations are only co
 from collections import Counter
 from collections.abc import Awaitable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from namesrv import event_catalogue as catalogue
 from namesrv.code_names import UNKNOWN, request_name
@@ -58,8 +59,7 @@ _BROKER_CODES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(msgspec.Struct, frozen=True):
     """Who asked for what is being done."""
 
     peer: str

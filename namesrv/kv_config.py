@@ -5,7 +5,6 @@ be written before anybody sees the change. Files and locks do not enter here.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -30,12 +29,11 @@ class _Stored(msgspec.Struct):
     table: dict[str, dict[str, msgspec.Raw] | None] = msgspec.field(name="configTable")
 
 
-@dataclass(frozen=True, slots=True)
-class KvConfig:
+class KvConfig(msgspec.Struct, frozen=True):
     """All namespaces with their entries; an emptied namespace stays."""
 
     #: Read it, and change it through the methods below.
-    table: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    table: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """Return the value of an entry, None if there is none."""

@@ -7,8 +7,9 @@ time is an argument.
 
 from collections import Counter, OrderedDict
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 #: Lines of one event about one broker or peer that pass at once, and the time after which one more may.
 BURST: Final = 5
@@ -27,8 +28,7 @@ Line = MutableMapping[str, Any]
 Subject = tuple[str, object]
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(msgspec.Struct):
     """A token bucket."""
 
     tokens: float
@@ -46,8 +46,7 @@ class _Bucket:
         return True
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     """The latest of the errors that wait for their turn."""
 
     line: Line
@@ -56,15 +55,14 @@ class _Held:
     others: int = 0
 
 
-@dataclass(slots=True)
-class LogLimits:
+class LogLimits(msgspec.Struct):
     """Decides which lines pass."""
 
     #: Lines left out, by event.
-    suppressed: Counter[str] = field(default_factory=Counter)
-    _buckets: OrderedDict[Subject, _Bucket] = field(default_factory=OrderedDict)
-    _total: _Bucket = field(default_factory=lambda: _Bucket(TOTAL_BURST, 0))
-    _held: OrderedDict[Subject, _Held] = field(default_factory=OrderedDict)
+    suppressed: Counter[str] = msgspec.field(default_factory=Counter)
+    _buckets: OrderedDict[Subject, _Bucket] = msgspec.field(default_factory=OrderedDict)
+    _total: _Bucket = msgspec.field(default_factory=lambda: _Bucket(TOTAL_BURST, 0))
+    _held: OrderedDict[Subject, _Held] = msgspec.field(default_factory=OrderedDict)
 
     def passes(self, subject: Subject, line: Line, now_ms: int) -> bool:
         """Tell whether a line passes; one that does gets `suppressed` if others did not."""

@@ -5,16 +5,16 @@ test compares. How each is read stands in `metrics.py`.
 """
 
 import sys
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 PREFIX: Final = "rocketmq_namesrv_"
 
 Kind = Literal["counter", "gauge", "histogram"]
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """One metric."""
 
     #: With prefix, unit, and `_total` for a counter.

@@ -7,10 +7,10 @@ module knows prometheus-client, and it is imported when the remoting port is alr
 import asyncio
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import add
 from typing import Final
 
+import msgspec
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -45,8 +45,7 @@ Values = Mapping[Labels, float]
 Histograms = Mapping[Labels, Histogram]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSources:
+class MetricSources(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is read."""
 
     state: RouteState

@@ -5,8 +5,9 @@ it cannot convert; here such a value is told apart, so that the caller can refus
 """
 
 import re
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+import msgspec
 
 #: Java's `int`, and the widest range of any option.
 INT_MIN: Final = -(2**31)
@@ -27,8 +28,7 @@ _PORT_MAX: Final = 65535
 _WORD_BREAK: Final = re.compile(r"\.|(?<=[a-z0-9])(?=[A-Z])")
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """A whole number in decimal digits."""
 
     least: int = INT_MIN
@@ -50,8 +50,7 @@ class Whole:
         return value if self.least <= value <= self.most else None
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """True or false, in any case of letters."""
 
     placeholder: ClassVar[str] = "true|false"
@@ -62,8 +61,7 @@ class Flag:
         return {"true": True, "false": False}.get(text.strip().lower())
 
 
-@dataclass(frozen=True, slots=True)
-class AlwaysFalse:
+class AlwaysFalse(msgspec.Struct, frozen=True):
     """A switch of the Java server for a part that this one does not have."""
 
     #: What is missing, and what to do instead.
@@ -81,8 +79,7 @@ class AlwaysFalse:
         return False if Flag().value_of(text) is False else None
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(msgspec.Struct, frozen=True):
     """One of some words, in any case of letters; the value is the word as it is spelled here."""
 
     words: tuple[str, ...]
@@ -103,8 +100,7 @@ class OneOf:
         return next((word for word in self.words if word.lower() == asked), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """Some text on one line, without the blanks around it."""
 
     may_be_blank: bool = True
@@ -123,8 +119,7 @@ class Text:
         return value if is_one_line(value) and (value or self.may_be_blank) else None
 
 
-@dataclass(frozen=True, slots=True)
-class FilePath(Text):
+class FilePath(Text, frozen=True):
     """The path of a file; a leading `~/` stands for the home folder."""
 
     placeholder: ClassVar[str] = "FILE"
@@ -135,8 +130,7 @@ class FilePath(Text):
         return f"the path of a file, of at most {TEXT_CHARS_MAX} characters"
 
 
-@dataclass(frozen=True, slots=True)
-class Secret:
+class Secret(msgspec.Struct, frozen=True):
     """A text that is never shown: any characters, blanks included."""
 
     placeholder: ClassVar[str] = "SECRET"
@@ -147,8 +141,7 @@ class Secret:
         return text if len(text) <= TEXT_CHARS_MAX else None
 
 
-@dataclass(frozen=True, slots=True)
-class AddressList:
+class AddressList(msgspec.Struct, frozen=True):
     """Addresses `host:port` with a `;` between them, as RocketMQ writes them; blank for none."""
 
     placeholder: ClassVar[str] = "HOST:PORT;..."
@@ -164,8 +157,7 @@ class AddressList:
 Kind = Whole | Flag | AlwaysFalse | OneOf | Text | Secret | AddressList
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """One option: its names and its rules; it annotates the field that holds its value and default."""
 
     #: The property as files and requests 318 and 319 spell it.

@@ -1,8 +1,9 @@
 """Clusters in numbers, for metrics and HTTP alike: one walk over the broker sets, none over topics."""
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from namesrv.route_state import RouteState
 from namesrv.tables.broker_table import BrokerSet
@@ -25,14 +26,13 @@ class Role(Enum):
     SLAVE = "slave"
 
 
-@dataclass(slots=True)
-class ClusterNumbers:
+class ClusterNumbers(msgspec.Struct):
     """One cluster."""
 
-    sets: dict[SetState, int] = field(default_factory=lambda: dict.fromkeys(SetState, 0))
+    sets: dict[SetState, int] = msgspec.field(default_factory=lambda: dict.fromkeys(SetState, 0))
     #: Living brokers.
-    brokers: dict[Role, int] = field(default_factory=lambda: dict.fromkeys(Role, 0))
-    topics: dict[TopicKind, int] = field(default_factory=lambda: dict.fromkeys(TopicKind, 0))
+    brokers: dict[Role, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Role, 0))
+    topics: dict[TopicKind, int] = msgspec.field(default_factory=lambda: dict.fromkeys(TopicKind, 0))
     read_queues: int = 0
     write_queues: int = 0
 

@@ -4,9 +4,10 @@ Answers to `RouteInfoManager.registerBroker` (namesrv.md section 3.2). Pure: rea
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from namesrv.effects import (
     BrokerRegistered,
@@ -37,8 +38,7 @@ HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
 NO_VERSION: Final = DataVersion()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
     """A REGISTER_BROKER request, decoded and checked: who, where, and with which topics."""
 
     cluster: str
@@ -53,8 +53,8 @@ class Registration:
     heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
     data_version: DataVersion = NO_VERSION
     #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart.
-    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
-    mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
+    topics: Mapping[str, TopicConfig] = msgspec.field(default_factory=dict)
+    mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: None keeps what is stored.
     filter_servers: tuple[str, ...] | None = None
     connection_id: int
@@ -85,8 +85,7 @@ class SingleTopicFromUnknownBroker(RequestRefused):
         super().__init__("register broker failed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What a registration that is taken comes to: the change, and what to tell whom."""
 
     change: SetChange
@@ -128,8 +127,7 @@ def decide(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
+class _Standing(msgspec.Struct, frozen=True):
     """A set before and after one registration."""
 
     before: BrokerSet | None
@@ -164,7 +162,7 @@ def _with_registrant(present: BrokerSet | None, registration: Registration, othe
     """Return the set with the registrant in its place; whoever registers last sets acting master and zone."""
     members = {**others, registration.broker_id: Member(registration.address, registration.cluster)}
     base = present or BrokerSet(broker_name=registration.broker_name, cluster=registration.cluster, members={})
-    return replace(
+    return msgspec.structs.replace(
         base.with_members(members),
         enable_acting_master=bool(registration.enable_acting_master),
         zone_name=registration.zone_name,

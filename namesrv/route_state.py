@@ -5,7 +5,8 @@ so between two awaits of the edge an event is whole and no lock is needed. Answe
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from namesrv import departure, registration, routes
 from namesrv.config import NameServerConfig
@@ -33,16 +34,14 @@ from remoting.codes import RequestCode
 from remoting.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
 
 
-@dataclass(frozen=True, slots=True)
-class MasterAddresses:
+class MasterAddresses(msgspec.Struct, frozen=True):
     """What a slave learns of its living master; both None if there is none."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredVersion:
+class StoredVersion(msgspec.Struct, frozen=True):
     """What is known of a broker's topics; None if the broker is not."""
 
     data_version: DataVersion | None

@@ -4,7 +4,8 @@ A change concerns one broker set and is a plain value; until it is applied nothi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from namesrv.effects import RouteChanges
 from namesrv.tables.broker_table import BrokerSet, BrokerTable
@@ -18,19 +19,17 @@ from remoting.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
 SAMPLE_TOPICS_MAX = 5
 
 
-@dataclass(frozen=True, slots=True)
-class RouteTables:
+class RouteTables(msgspec.Struct, frozen=True):
     """The tables of one NameServer; rules read them, `route_state.py` alone changes them."""
 
-    brokers: BrokerTable = field(default_factory=BrokerTable)
-    topics: TopicTable = field(default_factory=TopicTable)
-    live: LiveTable = field(default_factory=LiveTable)
-    mappings: MappingTable = field(default_factory=MappingTable)
-    perms: PermTable = field(default_factory=PermTable)
+    brokers: BrokerTable = msgspec.field(default_factory=BrokerTable)
+    topics: TopicTable = msgspec.field(default_factory=TopicTable)
+    live: LiveTable = msgspec.field(default_factory=LiveTable)
+    mappings: MappingTable = msgspec.field(default_factory=MappingTable)
+    perms: PermTable = msgspec.field(default_factory=PermTable)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetChange:
+class SetChange(msgspec.Struct, frozen=True, kw_only=True):
     """The new state of one broker set, as differences to the tables."""
 
     #: The set as it will be; without members it goes, and all that is its own with it.
@@ -40,14 +39,14 @@ class SetChange:
     #: The member that was heard, with its new row.
     heard: tuple[LiveKey, LiveRow] | None = None
     #: Queues to store, by topic.
-    queues: Mapping[str, QueueData] = field(default_factory=dict)
+    queues: Mapping[str, QueueData] = msgspec.field(default_factory=dict)
     #: Topics that the set will no longer have.
     removed_topics: tuple[str, ...] = ()
-    mappings: Mapping[str, TopicQueueMappingInfo] = field(default_factory=dict)
+    mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: Topics whose operator-set permission ends.
     lifted_perms: tuple[str, ...] = ()
     #: Topic -> permission that an operator sets from now on.
-    perms: Mapping[str, int] = field(default_factory=dict)
+    perms: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 def counted(before: Mapping[str, QueueData], queues: Mapping[str, QueueData], removed: tuple[str, ...]) -> RouteChanges:

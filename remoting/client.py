@@ -6,7 +6,6 @@ Answers to `NettyRemotingClient`. What a response means is for the caller.
 import asyncio
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import count
 from typing import Final, cast
 
@@ -25,8 +24,7 @@ _PORT_MAX: Final = 65535
 _LOOKS_PER_SILENCE: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientLimits:
+class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that has an end, of one client."""
 
     #: Addresses that connections are kept to; with all of them in use, a request to another one fails.

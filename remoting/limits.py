@@ -1,12 +1,11 @@
 """How much a server grants its peers. Answers to Java's `NettyServerConfig` and the system properties beside it."""
 
-from dataclasses import dataclass
+import msgspec
 
 from remoting.frame import FRAME_BYTES_MAX_DEFAULT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that has an end, of one server."""
 
     #: A frame with its length prefix (`com.rocketmq.remoting.frameMaxLength`).

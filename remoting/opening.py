@@ -6,9 +6,10 @@ Whether TLS is allowed does not enter here.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
+
+import msgspec
 
 from remoting.errors import FrameError
 
@@ -70,8 +71,7 @@ _KAFKA_VERSION_MAX: Final = 31
 _JSON_HEADER_LIMIT_BITS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """How a connection goes on."""
 
     #: A TLS handshake begins with `rest`; otherwise frames do.

@@ -9,8 +9,9 @@ characters are written as `\uXXXX`. UTF-8 text is not an error: like with Java, 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from remoting.errors import RemotingError
 
@@ -43,8 +44,7 @@ class PropertiesError(RemotingError):
         super().__init__(f"line {line}: {problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(msgspec.Struct, frozen=True):
     """One key with its value, and where it stood."""
 
     key: str

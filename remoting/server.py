@@ -6,10 +6,11 @@ Answers to `NettyRemotingServer`. What happens on one connection is in `connecti
 import asyncio
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import count, islice
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from remoting.answers import Answers, Dispatcher
 from remoting.clock import Clock
@@ -42,11 +43,10 @@ class BindError(RemotingError):
         super().__init__(f"cannot listen on {host_and_port(host, port)}: {reason}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerOptions:
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a server treats requests."""
 
-    limits: ServerLimits = field(default_factory=ServerLimits)
+    limits: ServerLimits = msgspec.field(default_factory=ServerLimits)
     #: Codes whose requests are answered at once, in the order read, before all others.
     urgent: frozenset[int] = frozenset()
     #: How headers of answers are written, whatever the request used.

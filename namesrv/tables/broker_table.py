@@ -4,13 +4,13 @@ A set without members does not exist here; the cluster lists follow from the mem
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from remoting.shapes.route import MASTER_ID
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """One broker of a set."""
 
     #: `host:port` that the broker advertises.
@@ -19,8 +19,7 @@ class Member:
     cluster: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerSet:
+class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
     """A master and its slaves under one broker name."""
 
     broker_name: str
@@ -60,7 +59,7 @@ class BrokerSet:
         """Return the set with other members; its cluster moves only when nobody of it is left."""
         clusters = [member.cluster for member in members.values()]
         cluster = self.cluster if self.cluster in clusters or not clusters else clusters[0]
-        return replace(self, cluster=cluster, members=members)
+        return msgspec.structs.replace(self, cluster=cluster, members=members)
 
 
 class BrokerTable:
