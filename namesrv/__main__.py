@@ -51,14 +51,13 @@ def _sources(arguments: Arguments, environment: dict[str, str]) -> Sources:
 
 def _serve(config: NameServerConfig, kv: KvConfig, ignored: tuple[IgnoredKey, ...]) -> None:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
-    # What is imported stays: the collector need not look through it again and again while it grows.
+    # What is imported stays: the collector need not look through it again and again while it grows. The service turns
+    # it on when everything is there.
     gc.disable()
     import uvloop  # noqa: PLC0415
 
     from namesrv.service import NotStarted, serve  # noqa: PLC0415
 
-    gc.freeze()
-    gc.enable()
     try:
         uvloop.run(serve(config, kv, ignored))
     except NotStarted as error:

@@ -119,7 +119,7 @@ def _values(wanted: dict[str, str]) -> dict[str, Any]:
 
 def _unknown_updated(config: NameServerConfig, wanted: dict[str, str]) -> tuple[Property, ...]:
     """Return what the file holds beyond the options, changed; as with Java, a request adds nothing to it."""
-    changed = tuple(dataclasses.replace(each, value=wanted.get(each.key, each.value)) for each in config.unknown)
+    changed = tuple(msgspec.structs.replace(each, value=wanted.get(each.key, each.value)) for each in config.unknown)
     allowed = f"text of at most {TEXT_CHARS_MAX} characters without control characters"
     bad = tuple(
         BadOption(each.key, shown_unknown(each.key, each.value), _SOURCE, allowed)

@@ -14,8 +14,6 @@ from inspect import isawaitable
 from typing import Any, Final
 
 import msgspec
-from aiohttp import hdrs, web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from namesrv import openapi
 from namesrv.event_catalogue import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
@@ -23,6 +21,7 @@ from namesrv.http_endpoints import ENDPOINTS, JSON_TYPE, Endpoint
 from namesrv.http_pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from namesrv.http_shapes import ErrorAnswer, Fault
 from namesrv.http_views import Asked, HttpRefused, Views, ViewSources
+from namesrv.lean_aiohttp import HttpProcessingError, hdrs, web
 from namesrv.logs import Logs
 from namesrv.server_counts import ServerCounts
 

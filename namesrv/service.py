@@ -4,6 +4,7 @@ Answers to `NamesrvController`. Nothing of RocketMQ's rules is here; what can be
 """
 
 import asyncio
+import gc
 import importlib
 import platform
 import signal
@@ -126,6 +127,8 @@ class NameServer:
         loop.add_signal_handler(signal.SIGHUP, self._load_certificate)
         _announce(f"The Name Server boot success. serializeType={config.serialize_type}, address {host}:{port}")
         http_stop = await self._start_http(http_socket, (host, port)) if http_socket else None
+        gc.freeze()
+        gc.enable()
         self._health.serving = Serving.READY
         self._logs.write(
             catalogue.SERVER_READY,
