@@ -3,7 +3,7 @@
 import os
 
 from peers.clients import Consumer, Mqadmin, Producer
-from peers.servers import Broker, HAProxy, JavaNameServer, OurNameServer
+from peers.servers import Broker, Controller, HAProxy, JavaNameServer, OurNameServer
 
 #: The original can take the place of our NameServer: what a test claims must hold for both.
 UNDER_TEST = {"ours": OurNameServer, "java": JavaNameServer}[os.environ.get("NAMESRV_UNDER_TEST", "ours")]
@@ -41,6 +41,11 @@ class Lab:
         broker = Broker(self._folder, name, **settings)
         self._others.append(broker)
         return broker
+
+    def controller(self, name="controller", **settings):
+        controller = Controller(self._folder, name, **settings)
+        self._others.append(controller)
+        return controller.start()
 
     def haproxy(self, name, **settings):
         proxy = HAProxy(self._folder, name, **settings)
