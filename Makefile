@@ -18,7 +18,7 @@ $(VENV)/.dev: $(VENV)/.run
 
 ## run: a NameServer in the foreground, on loopback
 run: $(VENV)/.run
-	@echo "Point a broker at it with:  namesrvAddr=127.0.0.1:9876  (or NAMESRV_ADDR=127.0.0.1:9876 for clients)"
+	@echo "Point a broker at the address it prints:  namesrvAddr=127.0.0.1:9876  (NAMESRV_ADDR=... for clients)"
 	$(BIN)/rmq-namesrv --bind-address 127.0.0.1 $(RUN_ARGS)
 
 ## check: format, lint, types, import contracts

@@ -1,8 +1,10 @@
 """Starts a NameServer: options to configuration, then the service, and an exit with a sentence if that fails.
 
-Answers to `NamesrvStartup`, with its exit codes: 1 for a bad option, 255 for anything else that prevents the start.
+Answers to `NamesrvStartup`, with its exit codes: 1 for an option that there is not, 255 for anything else that prevents
+the start, a bad value among them.
 """
 
+import contextlib
 import gc
 import os
 import sys
@@ -33,13 +35,14 @@ def main() -> None:
         sources = _sources(arguments, environment)
         config = from_sources(sources)
         if arguments.prints_config:
-            print(listing_text(listed_properties(config)), end="")
-            sys.exit(0)
+            _print_config(config)
         kv = load_kv_config(Path(config.kv_config_path))
     except (ConfigError, DurableFileError) as error:
         _leave(error)
     if arguments.config_file:
-        print(f"load config properties file OK, {arguments.config_file}", flush=True)
+        # Java's line. Nobody may be there to read it, which is no reason not to serve.
+        with contextlib.suppress(OSError):
+            _print(f"load config properties file OK, {arguments.config_file}\n")
     _serve(config, kv, ignored_keys(sources))
 
 
@@ -62,6 +65,19 @@ def _serve(config: NameServerConfig, kv: KvConfig, ignored: tuple[IgnoredKey, ..
         uvloop.run(serve(config, kv, ignored))
     except NotStarted as error:
         _leave(error)
+
+
+def _print_config(config: NameServerConfig) -> NoReturn:
+    try:
+        _print(listing_text(listed_properties(config)))
+    except OSError as error:
+        _leave(error)
+    sys.exit(0)
+
+
+def _print(text: str) -> None:
+    """Print at once; raises OSError, and then leaves nothing behind that would fail again at the exit."""
+    os.write(sys.stdout.fileno(), text.encode())
 
 
 def _leave(error: Exception) -> NoReturn:

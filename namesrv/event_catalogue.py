@@ -102,6 +102,20 @@ SERVER_STOPPED: Final = LogEvent(
     keys=("duration_ms",),
     meaning="All connections are closed; the process ends.",
 )
+CHORE_FAILED: Final = LogEvent(
+    name="chore_failed",
+    level=Level.ERROR,
+    keys=("chore",),
+    meaning="Something the server does at intervals failed; it is begun again after a second.",
+    advice="A fault of the server: report it with the line.",
+)
+SERVER_FAILED: Final = LogEvent(
+    name="server_failed",
+    level=Level.ERROR,
+    keys=(),
+    meaning="A fault of the server that nothing catches; the process ends with an error.",
+    advice="Start it again, and report it with the line.",
+)
 CERTIFICATE_LOADED: Final = LogEvent(
     name="certificate_loaded",
     level=Level.INFO,

@@ -94,6 +94,10 @@ class Logs:
             keys["audit"] = True
         self._logger.log(level, event.name, **keys)
 
+    def announce(self, text: str) -> None:
+        """Put a line that is no event among the others; scripts wait for some."""
+        self._sink.put(text.encode())
+
     def write_held(self) -> None:
         """Write the errors that were held back and whose time has come; to be called each second."""
         with self._lock:

@@ -9,7 +9,6 @@ import importlib
 import platform
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -75,6 +74,9 @@ async def serve(config: NameServerConfig, kv: KvConfig, ignored: tuple[IgnoredKe
         error = group.exceptions[0]
         logs.write(catalogue.SERVER_START_FAILED, error=str(error))
         raise error from None
+    except* Exception as group:
+        logs.write(catalogue.SERVER_FAILED, exc_info=group)
+        raise
     finally:
         logs.close(_LOG_CLOSE_S)
 
@@ -125,7 +127,9 @@ class NameServer:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._load_certificate)
-        _announce(f"The Name Server boot success. serializeType={config.serialize_type}, address {host}:{port}")
+        self._logs.announce(
+            f"The Name Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
+        )
         http_stop = await self._start_http(http_socket, (host, port)) if http_socket else None
         gc.freeze()
         gc.enable()
@@ -137,7 +141,7 @@ class NameServer:
             duration_ms=self._clock.now_ms() - self._started_ms,
         )
         chores = [
-            self._tasks.create_task(chore())
+            self._tasks.create_task(keep_up(chore, self._logs))
             for chore in (self._scan, self._measure_lag, self._write_held_lines, self._watch_certificate)
         ]
         await self._stop.wait()
@@ -269,6 +273,16 @@ class NameServer:
         return RemotingClient(self._clock, tls=context, serialize_type=SerializeType[config.serialize_type])
 
 
+async def keep_up(chore: Callable[[], Awaitable[None]], logs: Logs, pause_s: float = 1.0) -> None:
+    """Do what goes on for ever; if it fails, tell it and begin again after `pause_s`, so that it ends nothing else."""
+    while True:
+        try:
+            await chore()
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+            logs.write(catalogue.CHORE_FAILED, chore=chore.__name__.strip("_"), exc_info=error)
+            await asyncio.sleep(pause_s)
+
+
 class _DepartureWatch:
     """Passes everything on to the journal, and tells the state of connections that ended."""
 
@@ -312,12 +326,6 @@ def _bound(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise NotStarted(f"cannot listen on {host}:{port} for HTTP: {error.strerror or error}") from error
-
-
-def _announce(line: str) -> None:
-    """Print the line that scripts wait for; it is no log line."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:

@@ -8,12 +8,13 @@ import ssl
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 
 import pytest
 from peers.jars import REPOSITORY
 from peers.processes import free_port
 from peers.waiting import wait_until
-from peers.wire import GET_CLUSTER_INFO, PUT_KV_CONFIG
+from peers.wire import GET_CLUSTER_INFO, PUT_KV_CONFIG, Caller
 
 GO_AWAY = 1500
 NOT_STARTED = 255
@@ -52,6 +53,19 @@ def test_the_line_that_scripts_wait_for_names_the_address(lab):
     server = lab.name_server("namesrv")
     line = f"The Name Server boot success. serializeType=JSON, address 127.0.0.1:{server.port}"
     assert line in server.process.text().splitlines()
+
+
+def test_an_output_that_nobody_takes_ends_nothing(tmp_path):
+    port = free_port()
+    words = ["--bind-address", "127.0.0.1", "--listen-port", port, "--http-port", 0]
+    command = [sys.executable, "-m", "namesrv", *words, "--kv-config-path", tmp_path / "kvConfig.json"]
+    with Path("/dev/full").open("wb") as full:
+        server = subprocess.Popen([str(word) for word in command], stdout=full, cwd=REPOSITORY)
+    try:
+        wait_until(Caller(f"127.0.0.1:{port}").is_up, seconds=10, what="an answer")
+    finally:
+        server.terminate()
+    assert server.wait(timeout=10) == 0
 
 
 def test_a_stop_is_in_order_and_successful(server):

@@ -1,0 +1,28 @@
+import asyncio
+
+from fakes.clock import FakeClock
+from fakes.lines import Lines
+
+from namesrv.logs import Logs, json_line
+from namesrv.service import keep_up
+
+
+async def test_a_chore_that_failed_is_told_and_begun_again():
+    lines = Lines()
+    logs = Logs(lines, json_line(), FakeClock(), {})
+    begun_again = asyncio.Event()
+    faults = [OSError("disk gone")]
+
+    async def look_around():
+        if faults:
+            raise faults.pop()
+        begun_again.set()
+        await asyncio.Event().wait()
+
+    keeping_up = asyncio.create_task(keep_up(look_around, logs, pause_s=0))
+    await asyncio.wait_for(begun_again.wait(), 5)
+    keeping_up.cancel()
+    (line,) = lines.decoded()
+    assert (line["event"], line["chore"]) == ("chore_failed", "look_around")
+    assert line["exception"][0]["exc_value"] == "disk gone"
+    logs.close(1)
