@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_ARGS ?=
 
-.PHONY: run test check unit integration bench-start soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -42,6 +42,13 @@ test: check
 ## bench-start: how long the start takes, and how much memory an idle server holds
 bench-start: $(VENV)/.run
 	$(BIN)/python benchmarks/start.py
+
+## bench: this NameServer beside its peers, into benchmarks/RESULTS.md; about 20 minutes
+bench: $(VENV)/.run
+	$(BIN)/python benchmarks/bench.py
+
+bench-quick: $(VENV)/.run
+	$(BIN)/python benchmarks/bench.py --quick
 
 ## soak: what takes too long for CI
 soak: $(VENV)/.dev

@@ -1,0 +1,87 @@
+"""Measures this NameServer beside its peers and writes `benchmarks/RESULTS.md`.
+
+    make bench          (about 20 minutes)
+    make bench-quick    (under two minutes, prints only)
+
+Rows are medians of several runs, taken in turn on each server. A goal that is not reached is marked; nothing fails.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import rows
+from rows import MANY_BROKERS, ONE_BROKER, Plan, Row
+from servers import REPOSITORY, rust_binary
+
+RESULTS = REPOSITORY / "benchmarks" / "RESULTS.md"
+FULL = Plan(runs=3, seconds=4, cluster_seconds=120, quick=False)
+QUICK = Plan(runs=1, seconds=1.5, cluster_seconds=30, quick=True)
+
+
+def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[Row]:
+    """Yield the rows one after another."""
+    parts = {
+        "routes": lambda: rows.routes(folder, plan, ONE_BROKER, 1),
+        "many-brokers": lambda: rows.routes(folder, plan, MANY_BROKERS, 65),
+        "registrations": lambda: rows.registrations(folder, plan),
+        "cluster": lambda: rows.cluster(folder, plan),
+        "large-broker": lambda: rows.large_broker(folder, plan),
+        "clients": lambda: rows.many_clients(folder, plan),
+        "growth": lambda: rows.growth(folder, plan),
+    }
+    wanted = only or ([*parts][:3] if plan.quick else [*parts])
+    for name in wanted:
+        yield from parts[name]()
+
+
+def machine() -> str:
+    """Return what the figures were taken on."""
+    text = Path("/proc/cpuinfo").read_text()
+    cpu = next((line.partition(": ")[2] for line in text.splitlines() if line.startswith("model name")), "")
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()[0]
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("uvloop", "msgspec", "aiohttp"))
+    return (
+        f"{os.cpu_count()} cores ({cpu}), {platform.platform()}; Python {platform.python_version()}, {libraries}; "
+        f"{java}; Java NameServer 5.5.0; rocketmq-rust {'1.0.0' if rust_binary() else 'not installed'}"
+    )
+
+
+def main() -> None:
+    """Measure, print, and write the table if it is a full one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", default=[], help="one part; may be given several times")
+    options = parser.parse_args()
+    plan = QUICK if options.quick else FULL
+    head = [
+        "# Results",
+        "",
+        f"Taken {time.strftime('%Y-%m-%d')} by `make bench` on {machine()}.",
+        f"Medians of {plan.runs} runs of {plan.seconds:g} s, generator and server on one machine, not pinned. Absolute",
+        "figures move from day to day, ratios hold.",
+        "",
+        "| # | work | goal | measured | reached |",
+        "|---|---|---|---|---|",
+    ]
+    print("\n".join(head), flush=True)
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row in measured(Path(folder), plan, options.only):
+            lines.append(
+                f"| {row.number} | {row.work} | {row.goal} | {row.figures} | {'yes' if row.reached else '**no**'} |"
+            )
+            print(lines[-1], flush=True)
+    if not options.quick and not options.only:
+        RESULTS.write_text("\n".join([*head, *lines]) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,219 @@
+"""Clients and brokers that send at a pace, as real ones do: open loop, so a slow answer delays no other request.
+
+    paced.py PORT clients --connections N --every S --topics T --seconds S [--qps Q]
+    paced.py PORT brokers --brokers N --topics M --every S --seconds S [--hold]
+
+`clients` asks for routes: N connections, each for T topics every S seconds, spread evenly; `--qps` sets the pace of all
+together instead. `brokers` registers N brokers with M topics each, then again every S seconds, spread evenly, each time
+with another time in mappingDataVersion as a real 5.x broker. Both print one JSON line: requests, errors, and latencies
+in milliseconds from when a request was due until its answer was whole. A line `ready` tells that all are connected,
+or registered.
+"""
+
+import argparse
+import asyncio
+import json
+import struct
+import time
+import zlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+import uvloop
+
+VERSION = 513
+REGISTER_BROKER, GET_ROUTE = 103, 105
+CONNECTS_AT_ONCE = 100
+PREFIX = struct.Struct(">II")
+
+
+def frame(code: int, opaque: int, fields: dict[str, str], body: bytes = b"") -> bytes:
+    """Return a request as a Java 5.5.0 peer sends it."""
+    header = {"code": code, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": opaque}
+    text = json.dumps(header | {"serializeTypeCurrentRPC": "JSON", "version": VERSION}, separators=(",", ":")).encode()
+    return struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body
+
+
+class Peer(asyncio.Protocol):
+    """One connection; answers come in the order of the requests."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Complete the answers that are whole."""
+        received = self._received
+        received += data
+        while len(received) >= PREFIX.size:
+            length, word = PREFIX.unpack_from(received)
+            end = 4 + length
+            if len(received) < end:
+                return
+            is_success = received.find(b'"code":0,', 8, 8 + (word & 0xFFFFFF)) > 0
+            del received[:end]
+            answer = self._waiting.popleft()
+            if not answer.done():
+                answer.set_result(is_success)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what waits."""
+        self.lost = True
+        for answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(exc or ConnectionResetError("closed by the server"))
+
+    def ask(self, *pieces: bytes) -> asyncio.Future[bool]:
+        """Send a request; the result tells whether its answer is a success."""
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        self.transport.writelines(pieces)
+        return answer
+
+
+class Tally:
+    """Latencies in milliseconds, and errors."""
+
+    def __init__(self) -> None:
+        self.latencies: list[float] = []
+        self.errors = 0
+
+    async def time(self, due: float, answer: Awaitable[bool]) -> None:
+        """Wait for an answer and note how long after `due` it was there."""
+        try:
+            good = await asyncio.wait_for(answer, 30)
+        except (OSError, TimeoutError):
+            good = False
+        self.latencies.append((time.perf_counter() - due) * 1000)
+        self.errors += not good
+
+    def line(self) -> str:
+        """Return what is printed."""
+        ordered = sorted(self.latencies) or [0.0]
+        at = {name: ordered[min(len(ordered) - 1, int(len(ordered) * share))] for name, share in SHARES.items()}
+        return json.dumps({"requests": len(self.latencies), "errors": self.errors, **at, "max_ms": ordered[-1]})
+
+
+SHARES = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
+
+
+async def connected(port: int, count: int) -> list[Peer]:
+    """Open many connections, some at a time."""
+    loop, room = asyncio.get_running_loop(), asyncio.Semaphore(CONNECTS_AT_ONCE)
+
+    async def connect(number: int) -> Peer:
+        # One address of loopback has too few ports for very many connections to one place.
+        source = (f"127.0.0.{2 + number % 8}", 0)
+        async with room:
+            _, peer = await loop.create_connection(Peer, "127.0.0.1", port, local_addr=source)
+            return peer
+
+    return list(await asyncio.gather(*(connect(number) for number in range(count))))
+
+
+async def paced(count: int, interval_s: float, seconds: float, send: Callable[[int, float], Awaitable[None]]) -> None:
+    """Call `send` for each number at its own offset, again every `interval_s`, for `seconds`."""
+    began = time.perf_counter()
+    step, at, tasks = interval_s / count, 0, set()
+    while (due := began + at * step) < began + seconds:
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        task = asyncio.create_task(send(at % count, due))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        at += 1
+    await asyncio.gather(*tasks)
+
+
+async def clients(options: argparse.Namespace) -> Tally:
+    """Ask for routes."""
+    peers, tally = await connected(options.port, options.connections), Tally()
+    requests = [frame(GET_ROUTE, 7, {"topic": f"bench-topic-{number}"}) for number in range(1, 1 + options.topics)]
+    print("ready", flush=True)
+
+    async def ask(number: int, due: float) -> None:
+        for request in requests:
+            if not peers[number].lost:
+                await tally.time(due, peers[number].ask(request))
+                due = time.perf_counter()
+
+    interval_s = options.connections * options.topics / options.qps if options.qps else options.every
+    await paced(options.connections, interval_s, options.seconds, ask)
+    tally.errors += sum(peer.lost for peer in peers)
+    return tally
+
+
+class Body:
+    """The registration body of brokers that all have the same topics, cheap to send with another time in it."""
+
+    def __init__(self, topics: int) -> None:
+        table = {f"bench-topic-{number}": topic(number) for number in range(topics)}
+        wrapper = {
+            "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 1_700_000_000_000},
+            "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 1_700_000_000_001},
+            "topicConfigTable": table,
+            "topicQueueMappingDetailMap": {},
+            "topicQueueMappingInfoMap": {},
+        }
+        text = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}, separators=(",", ":"))
+        self._before, _, self._after = text.encode().partition(b"1700000000001")
+
+    def pieces(self, number: int, now_ms: int) -> tuple[bytes, bytes]:
+        """Return the frame of one broker, its long unchanging part apart."""
+        before = b"%b%d" % (self._before, now_ms)
+        crc32 = zlib.crc32(self._after, zlib.crc32(before)) & 0x7FFFFFFF
+        address = f"127.0.{number // 200}.{number % 200 + 1}"
+        fields = {"brokerAddr": f"{address}:10911", "brokerId": "0", "brokerName": f"bench-broker-{number}"}
+        fields |= {"clusterName": "bench-cluster", "haServerAddr": f"{address}:10912", "compressed": "false"}
+        fields |= {"bodyCrc32": str(crc32), "enableActingMaster": "false"}
+        head = frame(REGISTER_BROKER, number, fields)
+        header = head[8:]
+        prefix = struct.pack(">II", 4 + len(header) + len(before) + len(self._after), len(header))
+        return prefix + header + before, self._after
+
+
+def topic(number: int) -> dict[str, object]:
+    """Return a topic as a 5.x broker sends it."""
+    flags = {"attributes": {}, "order": False, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+    return flags | {"readQueueNums": 8, "writeQueueNums": 8, "topicName": f"bench-topic-{number}"}
+
+
+async def brokers(options: argparse.Namespace) -> Tally:
+    """Register brokers, and register them again."""
+    peers, first, tally = await connected(options.port, options.brokers), Tally(), Tally()
+    body = Body(options.topics)
+
+    async def register(number: int, due: float, into: Tally) -> None:
+        pieces = body.pieces(number, 1_700_000_000_000 + int(time.perf_counter() * 1000))
+        await into.time(due, peers[number].ask(*pieces))
+
+    for number in range(options.brokers):
+        await register(number, time.perf_counter(), first)
+    print("ready", flush=True)
+    print(first.line(), flush=True)
+    await paced(options.brokers, options.every, options.seconds, lambda number, due: register(number, due, tally))
+    tally.errors += first.errors
+    return tally
+
+
+def main() -> None:
+    """Send, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("port", type=int)
+    parser.add_argument("kind", choices=["clients", "brokers"])
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--topics", type=int, default=3)
+    parser.add_argument("--every", type=float, default=30)
+    parser.add_argument("--qps", type=float, default=0)
+    parser.add_argument("--seconds", type=float, default=30)
+    options = parser.parse_args()
+    tally = uvloop.run(clients(options) if options.kind == "clients" else brokers(options))
+    print(tally.line(), flush=True)
+
+
+main()

@@ -1,0 +1,280 @@
+"""The rows of the table: what each measures, on which servers, and which goal it has."""
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from load import TOPIC, answer_to, frames, held, run
+from servers import REPOSITORY, Server, echo, java, ours, rust, rust_binary
+
+PACED = REPOSITORY / "benchmarks" / "paced.py"
+
+
+class Plan(NamedTuple):
+    """How much is measured."""
+
+    runs: int
+    seconds: float
+    #: Of the rows that simulate a cluster.
+    cluster_seconds: float
+    #: Only the comparisons that take little.
+    quick: bool
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    number: str
+    work: str
+    goal: str
+    figures: str
+    reached: bool
+
+
+def peers(folder: Path) -> list[tuple[str, Callable[[], contextlib.AbstractContextManager[Server]]]]:
+    """Return the servers that are compared, ours first."""
+    named: list[tuple[str, Callable[[], contextlib.AbstractContextManager[Server]]]] = [
+        ("ours", lambda: ours(folder)),
+        ("java", lambda: java(folder)),
+    ]
+    if rust_binary():
+        named.append(("rust", lambda: rust(folder)))
+    return named
+
+
+# Route queries: rows 1 to 3
+
+
+class Work(NamedTuple):
+    """A route query in one shape of load, and how many times faster than the others it has to be."""
+
+    number: str
+    text: str
+    binary: bool
+    connections: int
+    depth: int
+    over_java: float
+    over_rust: float = 0.0
+    over_echo: float = 0.0
+    #: Its p99 has to be at most this share of either peer's.
+    p99_share: float = 0.0
+
+
+ONE_BROKER = (
+    Work("1", "route, 1 broker, 8 queues, 16 connections, depth 1, JSON", False, 16, 1, 2.2, 2.0, 0.65, 0.5),
+    Work("2a", "same, depth 8", False, 16, 8, 2.5),
+    Work("2b", "same, 256 connections, depth 1", False, 256, 1, 1.4),
+    Work("2c", "same as 1, binary headers", True, 16, 1, 2.0),
+)
+MANY_BROKERS = (Work("3", "route over 65 brokers, 16 connections, depth 1", False, 16, 1, 2.5, 2.5),)
+
+
+def routes(folder: Path, plan: Plan, works: tuple[Work, ...], brokers: int) -> Iterator[Row]:
+    """Compare route queries over a number of broker sets."""
+    registered = frames(folder, "register", "--brokers", brokers, "--topics", 100)
+    results: dict[tuple[str, str], list] = {}
+    asked = {work: frames(folder, "route", TOPIC, *(["--binary"] if work.binary else [])) for work in works}
+    answer = folder / f"answer-{brokers}.bin"
+    servers = peers(folder)
+    for _ in range(plan.runs):
+        for name, start in servers:
+            with start() as server, held(server, registered):
+                if name == "ours":
+                    answer.write_bytes(answer_to(server, asked[works[0]]))
+                for work in works:
+                    measured = run(
+                        server, asked[work], connections=work.connections, depth=work.depth, seconds=plan.seconds
+                    )
+                    results.setdefault((work.number, name), []).append(measured)
+        with echo(folder, answer) as server:
+            measured = run(server, asked[works[0]], seconds=plan.seconds)
+            results.setdefault((works[0].number, "echo"), []).append(measured)
+    for work in works:
+        yield _compared(work, {name: runs for (number, name), runs in results.items() if number == work.number})
+
+
+def _compared(work: Work, results: dict[str, list]) -> Row:
+    qps = {name: median(each.qps for each in runs) for name, runs in results.items()}
+    p99 = {name: median(each.p99_us for each in runs) / 1000 for name, runs in results.items()}
+    wanted = {"java": work.over_java, "rust": work.over_rust, "echo": work.over_echo}
+    goals = [f">= {factor} x {name}" for name, factor in wanted.items() if factor]
+    reached = all(qps["ours"] >= factor * qps[name] for name, factor in wanted.items() if name in qps)
+    if work.p99_share:
+        goals.append(f"p99 <= {work.p99_share} x either's")
+        reached &= all(p99["ours"] <= work.p99_share * p99[name] for name in ("java", "rust") if name in p99)
+    parts = [f"**ours {qps['ours'] / 1000:.1f}k/s, p99 {p99['ours']:.2f} ms**"]
+    parts += [
+        f"{name} {qps[name] / 1000:.1f}k/s, p99 {p99[name]:.2f} ms ({qps['ours'] / qps[name]:.2f} x)"
+        for name in ("java", "rust", "echo")
+        if name in qps
+    ]
+    return Row(work.number, work.text, "; ".join(goals), "; ".join(parts), reached)
+
+
+# Registrations: rows 4 and 5
+
+REGISTRATIONS = (
+    ("4", "registration of 10,000 topics, nothing changed, 2 connections", 0, 2, {"java": 10, "rust": 100}),
+    ("5a", "same, one topic changed, 1 connection", 1, 1, {"java": 3}),
+    ("5b", "same, all topics changed, 1 connection", 10_000, 1, {"java": 1}),
+)
+
+
+def registrations(folder: Path, plan: Plan) -> Iterator[Row]:
+    """Compare how fast large registrations are taken."""
+    results: dict[tuple[str, str], list[float]] = {}
+    for _ in range(plan.runs):
+        for name, start in peers(folder):
+            with start() as server:
+                for number, _, change, connections, wanted in REGISTRATIONS:
+                    if name in wanted or name == "ours":
+                        sent = frames(folder, "register", "--topics", 10_000, "--versions", 8, "--change", change)
+                        measured = run(server, sent, connections=connections, seconds=plan.seconds)
+                        results.setdefault((number, name), []).append(measured.qps)
+    for number, text, _, _, wanted in REGISTRATIONS:
+        rate = {name: median(rates) for (row, name), rates in results.items() if row == number}
+        parts = [f"**ours {rate['ours']:.0f}/s**"]
+        parts += [f"{name} {rate[name]:.0f}/s ({rate['ours'] / rate[name]:.1f} x)" for name in wanted if name in rate]
+        reached = all(rate["ours"] >= factor * rate[name] for name, factor in wanted.items() if name in rate)
+        goal = "; ".join(f">= {factor} x {name}" for name, factor in wanted.items())
+        yield Row(number, text, goal, "; ".join(parts), reached)
+
+
+# A cluster at its pace: rows 6, 7, 9, 10
+
+
+@contextlib.contextmanager
+def paced(server: Server, kind: str, **options: float) -> Iterator[Callable[[], dict]]:
+    """Start peers that send at a pace and yield, when they are ready, what waits for their figures."""
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    process = subprocess.Popen(
+        [sys.executable, str(PACED), str(server.port), kind, *words], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"the {kind} at {server.name} were not ready")
+        yield lambda: json.loads(process.communicate(timeout=options["seconds"] + 120)[0].splitlines()[-1])
+    finally:
+        process.kill()
+        process.wait()
+
+
+def cluster(folder: Path, plan: Plan) -> Iterator[Row]:
+    """300 brokers with 10,000 topics, each registering every 30 s, and route queries meanwhile."""
+    seconds = plan.cluster_seconds
+    with (
+        ours(folder) as server,
+        paced(server, "brokers", brokers=300, topics=10_000, every=30, seconds=seconds + 20) as registered,
+    ):
+        before, began = server.cpu_seconds(), time.monotonic()
+        time.sleep(seconds / 4)
+        cpu = (server.cpu_seconds() - before) / (time.monotonic() - began)
+        with paced(server, "clients", connections=16, topics=1, qps=5_000, seconds=seconds / 2) as asked:
+            scraped = _scraped(server, seconds / 2)
+            routes_of = asked()
+        taken = registered()
+        memory = server.memory_mb()
+        stall = longest_stall_ms(server)
+    figures = (
+        f"CPU {cpu * 100:.1f} % of a core, {memory:.0f} MB; routes p99 {routes_of['p99_ms']:.2f} ms, longest "
+        f"{routes_of['max_ms']:.1f} ms; registrations p99 {taken['p99_ms']:.1f} ms; "
+        f"{routes_of['errors'] + taken['errors']} errors; {scraped} scrapes; loop held at most {stall}"
+    )
+    reached = cpu < 0.1 and memory < 1024 and routes_of["p99_ms"] < 2 and routes_of["max_ms"] < 50
+    goal = "< 10 % of a core; < 1 GiB; p99 < 2 ms, longest < 50 ms"
+    yield Row("6", "300 brokers x 10,000 topics every 30 s, 5,000 routes/s offered", goal, figures, reached)
+
+
+def _scraped(server: Server, seconds: float) -> int:
+    """Scrape each 15 s, as Prometheus does, and return how often."""
+    end, count = time.monotonic() + seconds, 0
+    while True:
+        server.metrics()
+        count += 1
+        if time.monotonic() + 15 > end:
+            return count
+        time.sleep(15)
+
+
+def large_broker(folder: Path, plan: Plan) -> Iterator[Row]:
+    """One broker with 100,000 topics in one frame."""
+    del plan
+    with ours(folder) as server:
+        command = [sys.executable, str(PACED), str(server.port), "brokers", "--brokers", "1", "--topics", "100000"]
+        with (
+            held(server, frames(folder, "register", "--first", 1, "--brokers", 1, "--topics", 3)),
+            paced(server, "clients", connections=16, topics=1, qps=5_000, seconds=20) as asked,
+        ):
+            printed = subprocess.run(
+                [*command, "--every", "2", "--seconds", "12"], capture_output=True, text=True, check=True
+            ).stdout.splitlines()
+            routes_of = asked()
+        first, again = json.loads(printed[1]), json.loads(printed[2])
+    figures = (
+        f"first {first['max_ms'] / 1000:.2f} s, unchanged {again['p50_ms']:.1f} ms; longest route answer "
+        f"{routes_of['max_ms']:.1f} ms, p99 {routes_of['p99_ms']:.2f} ms; "
+        f"{first['errors'] + again['errors'] + routes_of['errors']} errors"
+    )
+    reached = first["max_ms"] < 1500 and again["p50_ms"] < 30 and routes_of["max_ms"] < 50
+    goal = "first < 1.5 s; unchanged < 30 ms; longest route answer < 50 ms"
+    yield Row("7", "one broker with 100,000 topics in one frame of 17.6 MB, 5,000 routes/s", goal, figures, reached)
+
+
+def many_clients(folder: Path, plan: Plan) -> Iterator[Row]:
+    """15,000 connected clients."""
+    seconds = max(30.0, plan.cluster_seconds / 2)
+    with (
+        ours(folder) as server,
+        held(server, frames(folder, "register", "--brokers", 1, "--topics", 100)),
+        paced(server, "clients", connections=15_000, topics=3, every=30, seconds=seconds) as asked,
+    ):
+        answered = asked()
+        memory = server.memory_mb()
+    errors = answered["errors"]
+    figures = f"{memory:.0f} MB; p99 {answered['p99_ms']:.2f} ms, longest {answered['max_ms']:.1f} ms; {errors} errors"
+    reached = memory < 400 and answered["p99_ms"] < 5 and not errors
+    yield Row("9", "15,000 clients, 3 topics each every 30 s", "< 400 MB; p99 < 5 ms; 0 errors", figures, reached)
+
+
+def longest_stall_ms(server: Server) -> str:
+    """Return the bound of the highest bucket of the event loop's lag that is not empty."""
+    pattern = r'event_loop_lag_seconds_bucket\{le="([^"]+)"\} ([0-9.]+)'
+    buckets = [(float(bound), float(count)) for bound, count in re.findall(pattern, server.metrics())]
+    bound = next(bound for bound, count in buckets if count == buckets[-1][1])
+    return f"{bound * 1000:g} ms"
+
+
+# What it costs as things grow: row 11
+
+
+def growth(folder: Path, plan: Plan) -> Iterator[Row]:
+    """Cost of a query and of an unchanged registration, with few and with very many topics and brokers."""
+    asked = frames(folder, "route", TOPIC)
+    queries, unchanged = {}, {}
+    for brokers, topics in ((1, 100), (1, 100_000 if not plan.quick else 10_000), (300, 100)):
+        with ours(folder) as server, held(server, frames(folder, "register", "--brokers", brokers, "--topics", topics)):
+            if brokers == 1:
+                queries[topics] = median(run(server, asked, seconds=plan.seconds).qps for _ in range(plan.runs))
+            small = frames(folder, "register", "--first", 400, "--topics", 100, "--versions", 8)
+            with held(server, frames(folder, "register", "--first", 400, "--topics", 100)):
+                unchanged[brokers, topics] = median(
+                    run(server, small, connections=2, seconds=plan.seconds).qps for _ in range(plan.runs)
+                )
+    spread_q = max(queries.values()) / min(queries.values())
+    spread_r = max(unchanged.values()) / min(unchanged.values())
+    figures = (
+        "queries "
+        + ", ".join(f"{topics} topics {qps / 1000:.1f}k/s" for topics, qps in queries.items())
+        + f" ({spread_q:.2f} x); registrations of 100 topics, nothing changed, beside "
+        + ", ".join(f"{b} brokers x {t} topics {rate / 1000:.1f}k/s" for (b, t), rate in unchanged.items())
+        + f" ({spread_r:.2f} x)"
+    )
+    yield Row("11", "cost as topics and brokers grow", "within 1.3 x", figures, max(spread_q, spread_r) <= 1.3)
