@@ -1,0 +1,93 @@
+"""What a change says of itself: counts for the log and the metrics, and queues with another permission."""
+
+import pytest
+from builders import BROKER, READ_ONLY, TOPIC, WRITABLE, a_broker_set, a_queue_data, queue_datas
+
+from namesrv.effects import RouteChanges
+from namesrv.set_change import RouteTables, counted, with_perm, without_write
+from remoting.shapes.route import PERM_INHERIT, PERM_READ, PERM_WRITE
+
+
+def test_two_name_servers_share_no_table():
+    mine, other = RouteTables(), RouteTables()
+    mine.brokers.put(a_broker_set())
+    mine.topics.put(BROKER, queue_datas(TOPIC))
+    assert (len(other.brokers), len(other.topics)) == (0, 0)
+
+
+# Counts
+
+
+def test_topics_that_a_set_did_not_have_are_added_whatever_their_settings():
+    changes = counted(queue_datas("Old"), queue_datas("New", "Newer", perm=READ_ONLY, read_queue_nums=4), ())
+    assert changes == RouteChanges(topics_added=2, sample=("New", "Newer"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "counts"),
+    [
+        ({}, {}),
+        ({"perm": READ_ONLY}, {"perm": 1}),
+        ({"read_queue_nums": 8}, {"queues": 1}),
+        ({"write_queue_nums": 8}, {"queues": 1}),
+        ({"read_queue_nums": 8, "write_queue_nums": 8}, {"queues": 1}),
+        ({"perm": READ_ONLY, "write_queue_nums": 8}, {"queues": 1, "perm": 1}),
+    ],
+)
+def test_a_topic_counts_by_what_is_different_about_it(settings, counts):
+    changes = counted(queue_datas(TOPIC), queue_datas(TOPIC, **settings), ())
+    assert changes == RouteChanges(**counts, sample=(TOPIC,))
+    assert bool(changes) == bool(counts)
+
+
+def test_every_changed_topic_is_counted():
+    assert counted(queue_datas("A", "B", "C"), queue_datas("A", "B", perm=READ_ONLY, read_queue_nums=8), ()) == (
+        RouteChanges(perm=2, queues=2, sample=("A", "B"))
+    )
+
+
+def test_topics_that_go_are_counted_beside_those_that_come():
+    changes = counted(queue_datas("Old", "Older"), queue_datas("New"), ("Old", "Older"))
+    assert changes == RouteChanges(topics_added=1, topics_removed=2, sample=("New", "Old", "Older"))
+
+
+def test_the_log_gets_five_topics_however_many_changed():
+    assert counted({}, queue_datas(*"abcd"), ("e", "f")).sample == tuple("abcde")
+
+
+# Permissions
+
+
+def test_queues_with_another_permission_are_otherwise_the_same():
+    settings = {"broker_name": "broker-b", "read_queue_nums": 3, "write_queue_nums": 2, "topic_sys_flag": 1}
+    assert with_perm(a_queue_data(**settings), READ_ONLY) == a_queue_data(**settings, perm=READ_ONLY)
+
+
+@pytest.mark.parametrize(
+    ("perm", "left"),
+    [
+        (WRITABLE, READ_ONLY),
+        (PERM_WRITE, 0),
+        (PERM_READ | PERM_WRITE | PERM_INHERIT, PERM_READ | PERM_INHERIT),
+    ],
+)
+def test_a_writable_topic_loses_the_write_permission_only(perm, left):
+    assert without_write(queue_datas(TOPIC, perm=perm)) == queue_datas(TOPIC, perm=left)
+
+
+def test_topics_that_nobody_may_write_do_not_change():
+    queues = queue_datas("Shut", perm=0) | queue_datas("Open") | queue_datas("ReadOnly", perm=READ_ONLY)
+    assert without_write(queues) == queue_datas("Open", perm=READ_ONLY)
+
+
+def test_each_topic_keeps_its_own_queues_when_it_loses_the_write_permission():
+    queues = queue_datas("Small", read_queue_nums=1) | queue_datas("Large", read_queue_nums=64)
+    assert without_write(queues) == (
+        queue_datas("Small", read_queue_nums=1, perm=READ_ONLY)
+        | queue_datas("Large", read_queue_nums=64, perm=READ_ONLY)
+    )
+
+
+def test_topics_that_were_set_alike_share_one_value_so_that_a_million_cost_little():
+    cleared = without_write(queue_datas("A") | queue_datas("B"))
+    assert cleared["A"] is cleared["B"]
