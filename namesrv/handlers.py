@@ -24,6 +24,7 @@ from remoting.codes import VERSION_4_9_4, RequestCode
 from remoting.command import RemotingCommand
 from remoting.fastjson import Dialect, encode
 from remoting.observer import Peer
+from remoting.prepared import PreparedAnswer
 from remoting.shapes.namesrv import (
     BrokerIdentityHeader,
     BrokerNameHeader,
@@ -37,7 +38,7 @@ from remoting.shapes.namesrv import (
 )
 from remoting.shapes.route import DataVersion, TopicRouteData
 
-Answer = RemotingCommand | Awaitable[RemotingCommand]
+Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
 
 class Handlers:
@@ -96,25 +97,31 @@ class Handlers:
         standard = header.accept_standard_json_only or request.version >= VERSION_4_9_4
         dialect = Dialect.STANDARD if standard else Dialect.BARE_INTEGER_KEYS
         topic = header.topic
-        body = self._route_body(topic, header, dialect) if topic is not None else None
-        if body is None:
+        zone = (header.zone_name or "").strip() if header.zone_mode else ""
+        answer: Answer | None = None
+        if topic is not None:
+            answer = self._zone_route(request, topic, zone) if zone else self._prepared_route(topic, dialect)
+        if answer is None:
             self.route_counts.not_found += 1
             raise TopicNotExist(topic)
-        self.route_counts.found(len(body))
-        return request.reply(body=body)
+        return answer
 
-    def _route_body(self, topic: str, header: GetRouteInfoRequestHeader, dialect: Dialect) -> bytes | None:
-        zone = (header.zone_name or "").strip() if header.zone_mode else ""
-        if zone:
-            route = self._route_of(topic)
-            # Java's zone hook encodes the filtered route anew, in its default dialect for everybody.
-            return encode(in_zone(route, zone), Dialect.BARE_INTEGER_KEYS) if route else None
+    def _prepared_route(self, topic: str, dialect: Dialect) -> PreparedAnswer | None:
         answers = self._state.answers
-        body = answers.get(topic, dialect)
-        if body is None and (route := self._route_of(topic)):
-            body = encode(route, dialect)
-            answers.keep(topic, dialect, body)
-        return body
+        prepared = answers.get(topic, dialect)
+        if prepared is None and (route := self._route_of(topic)):
+            prepared = PreparedAnswer(encode(route, dialect), self.route_counts.found)
+            answers.keep(topic, dialect, prepared)
+        return prepared
+
+    def _zone_route(self, request: RemotingCommand, topic: str, zone: str) -> RemotingCommand | None:
+        route = self._route_of(topic)
+        if route is None:
+            return None
+        # Java's zone hook encodes the filtered route anew, in its default dialect for everybody.
+        body = encode(in_zone(route, zone), Dialect.BARE_INTEGER_KEYS)
+        self.route_counts.found.add(len(body))
+        return request.reply(body=body)
 
     def _route_of(self, topic: str) -> TopicRouteData | None:
         ordered = self._settings.config.order_message_enable

@@ -38,8 +38,9 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import FrameError, InvokeError
 from remoting.observer import CloseReason, ConnectionKind, Peer, Rejection
+from remoting.prepared import PreparedAnswer
 
-Answer = RemotingCommand | bytes | Awaitable[RemotingCommand]
+Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
 _LEFT: Final = {
     DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
@@ -94,7 +95,7 @@ class Attributed:
             answer = self._dispatch(request, connection)
         finally:
             _asker.reset(token)
-        return answer if isinstance(answer, RemotingCommand | bytes) else _asked_by(asker, answer)
+        return answer if isinstance(answer, RemotingCommand | PreparedAnswer) else _asked_by(asker, answer)
 
 
 async def _asked_by(asker: Asker, answer: Awaitable[RemotingCommand]) -> RemotingCommand:

@@ -139,9 +139,14 @@ class Metrics:
 
     def _routes(self) -> Iterator[tuple[Family, Values]]:
         counts, answers = self._sources.route_counts, self._sources.state.answers
-        ended = {"found": sum(counts.bodies), "not_found": counts.not_found, "error": counts.error}
+        found = sum(counts.found.buckets)
+        ended = {"found": found, "not_found": counts.not_found, "error": counts.error}
         yield catalogue.ROUTE_QUERIES, _by_label(ended.items())
-        used = {"hit": answers.hits, "miss": answers.misses, "invalidated": answers.invalidated}
+        used = {
+            "hit": found - answers.misses,
+            "miss": answers.misses,
+            "invalidated": answers.invalidated,
+        }
         yield catalogue.ROUTE_CACHE, _by_label(used.items())
 
     def _clusters(self) -> Iterator[tuple[Family, Values]]:
@@ -178,7 +183,7 @@ class Metrics:
     def _histograms(self) -> Iterator[tuple[Family, Histograms]]:
         counts, route_counts = self._sources.counts, self._sources.route_counts
         bodies = Histogram(BODY_BYTES_BOUNDS)
-        bodies.buckets, bodies.sum = route_counts.bodies, route_counts.body_bytes
+        bodies.buckets, bodies.sum = route_counts.found.buckets, route_counts.found.total
         yield catalogue.ROUTE_RESPONSE_BYTES, {(): bodies}
         yield catalogue.REQUEST_DURATION, _durations(self._sources.statistics)
         yield catalogue.EVENT_LOOP_LAG, {(): counts.event_loop_lag}

@@ -10,8 +10,9 @@ from typing import Final, Protocol
 from remoting.codes import VERSION_5_3_1, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
-from remoting.frame import encode
+from remoting.frame import decode, encode
 from remoting.observer import Peer, Rejection, ServerObserver
+from remoting.prepared import KnownRequests, PreparedAnswer
 from remoting.statistics import ServerStatistics
 
 BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
@@ -23,16 +24,20 @@ FAULT_REMARK: Final = "internal error of the server; its log tells more"
 _REJECTING_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 
 
+#: What comes of a frame: the answer of a request that is known, or a request with the key to learn its answer by.
+Received = bytes | tuple[RemotingCommand, bytes | None]
+
+
 class Dispatcher(Protocol):
     """What answers requests."""
 
     def dispatch(
         self, request: RemotingCommand, connection: Peer
-    ) -> RemotingCommand | bytes | Awaitable[RemotingCommand]:
+    ) -> RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]:
         """Answer one request.
 
-        Returns a command, the whole frame of a success, or an awaitable where the answer waits for something, such as
-        a disk. Raises RequestRefused or BodyError for what cannot be answered; anything else counts as a fault.
+        Returns a command, an answer that stood ready, or an awaitable where the answer waits for something, such as a
+        disk. Raises RequestRefused or BodyError for what cannot be answered; anything else counts as a fault.
         """
 
 
@@ -45,35 +50,56 @@ class Answers:
         serialize_type: SerializeType,
         observer: ServerObserver,
         statistics: ServerStatistics,
+        known: KnownRequests | None = None,
     ) -> None:
         self._dispatch = dispatcher.dispatch
         self._execute = dispatcher.dispatch
         self._serialize_type = serialize_type
         self._observer = observer
         self._statistics = statistics
-        self._prepared = statistics.prepared
+        #: None where every request is to be carried out.
+        self.known = known
 
     def drain(self) -> None:
         """Send peers elsewhere from now on, those that understand it (remoting.md 11.5)."""
         self._dispatch = self._dispatch_or_send_away
+        if self.known is not None:
+            self.known.forget()
+            self.known = None
 
-    def begin(self, request: RemotingCommand, connection: Peer) -> bytes | Awaitable[RemotingCommand]:
-        """Return the frame that answers a request, `b""` if it wants none, or what `finish` has to wait for."""
+    def read(self, data: bytes, at: int, length: int) -> Received:
+        """Return the answer to a frame, or the request that it is; as `frame.decode`."""
+        known = self.known
+        if known is None:
+            return decode(data, at, length), None
+        frame = known.answer(data, at, at + 4 + length)
+        return (decode(data, at, length), known.missed) if frame is None else frame
+
+    def begin(
+        self, request: RemotingCommand, connection: Peer, key: bytes | None = None
+    ) -> bytes | Awaitable[RemotingCommand]:
+        """Return the frame that answers a request, `b""` if it wants none, or what `finish` has to wait for.
+
+        With the `key` of a request that was not known, an answer that stood ready is remembered for it.
+        """
         try:
             answer = self._dispatch(request, connection)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises ends here, told and answered
             answer = self._answer_to(error, request, connection)
-        # Nearly all requests end here: a route whose frame is ready.
-        if type(answer) is bytes and not request.flag:
-            # As count_prepared does, without the call.
-            self._prepared[request.code] += 1
-            return answer
+        if isinstance(answer, PreparedAnswer):
+            return self._ready(answer, request, key)
         if isinstance(answer, RemotingCommand):
             return self._frame(answer, request, connection)
-        if isinstance(answer, bytes):
-            self._statistics.count_prepared(request.code)
-            return b""
         return answer
+
+    def _ready(self, prepared: PreparedAnswer, request: RemotingCommand, key: bytes | None) -> bytes:
+        if self.known is not None and key is not None:
+            self.known.learn(key, request, prepared)
+        self._statistics.prepared[request.code] += 1
+        frame = prepared.frame(b"%d" % request.opaque)
+        if self._serialize_type is not SerializeType.JSON:
+            frame = encode(request.reply(body=prepared.body), self._serialize_type)
+        return b"" if request.is_oneway else frame
 
     async def finish(self, request: RemotingCommand, connection: Peer, awaitable: Awaitable[RemotingCommand]) -> bytes:
         """Return the frame that answers a request once its answer is there, `b""` if it wants none."""
@@ -90,7 +116,7 @@ class Answers:
 
     def _dispatch_or_send_away(
         self, request: RemotingCommand, connection: Peer
-    ) -> RemotingCommand | bytes | Awaitable[RemotingCommand]:
+    ) -> RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]:
         if request.version <= VERSION_5_3_1:
             return self._execute(request, connection)
         self._reject(request, connection, Rejection.DRAINING, GO_AWAY_REMARK)

@@ -15,7 +15,7 @@ from remoting.clock import Clock
 from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import InvokeError, InvokeTimeout
-from remoting.frame import FRAME_BYTES_MAX_DEFAULT, FrameReader, encode
+from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
 
 _OPAQUE_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535
@@ -188,7 +188,7 @@ class _Link(asyncio.Protocol):
         self._address = address
         self._limits = limits
         self._serialize_type = serialize_type
-        self._reader = FrameReader(limits.frame_bytes_max)
+        self._reader = CommandReader(limits.frame_bytes_max)
         #: By opaque.
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self.transport: asyncio.Transport

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol, cast
 
-from remoting.answers import Answers
+from remoting.answers import Answers, Received
 from remoting.codes import FLAG_RESPONSE
 from remoting.command import RemotingCommand
 from remoting.errors import FrameError, FrameTooLarge
@@ -34,6 +34,8 @@ class Host(Protocol):
     tls: TlsContexts | None
     #: Codes whose requests are answered at once, in the order read, and how long those took.
     urgent: dict[int, Latencies]
+    #: Where the time is counted that requests take whose answer stood ready.
+    known_latencies: Latencies
     #: How long the server has been awake, in milliseconds; moves on with every look for idle connections.
     awake_ms: int
 
@@ -78,11 +80,11 @@ class Connection(asyncio.Protocol):
         self._kind = ConnectionKind.UNKNOWN
         self._transport: asyncio.Transport
         self._gate: Gate | None = Gate(host.tls)
-        self._reader = FrameReader(host.limits.frame_bytes_max)
+        self._reader = FrameReader(host.answers.read, host.limits.frame_bytes_max)
         #: The requests that wait for their turn; made for the first.
         self._lane: Lane | None = None
         #: Requests and bytes that were received, but nothing was done about yet; no more are received meanwhile.
-        self._waiting: Sequence[RemotingCommand] = ()
+        self._waiting: Sequence[Received] = ()
         self._unread = b""
         self._unread_at = 0
         #: Stands among those that read on when it is their turn.
@@ -144,17 +146,16 @@ class Connection(asyncio.Protocol):
             return
         self._moved_ms = host.awake_ms
         host.statistics.received_bytes += len(data)
+        began_ns = timer_ns()
         if self._gate is not None:
             data = self._pass_gate(data)
         reader = self._reader
-        requests = reader.receive(data)
-        if len(requests) == 1:
-            self._carry_out_one(requests[0])
-        elif requests:
-            self._carry_out(requests)
+        frames = reader.receive(data)
+        if frames:
+            self._carry_out(frames, began_ns)
         # False for a plain connection whose frames come whole, which is nearly always.
         if reader.unfinished_bytes or self._unfinished.bytes or self._gate is not None or reader.error:
-            self._look_at_unfinished(frame_ended=bool(requests))
+            self._look_at_unfinished(frame_ended=bool(frames))
 
     def eof_received(self) -> bool:
         """End the connection as soon as what the peer asked before is answered."""
@@ -252,9 +253,9 @@ class Connection(asyncio.Protocol):
         if self._is_blocked():
             return
         if self._waiting:
-            requests, self._waiting = self._waiting, ()
-            self._host.statistics.in_flight -= len(requests)
-            self._carry_out(requests)
+            frames, self._waiting = self._waiting, ()
+            self._host.statistics.in_flight -= len(frames)
+            self._carry_out(frames, timer_ns())
         elif self._unread:
             at, end = self._unread_at, self._unread_at + self._host.limits.turn_bytes
             piece = self._unread[at:end]
@@ -272,46 +273,46 @@ class Connection(asyncio.Protocol):
         self._unread, self._unread_at = data, 0
         self.read_on()
 
-    def _carry_out_one(self, request: RemotingCommand) -> None:
-        """Carry out a request that came alone, as nearly every route query does: `_carry_out` in fewer steps."""
-        latencies = self._host.urgent.get(request.code)
-        if latencies is None or request.flag & FLAG_RESPONSE:
-            self._queue(request)
-            return
-        began_ns = timer_ns()
-        frame = self._host.answers.begin(request, self)
-        assert isinstance(frame, bytes), "an urgent request is answered at once"
-        self.send(frame)
-        latencies.add(timer_ns() - began_ns, 1)
-
-    def _carry_out(self, requests: Sequence[RemotingCommand]) -> None:
+    def _carry_out(self, frames: Sequence[Received], began_ns: int) -> None:
         """Answer urgent requests and queue the others, until the peer has enough to read; the rest waits.
 
         All answers leave in one write, and one look at the time does for all.
         """
-        began_ns = timer_ns()
-        urgent, unsent_bytes_max = self._host.urgent, self._host.limits.unsent_bytes_high
-        frames: list[bytes] = []
-        answered: list[Latencies] = []
+        unsent_bytes_max = self._host.limits.unsent_bytes_high
+        answers: list[bytes] = []
+        asked: list[Latencies] = []
         done = unsent_bytes = 0
-        for done, request in enumerate(requests, 1):  # noqa: B007  # tells below where it ended
-            latencies = urgent.get(request.code)
-            if latencies is None or request.flag & FLAG_RESPONSE:
-                self._queue(request)
-                continue
-            frame = self._host.answers.begin(request, self)
-            assert isinstance(frame, bytes), "an urgent request is answered at once"
-            frames.append(frame)
-            answered.append(latencies)
-            unsent_bytes += len(frame)
+        for done, frame in enumerate(frames, 1):  # noqa: B007  # tells below where it ended
+            if isinstance(frame, bytes):
+                asked.append(self._host.known_latencies)
+                answer = frame
+            else:
+                answer = self._begin(*frame, asked)
+            answers.append(answer)
+            unsent_bytes += len(answer)
             if unsent_bytes > unsent_bytes_max:
                 break
-        self.send(b"".join(frames))
-        Latencies.add_batch(answered, timer_ns() - began_ns)
-        if done < len(requests):
-            self._waiting = requests[done:]
+        self.send(answers[0] if len(answers) == 1 else b"".join(answers))
+        if asked:
+            Latencies.add_batch(asked, timer_ns() - began_ns)
+        if self._kind is ConnectionKind.UNKNOWN and isinstance(frames[0], bytes):
+            # Who asks first what others have asked is a client.
+            self.kind = ConnectionKind.CLIENT
+        if done < len(frames):
+            self._waiting = frames[done:]
             self._host.statistics.in_flight += len(self._waiting)
             self._go_on()
+
+    def _begin(self, request: RemotingCommand, key: bytes | None, asked: list[Latencies]) -> bytes:
+        """Return the answer to an urgent request, `b""` for one that waits for its turn."""
+        latencies = self._host.urgent.get(request.code)
+        if latencies is None or request.flag & FLAG_RESPONSE:
+            self._queue(request)
+            return b""
+        asked.append(latencies)
+        answer = self._host.answers.begin(request, self, key)
+        assert isinstance(answer, bytes), "an urgent request is answered at once"
+        return answer
 
     def _queue(self, request: RemotingCommand) -> None:
         """Let a request wait for its turn, or tell its sender that there is no room."""

@@ -5,8 +5,8 @@ Answers to `NettyDecoder`, `NettyEncoder` and `RocketMQSerializable` (remoting.m
 
 import re
 import struct
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ from remoting.codes import FLAG_RESPONSE, LANGUAGES, SerializeType
 from remoting.command import OUR_LANGUAGE, OUR_VERSION, RemotingCommand
 from remoting.errors import BodyError, FrameError, FrameTooLarge, HeaderError
 from remoting.shapes.integers import Int32
+
+Read = TypeVar("Read")
 
 #: Java's `com.rocketmq.remoting.frameMaxLength`: a frame with its length prefix may have this many bytes.
 FRAME_BYTES_MAX_DEFAULT: Final = 16 * 1024 * 1024
@@ -34,14 +36,16 @@ _INT32_RANGE: Final = range(-(2**31), 2**31)
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
 
 
-class FrameReader:
-    """Cuts a peer's bytes into commands, whatever the sizes of the chunks they arrive in.
+class FrameReader(Generic[Read]):
+    """Cuts a peer's bytes into frames and reads them, whatever the sizes of the chunks they arrive in.
 
     Keeps at most one unfinished frame, so at most `frame_bytes_max` bytes. After bytes that break the rules `error` is
     set and everything later is ignored: the caller answers what came before and closes the connection.
     """
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
+    def __init__(self, read: Callable[[bytes, int, int], Read], frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
+        """Take what makes something of a whole frame, such as `decode`."""
+        self._read = read
         self._frame_bytes_max = frame_bytes_max
         #: The beginning of an unfinished frame.
         self._rest = bytearray()
@@ -55,8 +59,8 @@ class FrameReader:
         """How many bytes wait for the end of their frame."""
         return len(self._rest)
 
-    def receive(self, data: bytes) -> list[RemotingCommand]:
-        """Return the commands that `data` completes, in order; see `error` for what ended the stream."""
+    def receive(self, data: bytes) -> list[Read]:
+        """Return what the frames are that `data` completes, in order; see `error` for what ended the stream."""
         if self.error is not None:
             return []
         if self._rest:
@@ -65,18 +69,18 @@ class FrameReader:
                 return []
             data = bytes(self._rest)
             self._rest.clear()
-        commands: list[RemotingCommand] = []
+        frames: list[Read] = []
         try:
-            at = self._cut(data, commands)
+            at = self._cut(data, frames)
         except FrameError as error:
             self.error = error
-            return commands
+            return frames
         if at < len(data):
             self._rest += data[at:] if at else data
-        return commands
+        return frames
 
-    def _cut(self, data: bytes, commands: list[RemotingCommand]) -> int:
-        """Append every whole frame of `data` to `commands` and return where the unfinished one begins."""
+    def _cut(self, data: bytes, frames: list[Read]) -> int:
+        """Append every whole frame of `data` to `frames` and return where the unfinished one begins."""
         at, end = 0, len(data)
         while end - at >= _LENGTH_BYTES:
             (length,) = _INT32.unpack_from(data, at)
@@ -84,7 +88,7 @@ class FrameReader:
             if end - at < _LENGTH_BYTES + length:
                 self._wanted = _LENGTH_BYTES + length
                 return at
-            commands.append(decode(data, at, length))
+            frames.append(self._read(data, at, length))
             at += _LENGTH_BYTES + length
         self._wanted = _LENGTH_BYTES
         return at
@@ -94,6 +98,13 @@ class FrameReader:
             raise FrameError(f"a frame length of {length} is below the {_LENGTH_BYTES} bytes of the header word")
         if length + _LENGTH_BYTES > self._frame_bytes_max:
             raise FrameTooLarge(length + _LENGTH_BYTES, self._frame_bytes_max)
+
+
+class CommandReader(FrameReader[RemotingCommand]):
+    """Cuts a peer's bytes into commands."""
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
+        super().__init__(decode, frame_bytes_max)
 
 
 def decode(data: bytes, at: int, length: int) -> RemotingCommand:

@@ -14,12 +14,13 @@ import msgspec
 
 from remoting.answers import Answers, Dispatcher
 from remoting.clock import Clock
-from remoting.codes import SerializeType
+from remoting.codes import RequestCode, SerializeType
 from remoting.connection import Connection
 from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
 from remoting.observer import CloseReason, Rejection, ServerObserver
 from remoting.opening import host_and_port
+from remoting.prepared import KnownRequests
 from remoting.statistics import ServerStatistics
 from remoting.tls import TlsContexts
 from remoting.turns import Turns
@@ -49,6 +50,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServerLimits = msgspec.field(default_factory=ServerLimits)
     #: Codes whose requests are answered at once, in the order read, before all others.
     urgent: frozenset[int] = frozenset()
+    #: The urgent code whose answers stand ready, mostly; its requests are known again by their bytes.
+    prepared: int = RequestCode.GET_ROUTEINFO_BY_TOPIC
     #: How headers of answers are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
 
@@ -74,7 +77,11 @@ class RemotingServer:
         self.tls = tls
         self.statistics = ServerStatistics()
         self.urgent = {code: self.statistics.latencies_of(code) for code in options.urgent}
-        self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics)
+        self.known_latencies = self.statistics.latencies_of(options.prepared)
+        # The frames that stand ready have JSON headers.
+        is_json = options.serialize_type is SerializeType.JSON
+        known = KnownRequests(options.prepared, self.statistics) if is_json else None
+        self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics, known)
         self.turns = Turns(self.answers, options.limits, self.statistics, tasks)
         #: Changeable while the server runs; 0 for never.
         self.idle_seconds = options.limits.idle_seconds

@@ -47,13 +47,37 @@ class Latencies:
             latencies.add(duration_ns, answered.count(latencies))
 
 
+class SizeTally:
+    """How many things of which size there were."""
+
+    __slots__ = ("_bounds", "buckets", "total")
+
+    def __init__(self, bounds: tuple[int, ...]) -> None:
+        """Take the upper bounds of the buckets; one more bucket holds what is larger."""
+        self._bounds = bounds
+        #: Things by bucket, not cumulated.
+        self.buckets = [0] * (len(bounds) + 1)
+        #: The sum of their sizes.
+        self.total = 0
+
+    def position(self, size: int) -> int:
+        """Return the bucket of a size."""
+        return bisect_left(self._bounds, size)
+
+    def add(self, size: int) -> None:
+        """Count one thing."""
+        self.buckets[self.position(size)] += 1
+        self.total += size
+
+
 class ServerStatistics:
     """The counters of one server since its start."""
 
     def __init__(self) -> None:
         #: (request code, response code) -> finished requests, one-way ones too; see `finished`.
         self._finished: dict[tuple[int, int], int] = {}
-        #: Request code -> requests answered by a prepared frame, all of them successes.
+        #: Request code -> requests answered by a prepared answer, all of them successes; only handlers make those, so
+        #: the code is one of ours.
         self.prepared: defaultdict[int, int] = defaultdict(int)
         #: Request code -> latencies.
         self.latencies: dict[int, Latencies] = {}
@@ -79,10 +103,6 @@ class ServerStatistics:
         """Count one request that was answered, or would have been were it not one-way."""
         key = known_code(request_code), response_code
         self._finished[key] = self._finished.get(key, 0) + 1
-
-    def count_prepared(self, request_code: int) -> None:
-        """Count one success by a prepared frame; only handlers make those, so the code is one of ours."""
-        self.prepared[request_code] += 1
 
     def add_latency(self, request_code: int, duration_ns: int, count: int = 1) -> None:
         """Count `count` requests of a code that took `duration_ns` each."""

@@ -16,7 +16,7 @@ from peers.lab import Lab
 
 from remoting import fastjson
 from remoting.errors import BodyError
-from remoting.frame import FrameReader
+from remoting.frame import CommandReader
 
 #: So long until the server has surely carried out what it does not answer.
 SETTLE_S = 0.05
@@ -75,7 +75,7 @@ def read_frame(connection):
 
 
 def decoded(frame):
-    (command,) = FrameReader().receive(frame)
+    (command,) = CommandReader().receive(frame)
     return command
 
 

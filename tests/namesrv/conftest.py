@@ -13,7 +13,8 @@ from namesrv.settings import Settings
 from remoting.codes import SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
-from remoting.frame import FrameReader, encode
+from remoting.frame import CommandReader, encode
+from remoting.prepared import PreparedAnswer
 
 
 class Peer:
@@ -46,8 +47,12 @@ class Desk:
 
     async def answer(self, request, peer):
         answer = await self._answer(request, peer)
-        assert encode(answer, SerializeType.ROCKETMQ)
-        (received,) = FrameReader().receive(encode(answer))
+        if isinstance(answer, PreparedAnswer):
+            frame = answer.frame(b"%d" % request.opaque)
+        else:
+            assert encode(answer, SerializeType.ROCKETMQ)
+            frame = encode(answer)
+        (received,) = CommandReader().receive(frame)
         return received
 
     async def _answer(self, request, peer):

@@ -310,5 +310,5 @@ async def test_route_queries_are_counted_by_how_they_end(desk):
     await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
     await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "nope"})
     counts = desk.handlers.route_counts
-    assert (sum(counts.bodies), counts.not_found, counts.error) == (1, 1, 0)
-    assert counts.body_bytes > 0
+    assert (sum(counts.found.buckets), counts.not_found, counts.error) == (1, 1, 0)
+    assert counts.found.total > 0

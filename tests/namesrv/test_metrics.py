@@ -50,7 +50,7 @@ async def test_the_state_of_the_server_is_told(site):
 async def test_traffic_is_told_by_the_names_of_codes(site):
     statistics = site.statistics
     statistics.count_finished(105, 0)
-    statistics.count_prepared(105)
+    statistics.prepared[105] += 1
     statistics.count_finished(105, 17)
     statistics.count_finished(4711, 3)
     statistics.count_finished(105, 4711)
@@ -88,10 +88,10 @@ def test_latencies_are_counted_in_the_buckets_that_are_told():
 
 
 async def test_route_queries_are_told_by_how_they_ended(site):
-    site.route_counts.found(300)
+    site.route_counts.found.add(300)
     site.route_counts.not_found = 2
     site.route_counts.error = 3
-    site.state.answers.get("t", "form")
+    site.state.answers.misses = 1
     samples = scrape(site)
     ended = {each: value(samples, "route_queries_total", result=each) for each in ("found", "not_found", "error")}
     assert ended == {"found": 1, "not_found": 2, "error": 3}

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from remoting.codes import RequestCode, ResponseCode
+from remoting.prepared import PreparedAnswer
+from remoting.statistics import SizeTally
 
 ENTRY = {"namespace": "NS", "key": "k", "value": "v"}
 
@@ -85,6 +87,6 @@ async def test_a_configuration_that_cannot_be_stored_stays_as_it_was(desk):
 
 
 async def test_a_switch_that_routes_depend_on_drops_prepared_answers(desk):
-    desk.state.answers.keep("T", "form", b"old")
+    desk.state.answers.keep("T", "form", PreparedAnswer(b"old", SizeTally(())))
     await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"supportActingMaster=true\n")
     assert desk.state.answers.get("T", "form") is None

@@ -11,7 +11,7 @@ from golden_frames import exchanges
 from remoting.codes import LANGUAGES, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import FrameError, FrameTooLarge, HeaderError
-from remoting.frame import EXT_FIELDS_MAX, FRAME_BYTES_MAX_DEFAULT, FrameReader, encode
+from remoting.frame import EXT_FIELDS_MAX, FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
 
 JSON, BINARY = SerializeType.JSON, SerializeType.ROCKETMQ
 
@@ -27,7 +27,7 @@ def a_frame(header, body=b"", *, kind=0):
 
 def received(data, *, frame_bytes_max=FRAME_BYTES_MAX_DEFAULT):
     """Return the only command in `data`, which must be nothing but that."""
-    reader = FrameReader(frame_bytes_max)
+    reader = CommandReader(frame_bytes_max)
     [command] = reader.receive(data)
     assert reader.error is None
     assert reader.unfinished_bytes == 0
@@ -41,7 +41,7 @@ def a_json_frame(**values):
 
 def rejected(data):
     """Return why the connection closes over `data`, before anything was received."""
-    reader = FrameReader()
+    reader = CommandReader()
     assert reader.receive(data) == []
     assert reader.unfinished_bytes == 0
     assert reader.error is not None
@@ -297,24 +297,24 @@ def as_recorded(command, kind):
 
 
 def test_frames_in_one_chunk_are_received_in_order():
-    reader = FrameReader()
+    reader = CommandReader()
     assert [command.opaque for command in reader.receive(E1 + E3 + E4 + E6)] == [9, 3, 9, 4]
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 5, 7, 64, 139, 140, 1000])
 def test_it_does_not_matter_how_the_bytes_are_cut(chunk_bytes):
     data = E1 + E4 + E7 + E7_BODY + E6
-    reader = FrameReader()
+    reader = CommandReader()
     commands = []
     for at in range(0, len(data), chunk_bytes):
         commands += reader.receive(data[at : at + chunk_bytes])
-    assert commands == FrameReader().receive(data)
+    assert commands == CommandReader().receive(data)
     assert len(commands) == 4
     assert reader.unfinished_bytes == 0
 
 
 def test_an_unfinished_frame_is_kept_until_its_end_comes():
-    reader = FrameReader()
+    reader = CommandReader()
     assert reader.receive(E1 + E4[:-1]) == [received(E1)]
     assert reader.unfinished_bytes == len(E4) - 1
     assert reader.receive(b"") == []
@@ -334,7 +334,7 @@ def test_no_body_is_no_bytes():
 def test_a_long_frame_in_small_pieces_is_not_looked_at_again_for_each_of_them():
     """Otherwise this takes minutes."""
     data = a_frame("{}", bytes(16_000_000))
-    reader = FrameReader()
+    reader = CommandReader()
     commands = []
     for at in range(0, len(data), 500):
         commands += reader.receive(data[at : at + 500])
@@ -359,7 +359,7 @@ def test_an_impossible_length_closes_as_soon_as_it_is_read(length, reason):
 def test_the_longest_frame_is_waited_for_and_received():
     body = bytes(16_777_216 - 8 - 2)
     data = a_frame("{}", body)
-    reader = FrameReader()
+    reader = CommandReader()
     assert reader.receive(data[:-1]) == []
     assert reader.unfinished_bytes == 16_777_215
     assert reader.receive(data[-1:]) == [RemotingCommand(0, language=None, version=0, body=body)]
@@ -367,7 +367,7 @@ def test_the_longest_frame_is_waited_for_and_received():
 
 def test_the_limit_can_be_set():
     assert received(E1, frame_bytes_max=139).opaque == 9
-    reader = FrameReader(138)
+    reader = CommandReader(138)
     assert reader.receive(E1) == []
     assert isinstance(reader.error, FrameTooLarge)
     assert (reader.error.frame_bytes, reader.error.frame_bytes_max) == (139, 138)
@@ -402,7 +402,7 @@ def test_another_protocol_closes(data):
 
 
 def test_what_came_before_bad_bytes_is_received_and_nothing_after_them():
-    reader = FrameReader()
+    reader = CommandReader()
     assert reader.receive(E1 + a_frame("junk") + E4) == [received(E1)]
     error = reader.error
     assert isinstance(error, HeaderError)
@@ -559,7 +559,7 @@ def test_a_header_that_java_cannot_read_closes_with_a_short_reason(header, reaso
 
 def test_fields_nested_to_any_depth_are_received_or_close():
     for depth in range(420, 1020, 5):
-        reader = FrameReader()
+        reader = CommandReader()
         fields = '{"topic":' + "[" * depth + "]" * depth + "}"
         commands = reader.receive(a_json_frame(extFields=fields))
         assert bool(commands) == (reader.error is None)

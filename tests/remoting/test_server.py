@@ -33,10 +33,12 @@ from remoting.clock import SystemClock
 from remoting.codes import ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
-from remoting.frame import encode
+from remoting.frame import decode, encode
 from remoting.limits import ServerLimits
 from remoting.observer import CloseReason, ConnectionKind, Rejection
+from remoting.prepared import PreparedAnswer
 from remoting.server import BindError, RemotingServer, ServerOptions
+from remoting.statistics import SizeTally
 
 
 def route(request, connection):
@@ -86,12 +88,59 @@ async def test_an_unsupported_code_is_answered_as_the_java_server_answers():
 
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
-async def test_a_ready_frame_is_sent_as_it_is(code):
-    async with serving(lambda *_: E2) as site:
+async def test_an_answer_that_stands_ready_is_sent_in_the_frame_of_java(code):
+    async with serving(lambda *_: PreparedAnswer(E2_BODY, SizeTally(()))) as site:
         peer = await site.connect()
-        await peer.send(a_request(code))
+        await peer.send(a_request(code, 9))
         assert await peer.frame() == E2
         await until(lambda: site.statistics.finished() == {(code, 0): 1})
+
+
+async def test_an_answer_that_stands_ready_has_a_binary_header_where_that_is_the_setting():
+    prepared = PreparedAnswer(b"body", SizeTally(()))
+    async with serving(lambda *_: prepared, serialize_type=SerializeType.ROCKETMQ) as site:
+        peer = await site.connect()
+        for opaque in (9, 10):
+            await peer.send(a_request(ROUTE, opaque))
+            frame = await peer.frame()
+            assert frame[4] == SerializeType.ROCKETMQ
+            answer = decode(frame, 0, len(frame) - 4)
+            assert (answer.code, answer.opaque, answer.body) == (0, opaque, b"body")
+
+
+async def test_a_known_request_is_answered_without_being_carried_out_until_its_answer_is_dropped():
+    carried_out = []
+
+    def route(request, connection):
+        carried_out.append(PreparedAnswer(b"%d" % len(carried_out), SizeTally(())))
+        return carried_out[-1]
+
+    async with serving(route) as site:
+        peer = await site.connect()
+        assert [(await peer.ask(a_request(ROUTE, opaque))).body for opaque in (1, 2, 30)] == [b"0", b"0", b"0"]
+        carried_out[0].drop()
+        await peer.send(b"".join(a_request(ROUTE, opaque) for opaque in (4, 5, 6)))
+        answers = await peer.answers(3)
+        assert [(answer.opaque, answer.body) for answer in answers] == [(4, b"1"), (5, b"2"), (6, b"3")]
+        assert (await peer.ask(a_request(ROUTE, 7))).body == b"3"
+        assert site.statistics.finished() == {(ROUTE, 0): 7}
+        assert sum(site.statistics.latencies[ROUTE].buckets) == 7
+
+
+async def test_who_asks_only_what_is_known_is_a_client():
+    async with serving(lambda *_: PreparedAnswer(b"body", SizeTally(()))) as site:
+        await site.answers_to(a_request(ROUTE, 1))
+        newcomer = await site.connect()
+        await newcomer.ask(a_request(ROUTE, 2))
+        assert site.statistics.connections[ConnectionKind.CLIENT] == 1
+
+
+async def test_a_server_that_drains_answers_no_request_from_memory():
+    async with serving(lambda *_: PreparedAnswer(b"body", SizeTally(()))) as site:
+        peer = await site.connect()
+        assert (await peer.ask(a_request(ROUTE, 1))).code == 0
+        site.server.drain()
+        assert (await peer.ask(a_request(ROUTE, 2))).code == ResponseCode.GO_AWAY
 
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
@@ -104,7 +153,7 @@ async def test_a_oneway_request_is_carried_out_and_never_answered_not_even_with_
             raise BodyError("unreadable")
         if request.opaque == 2:
             raise ZeroDivisionError
-        return E2 if request.opaque == 3 else request.reply()
+        return PreparedAnswer(b"body", SizeTally(())) if request.opaque == 3 else request.reply()
 
     async with serving(note) as site:
         oneway = b"".join(a_request(code, opaque, flag=2) for opaque in range(1, 5))

@@ -22,8 +22,7 @@ def test_codes_that_peers_make_up_share_one_key():
 
 def test_prepared_answers_are_successes_among_the_others():
     statistics = ServerStatistics()
-    statistics.count_prepared(105)
-    statistics.count_prepared(105)
+    statistics.prepared[105] += 2
     statistics.count_finished(105, 0)
     statistics.count_finished(105, 17)
     assert statistics.finished() == {(105, 0): 3, (105, 17): 1}

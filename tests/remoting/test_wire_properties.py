@@ -11,7 +11,7 @@ from remoting.codes import LANGUAGES, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, FrameError
 from remoting.fastjson import Dialect, encode, parse, with_quoted_integer_keys
-from remoting.frame import FrameReader
+from remoting.frame import CommandReader
 from remoting.frame import encode as frame_of
 from remoting.shapes.namesrv import RegisterBrokerBody, RegisterBrokerRequestHeader
 from remoting.shapes.route import TopicQueueMappingInfo
@@ -90,7 +90,7 @@ def damaged(frame, number):
 
 def play(chunks, frame_bytes_max=200):
     """Return what a reader makes of the chunks, and why it gave up, if it did; it never keeps more than its limit."""
-    reader = FrameReader(frame_bytes_max)
+    reader = CommandReader(frame_bytes_max)
     commands = []
     for chunk in chunks:
         commands += reader.receive(chunk)
