@@ -33,6 +33,7 @@ from namesrv.effects import (
 )
 from namesrv.registration import SingleTopicFromUnknownBroker
 from namesrv.set_change import RouteTables, SetChange
+from remoting.shapes.route import PERM_INHERIT, PERM_READ
 
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
 MOVED = "moved:10911"
@@ -215,6 +216,18 @@ def test_the_slave_with_the_smallest_id_brings_the_queues_of_its_set(acting, per
     assert change.mappings == {TOPIC: a_mapping()}
 
 
+@pytest.mark.parametrize(("acting", "perm"), [(True, PERM_READ | PERM_INHERIT), (False, WRITABLE | PERM_INHERIT)])
+def test_acting_as_master_takes_the_write_permission_only(acting, perm):
+    topics = topic_configs(TOPIC, BROKER, perm=WRITABLE | PERM_INHERIT)
+    change = decided(RouteTables(), broker_id=1, enable_acting_master=acting, topics=topics).change
+    assert change.queues == queue_datas(TOPIC, BROKER, perm=perm)
+
+
+def test_a_set_that_begins_with_a_slave_has_no_master_yet():
+    happened = decided(RouteTables(), broker_id=1).happened
+    assert (happened.set_added, happened.master_changed) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("others", "broker_id", "acting"), [((), 1, None), ((0,), 1, True), ((1,), 2, True)], ids=["4.x", "master", "other"]
 )
@@ -269,6 +282,10 @@ def test_a_wiped_permission_ends_with_a_changed_registration_that_carries_the_to
     assert change.queues == queue_datas(TOPIC, BROKER)
 
 
+def test_a_wiped_permission_ends_when_a_slave_becomes_master_whatever_its_version():
+    assert decided(wiped(TOPIC, broker_ids=(1,)), address=SLAVE).change.lifted_perms == (TOPIC,)
+
+
 def test_a_slave_that_does_not_speak_for_its_set_leaves_wiped_permissions_alone():
     change = decided(wiped(TOPIC, broker_ids=(0, 1)), broker_id=1, data_version=CHANGED).change
     assert (change.queues, change.lifted_perms) == ({}, ())
@@ -290,6 +307,7 @@ def test_a_slave_that_became_master_drops_its_former_id():
     assert decision.change.forgotten == ()
     assert decision.superseded is None
     assert decision.happened.master_changed
+    assert decision.happened.result is RegistrationResult.FIRST
 
 
 @pytest.mark.parametrize("broker_id", [0, 1])
