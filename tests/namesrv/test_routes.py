@@ -61,6 +61,11 @@ def test_broker_ids_are_written_in_ascending_order_whoever_came_first():
     ]
 
 
+def test_a_set_without_a_master_is_listed_with_its_real_members():
+    broker_set = a_broker_set(broker_ids=(1, 2), enable_acting_master=True)
+    assert routes.broker_data(broker_set).broker_addrs == {1: SLAVE, 2: SECOND_SLAVE}
+
+
 @pytest.mark.parametrize(("zone_name", "written"), [("zone-1", "zone-1"), ("", ""), (None, UNSET)])
 def test_a_set_tells_its_zone_if_it_has_one_and_whether_a_slave_may_act(zone_name, written):
     data = routes.broker_data(a_broker_set(zone_name=zone_name, enable_acting_master=True))
