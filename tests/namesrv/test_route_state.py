@@ -103,7 +103,7 @@ def test_a_refused_registration_leaves_nothing(state):
 
 
 def test_a_slave_learns_where_its_master_is_and_the_master_nothing(state):
-    assert register(state, ha_server_addr="ha:10912").reply == MasterAddresses()
+    assert register(state, ha_server_addr="ha:10912").reply == MasterAddresses(master_addr=None, ha_server_addr=None)
     assert register(state, broker_id=1).reply == MasterAddresses(MASTER.address, "ha:10912")
 
 
@@ -246,6 +246,13 @@ def test_brokers_are_told_of_the_smallest_id_only_if_configured(wanted):
     )
     assert joined.effects == ((told_joined,) if wanted else ())
     assert left.effects == ((told_left,) if wanted else ())
+
+
+def test_nobody_is_told_while_the_smallest_id_stays():
+    state = RouteState(NameServerConfig(notify_min_broker_id_changed=True))
+    register(state, enable_acting_master=True)
+    assert register(state, broker_id=1, enable_acting_master=True).effects == ()
+    assert unregister(state, SLAVE).effects == ()
 
 
 def test_brokers_are_told_before_the_connection_of_a_silent_one_is_closed():
@@ -427,7 +434,7 @@ def test_topics_are_counted_in_the_cluster_that_their_set_is_in(state):
     assert state.tables.brokers.get(BROKER).members == {1: a_member(broker_id=1, cluster="Other")}
     assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.census.counts().items()} == {"Other": 2}
     state.delete_topic(TOPIC, None)
-    register(state, broker_id=0, cluster="Other", topics=topic_configs("%RETRY%group", "New", BROKER))
+    register(state, broker_id=0, cluster="Other", topics=topic_configs("%RETRY%group", BROKER, "New", perm=READ_ONLY))
     counts = state.census.counts()["Other"]
     assert (counts[TopicKind.NORMAL], counts[TopicKind.RETRY]) == (2, 1)
     state.connection_lost(1, now_ms=0)
@@ -435,6 +442,11 @@ def test_topics_are_counted_in_the_cluster_that_their_set_is_in(state):
 
 
 # Routes and kept answers
+
+
+def test_a_route_shows_the_filter_servers_of_a_living_member(state):
+    register(state, filter_servers=("filter:1",))
+    assert state.route_of(TOPIC, None).filter_server_table == {MASTER.address: ["filter:1"]}
 
 
 def test_a_route_follows_the_configuration(state):
@@ -466,7 +478,7 @@ def kept(state, *topics):
 
 def dropped_by(state, event):
     """Return the topics whose answers an event dropped, and whether the list of clusters went too."""
-    register(state, mappings={"Static": a_mapping()})
+    register(state, mappings={"Static": a_mapping()}, filter_servers=("filter:1",))
     register(state, broker_name="broker-b")
     keep_answers(state)
     event(state)
@@ -479,12 +491,13 @@ def dropped_by(state, event):
         register,
         lambda state: register(state, data_version=CHANGED, connection_id=2, ha_server_addr="ha:10912"),
         lambda state: register(state, mappings={"Static": a_mapping()}),
+        lambda state: register(state, filter_servers=("filter:1",)),
         lambda state: state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, now_ms=5),
         lambda state: state.scan(now_ms=5),
         lambda state: unregister(state, SLAVE),
         lambda state: state.delete_topic("Unknown", None),
     ],
-    ids=["same", "version", "same mapping", "heartbeat", "scan", "stranger", "unknown topic"],
+    ids=["same", "version", "same mapping", "same filter servers", "heartbeat", "scan", "stranger", "unknown topic"],
 )
 def test_answers_are_kept_while_they_would_be_the_same(state, event):
     assert dropped_by(state, event) == ([], False)
@@ -498,7 +511,8 @@ def test_answers_are_kept_while_they_would_be_the_same(state, event):
         (lambda state: state.register_topic(BROKER, [a_queue_data(broker_name="broker-b")]), [BROKER], False),
         (lambda state: state.wipe_write_perm(BROKER), [TOPIC, BROKER], False),
         (lambda state: register(state, mappings={"Static": a_mapping(epoch=2)}), ["Static"], False),
-        (lambda state: register(state, filter_servers=("filter:1",)), [TOPIC, BROKER], True),
+        (lambda state: register(state, filter_servers=("filter:2",)), [TOPIC, BROKER], True),
+        (lambda state: register(state, filter_servers=()), [TOPIC, BROKER], True),
         (lambda state: register(state, zone_name="zone-1"), [TOPIC, BROKER], True),
         (lambda state: register(state, broker_id=1), [TOPIC, BROKER], True),
         (lambda state: register(state, address=MOVED), [TOPIC, BROKER], True),
@@ -513,6 +527,7 @@ def test_answers_are_kept_while_they_would_be_the_same(state, event):
         "wiped",
         "mapping",
         "filter servers",
+        "no filter servers",
         "zone",
         "slave",
         "take-over",
