@@ -8,13 +8,15 @@ answer waits for the disk.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from namesrv import queries
 from namesrv.effects import BeatKind, Outcome
 from namesrv.refusals import CodeNotSupported, FieldMissing, NameTooLong, NotReady, TopicNotExist
 from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.registration_body import decode as decode_registration_body
 from namesrv.route_counts import RouteCounts
-from namesrv.route_state import RouteState
+from namesrv.route_state import MasterAddresses, RouteState
 from namesrv.routes import in_zone
 from namesrv.settings import Settings
 from namesrv.tables.live_table import LiveKey
@@ -141,13 +143,6 @@ class Handlers:
         if header.broker_id is None:
             raise FieldMissing(RequestCode.REGISTER_BROKER.name, "brokerId")
         cluster, key = _identity(RequestCode.REGISTER_BROKER, header)
-        said = decode_registration_body(
-            request.body,
-            crc32=header.body_crc32,
-            compressed=header.compressed,
-            version=request.version,
-            unix_ms=self._clock.unix_ms(),
-        )
         timeout_ms = header.heartbeat_timeout_millis
         registration = Registration(
             cluster=cluster,
@@ -158,21 +153,42 @@ class Handlers:
             zone_name=header.zone_name,
             enable_acting_master=header.enable_acting_master,
             heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT if timeout_ms is None else timeout_ms,
-            data_version=said.data_version,
-            topics=said.topics,
-            mappings=said.mappings,
-            filter_servers=said.filter_servers,
             connection_id=connection.id,
             version=request.version,
-            ignored_topics=said.ignored_topics,
             body_bytes=len(request.body),
         )
-        outcome = self._state.register_broker(registration, self._clock.now_ms())
+        outcome = self._register(registration, request.body, header)
         self._perform(outcome)
         master = RegisterBrokerResponseHeader(
             ha_server_addr=outcome.reply.ha_server_addr, master_addr=outcome.reply.master_addr
         )
         return request.reply(ext_fields=encode_fields(master), body=self._order_topics())
+
+    def _register(
+        self, registration: Registration, body: bytes, header: RegisterBrokerRequestHeader
+    ) -> Outcome[MasterAddresses]:
+        now_ms = self._clock.now_ms()
+        before = None if header.compressed else self._state.said_before(registration)
+        if before is not None and before.said.repeats(body, header.body_crc32):
+            return self._state.register_again(registration, now_ms)
+        said = decode_registration_body(
+            body,
+            crc32=header.body_crc32,
+            compressed=header.compressed,
+            version=registration.version,
+            unix_ms=self._clock.unix_ms(),
+            before=before,
+        )
+        whole = replace(
+            registration,
+            data_version=said.data_version,
+            topics=said.topics,
+            mappings=said.mappings,
+            filter_servers=said.filter_servers,
+            ignored_topics=said.ignored_topics,
+            said=said.said,
+        )
+        return self._state.register_broker(whole, now_ms)
 
     def _order_topics(self) -> bytes:
         if not self._settings.config.return_order_topic_config_to_broker:

@@ -18,6 +18,7 @@ from namesrv.effects import (
     RegistrationResult,
     RouteChanges,
 )
+from namesrv.said_topics import SaidTopics
 from namesrv.set_change import RouteTables, SetChange, counted
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
@@ -52,7 +53,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     enable_acting_master: bool | None = None
     heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
     data_version: DataVersion = NO_VERSION
-    #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart.
+    #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart. Of topics that
+    #: are known to be as before, none need to be here.
     topics: Mapping[str, TopicConfig] = msgspec.field(default_factory=dict)
     mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: None keeps what is stored.
@@ -64,11 +66,31 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     ignored_topics: int = 0
     #: Size of the request's body as it came.
     body_bytes: int = 0
+    #: How to know it again, if it comes again.
+    said: SaidTopics | None = None
 
     @property
     def key(self) -> LiveKey:
         """The member this is."""
         return LiveKey(self.broker_name, self.address)
+
+    @property
+    def who(self) -> tuple[object, ...]:
+        """All that a broker says of itself beside its topics."""
+        return (
+            self.cluster,
+            self.broker_id,
+            self.ha_server_addr,
+            self.zone_name,
+            self.enable_acting_master,
+            self.heartbeat_timeout_ms,
+            self.version,
+        )
+
+    @property
+    def topics_said(self) -> int:
+        """How many topics the broker has, by its own word."""
+        return self.said.topics if self.said else len(self.topics)
 
 
 class SingleTopicFromUnknownBroker(RequestRefused):
@@ -320,12 +342,31 @@ def _registered(
         result=result,
         heartbeat_timeout_ms=registration.heartbeat_timeout_ms,
         data_version=registration.data_version,
-        topics=len(registration.topics),
+        topics=registration.topics_said,
         ignored_topics=registration.ignored_topics,
         body_bytes=registration.body_bytes,
         changes=changes,
         master_changed=(before.master_address if before else None) != standing.after.master_address,
         set_added=before is None,
+    )
+
+
+def repeated(registration: Registration, topics: int, data_version: DataVersion) -> BrokerRegistered:
+    """Return what is told of a registration that says what the one before said."""
+    return BrokerRegistered(
+        cluster=registration.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        address=registration.address,
+        result=RegistrationResult.UNCHANGED,
+        heartbeat_timeout_ms=registration.heartbeat_timeout_ms,
+        data_version=data_version,
+        topics=topics,
+        ignored_topics=0,
+        body_bytes=registration.body_bytes,
+        changes=RouteChanges(),
+        master_changed=False,
+        set_added=False,
     )
 
 

@@ -5,6 +5,7 @@ so between two awaits of the edge an event is whole and no lock is needed. Answe
 """
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +26,9 @@ from namesrv.effects import (
     TopicsChangedByAdmin,
 )
 from namesrv.registration import Registration
+from namesrv.registration_body import Before
 from namesrv.route_answers import RouteAnswers
+from namesrv.said_topics import SaidTopics
 from namesrv.set_change import RouteTables, SetChange, counted, with_perm
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
@@ -48,6 +51,13 @@ class StoredVersion(msgspec.Struct, frozen=True):
     changed: bool
 
 
+class _Said(NamedTuple):
+    """What a member said in its last registration."""
+
+    who: tuple[object, ...]
+    topics: SaidTopics
+
+
 class RouteState:
     """The routes of a cluster as one NameServer sees them. `now_ms` is monotonic everywhere."""
 
@@ -58,13 +68,45 @@ class RouteState:
         self.census = TopicCensus()
         #: Encoded answers that are still true.
         self.answers = RouteAnswers()
+        #: Broker name -> what each member said last, as long as the tables hold just that.
+        self._said: dict[str, dict[LiveKey, _Said]] = {}
 
     def configure(self, config: NameServerConfig) -> None:
         """Follow another configuration from now on."""
         self._config = config
         self.answers.clear()
+        self._said.clear()
 
     # Brokers
+
+    def said_before(self, request: Registration) -> Before | None:
+        """Return what the registrant said last of its topics, if it is the same broker still and all of it holds.
+
+        To apply the same again would change nothing, and to apply a difference is to apply the whole.
+        """
+        said = self._said.get(request.broker_name, {}).get(request.key)
+        if said is None or said.who != request.who or self._config.delete_topic_with_broker_registration:
+            return None
+        # What an operator set for a topic ends with a change that carries it, so all that it carries must be known.
+        if self.tables.perms.of(request.broker_name):
+            return None
+        return Before(said.topics, self.tables.topics.topics_of(request.broker_name))
+
+    def register_again(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses]:
+        """Take a registration that repeats what `said_before` returned; its topics need not be there."""
+        said = self._said[request.broker_name][request.key]
+        row = self.tables.live.get(request.key)
+        broker_set = self.tables.brokers.get(request.broker_name)
+        assert row is not None, "what was said is forgotten with the broker"
+        assert broker_set is not None, "as above"
+        if row.connection_id > request.connection_id:
+            return self._late(request)
+        again = row._replace(heard_ms=now_ms, connection_id=request.connection_id)
+        self.tables.live.put(request.key, again)
+        event = registration.repeated(request, said.topics.topics, row.data_version)
+        return Outcome(
+            reply=self._master_of(request), events=(event, _beat(request.key, again, row, BeatKind.REGISTER))
+        )
 
     def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses]:
         """Take a registration; the reply tells a slave where its master is.
@@ -73,14 +115,7 @@ class RouteState:
         """
         known = self.tables.live.get(request.key)
         if known and known.connection_id > request.connection_id:
-            # A late one: the broker has registered over a younger connection since, and that is what it says now.
-            stale = StaleRegistration(
-                cluster=request.cluster,
-                broker_name=request.broker_name,
-                broker_id=request.broker_id,
-                address=request.address,
-            )
-            return Outcome(reply=self._master_of(request), events=(stale,))
+            return self._late(request)
         decision = registration.decide(
             self.tables,
             request,
@@ -92,6 +127,8 @@ class RouteState:
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return Outcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
         self._apply(decision.change)
+        if request.said is not None:
+            self._said.setdefault(request.broker_name, {})[request.key] = _Said(request.who, request.said)
         events: list[Event] = [decision.happened]
         if decision.superseded:
             events.append(decision.superseded)
@@ -215,6 +252,8 @@ class RouteState:
         """Carry one decided change into the tables; the only code that does."""
         tables, name = self.tables, change.broker_set.broker_name
         before = tables.brokers.get(name)
+        if not change.is_beat(before):
+            self._said.pop(name, None)
         if before != change.broker_set or self._filter_servers_move(change):
             self.answers.drop(tables.topics.topics_of(name))
             self.answers.cluster_info = None
@@ -284,6 +323,16 @@ class RouteState:
         perms = {topic: data.perm for topic, data in queues.items()}
         event = self._by_admin(code, broker_name, SetChange(broker_set=broker_set, queues=queues, perms=perms))
         return Outcome(reply=len(queues), events=(event,))
+
+    def _late(self, request: Registration) -> Outcome[MasterAddresses]:
+        """Leave a registration aside: the broker has registered over a younger connection, and that is what counts."""
+        stale = StaleRegistration(
+            cluster=request.cluster,
+            broker_name=request.broker_name,
+            broker_id=request.broker_id,
+            address=request.address,
+        )
+        return Outcome(reply=self._master_of(request), events=(stale,))
 
     def _master_of(self, request: Registration) -> MasterAddresses:
         """Return where the registrant's master is, if it is another broker that lives in the same cluster."""

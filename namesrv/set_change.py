@@ -48,6 +48,11 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
     #: Topic -> permission that an operator sets from now on.
     perms: Mapping[str, int] = msgspec.field(default_factory=dict)
 
+    def is_beat(self, before: BrokerSet | None) -> bool:
+        """Tell whether nothing changes but the row of the member that was heard."""
+        changes = self.forgotten or self.queues or self.removed_topics or self.mappings
+        return not (changes or self.lifted_perms or self.perms) and self.broker_set == before
+
 
 def counted(before: Mapping[str, QueueData], queues: Mapping[str, QueueData], removed: tuple[str, ...]) -> RouteChanges:
     """Return how many topics `queues` and `removed` add, change and remove, compared with what a set had `before`."""

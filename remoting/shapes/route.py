@@ -35,7 +35,8 @@ class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
     timestamp: Int64 = 0
 
 
-class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+# A million of these must not be looked through by the garbage collector; they refer to nothing that could refer back.
+class QueueData(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     """How many queues a topic has on one broker set, and what is allowed there."""
 
     broker_name: str = ""
@@ -45,7 +46,7 @@ class QueueData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     write_queue_nums: Int32 = 0
 
 
-class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     """A topic as its broker keeps it; of the rest (order, filter type, attributes) no NameServer takes notice."""
 
     perm: Int32 = PERM_READ | PERM_WRITE
