@@ -141,7 +141,10 @@ class Connection(asyncio.Protocol):
         connection has none of its own.
         """
         host = self._host
-        if len(data) > host.limits.turn_bytes:
+        # A long frame may come as it wants to: until it is whole there is nothing to do.
+        if len(data) > host.limits.turn_bytes and (
+            self._gate is not None or len(data) > self._reader.missing_bytes(data)
+        ):
             self._put_aside(data)
             return
         self._moved_ms = host.awake_ms
@@ -257,7 +260,11 @@ class Connection(asyncio.Protocol):
             self._host.statistics.in_flight -= len(frames)
             self._carry_out(frames, timer_ns())
         elif self._unread:
-            at, end = self._unread_at, self._unread_at + self._host.limits.turn_bytes
+            at = self._unread_at
+            size = self._host.limits.turn_bytes
+            if self._gate is None:
+                size = max(size, self._reader.missing_bytes(self._unread[at : at + 4]))
+            end = at + size
             piece = self._unread[at:end]
             self._unread_at = end
             if end >= len(self._unread):

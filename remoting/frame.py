@@ -27,6 +27,8 @@ EXT_FIELDS_MAX: Final = 10_000
 _TOO_MANY_FIELDS: Final = f"a header of more than {EXT_FIELDS_MAX} extFields"
 
 _LENGTH_BYTES: Final = 4
+#: An object for each smaller piece would cost more than its bytes.
+_PIECE_BYTES_MIN: Final = 4096
 _PREFIX: Final = struct.Struct(">II")
 _BINARY: Final = struct.Struct(">hBhiii")
 _INT16: Final = struct.Struct(">h")
@@ -47,28 +49,32 @@ class FrameReader(Generic[Read]):
         """Take what makes something of a whole frame, such as `decode`."""
         self._read = read
         self._frame_bytes_max = frame_bytes_max
-        #: The beginning of an unfinished frame.
-        self._rest = bytearray()
-        #: Bytes that `_rest` must have before there is something to do.
+        #: The beginning of an unfinished frame, in the pieces in which it came, small ones put together.
+        self._rest: list[bytes | bytearray] = []
+        #: How many bytes those have.
+        self.unfinished_bytes = 0
+        #: Bytes that they must have before there is something to do.
         self._wanted = _LENGTH_BYTES
         #: Why the stream ended, once it did.
         self.error: FrameError | None = None
 
-    @property
-    def unfinished_bytes(self) -> int:
-        """How many bytes wait for the end of their frame."""
-        return len(self._rest)
+    def missing_bytes(self, data: bytes) -> int:
+        """Return how many of the next bytes, which begin with `data`, belong to a frame that began, or begins there."""
+        if self.unfinished_bytes:
+            return self._wanted - self.unfinished_bytes
+        return _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
 
     def receive(self, data: bytes) -> list[Read]:
         """Return what the frames are that `data` completes, in order; see `error` for what ended the stream."""
         if self.error is not None:
             return []
-        if self._rest:
-            self._rest += data
-            if len(self._rest) < self._wanted:
+        if self.unfinished_bytes:
+            self._keep(data)
+            if self.unfinished_bytes < self._wanted:
                 return []
-            data = bytes(self._rest)
+            data = b"".join(self._rest)
             self._rest.clear()
+            self.unfinished_bytes = 0
         frames: list[Read] = []
         try:
             at = self._cut(data, frames)
@@ -76,8 +82,18 @@ class FrameReader(Generic[Read]):
             self.error = error
             return frames
         if at < len(data):
-            self._rest += data[at:] if at else data
+            self._keep(data[at:] if at else data)
         return frames
+
+    def _keep(self, data: bytes) -> None:
+        """Add to the unfinished frame; large pieces stay as they are, to be copied once, when the frame is whole."""
+        self.unfinished_bytes += len(data)
+        if len(data) >= _PIECE_BYTES_MIN:
+            self._rest.append(data)
+        elif self._rest and isinstance(self._rest[-1], bytearray):
+            self._rest[-1] += data
+        else:
+            self._rest.append(bytearray(data))
 
     def _cut(self, data: bytes, frames: list[Read]) -> int:
         """Append every whole frame of `data` to `frames` and return where the unfinished one begins."""
