@@ -28,7 +28,7 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## unit: the core, without sockets or processes
+## unit: everything but the tests with other processes
 unit: $(VENV)/.dev
 	$(BIN)/pytest -q tests/remoting tests/namesrv tests/contract
 

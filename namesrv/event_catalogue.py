@@ -116,18 +116,32 @@ SERVER_FAILED: Final = LogEvent(
     meaning="A fault of the server that nothing catches; the process ends with an error.",
     advice="Start it again, and report it with the line.",
 )
+SCAN_SKIPPED: Final = LogEvent(
+    name="scan_skipped",
+    level=Level.WARNING,
+    keys=("late_ms",),
+    meaning="The process stood still, so its brokers only seem silent; they get one scan interval to be heard.",
+    advice="Find out what held the process: no processor time, swapping, a paused machine.",
+)
+FILES_LIMITED: Final = LogEvent(
+    name="files_limited",
+    level=Level.WARNING,
+    keys=("connections_max", "limit"),
+    meaning="The process may open fewer files than connectionsMax needs, so it takes fewer connections.",
+    advice="Raise the limit of open files (ulimit -Hn, LimitNOFILE), or lower connectionsMax.",
+)
 CERTIFICATE_LOADED: Final = LogEvent(
     name="certificate_loaded",
     level=Level.INFO,
     keys=("certificate", "path", "expires"),
-    meaning="A TLS certificate is in use from now on, at the start or after SIGHUP.",
+    meaning="A TLS certificate is in use from now on: at the start, after its file changed, or after SIGHUP.",
 )
 CERTIFICATE_LOAD_FAILED: Final = LogEvent(
     name="certificate_load_failed",
     level=Level.ERROR,
     keys=("certificate", "path", "error"),
-    meaning="A TLS certificate cannot be read; the one before stays in use.",
-    advice="Repair the file, then send SIGHUP.",
+    meaning="A TLS certificate cannot be read; the one before, if there was one, stays in use.",
+    advice="Repair the file; it is looked at twice a second.",
 )
 
 # Brokers
@@ -206,7 +220,7 @@ REGISTRATION_IGNORED: Final = LogEvent(
     name="registration_ignored",
     level=Level.INFO,
     keys=_WHO,
-    meaning="A registration came late, after the broker had registered over a younger connection.",
+    meaning="A registration came late: its connection is gone, and the broker is known over another.",
 )
 UNREGISTRATION_IGNORED: Final = LogEvent(
     name="unregistration_ignored",

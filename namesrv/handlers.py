@@ -123,6 +123,7 @@ class Handlers:
         # Java's zone hook encodes the filtered route anew, in its default dialect for everybody.
         body = encode(in_zone(route, zone), Dialect.BARE_INTEGER_KEYS)
         self.route_counts.found.add(len(body))
+        self.route_counts.zoned += 1
         return request.reply(body=body)
 
     def _route_of(self, topic: str) -> TopicRouteData | None:
@@ -154,6 +155,7 @@ class Handlers:
             enable_acting_master=header.enable_acting_master,
             heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT if timeout_ms is None else timeout_ms,
             connection_id=connection.id,
+            is_late=connection.is_lost,
             version=request.version,
             body_bytes=len(request.body),
         )

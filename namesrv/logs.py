@@ -130,11 +130,11 @@ class Logs:
 
     def _passes(self, level: str, line: EventDict) -> bool:
         now_ms = self._clock.now_ms()
+        if line.get("audit"):
+            return self._limits.passes_total(line["event"], now_ms)
         if level == "error":
             subject = (line["event"], (_subject(line)[1], type(line.get("exc_info"))))
             return self._limits.error_passes(subject, dict(line), now_ms)
-        if line.get("audit"):
-            return self._limits.passes_total(line["event"], now_ms)
         return self._limits.passes(_subject(line), line, now_ms)
 
     def _count(self, _: object, __: str, line: EventDict) -> EventDict:

@@ -143,7 +143,7 @@ class Metrics:
         ended = {"found": found, "not_found": counts.not_found, "error": counts.error}
         yield catalogue.ROUTE_QUERIES, _by_label(ended.items())
         used = {
-            "hit": found - answers.misses,
+            "hit": found - answers.misses - counts.zoned,
             "miss": answers.misses,
             "invalidated": answers.invalidated,
         }

@@ -101,6 +101,8 @@ class NotReady(RequestRefused):
 class NotStored(RequestRefused):
     """A change could not be written to disk, so it was not made; the text names the file and the reason."""
 
+    is_told = True
+
 
 def _java(text: str | None) -> str:
     return "null" if text is None else text

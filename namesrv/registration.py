@@ -35,6 +35,9 @@ from remoting.shapes.route import (
 #: Silence that is allowed to a broker that asks for nothing else, in ms.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
 
+#: So many connections of a broker are known beside its latest.
+OLDER_CONNECTIONS_MAX: Final = 3
+
 #: The version of a registration without a body.
 NO_VERSION: Final = DataVersion()
 
@@ -60,6 +63,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     #: None keeps what is stored.
     filter_servers: tuple[str, ...] | None = None
     connection_id: int
+    #: The connection is gone already.
+    is_late: bool = False
     #: Ordinal of the broker's release.
     version: int = 0
     #: Topics that were left out because their names cannot be topics.
@@ -295,10 +300,19 @@ def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRo
         timeout_ms=registration.heartbeat_timeout_ms,
         data_version=registration.data_version,
         connection_id=registration.connection_id,
+        older_connections=older_connections(row, registration.connection_id),
         ha_server_addr=registration.ha_server_addr,
         version=registration.version,
         filter_servers=stored if registration.filter_servers is None else registration.filter_servers,
     )
+
+
+def older_connections(row: LiveRow | None, connection_id: int) -> tuple[int, ...]:
+    """Return the other connections over which a broker has registered; some have one for each name of this server."""
+    if row is None:
+        return ()
+    others = [number for number in (*row.older_connections, row.connection_id) if number != connection_id]
+    return tuple(others[-OLDER_CONNECTIONS_MAX:])
 
 
 def _superseded(
@@ -329,7 +343,7 @@ def _superseded(
 def _registered(
     registration: Registration, standing: _Standing, changes: RouteChanges, *, known: bool, changed: bool
 ) -> BrokerRegistered:
-    if standing.first or not known:
+    if not known:
         result = RegistrationResult.FIRST
     else:
         result = RegistrationResult.CHANGED if changed or changes else RegistrationResult.UNCHANGED

@@ -9,7 +9,8 @@ from typing import Final
 
 from remoting.prepared import PreparedAnswer
 
-#: Bytes of bodies that are kept; beyond it the oldest go. A route over 300 broker sets has about 64 KiB.
+#: Bytes of bodies that are kept; beyond it go those of the topics for which none was made for the longest time. A route
+#: over 300 broker sets has about 64 KiB.
 ANSWERS_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
@@ -34,9 +35,14 @@ class RouteAnswers:
     def keep(self, topic: str, form: object, answer: PreparedAnswer) -> None:
         """Keep an answer that was just made from the tables."""
         self.misses += 1
-        self._answers.setdefault(topic, {})[form] = answer
+        # Its topic goes last, so that making room does not take what was just made.
+        answers = self._answers[topic] = self._answers.pop(topic, {})
+        if (former := answers.get(form)) is not None:
+            self._bytes -= former.body_bytes
+            former.drop()
+        answers[form] = answer
         self._bytes += answer.body_bytes
-        while self._bytes > self._bytes_max:
+        while self._bytes > self._bytes_max and len(self._answers) > 1:
             self._forget(next(iter(self._answers)))
 
     def drop(self, topics: Iterable[str]) -> None:

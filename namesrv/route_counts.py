@@ -15,5 +15,7 @@ class RouteCounts(msgspec.Struct):
 
     not_found: int = 0
     error: int = 0
+    #: Those for one zone, whose answers are made anew each time.
+    zoned: int = 0
     #: Those that were answered with a route, by the size of its body.
     found: SizeTally = msgspec.field(default_factory=lambda: SizeTally(BODY_BYTES_BOUNDS))

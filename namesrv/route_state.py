@@ -99,9 +99,10 @@ class RouteState:
         broker_set = self.tables.brokers.get(request.broker_name)
         assert row is not None, "what was said is forgotten with the broker"
         assert broker_set is not None, "as above"
-        if row.connection_id > request.connection_id:
+        if request.is_late:
             return self._late(request)
-        again = row._replace(heard_ms=now_ms, connection_id=request.connection_id)
+        older = registration.older_connections(row, request.connection_id)
+        again = row._replace(heard_ms=now_ms, connection_id=request.connection_id, older_connections=older)
         self.tables.live.put(request.key, again)
         event = registration.repeated(request, said.topics.topics, row.data_version)
         return Outcome(
@@ -114,7 +115,7 @@ class RouteState:
         Raises SingleTopicFromUnknownBroker, and then nothing has changed.
         """
         known = self.tables.live.get(request.key)
-        if known and known.connection_id > request.connection_id:
+        if known and request.is_late:
             return self._late(request)
         decision = registration.decide(
             self.tables,
@@ -135,8 +136,8 @@ class RouteState:
         effects: list[Effect] = []
         if decision.notify and self._config.notify_min_broker_id_changed:
             effects.append(decision.notify)
-        if decision.change.heard:
-            events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
+        assert decision.change.heard, "who registers was heard"
+        events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
         return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
@@ -148,14 +149,23 @@ class RouteState:
         row = self.tables.live.get(key)
         if row is None:
             return Outcome(reply=None)
-        if row.connection_id > connection_id:
+        if max(row.connections) > connection_id:
             stale = StaleUnregistration(cluster=cluster, broker_name=key.broker_name, address=key.address)
             return Outcome(reply=None, events=(stale,))
         return self._depart([key], DepartureReason.REQUEST, now_ms)
 
     def connection_lost(self, connection_id: int, now_ms: int) -> Outcome[None]:
-        """Remove every broker whose latest registration came over this connection."""
-        return self._depart(self.tables.live.of_connection(connection_id), DepartureReason.CHANNEL_CLOSED, now_ms)
+        """Remove every broker that has no other connection over which it registered."""
+        live = self.tables.live
+        leaving = []
+        for key in live.of_connection(connection_id):
+            row = live.get(key)
+            assert row is not None, "who has a connection lives"
+            if others := [number for number in row.connections if number != connection_id]:
+                live.put(key, row._replace(connection_id=others[-1], older_connections=tuple(others[:-1])))
+            else:
+                leaving.append(key)
+        return self._depart(leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
 
     def scan(self, now_ms: int) -> Outcome[None]:
         """Remove the brokers that were silent for longer than their timeout."""
@@ -163,7 +173,7 @@ class RouteState:
         expired = live.expired(now_ms)
         if not expired:
             return Outcome(reply=None)
-        connections = {row.connection_id for key in expired if (row := live.get(key))}
+        connections = {number for key in expired if (row := live.get(key)) for number in row.connections}
         outcome = self._depart(expired, DepartureReason.TIMEOUT, now_ms)
         # A connection that other, living brokers share stays open.
         closing = (CloseConnection(number) for number in sorted(connections) if not live.of_connection(number))
@@ -202,9 +212,10 @@ class RouteState:
 
     def delete_topic(self, topic: str, cluster: str | None) -> Outcome[None]:
         """Forget a topic, in one cluster or (None or empty) everywhere; a broker that still has it brings it back."""
-        holders = set(self.tables.topics.queues_of(topic) or ())
+        holders = list(self.tables.topics.queues_of(topic) or ())
         if cluster:
-            holders &= set(self.tables.brokers.names_in(cluster))
+            mine = set(self.tables.brokers.names_in(cluster))
+            holders = [name for name in holders if name in mine]
         events = [
             self._by_admin(
                 RequestCode.DELETE_TOPIC_IN_NAMESRV,
@@ -325,7 +336,7 @@ class RouteState:
         return Outcome(reply=len(queues), events=(event,))
 
     def _late(self, request: Registration) -> Outcome[MasterAddresses]:
-        """Leave a registration aside: the broker has registered over a younger connection, and that is what counts."""
+        """Leave a registration aside whose connection is gone: what the broker says over another counts."""
         stale = StaleRegistration(
             cluster=request.cluster,
             broker_name=request.broker_name,

@@ -5,7 +5,7 @@ Everything is touched by one thread, the loop's, and read by `metrics.py` at a s
 
 from typing import Final
 
-from namesrv.counts import BROKERS_MAX, CLUSTERS_MAX, Histogram, HistogramTable, Tally
+from namesrv.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER, Histogram, HistogramTable, Tally
 from namesrv.effects import (
     BeatKind,
     BrokerBeat,
@@ -111,7 +111,9 @@ class ServerCounts:
 
     def registration_rejected(self, cluster: str) -> None:
         """Count a registration that changed nothing because it was refused or left aside."""
-        self.registrations.add((cluster, RegistrationResult.REJECTED.value))
+        labels = (cluster, RegistrationResult.REJECTED.value)
+        # Anybody can invent a cluster in a request that is refused; it must not take the place of one that there is.
+        self.registrations.add(labels if labels in self.registrations.counts() else (OTHER, *labels[1:]))
 
     def _beat(self, event: BrokerBeat) -> None:
         self.heartbeats.add((event.cluster, event.kind.value))

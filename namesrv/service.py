@@ -4,9 +4,11 @@ Answers to `NamesrvController`. Nothing of RocketMQ's rules is here; what can be
 """
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import platform
+import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -44,6 +46,9 @@ _HELD_LINES_S: Final = 1.0
 _STANDSTILL_MS: Final = 1000
 #: Java looks at certificate files as often.
 _CERTIFICATE_LOOK_S: Final = 0.5
+#: Files that are not connections of peers: the HTTP side's connections, notifications, KV and logs.
+_FILES_RESERVED: Final = 512
+_FILES_WANTED: Final = 10_240
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
 
@@ -107,7 +112,7 @@ class NameServer:
             _DepartureWatch(self._journal, self._lost),
             tasks,
             clock,
-            _server_options(config),
+            _server_options(config, self._connections_max(config)),
             None if config.tls_server_mode == "disabled" else self._tls,
         )
         self._stop = asyncio.Event()
@@ -200,14 +205,18 @@ class NameServer:
     async def _scan(self) -> None:
         """Look for silent brokers at each interval."""
         looked_ms = self._clock.now_ms()
+        skipped = False
         while True:
             interval_ms = self._settings.config.scan_not_active_broker_interval_ms
             await asyncio.sleep(interval_ms / 1000)
             now_ms = self._clock.now_ms()
-            stalled = now_ms - looked_ms - interval_ms > _STANDSTILL_MS
+            late_ms = now_ms - looked_ms - interval_ms
             looked_ms = now_ms
             # After a standstill of this process its brokers only seem silent: they get one interval to be heard.
-            if not stalled:
+            skipped = late_ms > _STANDSTILL_MS and not skipped
+            if skipped:
+                self._logs.write(catalogue.SCAN_SKIPPED, late_ms=late_ms)
+            else:
                 self._performer.perform(self._state.scan(now_ms))
                 self._counts.expiry_scan.observe((self._clock.now_ms() - now_ms) / 1000)
 
@@ -248,6 +257,14 @@ class NameServer:
             # A broker has registered over it again since the scan.
             return
         self._server.close_connection(connection_id, CloseReason.IDLE)
+
+    def _connections_max(self, config: NameServerConfig) -> int:
+        """Return how many connections leave room for other files; the next one is refused, and that is told."""
+        limit = raised_file_limit()
+        room = max(1, limit - _FILES_RESERVED)
+        if room < config.connections_max:
+            self._logs.write(catalogue.FILES_LIMITED, connections_max=room, limit=limit)
+        return min(room, config.connections_max)
 
     # TLS
 
@@ -301,12 +318,22 @@ class _DepartureWatch:
         self._lost(connection.id)
 
 
-def _server_options(config: NameServerConfig) -> ServerOptions:
+def raised_file_limit() -> int:
+    """Let this process open as many files as the system allows it, as Java does, and return how many those are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # macOS says "no limit" and then refuses it.
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, _FILES_WANTED)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def _server_options(config: NameServerConfig, connections_max: int) -> ServerOptions:
     low, high = config.write_buffer_bytes
     return ServerOptions(
         limits=ServerLimits(
             frame_bytes_max=config.frame_bytes_max,
-            connections_max=config.connections_max,
+            connections_max=connections_max,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             unsent_bytes_low=low,
             unsent_bytes_high=high,

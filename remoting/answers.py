@@ -12,7 +12,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
 from remoting.frame import decode, encode
 from remoting.observer import Peer, Rejection, ServerObserver
-from remoting.prepared import KnownRequests, PreparedAnswer
+from remoting.prepared import KnownRequest, KnownRequests, PreparedAnswer
 from remoting.statistics import ServerStatistics
 
 BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
@@ -24,8 +24,8 @@ FAULT_REMARK: Final = "internal error of the server; its log tells more"
 _REJECTING_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 
 
-#: What comes of a frame: the answer of a request that is known, or a request with the key to learn its answer by.
-Received = bytes | tuple[RemotingCommand, bytes | None]
+#: What comes of a frame: a request that is known, or one with the key to learn its answer by.
+Received = KnownRequest | tuple[RemotingCommand, bytes | None]
 
 
 class Dispatcher(Protocol):
@@ -68,12 +68,16 @@ class Answers:
             self.known = None
 
     def read(self, data: bytes, at: int, length: int) -> Received:
-        """Return the answer to a frame, or the request that it is; as `frame.decode`."""
+        """Return the request that a frame is; raises as `frame.decode`."""
         known = self.known
         if known is None:
             return decode(data, at, length), None
-        frame = known.answer(data, at, at + 4 + length)
-        return (decode(data, at, length), known.missed) if frame is None else frame
+        return known.find(data, at, at + 4 + length) or (decode(data, at, length), known.missed)
+
+    def ready(self, request: KnownRequest) -> bytes | None:
+        """Return the frame that answers a known request, None if it has to be carried out after all."""
+        known = self.known
+        return known.answer(request) if known is not None and request.prepared.is_true else None
 
     def begin(
         self, request: RemotingCommand, connection: Peer, key: bytes | None = None
@@ -125,7 +129,7 @@ class Answers:
     def _answer_to(self, error: Exception, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         if isinstance(error, RequestRefused):
             # Other codes are ordinary answers: no such topic, no such key.
-            if error.code in _REJECTING_CODES:
+            if error.code in _REJECTING_CODES and not error.is_told:
                 self._reject(request, connection, Rejection.BAD_REQUEST, str(error))
             return request.refusal(error)
         if isinstance(error, BodyError):

@@ -12,11 +12,12 @@ from remoting.answers import Answers, Received
 from remoting.codes import FLAG_RESPONSE
 from remoting.command import RemotingCommand
 from remoting.errors import FrameError, FrameTooLarge
-from remoting.frame import FrameReader
+from remoting.frame import FrameReader, decode
 from remoting.gate import Gate
 from remoting.limits import ServerLimits
 from remoting.observer import CloseReason, ConnectionKind, Rejection, ServerObserver
 from remoting.opening import host_and_port
+from remoting.prepared import KnownRequest
 from remoting.statistics import Latencies, ServerStatistics, timer_ns
 from remoting.tls import TlsContexts
 from remoting.turns import Lane, Turns
@@ -114,6 +115,11 @@ class Connection(asyncio.Protocol):
             self._host.statistics.connections[self._kind] -= 1
             self._host.statistics.connections[kind] += 1
         self._kind = kind
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone."""
+        return self._lost
 
     # Called by the event loop
 
@@ -290,11 +296,7 @@ class Connection(asyncio.Protocol):
         asked: list[Latencies] = []
         done = unsent_bytes = 0
         for done, frame in enumerate(frames, 1):  # noqa: B007  # tells below where it ended
-            if isinstance(frame, bytes):
-                asked.append(self._host.known_latencies)
-                answer = frame
-            else:
-                answer = self._begin(*frame, asked)
+            answer = self._answer(frame, asked)
             answers.append(answer)
             unsent_bytes += len(answer)
             if unsent_bytes > unsent_bytes_max:
@@ -302,7 +304,7 @@ class Connection(asyncio.Protocol):
         self.send(answers[0] if len(answers) == 1 else b"".join(answers))
         if asked:
             Latencies.add_batch(asked, timer_ns() - began_ns)
-        if self._kind is ConnectionKind.UNKNOWN and isinstance(frames[0], bytes):
+        if self._kind is ConnectionKind.UNKNOWN and isinstance(frames[0], KnownRequest):
             # Who asks first what others have asked is a client.
             self.kind = ConnectionKind.CLIENT
         if done < len(frames):
@@ -310,8 +312,18 @@ class Connection(asyncio.Protocol):
             self._host.statistics.in_flight += len(self._waiting)
             self._go_on()
 
-    def _begin(self, request: RemotingCommand, key: bytes | None, asked: list[Latencies]) -> bytes:
+    def _answer(self, frame: Received, asked: list[Latencies]) -> bytes:
         """Return the answer to an urgent request, `b""` for one that waits for its turn."""
+        if isinstance(frame, KnownRequest):
+            answer = self._host.answers.ready(frame)
+            if answer is not None:
+                asked.append(self._host.known_latencies)
+                return answer
+            # Its answer stopped being true while it waited.
+            frame = (decode(frame.data, frame.at, frame.length), None)
+        return self._begin(*frame, asked)
+
+    def _begin(self, request: RemotingCommand, key: bytes | None, asked: list[Latencies]) -> bytes:
         latencies = self._host.urgent.get(request.code)
         if latencies is None or request.flag & FLAG_RESPONSE:
             self._queue(request)

@@ -49,6 +49,8 @@ class RequestRefused(RemotingError):  # a refusal is an answer, not a failure of
     """A request is answered with a code other than success; the text is the remark that the peer reads."""
 
     code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
+    #: What was asked could be read and was allowed; somebody else tells why it failed.
+    is_told: ClassVar[bool] = False
     #: `{}` for commands whose answer has a header class: Java then writes the key even for an error.
     ext_fields: ClassVar[Mapping[str, str] | None] = None
 

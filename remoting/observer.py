@@ -64,6 +64,10 @@ class Peer(Protocol):
     @kind.setter
     def kind(self, kind: ConnectionKind) -> None: ...
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is gone; what it asked before is still carried out."""
+
     def close(self, reason: CloseReason) -> None:
         """End the connection; what is written to it already still leaves."""
 

@@ -8,6 +8,7 @@ Whoever prepared an answer tells when it is no longer true, in the step that mak
 import struct
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from remoting.codes import FLAG_RESPONSE, SerializeType
@@ -70,8 +71,21 @@ class PreparedAnswer:
         return b"".join((_pack_length(self._length + size), _HEADS[size], opaque, self._tail))
 
     def drop(self) -> None:
-        """Tell that it is no longer true."""
+        """Tell that it is no longer true; whoever still knows it keeps no bytes of it."""
         self.is_true = False
+        self._tail = b""
+
+
+class KnownRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request that need not be decoded as long as its answer is true when its turn comes."""
+
+    prepared: PreparedAnswer
+    #: In decimal.
+    opaque: bytes
+    #: Where its frame is, as `decode` takes it.
+    data: bytes
+    at: int
+    length: int
 
 
 class KnownRequests:
@@ -86,8 +100,8 @@ class KnownRequests:
         #: The request that was looked for last and not found; None if it cannot be remembered.
         self.missed: bytes | None = None
 
-    def answer(self, data: bytes, at: int, end: int) -> bytes | None:
-        """Return the frame that answers the frame between `at` and `end`; None if it has to be decoded.
+    def find(self, data: bytes, at: int, end: int) -> KnownRequest | None:
+        """Return what the frame between `at` and `end` is known to be; None if it has to be decoded.
 
         What does not look exactly like a request known before is not found, be it broken or only written otherwise.
         """
@@ -95,13 +109,13 @@ class KnownRequests:
         length, word = _PREFIX.unpack_from(data, at)
         if length != end - at - 4 or not _BINARY_BYTES_MIN <= end - at <= _REQUEST_BYTES_MAX:
             return None
-        if word == length - 4:
+        if word == length - 4 and data.startswith(b"{", at + _PREFIX_BYTES):
             begins = data.find(_JSON_OPAQUE, at, end) + len(_JSON_OPAQUE)
             ends = data.find(b",", begins, end)
             opaque = data[begins:ends]
             size = len(opaque)
             # One that begins with 0 is another number in Java's eyes, or none.
-            if begins < at + _PREFIX_BYTES or ends < 0 or size > _DIGITS_MAX or not opaque.isdigit():
+            if begins <= at + _PREFIX_BYTES or ends < 0 or size > _DIGITS_MAX or not opaque.isdigit():
                 return None
             if size > 1 and opaque.startswith(b"0"):
                 return None
@@ -115,8 +129,12 @@ class KnownRequests:
         if prepared is None or not prepared.is_true:
             self.missed = key
             return None
+        return KnownRequest(prepared, opaque, data, at, length)
+
+    def answer(self, request: KnownRequest) -> bytes:
+        """Return the frame that answers a request whose answer is true."""
         self._finished[self._code] += 1
-        return prepared.frame(opaque)
+        return request.prepared.frame(request.opaque)
 
     def learn(self, key: bytes, request: RemotingCommand, prepared: PreparedAnswer) -> None:
         """Remember that a request, `missed` before, was answered so."""
@@ -140,10 +158,10 @@ def _tells_all_but_opaque(key: bytes, request: RemotingCommand) -> bool:
 
     A header can hold the word twice, in an extField or by a broken client; then it is tried out which one counts.
     """
-    cut = key.find(_JSON_OPAQUE) + len(_JSON_OPAQUE)
     if key[:1] != b"{":
         # A ROCKETMQ header has it at a fixed place.
         return True
+    cut = key.find(_JSON_OPAQUE) + len(_JSON_OPAQUE)
     if key.find(_JSON_OPAQUE, cut) >= 0:
         return False
     other = request.opaque ^ 1

@@ -8,7 +8,7 @@ characters are written as `\uXXXX`. UTF-8 text is not an error: like with Java, 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -76,11 +76,6 @@ def listing_text(items: Mapping[str, str]) -> str:
 def file_text(items: Mapping[str, str]) -> str:
     """Return one line per property, sorted by key, in plain ASCII; `parse` gives back the same keys and values."""
     return "".join(f"{_escaped_key(key)}={_escaped_value(value)}\n" for key, value in sorted(items.items()))
-
-
-def as_mapping(properties: Iterable[Property]) -> dict[str, str]:
-    """Return key -> value; of a repeated key the last value."""
-    return {each.key: each.value for each in properties}
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

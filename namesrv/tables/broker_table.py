@@ -46,10 +46,6 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether a slave stands in for a missing master."""
         return self.enable_acting_master and MASTER_ID not in self.members
 
-    def broker_id_of(self, address: str) -> int | None:
-        """Return the broker id under which `address` is a member."""
-        return next((broker_id for broker_id, member in self.members.items() if member.address == address), None)
-
     def without(self, addresses: Iterable[str]) -> "BrokerSet":
         """Return the set without the members at `addresses`."""
         gone = set(addresses)

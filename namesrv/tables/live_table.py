@@ -33,11 +33,13 @@ class LiveRow(NamedTuple):
     #: Ordinal of the broker's release.
     version: int
     filter_servers: tuple[str, ...]
+    #: Open connections of registrations before the latest, oldest first.
+    older_connections: tuple[int, ...] = ()
 
     @property
-    def deadline_ms(self) -> int:
-        """The monotonic ms after which the broker counts as dead."""
-        return self.heard_ms + self.timeout_ms
+    def connections(self) -> tuple[int, ...]:
+        """All connections of the broker, the latest registration's last."""
+        return (*self.older_connections, self.connection_id)
 
 
 class LiveTable:
@@ -63,7 +65,7 @@ class LiveTable:
         return [key for key, row in self._rows.items() if key.address == address and row.cluster == cluster]
 
     def of_connection(self, connection_id: int) -> list[LiveKey]:
-        """Return the members whose latest registration came over a connection."""
+        """Return the members that have registered over a connection."""
         return list(self._by_connection.get(connection_id, ()))
 
     def expired(self, now_ms: int) -> list[LiveKey]:
@@ -72,9 +74,10 @@ class LiveTable:
 
     def put(self, key: LiveKey, row: LiveRow) -> None:
         """Store a member's row."""
-        self._leave_connection(key)
+        self._leave_connections(key)
         self._rows[key] = row
-        self._by_connection.setdefault(row.connection_id, {})[key] = None
+        for number in row.connections:
+            self._by_connection.setdefault(number, {})[key] = None
 
     def heard(self, key: LiveKey, now_ms: int) -> None:
         """Note a sign of life of a member that lives."""
@@ -82,14 +85,15 @@ class LiveTable:
 
     def remove(self, key: LiveKey) -> None:
         """Forget a member, if it is known."""
-        self._leave_connection(key)
+        self._leave_connections(key)
         self._rows.pop(key, None)
 
-    def _leave_connection(self, key: LiveKey) -> None:
+    def _leave_connections(self, key: LiveKey) -> None:
         row = self._rows.get(key)
         if row is None:
             return
-        keys = self._by_connection[row.connection_id]
-        del keys[key]
-        if not keys:
-            del self._by_connection[row.connection_id]
+        for number in row.connections:
+            keys = self._by_connection[number]
+            del keys[key]
+            if not keys:
+                del self._by_connection[number]

@@ -1,4 +1,4 @@
-"""Permissions that an operator set (requests 205 and 327), until the broker's topics change.
+"""Permissions that an operator set (requests 205 and 327), until a changed registration carries the topic.
 
 Java keeps the operator's choice because an unchanged registration touches no topic. Here a registration is always
 compared topic by topic, so that the later parts of a split one count; what the operator set is therefore remembered.

@@ -1,5 +1,6 @@
 """The process as an operator meets it: how it starts, refuses to start, reloads and stops."""
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from peers.jars import REPOSITORY
-from peers.processes import free_port
+from peers.processes import Process, free_port
 from peers.waiting import wait_until
 from peers.wire import GET_CLUSTER_INFO, PUT_KV_CONFIG, Caller
 
@@ -66,6 +67,28 @@ def test_an_output_that_nobody_takes_ends_nothing(tmp_path):
     finally:
         server.terminate()
     assert server.wait(timeout=10) == 0
+
+
+def test_a_server_opens_as_many_files_as_the_system_allows_and_tells_whom_it_has_no_room_for(tmp_path):
+    port = free_port()
+    words = f"--bind-address 127.0.0.1 --listen-port {port} --http-port 0"
+    command = f"ulimit -Hn 700; ulimit -Sn 100; exec {sys.executable} -m namesrv {words}"
+    env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(tmp_path)}
+    server = Process("namesrv", ["bash", "-c", command], folder=tmp_path, env=env)
+    caller = Caller(f"127.0.0.1:{port}")
+    try:
+        server.wait_for("files_limited", seconds=10)
+        server.wait_for("server_ready", seconds=10)
+        with contextlib.ExitStack() as peers:
+            for _ in range(187):
+                peers.enter_context(socket.create_connection(("127.0.0.1", port)))
+            assert caller.is_up()
+            peers.enter_context(socket.create_connection(("127.0.0.1", port)))
+            assert not caller.is_up()
+            server.wait_for("connection_refused", seconds=5)
+        wait_until(caller.is_up, seconds=5, what="an answer")
+    finally:
+        server.stop()
 
 
 def test_a_stop_is_in_order_and_successful(server):

@@ -22,6 +22,7 @@ class Peer:
 
     def __init__(self, number):
         self.id = number
+        self.is_lost = False
 
 
 class Desk:

@@ -61,6 +61,7 @@ def test_an_answer_that_somebody_still_holds_says_that_it_is_no_longer_true(answ
     answers.keep(TOPIC, "java", cleared)
     answers.clear()
     answers.keep(TOPIC, "java", gave_way)
+    answers.keep("OtherTopic", "java", ready(b"1"))
     assert [each.is_true for each in (dropped, cleared, gave_way)] == [False, False, False]
 
 
@@ -98,14 +99,24 @@ def test_the_list_of_clusters_is_not_a_route_and_outlives_them(answers):
 # The limit
 
 
-def test_the_topics_that_were_asked_for_first_go_when_the_limit_is_passed(answers):
+def test_the_topics_go_whose_answers_were_made_first_when_the_limit_is_passed(answers):
     answers.keep("First", "java", ready(b"1234"))
     answers.keep("Second", "java", ready(b"1234"))
     answers.keep("First", "standard", ready(b"12"))
     assert body_of(answers, "First", "java") == b"1234"
     answers.keep("Third", "java", ready(b"1"))
-    assert (body_of(answers, "First", "java"), body_of(answers, "First", "standard")) == (None, None)
-    assert (body_of(answers, "Second", "java"), body_of(answers, "Third", "java")) == (b"1234", b"1")
+    assert body_of(answers, "Second", "java") is None
+    assert (body_of(answers, "First", "java"), body_of(answers, "First", "standard")) == (b"1234", b"12")
+    assert body_of(answers, "Third", "java") == b"1"
+
+
+def test_an_answer_that_is_made_anew_takes_the_place_of_the_former(answers):
+    former = ready(b"1234567")
+    answers.keep(TOPIC, "java", former)
+    answers.keep(TOPIC, "java", ready(b"7654321"))
+    answers.keep("OtherTopic", "java", ready(b"123"))
+    assert not former.is_true
+    assert (body_of(answers, TOPIC, "java"), body_of(answers, "OtherTopic", "java")) == (b"7654321", b"123")
 
 
 def test_as_many_go_as_a_large_answer_needs(answers):
@@ -116,13 +127,16 @@ def test_as_many_go_as_a_large_answer_needs(answers):
     assert body_of(answers, "Large", "java") == b"12345678"
 
 
-def test_an_answer_over_the_limit_is_not_kept(answers):
+def test_an_answer_over_the_limit_is_kept_until_the_next_one_is_made(answers):
     answers.keep(TOPIC, "java", ready(b"12345678901"))
+    assert body_of(answers, TOPIC, "java") == b"12345678901"
+    answers.keep("OtherTopic", "java", ready(b"1"))
     assert body_of(answers, TOPIC, "java") is None
 
 
 def test_giving_way_to_the_limit_does_not_count_as_no_longer_true(answers):
     answers.keep(TOPIC, "java", ready(b"12345678901"))
+    answers.keep("OtherTopic", "java", ready(b"1"))
     assert answers.invalidated == 0
 
 

@@ -50,7 +50,8 @@ class Living:
 
     broker_id: int
     cluster: str
-    connection: int
+    #: Those over which it registered, the latest last.
+    connections: list[int]
     heard_ms: int
     timeout_ms: int
     version: DataVersion
@@ -136,10 +137,6 @@ class BrokerLives(RuleBasedStateMachine):
             connection_id=connection,
         )
         before = self.living.get((name, address))
-        if before and before.connection > connection:
-            (event,) = self.state.register_broker(request, self.now_ms).events
-            assert isinstance(event, StaleRegistration)
-            return
         holder = self.ids(name).get(broker_id)
         rival = self.living[name, holder] if holder not in (None, address) else None
         if rival and rival.cluster == cluster and rival.version.state_version > version.state_version:
@@ -153,7 +150,9 @@ class BrokerLives(RuleBasedStateMachine):
         self.state.register_broker(request, self.now_ms)
         if rival:
             del self.living[name, holder]
-        self.living[name, address] = Living(broker_id, cluster, connection, self.now_ms, timeout_ms, version)
+        others = [each for each in before.connections if each != connection][-3:] if before else []
+        connections = [*others, connection]
+        self.living[name, address] = Living(broker_id, cluster, connections, self.now_ms, timeout_ms, version)
         self.acting[name] = bool(acting)
         changed = holder is None or before is None or before.version != version
         if broker_id == 0 or (acting is not None and broker_id == min(self.ids(name))):
@@ -175,7 +174,7 @@ class BrokerLives(RuleBasedStateMachine):
         connection = self.open[-1 - where % len(self.open)]
         self.state.unregister_broker("C", LiveKey(name, address), connection, self.now_ms)
         living = self.living.get((name, address))
-        if living and living.connection <= connection:
+        if living and max(living.connections) <= connection:
             self.gone([(name, address)])
 
     @precondition(lambda self: len(self.open) > 1)
@@ -183,7 +182,25 @@ class BrokerLives(RuleBasedStateMachine):
     def lose_connection(self, where):
         connection = self.open.pop(-1 - where % len(self.open))
         self.state.connection_lost(connection, self.now_ms)
-        self.gone([key for key, living in self.living.items() if living.connection == connection])
+        self.gone([key for key, living in self.living.items() if living.connections == [connection]])
+        for living in self.living.values():
+            living.connections = [each for each in living.connections if each != connection]
+
+    @rule(name=NAMES, address=ADDRESSES)
+    def register_late(self, name, address):
+        """Carry out what came over a connection that is gone already."""
+        self.next_connection += 1
+        request = Registration(
+            cluster="C",
+            broker_name=name,
+            broker_id=0,
+            address=address,
+            connection_id=self.next_connection,
+            is_late=True,
+        )
+        if (name, address) in self.living:
+            (event,) = self.state.register_broker(request, self.now_ms).events
+            assert isinstance(event, StaleRegistration)
 
     @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
     def beat(self, name, address, cluster):
@@ -197,9 +214,9 @@ class BrokerLives(RuleBasedStateMachine):
         self.now_ms += ms
         outcome = self.state.scan(self.now_ms)
         expired = [key for key, each in self.living.items() if each.heard_ms + each.timeout_ms < self.now_ms]
-        connections = {self.living[key].connection for key in expired}
+        connections = {number for key in expired for number in self.living[key].connections}
         self.gone(expired)
-        shared = {each.connection for each in self.living.values()}
+        shared = {number for each in self.living.values() for number in each.connections}
         closed = {effect.connection_id for effect in outcome.effects if isinstance(effect, CloseConnection)}
         assert closed == connections - shared
 
@@ -236,10 +253,10 @@ class BrokerLives(RuleBasedStateMachine):
         assert rows.keys() == self.living.keys()
         for key, row in rows.items():
             living = self.living[key]
-            assert (row.broker_id, row.cluster, row.connection_id) == (
+            assert (row.broker_id, row.cluster, list(row.connections)) == (
                 living.broker_id,
                 living.cluster,
-                living.connection,
+                living.connections,
             )
         sets = {each.broker_name: each for each in tables.brokers.sets()}
         assert sets.keys() == {name for name, _ in self.living}

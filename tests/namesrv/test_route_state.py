@@ -113,13 +113,35 @@ def test_a_slave_without_a_master_in_its_own_cluster_learns_of_none(state, broke
     assert register(state, broker_id=2).reply == MasterAddresses()
 
 
-def test_a_late_registration_over_an_older_connection_is_left_aside_and_answered_as_usual(state):
+def test_a_late_registration_over_a_connection_that_is_gone_is_left_aside_and_answered_as_usual(state):
     register(state)
     register(state, broker_id=1, connection_id=8, now_ms=5)
-    outcome = register(state, broker_id=1, connection_id=7, now_ms=9, topics={}, data_version=CHANGED)
+    late = {"topics": {}, "data_version": CHANGED, "is_late": True}
+    outcome = register(state, broker_id=1, connection_id=7, now_ms=9, **late)
     stale = StaleRegistration(cluster=CLUSTER, broker_name=BROKER, broker_id=1, address=SLAVE.address)
     assert outcome == Outcome(reply=MasterAddresses(MASTER.address, ""), events=(stale,))
     assert state.tables.live.get(SLAVE) == a_live_row(broker_id=1, connection_id=8, heard_ms=5)
+
+
+def test_a_broker_with_two_connections_stays_until_both_are_gone(state):
+    """It has two names for this server, and each has a connection."""
+    register(state, connection_id=8)
+    register(state, connection_id=9)
+    register(state, connection_id=8)
+    assert state.connection_lost(9, now_ms=1) == NOTHING
+    assert state.tables.live.get(MASTER) == a_live_row(connection_id=8)
+    register(state, connection_id=10)
+    assert state.connection_lost(10, now_ms=2) == NOTHING
+    assert state.tables.live.get(MASTER) == a_live_row(connection_id=8)
+    assert told(state.connection_lost(8, now_ms=3)) == [BrokerRemoved]
+
+
+def test_a_broker_that_is_given_up_loses_all_its_connections(state):
+    for connection_id in (7, 8, 9, 10, 11):
+        register(state, connection_id=connection_id)
+    assert state.tables.live.get(MASTER).connections == (8, 9, 10, 11)
+    closed = [effect.connection_id for effect in state.scan(1_000_000).effects]
+    assert closed == [8, 9, 10, 11]
 
 
 def test_a_broker_that_another_takes_the_place_of_is_forgotten(state):

@@ -60,7 +60,7 @@ def test_a_conflict_is_counted(counted):
 
 def test_a_late_registration_is_counted_as_rejected(counted):
     counted.register(connection_id=2)
-    counted.register(connection_id=1)
+    counted.register(connection_id=1, is_late=True)
     assert counted.counts.registrations.counts()[CLUSTER, "rejected"] == 1
 
 

@@ -27,7 +27,8 @@ class Asked:
         self.prepared = PreparedAnswer(b"body", self.tally)
 
     def find(self, frame):
-        return self.known.answer(frame, 0, len(frame))
+        found = self.known.find(frame, 0, len(frame))
+        return self.known.answer(found) if found else None
 
     def learn(self, frame, prepared=None):
         assert self.find(frame) is None
@@ -107,6 +108,8 @@ def test_an_answer_that_is_no_longer_true_is_not_found_until_there_is_a_new_one(
         framed(b'{"code":105,"opaque": 1,"version":1}'),
         framed(b'{"code":105,"opaque":1234567890,"version":1}'),
         framed(b'{"code":105,"version":1,"opaque":123}'),
+        framed(b' {"opaque":6,"code":105,"opaque":7,"version":1}'),
+        framed(b'{"code":105,"version":1}'),
         framed(b'{"code":105,"opaque":1,"opaque":2,"version":1}'),
         framed(b'{"code":105,"extFields":{"opaque":"1"},"opaque":2,"version":1}'),
         framed(b'{"code":105,"extFields":{"opaque":1,"topic":"t"},"\\u006fpaque":2,"version":1}'),
@@ -131,6 +134,12 @@ def test_a_length_that_is_not_that_of_the_frame_is_not_taken(asked, cut):
     assert asked.find(E1[: 4 + cut]) is None
     assert asked.find(E1 + bytes(cut)) is None
     assert asked.find(E1[:7] + bytes([E1[7] ^ cut]) + E1[8:]) is None
+
+
+def test_an_answer_that_is_dropped_keeps_no_bytes():
+    large = PreparedAnswer(bytes(1_000_000), SizeTally(()))
+    large.drop()
+    assert large.body == b""
 
 
 def test_what_is_remembered_has_a_limit_of_bytes():

@@ -10,7 +10,6 @@ from remoting.properties import (
     TEXT_BYTES_MAX,
     PropertiesError,
     Property,
-    as_mapping,
     file_text,
     listing_text,
     parse,
@@ -18,6 +17,10 @@ from remoting.properties import (
 
 # A lone surrogate cannot leave the process as UTF-8, so none is ever written.
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def as_mapping(properties):
+    return {each.key: each.value for each in properties}
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from serving import (
     E13_START,
     REGISTER,
     ROUTE,
+    SMALL_BUFFERS,
     Dispatching,
     Told,
     a_request,
@@ -125,6 +126,21 @@ async def test_a_known_request_is_answered_without_being_carried_out_until_its_a
         assert (await peer.ask(a_request(ROUTE, 7))).body == b"3"
         assert site.statistics.finished() == {(ROUTE, 0): 7}
         assert sum(site.statistics.latencies[ROUTE].buckets) == 7
+
+
+async def test_known_requests_that_wait_are_answered_with_what_is_true_when_their_turn_comes():
+    old, new = (PreparedAnswer(letter * 50_000, SizeTally(())) for letter in (b"o", b"n"))
+    current = [old]
+    async with serving(lambda *_: current[0], **SMALL_BUFFERS) as site:
+        peer = await site.connect_with_little_room()
+        await peer.ask(a_request(ROUTE, 1))
+        await peer.send(b"".join(a_request(ROUTE, opaque) for opaque in range(2, 102)))
+        await until(lambda: site.statistics.in_flight > 0)
+        current[0] = new
+        old.drop()
+        bodies = [answer.body[:1] for answer in await peer.answers(100)]
+        assert set(bodies) == {b"o", b"n"}
+        assert bodies == sorted(bodies, reverse=True)
 
 
 async def test_who_asks_only_what_is_known_is_a_client():

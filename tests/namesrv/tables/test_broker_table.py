@@ -38,11 +38,6 @@ def test_nobody_acts_as_master_in_a_set_that_says_nothing_of_it():
     assert not a_broker_set(broker_ids=(1,)).has_acting_master
 
 
-@pytest.mark.parametrize(("address", "broker_id"), [(MASTER, 0), (SLAVE, 1), ("stranger:10911", None)])
-def test_a_member_is_found_by_its_address(address, broker_id):
-    assert a_broker_set(broker_ids=(0, 1)).broker_id_of(address) == broker_id
-
-
 def test_members_leave_a_set_by_their_addresses():
     broker_set = a_broker_set(broker_ids=(0, 1, 2), zone_name="zone-1", enable_acting_master=True)
     left = broker_set.without(iter([MASTER, SECOND_SLAVE, "stranger:10911"]))
