@@ -72,7 +72,7 @@ def test_an_output_that_nobody_takes_ends_nothing(tmp_path):
 def test_a_server_opens_as_many_files_as_the_system_allows_and_tells_whom_it_has_no_room_for(tmp_path):
     port = free_port()
     words = f"--bind-address 127.0.0.1 --listen-port {port} --http-port 0"
-    command = f"ulimit -Hn 700; ulimit -Sn 100; exec {sys.executable} -m namesrv {words}"
+    command = f"ulimit -Sn 100; ulimit -Hn 700; exec {sys.executable} -m namesrv {words}"
     env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(tmp_path)}
     server = Process("namesrv", ["bash", "-c", command], folder=tmp_path, env=env)
     caller = Caller(f"127.0.0.1:{port}")
