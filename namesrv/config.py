@@ -312,7 +312,7 @@ class NameServerConfig:
             "Longest frame that a peer may send, in bytes.",
             also=("com.rocketmq.remoting.frameMaxLength",),
         ),
-    ] = 16 * 1024 * 1024
+    ] = 64 * 1024 * 1024
     #: Read by service.py.
     connections_max: Annotated[
         int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.")

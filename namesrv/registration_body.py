@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from namesrv import said_topics
 from namesrv.refusals import NameTooLong
 from namesrv.said_topics import SaidTopics
+from namesrv.slices import Steps, whole
 from remoting.codec import decode_body
 from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
 from remoting.errors import BodyError, RequestRefused
@@ -59,9 +60,14 @@ class Before(NamedTuple):
     topics: Mapping[str, object]
 
 
-def decode(
+def decode(body: bytes, *, crc32: int, compressed: bool, version: int, unix_ms: int) -> RegistrationBody:
+    """Return what `body` says; as `decoding`, at once."""
+    return whole(decoding(body, crc32=crc32, compressed=compressed, version=version, unix_ms=unix_ms))
+
+
+def decoding(
     body: bytes, *, crc32: int, compressed: bool, version: int, unix_ms: int, before: Before | None = None
-) -> RegistrationBody:
+) -> Steps[RegistrationBody]:
     """Return what `body` says, as the difference to `before` where that is given and possible.
 
     A body without a data version counts as changed at `unix_ms`. Raises RegistrationRefused if the checksum is wrong or
@@ -78,7 +84,7 @@ def decode(
         if version < VERSION_3_0_11:
             wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, body)
             return _checked(_from_wrapper(wrapper, None, unix_ms))
-        if (table := _read_table(body, before)) is not None:
+        if (table := (yield from _read_table(body, before))) is not None:
             return table
         register = decode_body(RegisterBrokerBody, body)
         filter_servers = tuple(register.filter_server_list)
@@ -87,9 +93,10 @@ def decode(
         raise RegistrationRefused(f"Failed to decode RegisterBrokerBody, {error}") from None
 
 
-def _read_table(body: bytes, before: Before | None) -> RegistrationBody | None:
+def _read_table(body: bytes, before: Before | None) -> Steps[RegistrationBody | None]:
     """Return what nearly every broker says; None for texts that need more care."""
-    table = said_topics.read(body, before.said, before.topics) if before else said_topics.read(body)
+    yield
+    table = yield from (said_topics.reading(body, *before) if before else said_topics.reading(body))
     if table is None:
         return None
     _checked_count(table.said.topics)

@@ -30,6 +30,7 @@ from namesrv.registration_body import Before
 from namesrv.route_answers import RouteAnswers
 from namesrv.said_topics import SaidTopics
 from namesrv.set_change import RouteTables, SetChange, counted, with_perm
+from namesrv.slices import Steps, whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
 from namesrv.tables.topic_census import TopicCensus
@@ -70,6 +71,8 @@ class RouteState:
         self.answers = RouteAnswers()
         #: Broker name -> what each member said last, as long as the tables hold just that.
         self._said: dict[str, dict[LiveKey, _Said]] = {}
+        #: How many changes were applied.
+        self._applied = 0
 
     def configure(self, config: NameServerConfig) -> None:
         """Follow another configuration from now on."""
@@ -110,19 +113,22 @@ class RouteState:
         )
 
     def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses]:
+        """Take a registration; as `registering`, at once."""
+        return whole(self.registering(request, now_ms))
+
+    def registering(self, request: Registration, now_ms: int) -> Steps[Outcome[MasterAddresses]]:
         """Take a registration; the reply tells a slave where its master is.
 
-        Raises SingleTopicFromUnknownBroker, and then nothing has changed.
+        Rests between deciding and applying, and decides again if something was applied meanwhile. Raises
+        SingleTopicFromUnknownBroker, and then nothing has changed.
         """
+        decision, decided_at = self._decide(request, now_ms), self._applied
+        yield
+        if self._applied != decided_at:
+            decision = self._decide(request, now_ms)
         known = self.tables.live.get(request.key)
         if known and request.is_late:
             return self._late(request)
-        decision = registration.decide(
-            self.tables,
-            request,
-            delete_missing_topics=self._config.delete_topic_with_broker_registration,
-            now_ms=now_ms,
-        )
         if isinstance(decision, RegistrationConflicted):
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
@@ -139,6 +145,14 @@ class RouteState:
         assert decision.change.heard, "who registers was heard"
         events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
         return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
+
+    def _decide(self, request: Registration, now_ms: int) -> registration.Decision | RegistrationConflicted:
+        return registration.decide(
+            self.tables,
+            request,
+            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+            now_ms=now_ms,
+        )
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
         """Remove a broker at its own request.
@@ -262,6 +276,7 @@ class RouteState:
     def _apply(self, change: SetChange) -> None:
         """Carry one decided change into the tables; the only code that does."""
         tables, name = self.tables, change.broker_set.broker_name
+        self._applied += 1
         before = tables.brokers.get(name)
         if not change.is_beat(before):
             self._said.pop(name, None)

@@ -10,8 +10,9 @@ Pure: text in, values out. The digest is xxh3 of 128 bits; a broker that finds t
 
 import re
 import zlib
-from collections.abc import Container
+from collections.abc import Container, Generator
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -37,6 +38,7 @@ _PROBE: Final = "?"
 
 _decode_envelope: Final = msgspec.json.Decoder(RegisterBrokerBody).decode
 _decode_topics: Final = msgspec.json.Decoder(dict[str, TopicConfig]).decode
+_name_of: Final = attrgetter("topic_name")
 _digest: Final = xxhash.xxh3_128_digest
 
 
@@ -85,8 +87,10 @@ class TableText(NamedTuple):
     said: SaidTopics
 
 
-def read(body: bytes, before: SaidTopics | None = None, has: Container[str] = ()) -> TableText | None:
-    """Return what a registration says, or what of it differs from `before`.
+def reading(
+    body: bytes, before: SaidTopics | None = None, has: Container[str] = ()
+) -> Generator[None, None, TableText | None]:
+    """Return what a registration says, or what of it differs from `before`; rests between blocks.
 
     `has` holds the topics that are known of the broker. None if the text is not as brokers write it; then it has to be
     decoded as a whole.
@@ -103,15 +107,16 @@ def read(body: bytes, before: SaidTopics | None = None, has: Container[str] = ()
     if kept_after and at < stop and body[stop - 1 : stop] != b",":
         return None
     try:
-        blocks, topics = _read_blocks(body, at, stop)
+        blocks, topics = yield from _read_blocks(body, at, stop)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    if any(config.topic_name not in {topic, ""} for topic, config in topics.items()):
+    if [*map(_name_of, topics.values())] != [*topics]:
         return None
     replaced = {topic for block in blocks_before[first : len(blocks_before) - last] for topic in block.topics}
     if before is not None and any(topic in has for topic in topics.keys() - replaced):
         # Known, and not from there: perhaps said twice, and then the later one counts.
-        return read(body)
+        return (yield from reading(body))
+    yield
     all_blocks = (*blocks_before[:first], *blocks, *kept_after)
     tail = body[end:]
     said = SaidTopics(
@@ -221,7 +226,7 @@ def _differing(before: SaidTopics, body: bytes, start: int, end: int) -> tuple[i
     return first, last
 
 
-def _read_blocks(body: bytes, at: int, stop: int) -> tuple[list[Block], dict[str, TopicConfig]]:
+def _read_blocks(body: bytes, at: int, stop: int) -> Generator[None, None, tuple[list[Block], dict[str, TopicConfig]]]:
     """Cut the text between `at` and `stop` into blocks and decode them; raises msgspec.DecodeError.
 
     A block includes the comma behind it, so that blocks follow each other without a gap.
@@ -236,4 +241,5 @@ def _read_blocks(body: bytes, at: int, stop: int) -> tuple[list[Block], dict[str
         blocks.append(Block(len(text), _digest(text), tuple(said)))
         topics.update(said)
         at = end
+        yield
     return blocks, topics

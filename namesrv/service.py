@@ -137,6 +137,8 @@ class NameServer:
         )
         http_stop = await self._start_http(http_socket, (host, port)) if http_socket else None
         gc.freeze()
+        # Requests leave no cycles, and what the tables hold is not looked through; collecting often finds nothing.
+        gc.set_threshold(50_000, 20, 100)
         gc.enable()
         self._health.serving = Serving.READY
         self._logs.write(

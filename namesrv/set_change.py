@@ -63,14 +63,13 @@ def counted(before: Mapping[str, QueueData], queues: Mapping[str, QueueData], re
             added += 1
             continue
         perm += old.perm != new.perm
-        altered += without_perm(old) != without_perm(new)
+        altered += (old.read_queue_nums, old.write_queue_nums, old.topic_sys_flag) != (
+            new.read_queue_nums,
+            new.write_queue_nums,
+            new.topic_sys_flag,
+        )
     sample = (*queues, *removed)[:SAMPLE_TOPICS_MAX]
     return RouteChanges(topics_added=added, topics_removed=len(removed), queues=altered, perm=perm, sample=sample)
-
-
-def without_perm(queue_data: QueueData) -> tuple[int, int, int]:
-    """Return what else there is to queues."""
-    return queue_data.read_queue_nums, queue_data.write_queue_nums, queue_data.topic_sys_flag
 
 
 def without_write(queues: Mapping[str, QueueData]) -> dict[str, QueueData]:

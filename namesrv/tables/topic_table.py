@@ -5,10 +5,13 @@ exist here. Equal settings of one set share one value, so a million entries cost
 """
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from remoting.shapes.route import QueueData
 
+_read_of: Final = attrgetter("read_queue_nums")
+_write_of: Final = attrgetter("write_queue_nums")
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}
 
 
@@ -60,12 +63,10 @@ class TopicTable:
         read, write = self.queue_sum(broker_name)
         by_topic = self._by_topic
         topics_before = len(by_topic)
+        former = [old for topic in queues if (old := mine.get(topic)) is not None]
+        read += sum(map(_read_of, queues.values())) - sum(map(_read_of, former))
+        write += sum(map(_write_of, queues.values())) - sum(map(_write_of, former))
         for topic, queue_data in queues.items():
-            if (old := mine.get(topic)) is not None:
-                read -= old.read_queue_nums
-                write -= old.write_queue_nums
-            read += queue_data.read_queue_nums
-            write += queue_data.write_queue_nums
             if (row := by_topic.get(topic)) is None:
                 by_topic[topic] = {broker_name: queue_data}
             else:

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import zlib
 
@@ -106,6 +107,22 @@ async def test_a_single_topic_with_a_name_that_no_broker_takes_is_refused(desk):
     queues = json.dumps({"queueDatas": [{"brokerName": "broker-a", "perm": 6}]}).encode()
     answer = await desk.ask(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "x" * 1025}, queues)
     assert (answer.code, "topic has 1025 characters" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+
+
+async def test_other_requests_are_answered_while_a_very_long_registration_is_taken_and_all_of_it_counts(desk):
+    names = [f"{number}-{'x' * 200}" for number in range(6_000)]
+    long, other = body(*names), SLAVE | {"brokerName": "broker-b", "brokerAddr": "10.0.0.9:1", "brokerId": "0"}
+    assert len(long) > 2 * 1024 * 1024
+    taking = asyncio.create_task(desk.ask(RequestCode.REGISTER_BROKER, MASTER, long))
+    await asyncio.sleep(0)
+    assert (await desk.ask(RequestCode.REGISTER_BROKER, other, TOPICS)).code == 0
+    assert not taking.done()
+    assert (
+        await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": names[0]})
+    ).code == ResponseCode.TOPIC_NOT_EXIST
+    assert (await taking).code == 0
+    for topic in (names[0], names[-1]):
+        assert (await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})).code == 0
 
 
 async def test_a_wrong_checksum_refuses_the_registration_in_the_words_of_java(desk):

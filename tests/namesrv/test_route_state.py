@@ -37,6 +37,7 @@ from namesrv.effects import (
 )
 from namesrv.registration import SingleTopicFromUnknownBroker
 from namesrv.route_state import MasterAddresses, RouteState, StoredVersion
+from namesrv.slices import whole
 from namesrv.tables.topic_census import TopicKind
 from remoting.prepared import PreparedAnswer
 from remoting.statistics import SizeTally
@@ -142,6 +143,32 @@ def test_a_broker_that_is_given_up_loses_all_its_connections(state):
     assert state.tables.live.get(MASTER).connections == (8, 9, 10, 11)
     closed = [effect.connection_id for effect in state.scan(1_000_000).effects]
     assert closed == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda state: state.delete_topic(TOPIC, None),
+        lambda state: state.wipe_write_perm(BROKER),
+        lambda state: state.connection_lost(1, now_ms=1),
+        lambda state: register(state, topics=topic_configs("Other", "Another"), data_version=CHANGED),
+    ],
+    ids=["deleted", "wiped", "left", "registered"],
+)
+def test_what_happens_while_a_registration_rests_is_not_undone_by_it(state, between):
+    """It comes to the same as if that had happened before."""
+    other = RouteState(NameServerConfig())
+    request = a_registration(topics=topic_configs(TOPIC, "Second"), connection_id=2)
+    for each in (state, other):
+        register(each)
+    steps = state.registering(request, now_ms=2)
+    next(steps)
+    between(state)
+    outcome = whole(steps)
+    between(other)
+    assert outcome == other.register_broker(request, now_ms=2)
+    assert dict(state.tables.topics.topics_of(BROKER)) == dict(other.tables.topics.topics_of(BROKER))
+    assert list(state.tables.live.rows()) == list(other.tables.live.rows())
 
 
 def test_a_broker_that_another_takes_the_place_of_is_forgotten(state):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from namesrv import said_topics
+from namesrv.slices import whole
 from remoting.codec import decode_body
 from remoting.shapes.namesrv import RegisterBrokerBody
 
@@ -37,25 +38,29 @@ def crc32(text):
     return zlib.crc32(text) & 0x7FFFFFFF
 
 
+def read(*words):
+    return whole(said_topics.reading(*words))
+
+
 MANY = {f"{number}{LONG}": 6 for number in range(200)}
 
 
 def test_a_text_is_read_as_decoding_it_gives():
     text = text_of(MANY, counter=7, mappings={"static": {"bname": "a", "topic": "static"}})
-    read = said_topics.read(text)
+    found = read(text)
     whole = decode_body(RegisterBrokerBody, text).topic_config_serialize_wrapper
-    wrapper = read.envelope.topic_config_serialize_wrapper
-    assert read.topics == whole.topic_config_table
+    wrapper = found.envelope.topic_config_serialize_wrapper
+    assert found.topics == whole.topic_config_table
     assert wrapper.topic_queue_mapping_info_map == whole.topic_queue_mapping_info_map
-    assert (wrapper.data_version, read.said.topics) == (whole.data_version, 200)
-    assert len(read.said.blocks) > 2
+    assert (wrapper.data_version, found.said.topics) == (whole.data_version, 200)
+    assert len(found.said.blocks) > 2
 
 
 def test_the_text_of_a_4_x_broker_is_read_too():
     body = {"filterServerList": [], "topicConfigSerializeWrapper": {"dataVersion": {"counter": 1}}}
     body["topicConfigSerializeWrapper"]["topicConfigTable"] = {"T": {"perm": 4, "topicName": "T"}}
-    read = said_topics.read(json.dumps(body, separators=(",", ":")).encode())
-    assert read.topics["T"].perm == 4
+    found = read(json.dumps(body, separators=(",", ":")).encode())
+    assert found.topics["T"].perm == 4
 
 
 @pytest.mark.parametrize(
@@ -75,11 +80,11 @@ def test_the_text_of_a_4_x_broker_is_read_too():
     ids=range(10),
 )
 def test_a_text_that_brokers_do_not_write_is_left_to_the_decoder(text):
-    assert said_topics.read(text) is None
+    assert read(text) is None
 
 
 def test_a_text_is_repeated_whatever_time_it_names():
-    said = said_topics.read(text_of(MANY)).said
+    said = read(text_of(MANY)).said
     for again in (text_of(MANY), text_of(MANY, time=5), text_of(MANY, time=1_700_000_030_000)):
         assert said.repeats(again, 0)
         assert said.repeats(again, crc32(again))
@@ -100,22 +105,22 @@ def test_a_text_is_repeated_whatever_time_it_names():
     ids=range(7),
 )
 def test_a_text_that_differs_in_anything_else_is_no_repetition(text):
-    assert not said_topics.read(text_of(MANY)).said.repeats(text, 0)
+    assert not read(text_of(MANY)).said.repeats(text, 0)
 
 
 @pytest.mark.parametrize("where", [0, 100, 199])
 def test_of_a_change_only_its_neighbourhood_is_read(where):
-    before = said_topics.read(text_of(MANY)).said
+    before = read(text_of(MANY)).said
     topic = f"{where}{LONG}"
-    read = said_topics.read(text_of(MANY | {topic: 4}, counter=2), before, MANY)
-    assert read.topics[topic].perm == 4
-    assert len(read.topics) < 80
-    assert read.envelope.topic_config_serialize_wrapper.data_version.counter == 2
+    found = read(text_of(MANY | {topic: 4}, counter=2), before, MANY)
+    assert found.topics[topic].perm == 4
+    assert len(found.topics) < 80
+    assert found.envelope.topic_config_serialize_wrapper.data_version.counter == 2
 
 
 def test_a_topic_that_is_said_twice_counts_as_it_is_said_last():
     text = text_of(MANY)
-    before = said_topics.read(text).said
+    before = read(text).said
     again = b'{"perm":2,"topicName":"1%b"}' % LONG.encode()
     for twice in (
         text.replace(b'"topicConfigTable":{', b'"topicConfigTable":{"1%b":%b,' % (LONG.encode(), again)),
@@ -123,16 +128,16 @@ def test_a_topic_that_is_said_twice_counts_as_it_is_said_last():
             b'},"topicQueueMappingDetailMap"', b',"1%b":%b},"topicQueueMappingDetailMap"' % (LONG.encode(), again)
         ),
     ):
-        read = said_topics.read(twice, before, MANY)
+        found = read(twice, before, MANY)
         whole = decode_body(RegisterBrokerBody, twice).topic_config_serialize_wrapper.topic_config_table
-        assert read.topics == whole
+        assert found.topics == whole
 
 
 def test_blocks_that_fit_but_for_a_missing_comma_are_no_table():
     text = text_of(MANY)
-    before = said_topics.read(text).said
+    before = read(text).said
     broken = text.replace(b'},"100', b'}"100')
-    assert said_topics.read(broken, before, MANY) is None
+    assert read(broken, before, MANY) is None
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
@@ -170,15 +175,15 @@ class Told(RuleBasedStateMachine):
     def what_is_known_is_what_is_said(self):
         self.counter += 1
         text = text_of(self.topics, counter=self.counter)
-        read = said_topics.read(text, self.said, self.known)
+        found = read(text, self.said, self.known)
         whole = decode_body(RegisterBrokerBody, text).topic_config_serialize_wrapper.topic_config_table
-        if read is None:
+        if found is None:
             self.known, self.said = dict(whole), None
             return
-        self.known |= read.topics
-        self.said = read.said
+        self.known |= found.topics
+        self.said = found.said
         assert {topic: self.known[topic] for topic in whole} == whole
-        assert self.said == said_topics.read(text).said or self.said.topics == len(whole)
+        assert self.said == read(text).said or self.said.topics == len(whole)
         assert self.said.repeats(text_of(self.topics, counter=self.counter, time=3), 0)
 
 

@@ -1,0 +1,21 @@
+"""Work that would hold the event loop for too long, written so that it can be done in slices.
+
+It is a generator that yields wherever it may rest; nothing of it is visible before its end. `whole` does it at once,
+the handlers do it between other things where it is long.
+"""
+
+from collections.abc import Generator
+from typing import TypeVar
+
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+
+
+def whole(steps: Steps[Result]) -> Result:
+    """Do all the work and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
