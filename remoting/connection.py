@@ -56,6 +56,7 @@ class Connection(asyncio.Protocol):
         "_ended",
         "_gate",
         "_host",
+        "_is_plain",
         "_kind",
         "_lane",
         "_listed",
@@ -81,6 +82,8 @@ class Connection(asyncio.Protocol):
         self._kind = ConnectionKind.UNKNOWN
         self._transport: asyncio.Transport
         self._gate: Gate | None = Gate(host.tls)
+        #: Frames come unchanged, and none is unfinished.
+        self._is_plain = False
         self._reader = FrameReader(host.answers.read, host.limits.frame_bytes_max)
         #: The requests that wait for their turn; made for the first.
         self._lane: Lane | None = None
@@ -156,6 +159,15 @@ class Connection(asyncio.Protocol):
         self._moved_ms = host.awake_ms
         host.statistics.received_bytes += len(data)
         began_ns = timer_ns()
+        if self._is_plain and (known := host.answers.known) is not None and (answer := known.reply(data)) is not None:
+            # Nearly all bytes end here: a route query that others have asked as well.
+            host.statistics.sent_bytes += len(answer)
+            self._transport.write(answer)
+            host.known_latencies.add(timer_ns() - began_ns, 1)
+            return
+        self._receive(data, began_ns)
+
+    def _receive(self, data: bytes, began_ns: int) -> None:
         if self._gate is not None:
             data = self._pass_gate(data)
         reader = self._reader
@@ -163,7 +175,8 @@ class Connection(asyncio.Protocol):
         if frames:
             self._carry_out(frames, began_ns)
         # False for a plain connection whose frames come whole, which is nearly always.
-        if reader.unfinished_bytes or self._unfinished.bytes or self._gate is not None or reader.error:
+        self._is_plain = not (reader.unfinished_bytes or self._gate is not None or reader.error)
+        if not self._is_plain or self._unfinished.bytes:
             self._look_at_unfinished(frame_ended=bool(frames))
 
     def eof_received(self) -> bool:

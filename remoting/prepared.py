@@ -26,6 +26,7 @@ _REQUEST_BYTES_MAX: Final = 1024
 
 _PREFIX: Final = struct.Struct(">II")
 _PREFIX_BYTES: Final = _PREFIX.size
+_unpack_prefix: Final = _PREFIX.unpack_from
 _pack_length: Final = struct.Struct(">I").pack
 
 # Java's text of a success without fields, around its opaque.
@@ -39,6 +40,7 @@ _FRAME_BYTES: Final = 4 + len(_BEFORE) + len(_AFTER)
 _JSON_OPAQUE: Final = b'"opaque":'
 #: Up to so many digits a number is surely one of 32 bits.
 _DIGITS_MAX: Final = 9
+_ZERO: Final = ord("0")
 #: Where a ROCKETMQ header has its opaque: 4 bytes behind code, language and version.
 _BINARY_OPAQUE: Final = slice(_PREFIX_BYTES + 5, _PREFIX_BYTES + 9)
 _BINARY_BYTES_MIN: Final = _PREFIX_BYTES + 21
@@ -99,25 +101,45 @@ class KnownRequests:
         self._finished = statistics.prepared
         #: The request that was looked for last and not found; None if it cannot be remembered.
         self.missed: bytes | None = None
+        #: The number of the request that was found last.
+        self._opaque = b""
 
     def find(self, data: bytes, at: int, end: int) -> KnownRequest | None:
-        """Return what the frame between `at` and `end` is known to be; None if it has to be decoded.
+        """Return what the frame between `at` and `end` is known to be; None if it has to be decoded."""
+        prepared = self._look(data, at, end)
+        return None if prepared is None else KnownRequest(prepared, self._opaque, data, at, end - at - 4)
+
+    def answer(self, request: KnownRequest) -> bytes:
+        """Return the frame that answers a request whose answer is true."""
+        self._finished[self._code] += 1
+        return request.prepared.frame(request.opaque)
+
+    def reply(self, data: bytes) -> bytes | None:
+        """Return the frame that answers bytes which are one known request: `find` and `answer` in one."""
+        prepared = self._look(data, 0, len(data))
+        if prepared is None:
+            return None
+        self._finished[self._code] += 1
+        return prepared.frame(self._opaque)
+
+    def _look(self, data: bytes, at: int, end: int) -> PreparedAnswer | None:
+        """Look for the frame between `at` and `end`, and note its opaque, or what it would be known by.
 
         What does not look exactly like a request known before is not found, be it broken or only written otherwise.
         """
         self.missed = None
-        length, word = _PREFIX.unpack_from(data, at)
-        if length != end - at - 4 or not _BINARY_BYTES_MIN <= end - at <= _REQUEST_BYTES_MAX:
+        if not _BINARY_BYTES_MIN <= end - at <= _REQUEST_BYTES_MAX:
             return None
-        if word == length - 4 and data.startswith(b"{", at + _PREFIX_BYTES):
+        length, word = _unpack_prefix(data, at)
+        if length != end - at - 4:
+            return None
+        if word == length - 4:
             begins = data.find(_JSON_OPAQUE, at, end) + len(_JSON_OPAQUE)
             ends = data.find(b",", begins, end)
             opaque = data[begins:ends]
-            size = len(opaque)
             # One that begins with 0 is another number in Java's eyes, or none.
-            if begins <= at + _PREFIX_BYTES or ends < 0 or size > _DIGITS_MAX or not opaque.isdigit():
-                return None
-            if size > 1 and opaque.startswith(b"0"):
+            is_number = opaque.isdigit() and len(opaque) <= _DIGITS_MAX and (opaque[0] != _ZERO or len(opaque) == 1)
+            if not is_number or begins <= at + _PREFIX_BYTES or ends < 0:
                 return None
             key = data[at + _PREFIX_BYTES : begins] + data[ends:end]
         elif word == SerializeType.ROCKETMQ << 24 | length - 4:
@@ -127,18 +149,17 @@ class KnownRequests:
             return None
         prepared = self._answers.get(key)
         if prepared is None or not prepared.is_true:
-            self.missed = key
-            return None
-        return KnownRequest(prepared, opaque, data, at, length)
-
-    def answer(self, request: KnownRequest) -> bytes:
-        """Return the frame that answers a request whose answer is true."""
-        self._finished[self._code] += 1
-        return request.prepared.frame(request.opaque)
+            self.missed, prepared = key, None
+        self._opaque = opaque
+        return prepared
 
     def learn(self, key: bytes, request: RemotingCommand, prepared: PreparedAnswer) -> None:
         """Remember that a request, `missed` before, was answered so."""
-        if request.flag or request.code != self._code or not _tells_all_but_opaque(key, request):
+        is_json = key.startswith(b"{")
+        if request.flag or request.code != self._code or (is_json and not _tells_all_but_opaque(key, request)):
+            return
+        if not is_json and not key.startswith(b"\0"):
+            # Neither a JSON header as all write it nor the length of a short frame.
             return
         if key not in self._answers:
             self._bytes += len(key) + _ENTRY_BYTES
@@ -156,11 +177,8 @@ class KnownRequests:
 def _tells_all_but_opaque(key: bytes, request: RemotingCommand) -> bool:
     """Tell whether what was cut out of `key` is the opaque, whatever it is, and nothing else of the request.
 
-    A header can hold the word twice, in an extField or by a broken client; then it is tried out which one counts.
+    A JSON header can hold the word twice, in an extField or by a broken client; then it is tried out which one counts.
     """
-    if key[:1] != b"{":
-        # A ROCKETMQ header has it at a fixed place.
-        return True
     cut = key.find(_JSON_OPAQUE) + len(_JSON_OPAQUE)
     if key.find(_JSON_OPAQUE, cut) >= 0:
         return False

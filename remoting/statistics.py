@@ -19,6 +19,8 @@ LATENCY_BOUNDS_NS: Final = tuple(
     round(bound_ms * 1_000_000) for bound_ms in (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500)
 )
 
+_FIRST_BOUND_NS: Final = LATENCY_BOUNDS_NS[0]
+
 _KNOWN_CODES: Final = frozenset(int(code) for code in RequestCode)
 
 #: Reads the time for measuring what has passed, never for deciding anything: finer than a Clock, same cost.
@@ -37,7 +39,8 @@ class Latencies:
 
     def add(self, duration_ns: int, count: int) -> None:
         """Count `count` requests that took `duration_ns` each."""
-        self.buckets[bisect_left(LATENCY_BOUNDS_NS, duration_ns)] += count
+        at = 0 if duration_ns <= _FIRST_BOUND_NS else bisect_left(LATENCY_BOUNDS_NS, duration_ns)
+        self.buckets[at] += count
         self.total_ns += duration_ns * count
 
     @staticmethod
