@@ -9,7 +9,8 @@ from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 import pytest
-from clusters import register, topics
+from builders import topic_configs
+from clusters import register
 from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -119,7 +120,7 @@ async def test_promtool_finds_nothing_in_a_live_scrape(site):
 
 
 async def test_a_scrape_of_300_brokers_with_10000_topics_stays_small(site):
-    everywhere = topics(*(f"topic-{number}" for number in range(TOPICS)))
+    everywhere = topic_configs(*(f"topic-{number}" for number in range(TOPICS)))
     for number in range(BROKERS):
         site.tell(register(site.state, f"broker-{number}", topics=everywhere, now_ms=site.clock.now_ms()))
     await site.get("/v1/clusters")
@@ -135,7 +136,9 @@ async def test_a_scrape_of_300_brokers_with_10000_topics_stays_small(site):
 
 async def test_a_scrape_stays_small_whatever_names_peers_think_of(site):
     for number in range(2000):
-        registered = register(site.state, f"broker-{number}", cluster=f"cluster-{number}", topics=topics("a", "b"))
+        registered = register(
+            site.state, f"broker-{number}", cluster=f"cluster-{number}", topics=topic_configs("a", "b")
+        )
         site.tell(registered)
         site.statistics.count_finished(number, number)
     _, text = await site.get("/metrics")

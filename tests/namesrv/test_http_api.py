@@ -6,7 +6,8 @@ import time
 
 import aiohttp
 import pytest
-from clusters import CLUSTER, register, topics
+from builders import CLUSTER, topic_configs
+from clusters import register
 from fakes.site import Site
 
 from namesrv import http_api, http_views
@@ -129,8 +130,8 @@ async def test_brokers_are_paged_in_the_order_of_cluster_name_and_id(site):
 
 
 async def test_topics_are_paged_and_found_by_prefix(site):
-    register(site.state, "broker-a", topics=topics("b", "a1", "a2", "%RETRY%g"))
-    register(site.state, "broker-b", topics=topics("a1", "a3"))
+    register(site.state, "broker-a", topics=topic_configs("b", "a1", "a2", "%RETRY%g"))
+    register(site.state, "broker-b", topics=topic_configs("a1", "a3"))
     _, body = await site.get("/v1/topics", params={"prefix": "a", "limit": "2"})
     assert body["total"] == 3
     assert body["items"] == [
@@ -144,7 +145,7 @@ async def test_topics_are_paged_and_found_by_prefix(site):
 
 
 async def test_a_route_is_the_one_that_clients_get(site):
-    register(site.state, "broker-a", topics=topics("TopicTest", "%RETRY%group"))
+    register(site.state, "broker-a", topics=topic_configs("TopicTest", "%RETRY%group"))
     status, body = await site.get("/v1/topics/TopicTest/route")
     assert (status, body) == (
         200,

@@ -1,7 +1,8 @@
 """Which happening becomes which line: at most one a request, and none for what happens all the time."""
 
 import pytest
-from clusters import CLUSTER, register, topics
+from builders import CLUSTER, topic_configs
+from clusters import register
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 
@@ -82,7 +83,7 @@ def check_against_catalogue(line):
 
 
 def test_a_first_registration_is_one_line_with_counts_and_a_few_topics(desk):
-    desk.register(topics=topics(*(f"t{number}" for number in range(10_000))), ignored_topics=3)
+    desk.register(topics=topic_configs(*(f"t{number}" for number in range(10_000))), ignored_topics=3)
     assert desk.taken() == [
         {
             "event": "broker_registered",
@@ -119,7 +120,7 @@ def test_registrations_that_change_nothing_and_heartbeats_are_only_counted(desk)
 def test_a_registration_that_changes_routes_tells_how_many(desk):
     desk.register()
     desk.taken()
-    desk.register(data_version=DataVersion(2), topics=topics("TopicTest", "New", read_queue_nums=4))
+    desk.register(data_version=DataVersion(2), topics=topic_configs("TopicTest", "New", read_queue_nums=4))
     (line,) = desk.taken()
     assert line["event"] == "broker_topics_changed"
     assert (line["topics_added"], line["queues_changed"], line["sample_topics"]) == (1, 1, ["TopicTest", "New"])

@@ -4,7 +4,8 @@ import asyncio
 import time
 
 import pytest
-from clusters import CLUSTER, register, topics
+from builders import CLUSTER, topic_configs
+from clusters import register
 from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -121,7 +122,7 @@ async def test_brokers_beyond_the_limit_share_what_is_worst_of_them(site):
     now_ms = site.clock.now_ms()
     for number in range(BROKERS_MAX + 3):
         silent_ms = 7_000 if number == BROKERS_MAX + 1 else 0
-        register(site.state, f"broker-{number}", now_ms=now_ms - silent_ms, topics=topics("a", "b"))
+        register(site.state, f"broker-{number}", now_ms=now_ms - silent_ms, topics=topic_configs("a", "b"))
     samples = scrape(site)
     others = {"cluster": OTHER, "broker": OTHER, "broker_id": OTHER}
     last = value(samples, "broker_last_heartbeat_timestamp_seconds", **others)

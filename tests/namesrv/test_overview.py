@@ -1,7 +1,8 @@
 """Clusters in numbers."""
 
 import pytest
-from clusters import CLUSTER, register, topics
+from builders import CLUSTER, topic_configs
+from clusters import register
 
 from namesrv import overview
 from namesrv.config import NameServerConfig
@@ -20,9 +21,9 @@ def test_an_empty_name_server_has_no_clusters(state):
 
 
 def test_a_cluster_is_counted_by_sets_brokers_topics_and_queues(state):
-    register(state, "broker-a", topics=topics("t", "%RETRY%g", "%DLQ%g", "TBW102", read_queue_nums=4))
+    register(state, "broker-a", topics=topic_configs("t", "%RETRY%g", "%DLQ%g", "TBW102", read_queue_nums=4))
     register(state, "broker-a", 1)
-    register(state, "broker-b", topics=topics("t", "u", write_queue_nums=2))
+    register(state, "broker-b", topics=topic_configs("t", "u", write_queue_nums=2))
     numbers = overview.clusters(state)[CLUSTER]
     assert numbers.brokers == {Role.MASTER: 2, Role.SLAVE: 1}
     assert numbers.sets == {SetState.MASTER: 2, SetState.NO_MASTER: 0, SetState.ACTING_MASTER: 0}

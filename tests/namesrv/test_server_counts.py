@@ -1,7 +1,8 @@
 """Which numbers move with which event."""
 
 import pytest
-from clusters import CLUSTER, register, topics
+from builders import CLUSTER, topic_configs
+from clusters import register
 
 from namesrv.config import NameServerConfig
 from namesrv.effects import BeatKind
@@ -41,7 +42,7 @@ def not_zero(tally):
 def test_registrations_are_counted_by_what_they_did(counted):
     counted.register()
     counted.register(now_ms=30_000)
-    counted.register(now_ms=60_000, data_version=DataVersion(2), topics=topics("TopicTest", "New"))
+    counted.register(now_ms=60_000, data_version=DataVersion(2), topics=topic_configs("TopicTest", "New"))
     assert counted.counts.registrations.counts() == {
         (CLUSTER, "first"): 1,
         (CLUSTER, "unchanged"): 1,
@@ -146,10 +147,10 @@ def test_a_superseded_master_counts_as_one_change_of_master(counted):
 
 
 def test_route_changes_are_counted_by_kind(counted):
-    counted.register(topics=topics("a", "b", "c"))
+    counted.register(topics=topic_configs("a", "b", "c"))
     counted.register(
         data_version=DataVersion(2),
-        topics=topics("a", read_queue_nums=1) | topics("b", perm=4) | topics("c", "d"),
+        topics=topic_configs("a", read_queue_nums=1) | topic_configs("b", perm=4) | topic_configs("c", "d"),
     )
     counted.count(counted.state.delete_topic("a", None))
     assert not_zero(counted.counts.route_changes) == {
