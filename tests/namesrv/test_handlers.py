@@ -4,6 +4,7 @@ import zlib
 
 import pytest
 
+from namesrv.handlers import LARGE_BODY_BYTES
 from remoting.codes import RequestCode, ResponseCode
 
 BROKER = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
@@ -112,7 +113,7 @@ async def test_a_single_topic_with_a_name_that_no_broker_takes_is_refused(desk):
 async def test_other_requests_are_answered_while_a_very_long_registration_is_taken_and_all_of_it_counts(desk):
     names = [f"{number}-{'x' * 200}" for number in range(6_000)]
     long, other = body(*names), SLAVE | {"brokerName": "broker-b", "brokerAddr": "10.0.0.9:1", "brokerId": "0"}
-    assert len(long) > 2 * 1024 * 1024
+    assert len(long) > LARGE_BODY_BYTES
     taking = asyncio.create_task(desk.ask(RequestCode.REGISTER_BROKER, MASTER, long))
     await asyncio.sleep(0)
     assert (await desk.ask(RequestCode.REGISTER_BROKER, other, TOPICS)).code == 0
