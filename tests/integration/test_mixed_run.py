@@ -71,7 +71,9 @@ def cluster(lab):
     steady, restless = (lab.name_server(name, **graceful) for name in ("steady", "restless"))
 
     def broker(name, **settings):
-        return lab.broker(name, namesrv=[steady.address, restless.address], **settings).start()
+        # A message may wait until a busy machine has time for it; by default brokers refuse it after 200 ms.
+        patient = {"waitTimeMillsInSendQueue": 10_000}
+        return lab.broker(name, namesrv=[steady.address, restless.address], **patient, **settings).start()
 
     brokers = [
         broker("b550"),

@@ -1,0 +1,129 @@
+"""Profiles what a route query and an unchanged registration cost inside the server, and writes `benchmarks/profiles/`.
+
+    python benchmarks/profiles.py
+
+One connection of the real server is given the bytes as its event loop would, with a transport that takes answers and
+sends nothing, so that the system's part does not show. Times under a profiler are long; their shares count.
+"""
+
+import asyncio
+import cProfile
+import io
+import pstats
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+from load import TOPIC, frames
+from servers import REPOSITORY
+
+from namesrv.config import NameServerConfig
+from namesrv.handlers import Handlers
+from namesrv.journal import Attributed
+from namesrv.kv_config import KvConfig
+from namesrv.route_state import RouteState
+from namesrv.settings import Settings
+from remoting.clock import SystemClock
+from remoting.connection import Connection
+from remoting.limits import ServerLimits
+from remoting.server import RemotingServer, ServerOptions
+
+PROFILES: Final = REPOSITORY / "benchmarks" / "profiles"
+#: What uvloop hands over at once.
+CHUNK_BYTES: Final = 256_000
+LINES: Final = 18
+
+
+class Silent:
+    """Observes everything and says nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+class Taking(Silent):
+    """A transport that counts answers."""
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        """Return an address."""
+        del name
+        return "127.0.0.1", 1
+
+    def write(self, data: bytes) -> None:
+        """Take an answer."""
+        del data
+        self.answers += 1
+
+
+class Bench:
+    """One connection to a server that has no socket."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        config = NameServerConfig()
+        state = RouteState(config)
+        settings = Settings(config, KvConfig(), Silent(), state.configure, lambda _: None)
+        handlers = Handlers(state, settings, SystemClock(), lambda _: None)
+        options = ServerOptions(urgent=frozenset({105}), limits=ServerLimits(frame_bytes_max=2**26))
+        server = RemotingServer(Attributed(handlers), Silent(), tasks, SystemClock(), options)
+        self.transport: Any = Taking()
+        self.connection = Connection(server)
+        self.connection.connection_made(self.transport)
+
+    async def send(self, frame: bytes) -> None:
+        """Hand over a request and wait for its answer."""
+        wanted = self.transport.answers + 1
+        for at in range(0, len(frame), CHUNK_BYTES):
+            self.connection.data_received(frame[at : at + CHUNK_BYTES])
+        while self.transport.answers < wanted:  # noqa: ASYNC110  # a turn of the loop is what is waited for
+            await asyncio.sleep(0)
+
+
+def split(data: bytes) -> list[bytes]:
+    """Return the frames of a file."""
+    out, at = [], 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4])
+        out.append(data[at:end])
+        at = end
+    return out
+
+
+async def profile(name: str, first: list[bytes], repeated: list[bytes], count: int) -> None:
+    """Write the profile of sending `repeated` again and again."""
+    async with asyncio.TaskGroup() as tasks:
+        bench = Bench(tasks)
+        for frame in (*first, *repeated, *repeated):
+            await bench.send(frame)
+        began = time.perf_counter()
+        for number in range(count):
+            await bench.send(repeated[number % len(repeated)])
+        each_us = (time.perf_counter() - began) / count * 1e6
+        profiler = cProfile.Profile()
+        profiler.enable()
+        for number in range(count):
+            await bench.send(repeated[number % len(repeated)])
+        profiler.disable()
+    text = io.StringIO()
+    pstats.Stats(profiler, stream=text).strip_dirs().sort_stats("tottime").print_stats(LINES)
+    (PROFILES / f"{name}.txt").write_text(
+        f"{name}: {count} requests, {each_us:.1f} us each without the profiler.\n{text.getvalue().rstrip()}\n"
+    )
+    print(f"{name}: {each_us:.1f} us each")
+
+
+async def main(folder: Path) -> None:
+    """Write both profiles."""
+    PROFILES.mkdir(exist_ok=True)
+    registered = split(frames(folder, "register", "--brokers", 1, "--topics", 100).read_bytes())
+    await profile("route-query", registered, split(frames(folder, "route", TOPIC).read_bytes()), 50_000)
+    unchanged = split(frames(folder, "register", "--topics", 10_000, "--versions", 8).read_bytes())
+    await profile("unchanged-registration", unchanged[:1], unchanged, 400)
+
+
+with tempfile.TemporaryDirectory() as temporary:
+    uvloop.run(main(Path(temporary)))
