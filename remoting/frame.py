@@ -45,6 +45,9 @@ class FrameReader(Generic[Read]):
     set and everything later is ignored: the caller answers what came before and closes the connection.
     """
 
+    # Each of many thousand connections has one.
+    __slots__ = ("_frame_bytes_max", "_read", "_rest", "_wanted", "error", "unfinished_bytes")
+
     def __init__(self, read: Callable[[bytes, int, int], Read], frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
         """Take what makes something of a whole frame, such as `decode`."""
         self._read = read
@@ -118,6 +121,8 @@ class FrameReader(Generic[Read]):
 
 class CommandReader(FrameReader[RemotingCommand]):
     """Cuts a peer's bytes into commands."""
+
+    __slots__ = ()
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
         super().__init__(decode, frame_bytes_max)
