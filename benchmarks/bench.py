@@ -42,6 +42,12 @@ def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[Row]:
         yield from parts[name]()
 
 
+def former_rows() -> dict[str, str]:
+    """Return the rows of the last results by number; parts that are measured alone replace theirs."""
+    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
+    return {line.split("|")[1].strip(): line for line in lines if line.startswith("| ") and "# |" not in line}
+
+
 def machine() -> str:
     """Return what the figures were taken on."""
     text = Path("/proc/cpuinfo").read_text()
@@ -72,15 +78,15 @@ def main() -> None:
         "|---|---|---|---|---|",
     ]
     print("\n".join(head), flush=True)
-    lines = []
+    lines: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for row in measured(Path(folder), plan, options.only):
-            lines.append(
-                f"| {row.number} | {row.work} | {row.goal} | {row.figures} | {'yes' if row.reached else '**no**'} |"
-            )
-            print(lines[-1], flush=True)
-    if not options.quick and not options.only:
-        RESULTS.write_text("\n".join([*head, *lines]) + "\n")
+            reached = "yes" if row.reached else "**no**"
+            lines[row.number] = f"| {row.number} | {row.work} | {row.goal} | {row.figures} | {reached} |"
+            print(lines[row.number], flush=True)
+    if not options.quick:
+        kept = former_rows() if options.only else {}
+        RESULTS.write_text("\n".join([*head, *(kept | lines).values()]) + "\n")
 
 
 if __name__ == "__main__":

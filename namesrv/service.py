@@ -136,6 +136,8 @@ class NameServer:
             f"The Name Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
         )
         http_stop = await self._start_http(http_socket, (host, port)) if http_socket else None
+        allocator: Any = importlib.import_module("namesrv.allocator")
+        allocator.keep_freed_memory()
         gc.freeze()
         # Requests leave no cycles, and what the tables hold is not looked through; collecting often finds nothing.
         gc.set_threshold(50_000, 20, 100)
