@@ -180,8 +180,10 @@ def cluster(folder: Path, plan: Plan) -> Iterator[Row]:
         with paced(server, "clients", connections=16, topics=1, qps=5_000, seconds=seconds / 2) as asked:
             scraped = _scraped(server, seconds / 2)
             routes_of = asked()
-        taken = registered()
         memory = server.memory_mb()
+        taken = registered()
+        # Also while all brokers leave at once.
+        time.sleep(5)
         stall = longest_stall_ms(server)
     figures = (
         f"CPU {cpu * 100:.1f} % of a core, {memory:.0f} MB; routes p99 {routes_of['p99_ms']:.2f} ms, longest "

@@ -11,6 +11,7 @@ import platform
 import resource
 import signal
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -115,6 +116,8 @@ class NameServer:
             _server_options(config, self._connections_max(config)),
             None if config.tls_server_mode == "disabled" else self._tls,
         )
+        #: Lost connections whose brokers are still to be removed.
+        self._gone: deque[int] = deque()
         self._stop = asyncio.Event()
         self._closing = False
 
@@ -254,7 +257,18 @@ class NameServer:
         if self._closing:
             # We close the connections, no broker left: nobody is to be told of a master that is gone.
             return
-        self._performer.perform(self._state.connection_lost(connection_id, self._clock.now_ms()))
+        if not self._state.tables.live.of_connection(connection_id):
+            return
+        self._gone.append(connection_id)
+        if len(self._gone) == 1:
+            asyncio.get_running_loop().call_soon(self._forget_next)
+
+    def _forget_next(self) -> None:
+        """Remove the brokers of one lost connection: of a cluster that vanishes, one after another between sockets."""
+        self._performer.perform(self._state.connection_lost(self._gone[0], self._clock.now_ms()))
+        self._gone.popleft()
+        if self._gone:
+            asyncio.get_running_loop().call_soon(self._forget_next)
 
     def _close_connection(self, connection_id: int) -> None:
         if self._state.tables.live.of_connection(connection_id):
