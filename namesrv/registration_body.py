@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from namesrv import said_topics
 from namesrv.refusals import NameTooLong
 from namesrv.said_topics import SaidTopics
-from namesrv.slices import Steps, whole
+from namesrv.slices import Steps
 from remoting.codec import decode_body
 from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
 from remoting.errors import BodyError, RequestRefused
@@ -58,11 +58,6 @@ class Before(NamedTuple):
     said: SaidTopics
     #: The topics that are known of it.
     topics: Mapping[str, object]
-
-
-def decode(body: bytes, *, crc32: int, compressed: bool, version: int, unix_ms: int) -> RegistrationBody:
-    """Return what `body` says; as `decoding`, at once."""
-    return whole(decoding(body, crc32=crc32, compressed=compressed, version=version, unix_ms=unix_ms))
 
 
 def decoding(

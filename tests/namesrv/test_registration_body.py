@@ -3,7 +3,8 @@ import zlib
 
 import pytest
 
-from namesrv.registration_body import TOPICS_MAX, RegistrationRefused, decode
+from namesrv.registration_body import TOPICS_MAX, RegistrationRefused, decoding
+from namesrv.slices import whole
 
 VERSION = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
 
@@ -19,7 +20,7 @@ def compressed(*topics, count=None):
 
 
 def decoded(body, *, is_compressed=True):
-    return decode(body, crc32=0, compressed=is_compressed, version=413, unix_ms=0)
+    return whole(decoding(body, crc32=0, compressed=is_compressed, version=413, unix_ms=0))
 
 
 @pytest.mark.parametrize("announced", [True, False])
