@@ -7,7 +7,7 @@ from peers.jars import V5_5
 from peers.java import start_java
 from peers.waiting import wait_until
 
-#: How often clients ask for routes and balance their queues: 30 s and 20 s by default.
+#: How often clients ask for routes, balance their queues and greet brokers: 30 s, 20 s and 30 s by default.
 POLL_MS = 1000
 REBALANCE_FLAG = "-Drocketmq.client.rebalance.waitInterval=1000"
 

@@ -16,6 +16,8 @@ public final class Consumer {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setPollNameServerInterval(options.number("poll-ms", 1000));
+        // A broker names a consumer to its group only after a heartbeat: without it no queue of a new topic is taken.
+        consumer.setHeartbeatBrokerInterval(options.number("poll-ms", 1000));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(options.text("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
