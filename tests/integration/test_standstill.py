@@ -1,45 +1,24 @@
 """What becomes of brokers while our process stands still, and of silent ones while it runs."""
 
-import json
 import socket
-import struct
 import time
 
 import pytest
-from peers.waiting import holds_for, wait_until
+from peers.figures import tell
+from peers.scripted import Line, ScriptedBroker
+from peers.waiting import holds_for, seconds_until, wait_until
+from peers.wire import GET_CLUSTER_INFO
 
 TIMEOUT_MS = 1500
 SCAN_MS = 300
 BEAT_S = 0.3
 
-REGISTER_BROKER = 103
-HEARTBEAT = 904
-
-
-class BeatingBroker:
-    """Registers once over a connection of its own, then beats when told to."""
-
-    def __init__(self, port, name, timeout_ms):
-        self.name = name
-        self.address = f"10.0.0.{sum(map(ord, name)) % 250}:10911"
-        self._connection = socket.create_connection(("127.0.0.1", port))
-        self._timeout_ms = timeout_ms
-        self._identity = {"clusterName": "C", "brokerName": name, "brokerAddr": self.address}
-
-    def register(self):
-        fields = self._identity | {"brokerId": "0", "heartbeatTimeoutMillis": str(self._timeout_ms)}
-        self._send(REGISTER_BROKER, fields)
-        assert self._connection.recv(65536)
-
-    def beat(self):
-        self._send(HEARTBEAT, self._identity, flag=2)
-
-    def close(self):
-        self._connection.close()
-
-    def _send(self, code, fields, flag=0):
-        header = json.dumps({"code": code, "flag": flag, "version": 513, "extFields": fields}).encode()
-        self._connection.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
+#: The real thing: longer than the 120 s of silence that brokers are allowed unless they say otherwise.
+STANDSTILL_S = 150
+DEFAULT_SCAN_S = 5
+#: Brokers beat and register so often unless told otherwise.
+DEFAULT_BEAT_S = 1
+DEFAULT_REGISTRATION_S = 30
 
 
 @pytest.fixture
@@ -48,18 +27,26 @@ def server(lab):
 
 
 @pytest.fixture
-def brokers(server):
+def broker_at():
     made = []
 
-    def make(name, timeout_ms=TIMEOUT_MS):
-        broker = BeatingBroker(server.port, name, timeout_ms)
-        broker.register()
+    def make(server, name, timeout_ms):
+        """Register a broker over a connection of its own."""
+        address = f"10.0.0.{sum(map(ord, name)) % 250}:10911"
+        line = Line(socket.create_connection(("127.0.0.1", server.port)))
+        broker = ScriptedBroker(line, name, address=address, timeout_ms=timeout_ms)
         made.append(broker)
+        broker.register()
         return broker
 
     yield make
     for broker in made:
         broker.close()
+
+
+@pytest.fixture
+def brokers(server, broker_at):
+    return lambda name, timeout_ms=TIMEOUT_MS: broker_at(server, name, timeout_ms)
 
 
 def beat_for(seconds, *beating):
@@ -107,3 +94,52 @@ def test_a_broker_that_only_beats_stays(server, brokers):
         return server.caller.addresses(broker.name)
 
     holds_for(still_there, seconds=end - time.perf_counter(), what="the broker is registered")
+
+
+def live_for(seconds, *living):
+    """Beat and register as brokers do, and leave the answers unread: the server may be stopped."""
+    for beat in range(round(seconds / DEFAULT_BEAT_S)):
+        for broker in living:
+            broker.beat()
+            if beat % (DEFAULT_REGISTRATION_S / DEFAULT_BEAT_S) == 0:
+                broker.send_registration()
+        time.sleep(DEFAULT_BEAT_S)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(STANDSTILL_S + 120)
+def test_after_a_standstill_longer_than_the_default_timeout_only_the_brokers_that_died_meanwhile_leave(
+    lab, broker_at, capsys
+):
+    server = lab.name_server("namesrv")
+    alive = [broker_at(server, f"alive-{number}", None) for number in range(20)]
+    silent, ended = broker_at(server, "silent", None), broker_at(server, "ended", None)
+    server.process.pause()
+    ended.close()
+    live_for(STANDSTILL_S, *alive)
+    server.process.resume()
+    answered_s = seconds_until(server.caller.is_up, seconds=10, what="an answer")
+    left_s = {}
+    start = time.perf_counter()
+    lowest = len(alive)
+
+    def look():
+        nonlocal lowest
+        for broker in alive:
+            broker.beat()
+        table = server.caller.ask(GET_CLUSTER_INFO).json["brokerAddrTable"]
+        lowest = min(lowest, sum(broker.name in table for broker in alive))
+        for broker in (silent, ended):
+            if broker.name not in table:
+                left_s.setdefault(broker.name, time.perf_counter() - start)
+        return lowest == len(alive)
+
+    # The first scan is skipped, the second removes who is silent; the third could only be wrong.
+    holds_for(look, seconds=4 * DEFAULT_SCAN_S, what="all living brokers are registered")
+    assert left_s.keys() == {silent.name, ended.name}
+    tell(
+        capsys,
+        f"standstill: {STANDSTILL_S} s, {len(alive)} living brokers never fewer than {lowest}, first answer after "
+        f"{answered_s:.2f} s, the closed one left after {left_s[ended.name]:.1f} s, "
+        f"the silent one after {left_s[silent.name]:.1f} s",
+    )
