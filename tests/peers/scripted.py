@@ -13,7 +13,7 @@ VERSION_4_9_3 = 399
 
 
 class Line:
-    """A connection that stays open; headers are JSON or, if `binary`, RocketMQ's own form."""
+    """A connection that stays open; its headers are JSON or, if `binary`, in RocketMQ's own form."""
 
     def __init__(self, connection, *, binary=False, version=VERSION):
         self._connection = connection
@@ -37,8 +37,8 @@ class Line:
         frame = self._read(length)
         (word,) = struct.unpack(">I", frame[:4])
         end = 4 + (word & 0xFFFFFF)
-        assert word >> 24 == self._binary, "an answer has the form of its request"
-        code, number, remark, fields = (_read_binary if self._binary else _read_json)(frame[4:end])
+        # Which form an answer has is the server's setting, whatever the form of the request.
+        code, number, remark, fields = (_read_binary if word >> 24 else _read_json)(frame[4:end])
         return number, Answer(code, remark, fields, frame[end:])
 
     def ask(self, code, fields, body=b""):
@@ -89,15 +89,26 @@ class ScriptedBroker:
         self.line.close()
 
 
-def registration_body(queues, counter):
-    """Return what a broker says that has these topics, each readable and writable."""
+def registration_body(queues, counter, *, static=None):
+    """Return the text that a broker of version 5 has for these topics, each readable and writable.
+
+    `static` is broker name -> topics of which it has logical queues.
+    """
     topics = {
-        topic: {"topicName": topic, "readQueueNums": number, "writeQueueNums": number, "perm": 6, "topicSysFlag": 0}
+        topic: {"perm": 6, "readQueueNums": number, "topicName": topic, "topicSysFlag": 0, "writeQueueNums": number}
         for topic, number in queues.items()
     }
-    version = {"counter": counter, "stateVersion": 0, "timestamp": 1_700_000_000_000}
-    wrapper = {"topicConfigTable": topics, "dataVersion": version}
-    return json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
+    wrapper = {
+        "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1_700_000_000_000},
+        "topicConfigTable": topics,
+        "topicQueueMappingInfoMap": {
+            topic: {"bname": name, "currIdMap": {"0": 0}, "epoch": counter, "topic": topic, "totalQueues": 1}
+            for name, its_topics in (static or {}).items()
+            for topic in its_topics
+        },
+    }
+    body = {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def queues_in(answer):
