@@ -68,6 +68,13 @@ REQUESTS_REJECTED: Final = _counter(
 RECEIVED_BYTES: Final = _counter("received_bytes", "Bytes read from peers.")
 SENT_BYTES: Final = _counter("sent_bytes", "Bytes handed to the sockets.")
 UNFINISHED_BYTES: Final = _gauge("unfinished_frame_bytes", "Bytes that wait for the end of their frame.")
+UNREAD_BYTES: Final = _gauge(
+    "unread_answer_bytes", "Answers that peers have not taken yet, looked at each second; the system keeps some more."
+)
+CONNECTIONS_PAUSED: Final = _gauge(
+    "connections_paused", "Open connections that are not read, because their peers leave too many answers unread."
+)
+CONNECTION_PAUSES: Final = _counter("connection_pauses", "Times that a peer left too many answers unread.")
 CONNECTIONS: Final = _gauge("connections", "Open connections, by what the other end has shown itself to be.", "kind")
 CONNECTIONS_CLOSED: Final = _counter("connections_closed", "Connections that ended.", "reason")
 HTTP_REQUESTS: Final = Family(

@@ -134,6 +134,9 @@ class Metrics:
         yield catalogue.RECEIVED_BYTES, _single(statistics.received_bytes)
         yield catalogue.SENT_BYTES, _single(statistics.sent_bytes)
         yield catalogue.UNFINISHED_BYTES, _single(statistics.unfinished_bytes)
+        yield catalogue.UNREAD_BYTES, _single(statistics.unsent_bytes)
+        yield catalogue.CONNECTIONS_PAUSED, _single(statistics.paused)
+        yield catalogue.CONNECTION_PAUSES, _single(statistics.pauses)
         yield catalogue.CONNECTIONS, _by_label(statistics.connections.items())
         yield catalogue.CONNECTIONS_CLOSED, _by_label(statistics.closed.items())
 

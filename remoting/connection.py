@@ -11,7 +11,7 @@ from typing import Protocol, cast
 from remoting.answers import Answers, Received
 from remoting.codes import FLAG_RESPONSE
 from remoting.command import RemotingCommand
-from remoting.errors import FrameError, FrameTooLarge
+from remoting.errors import FrameError
 from remoting.frame import FrameReader, decode
 from remoting.gate import Gate
 from remoting.limits import ServerLimits
@@ -39,6 +39,9 @@ class Host(Protocol):
     known_latencies: Latencies
     #: How long the server has been awake, in milliseconds; moves on with every look for idle connections.
     awake_ms: int
+
+    def make_room(self) -> None:
+        """Reject unfinished frames until all together are within their limit."""
 
     def admit(self, connection: "Connection") -> int | None:
         """Take a new connection and return its id, or None if there is no room."""
@@ -124,6 +127,11 @@ class Connection(asyncio.Protocol):
         """Whether the connection is gone."""
         return self._lost
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """How many bytes came of a frame that is not whole."""
+        return self._unfinished.bytes
+
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -187,11 +195,16 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop carrying out requests of a peer that does not read the answers."""
         self._unwritable = True
+        if not self._lost:
+            self._host.statistics.paused += 1
+            self._host.statistics.pauses += 1
         self._go_on()
 
     def resume_writing(self) -> None:
         """Go on: the peer has read most of what it was sent."""
         self._unwritable = False
+        if not self._lost:
+            self._host.statistics.paused -= 1
         self._moved_ms = self._host.awake_ms
         if self._lane is not None:
             self._host.turns.list_(self._lane)
@@ -207,6 +220,8 @@ class Connection(asyncio.Protocol):
         self._close_reason = self._close_reason or CloseReason.PEER
         self._drop_unread()
         self._unfinished.set(0, is_new=False, now_ms=host.awake_ms)
+        self._note_unsent(0)
+        host.statistics.paused -= self._unwritable
         host.statistics.connections[self._kind] -= 1
         host.statistics.closed[self._close_reason] += 1
         host.forget(self)
@@ -232,11 +247,18 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def look_for_progress(self, now_ms: int, silence_ms_max: int) -> None:
-        """Close the connection if nothing moved for too long, or if a frame has been unfinished for too long."""
+        """Close the connection if nothing moved for `silence_ms_max`, or if a frame has been unfinished for so long.
+
+        With 0 it is only counted what is unsent.
+        """
+        if self._lost:
+            return
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes < self._unsent_bytes:
             self._moved_ms = now_ms
-        self._unsent_bytes = unsent_bytes
+        self._note_unsent(unsent_bytes)
+        if not silence_ms_max:
+            return
         if now_ms - self._moved_ms > silence_ms_max:
             self._close_reason = self._close_reason or (CloseReason.SLOW_READER if unsent_bytes else CloseReason.IDLE)
             # A peer that does not read would keep the farewell waiting for ever.
@@ -245,7 +267,7 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
         elif self._reading and (age_ms := self._unfinished.age_ms(now_ms)) > silence_ms_max:
             seconds = age_ms // 1000
-            self._reject(FrameError(f"a frame is unfinished after {seconds} s: {self._unfinished.bytes} bytes came"))
+            self.reject(FrameError(f"a frame is unfinished after {seconds} s: {self._unfinished.bytes} bytes came"))
 
     # Called by Turns
 
@@ -265,7 +287,9 @@ class Connection(asyncio.Protocol):
 
     def request_finished(self) -> None:
         """Go on reading where too many requests waited, and end the connection where this was the last."""
-        self._moved_ms = self._host.awake_ms
+        # Whose answers lie unread has to read, whatever else happens.
+        if not self._unwritable:
+            self._moved_ms = self._host.awake_ms
         self._go_on()
         self._tell_if_over()
 
@@ -400,7 +424,7 @@ class Connection(asyncio.Protocol):
         try:
             data = gate.receive(data)
         except FrameError as error:
-            self._reject(error)
+            self.reject(error)
             return b""
         self._write_raw(gate.take_output())
         if gate.source is not None:
@@ -415,22 +439,31 @@ class Connection(asyncio.Protocol):
         """Keep account of a frame that is not whole yet, and end the connection if its bytes make no sense."""
         gate_bytes = self._gate.unfinished_bytes if self._gate is not None else 0
         self._unfinished.set(self._reader.unfinished_bytes + gate_bytes, is_new=frame_ended, now_ms=self._host.awake_ms)
-        all_bytes, bytes_max = self._host.statistics.unfinished_bytes, self._host.limits.unfinished_bytes_max
         if self._reader.error is not None:
-            self._reject(self._reader.error)
-        elif self._unfinished.bytes and all_bytes > bytes_max:
-            self._reject(FrameTooLarge(all_bytes, bytes_max))
+            self.reject(self._reader.error)
+        elif self._host.statistics.unfinished_bytes > self._host.limits.unfinished_bytes_max:
+            self._host.make_room()
 
-    def _reject(self, error: FrameError) -> None:
-        """Tell that the peer's bytes cannot be followed, and end the connection when what came before is answered."""
-        if self._close_reason is not None:
-            return
-        self._host.statistics.rejected[Rejection(error.kind)] += 1
-        self._host.observer.frame_rejected(self, error)
-        if self._gate is not None:
-            self._write_raw(self._gate.take_output())
-        self._unread = b""
+    def reject(self, error: FrameError) -> None:
+        """Tell that the peer's bytes are not followed, and end the connection when what came before is answered."""
+        if self._close_reason is None:
+            self._host.statistics.rejected[Rejection(error.kind)] += 1
+            self._host.observer.frame_rejected(self, error)
+            if self._gate is not None:
+                self._write_raw(self._gate.take_output())
+        # It may take long until the peer has read what it is still owed.
+        self._drop_unfinished()
         self._finish(CloseReason.ERROR)
+
+    def _drop_unfinished(self) -> None:
+        """Keep nothing of what will never be carried out."""
+        self._unread = b""
+        self._reader = FrameReader(self._host.answers.read, self._host.limits.frame_bytes_max)
+        self._unfinished.set(0, is_new=False, now_ms=self._host.awake_ms)
+
+    def _note_unsent(self, size: int) -> None:
+        self._host.statistics.unsent_bytes += size - self._unsent_bytes
+        self._unsent_bytes = size
 
     def _write_raw(self, data: bytes) -> None:
         if data:

@@ -10,7 +10,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     #: A frame with its length prefix (`com.rocketmq.remoting.frameMaxLength`).
     frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT
-    #: Unfinished frames of all connections together; the connection that passes it is closed.
+    #: Unfinished frames of all connections together; beyond it those with the largest are closed.
     unfinished_bytes_max: int = 512 * 1024 * 1024
     #: Open connections; the next one is closed at once.
     connections_max: int = 16_384
@@ -22,7 +22,8 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     #: Answers of one connection that its peer has not taken: above `high` its requests wait, below `low` they go on.
     unsent_bytes_high: int = 256 * 1024
     unsent_bytes_low: int = 64 * 1024
-    #: Requests of all connections that wait for their turn; beyond it SYSTEM_BUSY (`defaultThreadPoolQueueCapacity`).
+    #: Requests of all connections that wait for their turn; beyond it SYSTEM_BUSY (`defaultThreadPoolQueueCapacity`),
+    #: those first whose peers leave answers unread.
     queued_requests_max: int = 10_000
     #: Bodies of those; beyond it SYSTEM_BUSY too.
     queued_bytes_max: int = 512 * 1024 * 1024

@@ -39,6 +39,8 @@ class Rejection(StrEnum):
     BUSY = "busy"
     BAD_FRAME = "bad_frame"
     TOO_LARGE = "too_large"
+    #: Unfinished frames of all connections were over their limit, and this was among the largest.
+    UNFINISHED_BYTES = "unfinished_bytes"
     #: The body or a field of one request could not be read.
     BAD_REQUEST = "bad_request"
     DRAINING = "draining"

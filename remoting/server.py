@@ -24,11 +24,15 @@ from remoting.prepared import KnownRequests
 from remoting.statistics import ServerStatistics
 from remoting.tls import TlsContexts
 from remoting.turns import Turns
+from remoting.unfinished import TooMuchUnfinished
 
 #: Connections are looked at so many times within `idle_seconds`, at least each second.
 _LOOKS_PER_SILENCE: Final = 20
 _LOOK_MS_MAX: Final = 1000
 _LOOK_MS_MIN: Final = 5
+
+#: So small a part of the room for unfinished frames is made free when it is used up.
+_UNFINISHED_SHARE_FREED: Final = 8
 
 #: Connections looked at before the loop is given back; takes less than a millisecond.
 _LOOK_CONNECTIONS: Final = 1000
@@ -164,6 +168,21 @@ class RemotingServer:
         self._empty.clear()
         return number
 
+    def make_room(self) -> None:
+        """Reject unfinished frames, the largest first, until an eighth of the room for all of them is free.
+
+        A broker's registration must not go because others send frames without end. Of equal ones the youngest goes.
+        Rejecting no more than needed would look at all connections again for each few bytes.
+        """
+        all_bytes_max = self.limits.unfinished_bytes_max
+        wanted = all_bytes_max - all_bytes_max // _UNFINISHED_SHARE_FREED
+        largest = sorted(self._connections.values(), key=_unfinished_bytes_and_id, reverse=True)
+        for connection in largest:
+            all_bytes = self.statistics.unfinished_bytes
+            if all_bytes <= wanted:
+                return
+            connection.reject(TooMuchUnfinished(connection.unfinished_bytes, all_bytes, all_bytes_max))
+
     def forget(self, connection: Connection) -> None:
         """Let go of a connection that is lost."""
         del self._connections[connection.id]
@@ -193,14 +212,11 @@ class RemotingServer:
         now_ms = self._clock.now_ms()
         self.awake_ms += min(now_ms - self._looked_ms, 2 * self._look_ms)
         self._looked_ms = now_ms
-        if self.idle_seconds:
-            self._look_at(iter(list(self._connections.values())))
-        else:
-            self._look_later()
+        self._look_at(iter(list(self._connections.values())))
 
     def _look_at(self, rest: Iterator[Connection]) -> None:
         # Times are known to one look: a connection is given that much more, never less.
-        silence_ms_max = round(self.idle_seconds * 1000) + self._look_ms
+        silence_ms_max = round(self.idle_seconds * 1000) + self._look_ms if self.idle_seconds else 0
         seen = 0
         for connection in islice(rest, _LOOK_CONNECTIONS):
             connection.look_for_progress(self.awake_ms, silence_ms_max)
@@ -209,3 +225,7 @@ class RemotingServer:
             self._look_later()
         else:
             self._look_timer = asyncio.get_running_loop().call_later(0, self._look_at, rest)
+
+
+def _unfinished_bytes_and_id(connection: Connection) -> tuple[int, int]:
+    return connection.unfinished_bytes, connection.id

@@ -88,6 +88,12 @@ class ServerStatistics:
         self.sent_bytes = 0
         #: Bytes that wait for the end of their frame, of all connections.
         self.unfinished_bytes = 0
+        #: Answers that were handed to the sockets and not sent yet, of all connections, as of the last look at each.
+        self.unsent_bytes = 0
+        #: Open connections of which nothing is read, because their peers leave too many answers unread, and how often
+        #: that began.
+        self.paused = 0
+        self.pauses = 0
         #: Requests accepted and not answered yet.
         self.in_flight = 0
         #: Open connections.

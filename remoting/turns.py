@@ -3,6 +3,9 @@
 Answers to the executors of Java's NameServer with their bounded queues. Sockets are looked at between two turns.
 Connections take turns, one request or a few kilobytes each, so a peer that sends many at once delays the others by
 little; within a connection the order is kept.
+
+There are only so many places to wait in, and nobody keeps one by not reading: where they run out, the requests of peers
+that leave their answers unread are answered SYSTEM_BUSY, and those that come now take their places.
 """
 
 import asyncio
@@ -28,7 +31,7 @@ class Asker(Peer, Protocol):
         """Write an answer, unless it is empty."""
 
     def request_finished(self) -> None:
-        """Note that one of its waiting requests was carried out and answered."""
+        """Note that one of its waiting requests was carried out and answered, or all were turned away."""
 
     def read_on(self) -> None:
         """Carry out what the next of its bytes ask for."""
@@ -71,19 +74,24 @@ class Turns:
         #: Those whose turn it is to read on, and those whose requests wait.
         self._readers: deque[Asker] = deque()
         self._lanes: deque[Lane] = deque()
+        #: Those whose requests wait for their peer to take answers, the first that stopped before the others.
+        self._held: dict[Lane, None] = {}
         self._awake = False
         #: Requests that wait or are carried out, and the bytes of their bodies.
         self.requests = 0
         self.body_bytes = 0
 
     def put(self, request: RemotingCommand, lane: Lane) -> bool:
-        """Let a request wait for its turn; return False if there is no room for it."""
+        """Let a request wait for its turn; return False if there is no room for it.
+
+        Room is made first by turning away what waits for peers that do not read: however many they are, a broker's
+        registration is taken.
+        """
         size = len(request.body)
-        if self.requests >= self._limits.queued_requests_max:
-            return False
-        # One request is always taken, however long: the length of a frame has its own limit.
-        if self.requests and self.body_bytes + size > self._limits.queued_bytes_max:
-            return False
+        while not self._has_room(size):
+            if not self._held:
+                return False
+            self._turn_away(next(iter(self._held)))
         self._account(lane, 1, size)
         lane.requests.append((request, timer_ns()))
         self.list_(lane)
@@ -91,15 +99,35 @@ class Turns:
 
     def list_(self, lane: Lane) -> None:
         """Give a connection its turn, if there is something to do for it that may be done now."""
-        if lane.requests and not lane.listed and not lane.running and lane.asker.takes_answers:
-            lane.listed = True
-            self._lanes.append(lane)
-            self._wake()
+        if not lane.requests or lane.listed or lane.running:
+            return
+        if not lane.asker.takes_answers:
+            self._held[lane] = None
+            return
+        self._held.pop(lane, None)
+        lane.listed = True
+        self._lanes.append(lane)
+        self._wake()
 
     def read_on_later(self, asker: Asker) -> None:
         """Let a connection read on when others had their turn."""
         self._readers.append(asker)
         self._wake()
+
+    def _has_room(self, size: int) -> bool:
+        # One request is always taken, however long: the length of a frame has its own limit.
+        return self.requests < self._limits.queued_requests_max and (
+            not self.requests or self.body_bytes + size <= self._limits.queued_bytes_max
+        )
+
+    def _turn_away(self, lane: Lane) -> None:
+        """Answer SYSTEM_BUSY to all that waits of a connection; its peer finds that behind what it left unread."""
+        del self._held[lane]
+        requests = [request for request, _ in lane.requests]
+        lane.requests.clear()
+        self._account(lane, -len(requests), -sum(len(request.body) for request in requests))
+        lane.asker.send(b"".join(self._answers.busy(request, lane.asker) for request in requests))
+        lane.asker.request_finished()
 
     def _wake(self) -> None:
         if not self._awake:
@@ -128,6 +156,7 @@ class Turns:
         lane.listed = False
         # Its peer may have stopped reading since it was listed; `list_` is called when it reads again.
         if not lane.asker.takes_answers:
+            self._held[lane] = None
             return
         request, came_ns = lane.requests.popleft()
         answer = self._answers.begin(request, lane.asker)

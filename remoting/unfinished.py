@@ -1,6 +1,22 @@
 """The frame that has begun to arrive on one connection and is not whole yet: how much there is of it, since when."""
 
+from remoting.errors import FrameError
 from remoting.statistics import ServerStatistics
+
+
+class TooMuchUnfinished(FrameError):
+    """The unfinished frames of all connections together are over the limit, and this one has most of their bytes."""
+
+    kind = "unfinished_bytes"
+
+    def __init__(self, frame_bytes: int, all_bytes: int, all_bytes_max: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.all_bytes = all_bytes
+        self.all_bytes_max = all_bytes_max
+        super().__init__(
+            f"unfinished frames of all connections have {all_bytes} bytes, over the limit of {all_bytes_max};"
+            f" {frame_bytes} of them are of this one"
+        )
 
 
 class UnfinishedFrame:

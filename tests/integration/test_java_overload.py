@@ -1,66 +1,43 @@
 """A NameServer with all the waiting requests it takes tells others so, goes on with routes, and recovers by itself."""
 
-import contextlib
-import json
+import os
 import socket
-import struct
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from peers.lab import ORIGINAL_UNDER_TEST
 from peers.servers import Broker, NameServer, registered
 from peers.waiting import wait_until
-from peers.wire import GET_CLUSTER_INFO, GET_ROUTE, SUCCESS, VERSION, addresses_in
+from peers.wire import GET_CLUSTER_INFO, PUT_KV_CONFIG, SUCCESS, addresses_in, frame
 
 pytestmark = [
     pytest.mark.java,
-    pytest.mark.skipif(ORIGINAL_UNDER_TEST, reason="requests whose answers are not read do not wait at the original"),
+    pytest.mark.skipif(ORIGINAL_UNDER_TEST, reason="the original does not read its KV file before it writes it"),
 ]
 
 SYSTEM_BUSY = 2
 BUSY_REMARK = "[OVERLOAD]system busy, start flow control for a while"
 
-#: So few requests may wait, and so many bytes of answers may be unread before a connection's requests have to wait.
+#: So few requests may wait.
 WAITING_MAX = 5
-UNREAD_BYTES = 16 * 1024
 
 #: A broker registers again within this time: its period, its search for reachable NameServers, and what it takes.
 REGISTRATION_ROUND_S = 14
 
 
-class Hog:
-    """A peer that asks for more than it reads.
+class StuckDisk:
+    """A KV file that nobody can read before `mend`, so that every change of the KV table waits."""
 
-    Lists wait for their turn and routes do not, so the answers of its routes keep its lists waiting.
-    """
+    def __init__(self, path):
+        self._path = Path(path)
+        self._path.unlink(missing_ok=True)
+        os.mkfifo(self._path)
 
-    #: Also the answers that the system keeps for it have to be few.
-    RECEIVE_BYTES = 4096
-    SENDINGS = 30
-
-    def __init__(self, address):
-        host, port = address.split(":")
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.RECEIVE_BYTES)
-        self._socket.connect((host, int(port)))
-
-    def ask(self):
-        """Send requests until the server takes no more, or many times as many as it has answers to keep."""
-        requests = frame(GET_CLUSTER_INFO) + 10 * frame(GET_ROUTE, {"topic": "unknown" * 100})
-        self._socket.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(self.SENDINGS):
-                if self._socket.send(requests) < len(requests):
-                    return
-
-    def leave(self):
-        self._socket.close()
-
-
-def frame(code, fields=None):
-    header = {"code": code, "language": "JAVA", "version": VERSION, "opaque": 1, "flag": 0, "extFields": fields or {}}
-    text = json.dumps(header).encode()
-    return struct.pack(">II", 4 + len(text), len(text)) + text
+    def mend(self):
+        if self._path.is_fifo():
+            # Whoever waits for bytes of it learns that there are none.
+            os.close(os.open(self._path, os.O_WRONLY | os.O_NONBLOCK))
 
 
 @dataclass
@@ -68,15 +45,14 @@ class Cluster:
     namesrv: NameServer
     broker: Broker
 
+    @property
+    def kv_file(self):
+        return self.namesrv.folder / "kvConfig.json"
+
 
 @pytest.fixture(scope="module")
 def cluster(module_lab):
-    namesrv = module_lab.name_server(
-        defaultThreadPoolQueueCapacity=WAITING_MAX,
-        serverSocketSndBufSize=UNREAD_BYTES,
-        writeBufferHighWaterMark=UNREAD_BYTES,
-        writeBufferLowWaterMark=UNREAD_BYTES // 2,
-    )
+    namesrv = module_lab.name_server(defaultThreadPoolQueueCapacity=WAITING_MAX)
     broker = module_lab.broker("b550", namesrv=[namesrv.address]).start().ready()
     wait_until(lambda: registered(namesrv, broker), seconds=REGISTRATION_ROUND_S, what="the broker")
     return Cluster(namesrv, broker)
@@ -84,22 +60,19 @@ def cluster(module_lab):
 
 @pytest.fixture
 def crowd(cluster):
-    """Let peers that read nothing use up all the room, until they are told to leave or the test is over."""
-    hogs = []
+    """Let requests that wait for a disk use up all the room, until it is mended or the test is over."""
+    disk = StuckDisk(cluster.kv_file)
+    request = frame(PUT_KV_CONFIG, {"namespace": "NS", "key": "k", "value": "v"})
+    with socket.create_connection(("127.0.0.1", cluster.namesrv.port)) as waiting:
+        waiting.sendall(WAITING_MAX * request)
+        wait_until(lambda: asked(cluster) == SYSTEM_BUSY, seconds=10, what="all the room is taken")
+        yield disk.mend
+        disk.mend()
+        wait_until(lambda: asked(cluster) == SUCCESS, seconds=10, what="room again")
 
-    def is_busy():
-        hogs.append(Hog(cluster.namesrv.address))
-        hogs[-1].ask()
-        return cluster.namesrv.caller.ask(GET_CLUSTER_INFO).code == SYSTEM_BUSY
 
-    def leave():
-        while hogs:
-            hogs.pop().leave()
-
-    wait_until(is_busy, seconds=30, what="all the room is taken")
-    yield leave
-    leave()
-    wait_until(lambda: cluster.namesrv.caller.ask(GET_CLUSTER_INFO).code == SUCCESS, seconds=5, what="room again")
+def asked(cluster):
+    return cluster.namesrv.caller.ask(GET_CLUSTER_INFO).code
 
 
 def test_mqadmin_is_told_that_the_server_is_busy_and_is_served_when_it_no_longer_is(cluster, crowd, mqadmin):

@@ -113,9 +113,19 @@ def addresses_in(route, broker_name):
     return groups[0] if groups else {}
 
 
-def _exchange(connection, header, body):
+def frame(code, fields=None, body=b"", *, opaque=1, flag=0, version=VERSION):
+    """Return a request as a peer sends it."""
+    header = {"code": code, "language": "JAVA", "version": version, "opaque": opaque, "flag": flag}
+    return _framed(header if fields is None else header | {"extFields": fields}, body)
+
+
+def _framed(header, body):
     text = json.dumps(header).encode()
-    connection.sendall(struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body)
+    return struct.pack(">II", 4 + len(text) + len(body), len(text)) + text + body
+
+
+def _exchange(connection, header, body):
+    connection.sendall(_framed(header, body))
     (length,) = struct.unpack(">I", _read(connection, 4))
     frame = _read(connection, length)
     (header_word,) = struct.unpack(">I", frame[:4])

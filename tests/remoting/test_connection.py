@@ -80,6 +80,68 @@ async def test_nothing_is_carried_out_for_a_peer_that_stopped_reading_while_its_
         assert carried_out == [ROUTE, REGISTER]
 
 
+@pytest.mark.parametrize("limit", [{"queued_requests_max": 12}, {"queued_bytes_max": 1200}])
+async def test_peers_that_never_read_keep_no_places_from_those_who_do(limit):
+    """Requests wait for peers whose answers lie unread, until others need the places."""
+    carried_out = []
+
+    def note(request, connection):
+        carried_out.append(connection.id)
+        return request.reply(body=BIG * 50 if request.code == ROUTE else b"done")
+
+    async with serving(note, **limit, **SMALL_BUFFERS) as site:
+        hogs = [await site.connect_with_little_room() for _ in range(3)]
+        for hog in hogs:
+            requests = [a_request(REGISTER, at, body=bytes(100)) for at in range(4)]
+            await hog.send(b"".join(requests) + a_request(ROUTE, 9))
+        await until(lambda: site.statistics.paused == 3)
+        assert site.server.turns.requests == 12
+        broker = await site.connect()
+        asked = [await broker.ask(a_request(REGISTER, at, body=bytes(100))) for at in range(20)]
+        assert [answer.code for answer in asked] == [0] * 20
+        # The first that stopped reading gave up its places, and that was enough.
+        assert [(opaque, reason) for opaque, reason, _ in site.told.of("request")] == [
+            (at, Rejection.BUSY) for at in range(4)
+        ]
+        assert site.server.turns.requests == 8
+        answers = [await hog.answers(5) for hog in hogs]
+        assert [[answer.code for answer in each] for each in answers] == [[0, 2, 2, 2, 2], [0] * 5, [0] * 5]
+        assert carried_out.count(1) == 1
+        assert (await hogs[0].ask(a_request(REGISTER, 5))).code == 0
+        assert (site.server.turns.requests, site.server.turns.body_bytes, site.statistics.in_flight) == (0, 0, 0)
+
+
+async def test_a_peer_whose_waiting_requests_were_turned_away_is_still_closed_as_a_slow_reader():
+    async with serving(big, queued_requests_max=4, idle_seconds=0.3, **SMALL_BUFFERS) as site:
+        hog, other = await site.connect_with_little_room(), await site.connect()
+        hog.writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
+        await until(lambda: site.statistics.paused)
+        for at in range(200):
+            assert (await other.ask(a_request(REGISTER, at))).code == 0
+            await asyncio.sleep(0.01)
+            if site.told.of("closed"):
+                break
+        ((connection, reason),) = site.told.of("closed")
+        assert (connection.id, reason) == (1, CloseReason.SLOW_READER)
+
+
+async def test_paused_connections_and_unread_answers_are_counted(monkeypatch):
+    monkeypatch.setattr("remoting.server._LOOK_MS_MAX", 20)
+    async with serving(big, idle_seconds=0, **SMALL_BUFFERS) as site:
+        stays, leaves = [await site.connect_with_little_room() for _ in range(2)]
+        for peer in (stays, leaves):
+            peer.writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
+        await until(lambda: site.statistics.paused == 2)
+        await until(lambda: site.statistics.unsent_bytes > 200_000)
+        assert site.statistics.pauses == 2
+        leaves.writer.transport.abort()
+        await until(lambda: site.statistics.paused == 1)
+        assert len(await stays.answers(100)) == 100
+        await until(lambda: not site.statistics.unsent_bytes)
+        assert site.statistics.paused == 0
+        assert site.statistics.pauses > 2
+
+
 # Peers that send nothing, or too slowly
 
 

@@ -513,12 +513,49 @@ async def test_unfinished_frames_of_all_peers_together_have_a_limit():
         await peers[2].send(frame(100_000, 50, bytes(1000)))
         assert await peers[2].until_closed() == b""
         ((_, error),) = site.told.of("frame")
-        assert error.kind == "too_large"
+        assert (error.kind, error.frame_bytes, error.all_bytes_max) == ("unfinished_bytes", 1008, 3000)
         await until(lambda: site.statistics.unfinished_bytes == 2 * 1008)
         assert (await peers[3].ask(E1)).code == 0
         for peer in peers[:2]:
             await peer.close()
         await until(lambda: site.statistics.unfinished_bytes == 0)
+
+
+async def test_the_largest_unfinished_frames_are_rejected_and_a_brokers_goes_on():
+    registration = a_request(REGISTER, 5, body=bytes(2000))
+    async with serving(unfinished_bytes_max=80_000) as site:
+        broker, *hogs = [await site.connect() for _ in range(6)]
+        for hog in hogs:
+            await hog.send(frame(100_000, 50, bytes(15_000)))
+        await until(lambda: site.statistics.unfinished_bytes == 5 * 15_008)
+        await broker.send(registration[:1500])
+        await hogs[0].send(bytes(4000))
+        assert await hogs[0].until_closed() == b""
+        await until(lambda: site.statistics.closed[CloseReason.ERROR] == 1)
+        assert site.statistics.rejected[Rejection.UNFINISHED_BYTES] == 1
+        assert site.statistics.unfinished_bytes == 4 * 15_008 + 1500
+        assert (await broker.ask(registration[1500:])).opaque == 5
+
+
+@pytest.mark.parametrize("is_half_closed", [False, True])
+async def test_a_peer_that_leaves_answers_unread_keeps_nothing_of_an_unfinished_frame_over_the_limit(is_half_closed):
+    def big(request, connection):
+        return request.reply(body=bytes(2_000_000))
+
+    async with serving(big, unfinished_bytes_max=30_000, **SMALL_BUFFERS) as site:
+        hog, broker = await site.connect_with_little_room(), await site.connect()
+        await hog.send(a_request(REGISTER) + frame(100_000, 50, bytes(18_000)))
+        await until(lambda: site.statistics.paused and site.statistics.unfinished_bytes)
+        if is_half_closed:
+            hog.writer.write_eof()
+        await broker.send(frame(100_000, 50, bytes(10_000)))
+        await until(lambda: site.statistics.unfinished_bytes == 18_008 + 10_008)
+        await broker.send(bytes(6000))
+        await until(lambda: site.statistics.unfinished_bytes == 16_008)
+        assert not site.told.of("closed")
+        assert len((await hog.answer()).body) == 2_000_000
+        assert await hog.until_closed() == b""
+        assert site.server.connections
 
 
 # The end of the server
