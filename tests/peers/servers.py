@@ -43,16 +43,21 @@ class NameServer:
 
 
 class OurNameServer(NameServer):
-    """The NameServer of this repository, as its users start it; with `http`, also its HTTP side."""
+    """The NameServer of this repository, as its users start it; with `http`, also its HTTP side.
 
-    def __init__(self, *args, http=False, **settings):
+    `wrapper` are the words of a program that is given the server's command and becomes it.
+    """
+
+    def __init__(self, *args, http=False, wrapper=(), environment=None, **settings):
         super().__init__(*args, **settings)
         self.http_port = free_port() if http else 0
+        self._wrapper = wrapper
+        self._environment = environment or {}
 
     def _launch(self):
-        command = [sys.executable, "-m", "namesrv", "-c", self._file]
+        command = [*self._wrapper, sys.executable, "-m", "namesrv", "-c", self._file]
         command += ["--http-port", self.http_port, "--tls-server-mode", self._tls_mode]
-        env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)}
+        env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)} | self._environment
         return Process(self.name, command, folder=self.folder, env=env)
 
 
