@@ -6,6 +6,7 @@ process, whatever becomes of the test. Root needs nothing more for it; others ne
 
 import functools
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -27,7 +28,9 @@ exec "$@"
 
 @functools.cache
 def _unshare():
-    """Return the command that gives a program mounts of its own, None if that is not permitted."""
+    """Return the command that gives a program mounts of its own, None if there is none or it is not permitted."""
+    if shutil.which("unshare") is None:
+        return None
     for command in (["unshare", "--mount"], ["unshare", "--map-root-user", "--mount"]):
         probe = [*command, "mount", "-t", "tmpfs", "none", "/mnt"]
         if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
