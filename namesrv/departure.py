@@ -9,10 +9,12 @@ from collections.abc import Iterable
 import msgspec
 
 from namesrv.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
+from namesrv.queue_changes import QueueChanges, differing
 from namesrv.set_change import RouteTables, SetChange, counted, without_write
+from namesrv.slices import whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey
-from remoting.shapes.route import MASTER_ID, QueueData
+from remoting.shapes.route import MASTER_ID
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,21 +40,21 @@ def _leave(
     assert before is not None, "a live member belongs to a set"
     after = before.without(key.address for key in leaving)
     has = tables.topics.topics_of(broker_name)
-    queues: dict[str, QueueData] = {}
+    queues = QueueChanges()
     removed_topics: tuple[str, ...] = ()
     if not after.members:
         removed_topics = tuple(has)
     elif after.has_acting_master:
-        queues = without_write(has)
-    changes = counted(has, queues, removed_topics)
+        queues = whole(differing(has, without_write(has).items()))
+    changes = counted(queues, removed_topics)
     return Decision(
         change=SetChange(
             broker_set=after,
             forgotten=leaving,
-            queues=queues,
+            queue_changes=queues,
             removed_topics=removed_topics,
             # Their topics are read only from now on, whatever an operator had set.
-            lifted_perms=tuple(tables.perms.of(broker_name)) if queues or not after.members else (),
+            lifted_perms=tuple(tables.perms.of(broker_name)) if queues.queues or not after.members else (),
         ),
         # What changed in the routes is told once, with the last to leave.
         removed=tuple(

@@ -3,7 +3,7 @@
 Answers to `RouteInfoManager.registerBroker` (namesrv.md section 3.2). Pure: reads the tables, returns the change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -18,17 +18,19 @@ from namesrv.effects import (
     RegistrationResult,
     RouteChanges,
 )
+from namesrv.queue_changes import QueueChanges, differing
 from namesrv.said_topics import SaidTopics
-from namesrv.set_change import RouteTables, SetChange, counted
+from namesrv.set_change import RouteTables, SetChange, counted, with_perm
+from namesrv.slices import Steps
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
+from namesrv.topic_settings import TopicSettings
 from remoting.errors import RequestRefused
 from remoting.shapes.route import (
     MASTER_ID,
     PERM_WRITE,
     DataVersion,
     QueueData,
-    TopicConfig,
     TopicQueueMappingInfo,
 )
 
@@ -58,7 +60,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     data_version: DataVersion = NO_VERSION
     #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart. Of topics that
     #: are known to be as before, none need to be here.
-    topics: Mapping[str, TopicConfig] = msgspec.field(default_factory=dict)
+    topics: Mapping[str, TopicSettings] = msgspec.field(default_factory=dict)
     mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: None keeps what is stored.
     filter_servers: tuple[str, ...] | None = None
@@ -122,10 +124,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifyMinBrokerIdChange | None = None
 
 
-def decide(
+def deciding(
     tables: RouteTables, registration: Registration, *, delete_missing_topics: bool, now_ms: int
-) -> Decision | RegistrationConflicted:
-    """Return what `registration` changes, or by whom it is turned away.
+) -> Steps[Decision | RegistrationConflicted]:
+    """Return what `registration` changes, or by whom it is turned away; rests now and then.
 
     Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
     a changed registration does not carry leave the set.
@@ -145,12 +147,14 @@ def decide(
     if holder is None and len(registration.topics) + registration.ignored_topics == 1:
         raise SingleTopicFromUnknownBroker(registration)
     broker_set = _with_registrant(present, registration, others)
-    return _admitted(
-        tables,
-        registration,
-        _Standing(present, broker_set, holder),
-        delete_missing_topics=delete_missing_topics,
-        now_ms=now_ms,
+    return (
+        yield from _admitting(
+            tables,
+            registration,
+            _Standing(present, broker_set, holder),
+            delete_missing_topics=delete_missing_topics,
+            now_ms=now_ms,
+        )
     )
 
 
@@ -196,17 +200,17 @@ def _with_registrant(present: BrokerSet | None, registration: Registration, othe
     )
 
 
-def _admitted(
+def _admitting(
     tables: RouteTables,
     registration: Registration,
     standing: _Standing,
     *,
     delete_missing_topics: bool,
     now_ms: int,
-) -> Decision:
+) -> Steps[Decision]:
     row = tables.live.get(registration.key)
     changed = standing.first or row is None or row.data_version != registration.data_version
-    queues: dict[str, QueueData] = {}
+    queues = QueueChanges()
     removed: tuple[str, ...] = ()
     lifted: tuple[str, ...] = ()
     mappings: dict[str, TopicQueueMappingInfo] = {}
@@ -215,18 +219,18 @@ def _admitted(
         # An operator's permission ends with the next change of the broker's topics that carries the topic.
         if changed:
             lifted = tuple(topic for topic in tables.perms.of(registration.broker_name) if topic in registration.topics)
-        queues = _changed_queues(tables, registration, standing, lifted)
+        queues = yield from _changing_queues(tables, registration, standing, lifted)
         mappings = _changed_mappings(tables, registration)
         if delete_missing_topics and changed and not registration.mappings:
             removed = tuple(topic for topic in has if topic not in registration.topics)
     forgotten, superseded = _superseded(tables, registration, standing, now_ms)
-    changes = counted(has, queues, removed)
+    changes = counted(queues, removed)
     return Decision(
         change=SetChange(
             broker_set=standing.after,
             forgotten=forgotten,
             heard=(registration.key, _row(registration, row, now_ms)),
-            queues=queues,
+            queue_changes=queues,
             removed_topics=removed,
             mappings=mappings,
             lifted_perms=lifted,
@@ -250,36 +254,46 @@ def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
     )
 
 
-def _changed_queues(
+def _changing_queues(
     tables: RouteTables, registration: Registration, standing: _Standing, lifted: tuple[str, ...]
-) -> dict[str, QueueData]:
+) -> Steps[QueueChanges]:
     """Return the topics whose queues differ from what is stored.
 
     Compared topic by topic even if the data version is the stored one: the later parts of a split registration carry
     the version of the first.
     """
     name = registration.broker_name
-    has = tables.topics.topics_of(name)
-    kept = {topic: perm for topic, perm in tables.perms.of(name).items() if topic not in lifted}
+    ended = set(lifted)
+    kept = {topic: perm for topic, perm in tables.perms.of(name).items() if topic not in ended}
     # While a slave acts for the master the set is read only: two writers would split the order of messages.
     mask = ~PERM_WRITE if standing.after.has_acting_master and not _is_master(registration) else ~0
-    values: dict[tuple[int, int, int, int], QueueData] = {}
-    changed = {}
-    for topic, config in registration.topics.items():
-        perm = kept.get(topic, config.perm & mask) if kept else config.perm & mask
-        settings = (perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag)
-        if (wanted := values.get(settings)) is None:
-            wanted = values[settings] = _queue_data(name, settings)
-        if has.get(topic) != wanted:
-            changed[topic] = wanted
-    return changed
-
-
-def _queue_data(broker_name: str, settings: tuple[int, int, int, int]) -> QueueData:
-    perm, read, write, sys_flag = settings
-    return QueueData(
-        broker_name=broker_name, perm=perm, read_queue_nums=read, topic_sys_flag=sys_flag, write_queue_nums=write
+    values = _QueueValues(name, mask)
+    wanted: Iterable[tuple[str, QueueData]] = (
+        (topic, values[settings]) for topic, settings in registration.topics.items()
     )
+    if kept:
+        wanted = ((topic, with_perm(data, kept.get(topic, data.perm))) for topic, data in wanted)
+    return (yield from differing(tables.topics.topics_of(name), wanted))
+
+
+class _QueueValues(dict[TopicSettings, QueueData]):
+    """What is stored of topics, one value for all that are set alike."""
+
+    def __init__(self, broker_name: str, mask: int) -> None:
+        super().__init__()
+        self._broker_name = broker_name
+        #: The permissions that the set may have.
+        self._mask = mask
+
+    def __missing__(self, settings: TopicSettings) -> QueueData:
+        value = self[settings] = QueueData(
+            broker_name=self._broker_name,
+            perm=settings.perm & self._mask,
+            read_queue_nums=settings.read_queue_nums,
+            topic_sys_flag=settings.topic_sys_flag,
+            write_queue_nums=settings.write_queue_nums,
+        )
+        return value
 
 
 def _changed_mappings(tables: RouteTables, registration: Registration) -> dict[str, TopicQueueMappingInfo]:

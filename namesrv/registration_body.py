@@ -6,14 +6,15 @@ Answers to `RegisterBrokerBody.decode` (namesrv.md section 2.5). Pure: bytes in,
 import re
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from namesrv import said_topics
 from namesrv.refusals import NameTooLong
 from namesrv.said_topics import SaidTopics
-from namesrv.slices import Steps
+from namesrv.slices import Steps, in_parts
+from namesrv.topic_settings import SharedSettings, TopicSettings
 from remoting.codec import decode_body
 from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
 from remoting.errors import BodyError, RequestRefused
@@ -22,6 +23,8 @@ from remoting.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInf
 
 #: A compressed body may grow to this many bytes; 100,000 topics have about 6 MB in that form.
 INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Inflated at a time; takes some milliseconds.
+_INFLATE_BYTES: Final = 1024 * 1024
 #: Topics of one registration: twice as many as the largest brokers have.
 TOPICS_MAX: Final = 200_000
 
@@ -42,7 +45,7 @@ class RegistrationBody(NamedTuple):
     """What a broker says of its topics."""
 
     data_version: DataVersion
-    topics: dict[str, TopicConfig]
+    topics: dict[str, TopicSettings]
     mappings: dict[str, TopicQueueMappingInfo]
     #: None = keep what is stored.
     filter_servers: tuple[str, ...] | None
@@ -75,15 +78,15 @@ def decoding(
     try:
         # 5.x brokers with compressedRegister=true compress the body and say they did not.
         if compressed or body[0] == _ZLIB_FIRST_BYTE:
-            return _checked(_decode_compressed(_inflate(body), version))
+            return (yield from _decoding_compressed((yield from _inflating(body)), version))
         if version < VERSION_3_0_11:
             wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, body)
-            return _checked(_from_wrapper(wrapper, None, unix_ms))
+            return (yield from _taking_wrapper(wrapper, None, unix_ms))
         if (table := (yield from _read_table(body, before))) is not None:
             return table
         register = decode_body(RegisterBrokerBody, body)
         filter_servers = tuple(register.filter_server_list)
-        return _checked(_from_wrapper(register.topic_config_serialize_wrapper, filter_servers, unix_ms))
+        return (yield from _taking_wrapper(register.topic_config_serialize_wrapper, filter_servers, unix_ms))
     except BodyError as error:
         raise RegistrationRefused(f"Failed to decode RegisterBrokerBody, {error}") from None
 
@@ -97,7 +100,7 @@ def _read_table(body: bytes, before: Before | None) -> Steps[RegistrationBody | 
     _checked_count(table.said.topics)
     wrapper = table.envelope.topic_config_serialize_wrapper
     mappings = wrapper.topic_queue_mapping_info_map
-    if wrapper.data_version is None or not (_can_be_topics(table.topics) and _can_be_topics(mappings)):
+    if wrapper.data_version is None or not said_topics.can_be_topics(mappings):
         return None
     return RegistrationBody(
         wrapper.data_version,
@@ -108,15 +111,18 @@ def _read_table(body: bytes, before: Before | None) -> Steps[RegistrationBody | 
     )
 
 
-def _from_wrapper(
+def _taking_wrapper(
     wrapper: TopicConfigAndMappingSerializeWrapper, filter_servers: tuple[str, ...] | None, unix_ms: int
-) -> RegistrationBody:
-    _checked_count(len(wrapper.topic_config_table))
+) -> Steps[RegistrationBody]:
+    table = wrapper.topic_config_table
+    _checked_count(len(table))
+    topics, ignored = yield from _taking((config.topic_name or key, config) for key, config in table.items())
     return RegistrationBody(
         wrapper.data_version or DataVersion(timestamp=unix_ms),
-        {config.topic_name or key: config for key, config in wrapper.topic_config_table.items()},
-        wrapper.topic_queue_mapping_info_map,
+        topics,
+        _taken_mappings(wrapper.topic_queue_mapping_info_map),
         filter_servers,
+        ignored,
     )
 
 
@@ -126,46 +132,62 @@ def _checked_count(topics: int) -> int:
     return topics
 
 
-def _checked(said: RegistrationBody) -> RegistrationBody:
-    good = {topic: config for topic, config in said.topics.items() if _can_be_topic(topic)}
-    mappings = {topic: mapping for topic, mapping in said.mappings.items() if _can_be_topic(topic)}
-    return said._replace(topics=good, mappings=mappings, ignored_topics=len(said.topics) - len(good))
+def _taking(configs: Iterable[tuple[str, TopicConfig]]) -> Steps[tuple[dict[str, TopicSettings], int]]:
+    """Return the settings of topics whose names can be those of topics, and how many others there were."""
+    topics: dict[str, TopicSettings] = {}
+    ignored = 0
+    shared = SharedSettings()
+    for part in in_parts(configs):
+        for name, config in part:
+            if _can_be_topic(name):
+                topics[name] = shared[
+                    config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
+                ]
+            else:
+                ignored += 1
+        yield
+    return topics, ignored
 
 
-def _can_be_topics(names: Mapping[str, object]) -> bool:
-    return "" not in names and max(map(len, names), default=0) <= NameTooLong.CHARS_MAX
+def _taken_mappings(mappings: Mapping[str, TopicQueueMappingInfo]) -> dict[str, TopicQueueMappingInfo]:
+    return {topic: mapping for topic, mapping in mappings.items() if _can_be_topic(topic)}
 
 
 def _can_be_topic(name: str) -> bool:
     return 0 < len(name) <= NameTooLong.CHARS_MAX
 
 
-def _inflate(body: bytes) -> bytes:
+def _inflating(body: bytes) -> Steps[bytes]:
     inflater = zlib.decompressobj()
+    text = bytearray()
+    rest = body
     try:
-        text = inflater.decompress(body, INFLATED_BYTES_MAX)
+        while not inflater.eof and len(text) < INFLATED_BYTES_MAX:
+            piece = inflater.decompress(rest, min(_INFLATE_BYTES, INFLATED_BYTES_MAX - len(text)))
+            rest = inflater.unconsumed_tail
+            if not (piece or rest):
+                raise BodyError("its end is missing")
+            text += piece
+            yield
     except zlib.error as error:
         raise BodyError(f"the compressed body cannot be inflated: {error}") from None
     if not inflater.eof:
-        over = bool(inflater.unconsumed_tail)
-        raise BodyError(f"it inflates to more than {INFLATED_BYTES_MAX} bytes" if over else "its end is missing")
-    return text
+        raise BodyError(f"it inflates to more than {INFLATED_BYTES_MAX} bytes")
+    return bytes(text)
 
 
-def _decode_compressed(text: bytes, version: int) -> RegistrationBody:
+def _decoding_compressed(text: bytes, version: int) -> Steps[RegistrationBody]:
     parts = _Parts(text)
     data_version = decode_body(DataVersion, parts.next())
-    topics = {}
-    for _ in range(_checked_count(parts.number())):
-        config = _topic_config(parts.next())
-        topics[config.topic_name] = config
+    configs = (_topic_config(parts.next()) for _ in range(_checked_count(parts.number())))
+    topics, ignored = yield from _taking((config.topic_name, config) for config in configs)
     filter_servers = _filter_servers(parts.next())
     mappings = {}
     for _ in range(parts.number() if version >= VERSION_5_0_0 else 0):
         mapping = decode_body(TopicQueueMappingInfo, parts.next())
         if isinstance(mapping.topic, str):
             mappings[mapping.topic] = mapping
-    return RegistrationBody(data_version, topics, mappings, filter_servers)
+    return RegistrationBody(data_version, topics, _taken_mappings(mappings), filter_servers, ignored)
 
 
 def _topic_config(text: bytes) -> TopicConfig:

@@ -4,8 +4,9 @@ One method per event; each decides by asking a rule, applies its answer, and ret
 so between two awaits of the edge an event is whole and no lock is needed. Answers to `RouteInfoManager`.
 """
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,17 +26,22 @@ from namesrv.effects import (
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
+from namesrv.queue_changes import QueueChanges, differing
 from namesrv.registration import Registration
 from namesrv.registration_body import Before
 from namesrv.route_answers import RouteAnswers
 from namesrv.said_topics import SaidTopics
 from namesrv.set_change import RouteTables, SetChange, counted, with_perm
-from namesrv.slices import Steps, whole
+from namesrv.slices import Steps, in_parts, whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
-from namesrv.tables.topic_census import TopicCensus
+from namesrv.tables.topic_census import TopicCensus, TopicKind, kinds_of
+from namesrv.tables.topic_table import PreparedQueues
 from remoting.codes import RequestCode
 from remoting.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
+
+#: So many times a registration is decided in slices before it is done at once.
+_TRIES: Final = 3
 
 
 class MasterAddresses(msgspec.Struct, frozen=True):
@@ -57,6 +63,14 @@ class _Said(NamedTuple):
 
     who: tuple[object, ...]
     topics: SaidTopics
+
+
+class _Addition(NamedTuple):
+    """What it takes to store the queues of a change."""
+
+    queues: PreparedQueues
+    #: How many of the topics are new to the set's cluster.
+    new: Counter[TopicKind]
 
 
 class RouteState:
@@ -122,10 +136,14 @@ class RouteState:
         Rests between deciding and applying, and decides again if something was applied meanwhile. Raises
         SingleTopicFromUnknownBroker, and then nothing has changed.
         """
-        decision, decided_at = self._decide(request, now_ms), self._applied
-        yield
-        if self._applied != decided_at:
-            decision = self._decide(request, now_ms)
+        for _ in range(_TRIES):
+            decided_at = self._applied
+            decision, addition = yield from self._deciding(request, now_ms)
+            if self._applied == decided_at:
+                break
+        else:
+            # Others change too much meanwhile to rest between deciding and applying.
+            decision, addition = whole(self._deciding(request, now_ms))
         known = self.tables.live.get(request.key)
         if known and request.is_late:
             return self._late(request)
@@ -133,7 +151,7 @@ class RouteState:
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return Outcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
-        self._apply(decision.change)
+        self._apply(decision.change, addition)
         if request.said is not None:
             self._said.setdefault(request.broker_name, {})[request.key] = _Said(request.who, request.said)
         events: list[Event] = [decision.happened]
@@ -146,13 +164,19 @@ class RouteState:
         events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
         return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
 
-    def _decide(self, request: Registration, now_ms: int) -> registration.Decision | RegistrationConflicted:
-        return registration.decide(
+    def _deciding(
+        self, request: Registration, now_ms: int
+    ) -> Steps[tuple[registration.Decision | RegistrationConflicted, _Addition | None]]:
+        """Decide what a registration changes, and work out what it takes to apply that."""
+        decision = yield from registration.deciding(
             self.tables,
             request,
             delete_missing_topics=self._config.delete_topic_with_broker_registration,
             now_ms=now_ms,
         )
+        if isinstance(decision, RegistrationConflicted):
+            return decision, None
+        return decision, (yield from self._adding(decision.change))
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
         """Remove a broker at its own request.
@@ -226,7 +250,7 @@ class RouteState:
 
     def delete_topic(self, topic: str, cluster: str | None) -> Outcome[None]:
         """Forget a topic, in one cluster or (None or empty) everywhere; a broker that still has it brings it back."""
-        holders = list(self.tables.topics.queues_of(topic) or ())
+        holders = list(self.tables.topics.holders_of(topic))
         if cluster:
             mine = set(self.tables.brokers.names_in(cluster))
             holders = [name for name in holders if name in mine]
@@ -254,7 +278,11 @@ class RouteState:
             self._by_admin(
                 RequestCode.REGISTER_TOPIC_IN_NAMESRV,
                 topic,
-                SetChange(broker_set=self._known_set(data.broker_name), queues={topic: data}, lifted_perms=(topic,)),
+                SetChange(
+                    broker_set=self._known_set(data.broker_name),
+                    queue_changes=self._changes(data.broker_name, {topic: data}),
+                    lifted_perms=(topic,),
+                ),
             )
             for data in taken
         ]
@@ -273,17 +301,31 @@ class RouteState:
 
     # Applying
 
-    def _apply(self, change: SetChange) -> None:
-        """Carry one decided change into the tables; the only code that does."""
+    def _adding(self, change: SetChange) -> Steps[_Addition]:
+        """Work out what it takes to store the queues of a change; of no use once another was applied."""
+        broker_set = change.broker_set
+        queues = yield from self.tables.topics.preparing(broker_set.broker_name, change.queue_changes)
+        in_cluster = self._sets_in(broker_set.cluster)
+        new: Counter[TopicKind] = Counter()
+        for part in in_parts(queues.joined.items()):
+            new += kinds_of([topic for topic, holders in part if in_cluster.isdisjoint(holders[:-1])])
+            yield
+        return _Addition(queues, new)
+
+    def _apply(self, change: SetChange, addition: _Addition | None = None) -> None:
+        """Carry one decided change into the tables; the only code that does.
+
+        `addition` is what `_adding` has worked out for it, if that was done before.
+        """
         tables, name = self.tables, change.broker_set.broker_name
         self._applied += 1
         before = tables.brokers.get(name)
         if not change.is_beat(before):
             self._said.pop(name, None)
         if before != change.broker_set or self._filter_servers_move(change):
-            self.answers.drop(tables.topics.topics_of(name))
+            self.answers.drop(tables.topics.topics_of(name).keys())
             self.answers.cluster_info = None
-        self._apply_topics(change, before)
+        self._apply_topics(change, before, addition or whole(self._adding(change)))
         tables.brokers.put(change.broker_set)
         for key in change.forgotten:
             tables.live.remove(key)
@@ -301,20 +343,37 @@ class RouteState:
         stored = self.tables.live.get(key)
         return row.filter_servers != (stored.filter_servers if stored else ())
 
-    def _apply_topics(self, change: SetChange, before: BrokerSet | None) -> None:
+    def _apply_topics(self, change: SetChange, before: BrokerSet | None, addition: _Addition) -> None:
         tables, name, cluster = self.tables, change.broker_set.broker_name, change.broker_set.cluster
         if before and before.cluster != cluster:
-            self.census.move(before.cluster, cluster, tables.topics.topics_of(name))
-        has = tables.topics.topics_of(name)
-        self.census.add(cluster, [topic for topic in change.queues if topic not in has])
-        self.census.remove(cluster, [topic for topic in change.removed_topics if topic in has])
+            topics = tables.topics.topics_of(name)
+            self.census.remove(before.cluster, self._only_of(name, topics, before.cluster))
+            self.census.add(cluster, self._only_of(name, topics, cluster))
         tables.perms.remove(name, (*change.lifted_perms, *change.removed_topics))
         tables.perms.put(name, change.perms)
-        tables.topics.put(name, change.queues)
-        tables.topics.remove(name, change.removed_topics)
+        tables.topics.store(addition.queues)
+        self.census.add(cluster, addition.new)
+        if change.removed_topics:
+            self.census.remove(cluster, self._only_of(name, change.removed_topics, cluster))
+            tables.topics.remove(name, change.removed_topics)
         tables.mappings.put(name, change.mappings)
         tables.mappings.remove(name, change.removed_topics)
-        self.answers.drop((*change.queues, *change.removed_topics, *change.mappings))
+        self.answers.drop(change.queue_changes.queues.keys())
+        self.answers.drop(change.removed_topics)
+        self.answers.drop(change.mappings.keys())
+
+    def _sets_in(self, cluster: str) -> set[str]:
+        """Return the broker sets that count for a cluster."""
+        return {each.broker_name for each in self.tables.brokers.sets() if each.cluster == cluster}
+
+    def _only_of(self, broker_name: str, topics: Collection[str], cluster: str) -> Counter[TopicKind]:
+        """Count those of the topics that a set has and no other set of the cluster."""
+        others = self._sets_in(cluster) - {broker_name}
+        kinds: Counter[TopicKind] = Counter()
+        for holders, shared in self.tables.topics.by_holders(topics):
+            if broker_name in holders and others.isdisjoint(holders):
+                kinds += kinds_of(shared)
+        return kinds
 
     def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> Outcome[None]:
         events: list[BrokerRemoved] = []
@@ -329,7 +388,7 @@ class RouteState:
     def _by_admin(self, code: RequestCode, target: str, change: SetChange) -> TopicsChangedByAdmin:
         """Apply a change of topics that no registration asked for, and return what happened."""
         name = change.broker_set.broker_name
-        changes = counted(self.tables.topics.topics_of(name), change.queues, change.removed_topics)
+        changes = counted(change.queue_changes, change.removed_topics)
         self._apply(change)
         return TopicsChangedByAdmin(
             request=code.name, target=target, broker_name=name, cluster=change.broker_set.cluster, changes=changes
@@ -340,6 +399,9 @@ class RouteState:
         assert broker_set is not None, "topics belong to sets that exist"
         return broker_set
 
+    def _changes(self, broker_name: str, queues: Mapping[str, QueueData]) -> QueueChanges:
+        return whole(differing(self.tables.topics.topics_of(broker_name), queues.items()))
+
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> Outcome[int]:
         has = self.tables.topics.topics_of(broker_name)
         broker_set = self.tables.brokers.get(broker_name)
@@ -347,7 +409,8 @@ class RouteState:
             return Outcome(reply=0)
         queues = {topic: with_perm(data, perm_of(data.perm)) for topic, data in has.items()}
         perms = {topic: data.perm for topic, data in queues.items()}
-        event = self._by_admin(code, broker_name, SetChange(broker_set=broker_set, queues=queues, perms=perms))
+        changes = self._changes(broker_name, queues)
+        event = self._by_admin(code, broker_name, SetChange(broker_set=broker_set, queue_changes=changes, perms=perms))
         return Outcome(reply=len(queues), events=(event,))
 
     def _late(self, request: Registration) -> Outcome[MasterAddresses]:

@@ -10,14 +10,18 @@ Pure: text in, values out. The digest is xxh3 of 128 bits; a broker that finds t
 
 import re
 import zlib
-from collections.abc import Container, Generator
+from collections.abc import Collection, Container
 from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 import xxhash
 
+from namesrv.refusals import NameTooLong
+from namesrv.slices import Steps
+from namesrv.topic_settings import SharedSettings, TopicSettings
 from remoting.shapes.namesrv import RegisterBrokerBody
 from remoting.shapes.route import TopicConfig
 
@@ -83,13 +87,11 @@ class TableText(NamedTuple):
     #: All but the topics.
     envelope: RegisterBrokerBody
     #: All topics, or those in the blocks that differ.
-    topics: dict[str, TopicConfig]
+    topics: dict[str, TopicSettings]
     said: SaidTopics
 
 
-def reading(
-    body: bytes, before: SaidTopics | None = None, has: Container[str] = ()
-) -> Generator[None, None, TableText | None]:
+def reading(body: bytes, before: SaidTopics | None = None, has: Container[str] = ()) -> Steps[TableText | None]:
     """Return what a registration says, or what of it differs from `before`; rests between blocks.
 
     `has` holds the topics that are known of the broker. None if the text is not as brokers write it; then it has to be
@@ -106,14 +108,17 @@ def reading(
     stop = end - sum(block.size for block in kept_after)
     if kept_after and at < stop and body[stop - 1 : stop] != b",":
         return None
-    try:
-        blocks, topics = yield from _read_blocks(body, at, stop)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    read = yield from _read_blocks(body, at, stop)
+    if read is None:
         return None
-    if [*map(_name_of, topics.values())] != [*topics]:
-        return None
-    replaced = {topic for block in blocks_before[first : len(blocks_before) - last] for topic in block.topics}
-    if before is not None and any(topic in has for topic in topics.keys() - replaced):
+    blocks, topics = read
+    replaced = blocks_before[first : len(blocks_before) - last]
+    names_before = [topic for block in replaced for topic in block.topics]
+    if names_before == [*topics]:
+        # Kept as they are, so that nobody has the same names twice.
+        names = iter(names_before)
+        blocks = [block._replace(topics=tuple(islice(names, len(block.topics)))) for block in blocks]
+    elif before is not None and any(topic in has for topic in topics.keys() - names_before):
         # Known, and not from there: perhaps said twice, and then the later one counts.
         return (yield from reading(body))
     yield
@@ -226,20 +231,37 @@ def _differing(before: SaidTopics, body: bytes, start: int, end: int) -> tuple[i
     return first, last
 
 
-def _read_blocks(body: bytes, at: int, stop: int) -> Generator[None, None, tuple[list[Block], dict[str, TopicConfig]]]:
-    """Cut the text between `at` and `stop` into blocks and decode them; raises msgspec.DecodeError.
+def _read_blocks(body: bytes, at: int, stop: int) -> Steps[tuple[list[Block], dict[str, TopicSettings]] | None]:
+    """Cut the text between `at` and `stop` into blocks and decode them; None if it is not as brokers write it.
 
-    A block includes the comma behind it, so that blocks follow each other without a gap.
+    A block includes the comma behind it, so that blocks follow each other without a gap. Only what is kept outlives
+    its block, so that the next one is worked on in the same memory, which the processor has at hand.
     """
     blocks: list[Block] = []
-    topics: dict[str, TopicConfig] = {}
+    topics: dict[str, TopicSettings] = {}
+    settings = SharedSettings()
     while at < stop:
         cut = _BETWEEN_TOPICS.search(body, at + BLOCK_BYTES, stop)
         end = stop if cut is None else cut.end()
         text = body[at:end]
-        said = _decode_topics(b"{%b}" % text.removesuffix(b","))
+        try:
+            said = _decode_topics(b"{%b}" % text.removesuffix(b","))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        if not can_be_topics(said):
+            return None
+        for topic, config in said.items():
+            if config.topic_name != topic:
+                return None
+            topics[topic] = settings[
+                config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
+            ]
         blocks.append(Block(len(text), _digest(text), tuple(said)))
-        topics.update(said)
         at = end
         yield
     return blocks, topics
+
+
+def can_be_topics(names: Collection[str]) -> bool:
+    """Tell whether all of these can be names of topics."""
+    return "" not in names and max(map(len, names), default=0) <= NameTooLong.CHARS_MAX

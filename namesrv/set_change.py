@@ -4,10 +4,12 @@ A change concerns one broker set and is a plain value; until it is applied nothi
 """
 
 from collections.abc import Mapping
+from itertools import islice
 
 import msgspec
 
 from namesrv.effects import RouteChanges
+from namesrv.queue_changes import QueueChanges
 from namesrv.tables.broker_table import BrokerSet, BrokerTable
 from namesrv.tables.live_table import LiveKey, LiveRow, LiveTable
 from namesrv.tables.mapping_table import MappingTable
@@ -38,8 +40,8 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
     forgotten: tuple[LiveKey, ...] = ()
     #: The member that was heard, with its new row.
     heard: tuple[LiveKey, LiveRow] | None = None
-    #: Queues to store, by topic.
-    queues: Mapping[str, QueueData] = msgspec.field(default_factory=dict)
+    #: Queues to store.
+    queue_changes: QueueChanges = QueueChanges()
     #: Topics that the set will no longer have.
     removed_topics: tuple[str, ...] = ()
     mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
@@ -50,25 +52,21 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_beat(self, before: BrokerSet | None) -> bool:
         """Tell whether nothing changes but the row of the member that was heard."""
-        changes = self.forgotten or self.queues or self.removed_topics or self.mappings
+        changes = self.forgotten or self.queue_changes.queues or self.removed_topics or self.mappings
         return not (changes or self.lifted_perms or self.perms) and self.broker_set == before
 
 
-def counted(before: Mapping[str, QueueData], queues: Mapping[str, QueueData], removed: tuple[str, ...]) -> RouteChanges:
-    """Return how many topics `queues` and `removed` add, change and remove, compared with what a set had `before`."""
+def counted(changes: QueueChanges, removed: tuple[str, ...] = ()) -> RouteChanges:
+    """Return how many topics are added, changed and removed, by kind."""
     added = altered = perm = 0
-    for topic, new in queues.items():
-        old = before.get(topic)
-        if old is None:
-            added += 1
+    for before, after, topics in changes.moves:
+        if before is None:
+            added += topics
             continue
-        perm += old.perm != new.perm
-        altered += (old.read_queue_nums, old.write_queue_nums, old.topic_sys_flag) != (
-            new.read_queue_nums,
-            new.write_queue_nums,
-            new.topic_sys_flag,
-        )
-    sample = (*queues, *removed)[:SAMPLE_TOPICS_MAX]
+        perm += topics * (before.perm != after.perm)
+        queues_before = before.read_queue_nums, before.write_queue_nums, before.topic_sys_flag
+        altered += topics * (queues_before != (after.read_queue_nums, after.write_queue_nums, after.topic_sys_flag))
+    sample = (*islice(changes.queues, SAMPLE_TOPICS_MAX), *removed[:SAMPLE_TOPICS_MAX])[:SAMPLE_TOPICS_MAX]
     return RouteChanges(topics_added=added, topics_removed=len(removed), queues=altered, perm=perm, sample=sample)
 
 

@@ -6,13 +6,13 @@ All of them fit together: without arguments they tell of the master of `broker-a
 from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
+from namesrv.topic_settings import TopicSettings
 from remoting.shapes.route import (
     MASTER_ID,
     PERM_READ,
     PERM_WRITE,
     DataVersion,
     QueueData,
-    TopicConfig,
     TopicQueueMappingInfo,
 )
 
@@ -85,19 +85,15 @@ def a_registration(*, broker_name=BROKER, broker_id=MASTER_ID, **values):
 # Topics
 
 
-def a_topic_config(*, topic_name=TOPIC, perm=WRITABLE, read_queue_nums=16, write_queue_nums=16, topic_sys_flag=0):
-    return TopicConfig(
-        topic_name=topic_name,
+def topic_configs(*names, perm=WRITABLE, read_queue_nums=16, write_queue_nums=16, topic_sys_flag=0):
+    """Return what a registration says of topics that are all set alike."""
+    settings = TopicSettings(
         perm=perm,
         read_queue_nums=read_queue_nums,
         write_queue_nums=write_queue_nums,
         topic_sys_flag=topic_sys_flag,
     )
-
-
-def topic_configs(*names, **settings):
-    """Return what a registration says of topics that are all set alike."""
-    return {name: a_topic_config(topic_name=name, **settings) for name in names}
+    return dict.fromkeys(names, settings)
 
 
 def a_queue_data(*, broker_name=BROKER, perm=WRITABLE, read_queue_nums=16, write_queue_nums=16, topic_sys_flag=0):

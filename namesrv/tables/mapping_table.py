@@ -35,9 +35,7 @@ class MappingTable:
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
         """Forget what a set said of some topics."""
         mine = self._by_broker.get(broker_name, set())
-        for topic in topics:
-            if topic not in mine:
-                continue
+        for topic in mine.intersection(topics):
             mine.remove(topic)
             row = self._by_topic[topic]
             del row[broker_name]

@@ -1,6 +1,7 @@
 """How many topics of which kind each cluster has: kept up at every change, so that a scrape never walks the tables."""
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Final
 
@@ -44,47 +45,39 @@ def kind_of(topic: str) -> TopicKind:
     return TopicKind.NORMAL
 
 
+def kinds_of(topics: Collection[str]) -> Counter[TopicKind]:
+    """Return how many of the topics are of each kind."""
+    # Nearly all are normal, and counting an enum for each would take longer than all the rest.
+    special = [topic for topic in topics if topic[:1] == "%" or topic in _SYSTEM_TOPICS or topic[:8] == _SYSTEM_PREFIX]
+    kinds = Counter(map(kind_of, special))
+    kinds[TopicKind.NORMAL] += len(topics) - len(special)
+    return kinds
+
+
 class TopicCensus:
-    """Counts each topic once per cluster, however many of its broker sets have it."""
+    """Counts by cluster and kind; each topic once per cluster, however many of its broker sets have it."""
 
     def __init__(self) -> None:
-        #: Cluster -> topic -> how many broker sets have it.
-        self._holders: dict[str, dict[str, int]] = {}
         self._counts: dict[str, dict[TopicKind, int]] = {}
 
-    def counts(self) -> dict[str, dict[TopicKind, int]]:
-        """Return the number of topics by cluster and kind; not to be changed."""
+    def counts(self) -> Mapping[str, Mapping[TopicKind, int]]:
+        """Return the number of topics by cluster and kind."""
         return self._counts
 
-    def add(self, cluster: str, topics: Collection[str]) -> None:
-        """Count topics that one more broker set of the cluster has."""
-        if not topics:
+    def add(self, cluster: str, kinds: Counter[TopicKind]) -> None:
+        """Count topics that no broker set of the cluster had before."""
+        if not any(kinds.values()):
             return
-        holders = self._holders.setdefault(cluster, {})
         counts = self._counts.setdefault(cluster, dict.fromkeys(TopicKind, 0))
-        new = [topic for topic in topics if topic not in holders]
-        for topic in topics:
-            holders[topic] = holders.get(topic, 0) + 1
-        # Nearly all are normal, and counting an enum for each would take longer than all the rest.
-        special = [topic for topic in new if topic[:1] == "%" or topic in _SYSTEM_TOPICS or topic[:8] == _SYSTEM_PREFIX]
-        counts[TopicKind.NORMAL] += len(new) - len(special)
-        for topic in special:
-            counts[kind_of(topic)] += 1
+        for kind, topics in kinds.items():
+            counts[kind] += topics
 
-    def remove(self, cluster: str, topics: Iterable[str]) -> None:
-        """Count topics that one broker set of the cluster no longer has."""
-        for topic in topics:
-            holders = self._holders[cluster]
-            holders[topic] -= 1
-            if holders[topic] == 0:
-                del holders[topic]
-                self._counts[cluster][kind_of(topic)] -= 1
-        if cluster in self._holders and not self._holders[cluster]:
-            del self._holders[cluster]
+    def remove(self, cluster: str, kinds: Counter[TopicKind]) -> None:
+        """Count topics that no broker set of the cluster has any longer."""
+        if not any(kinds.values()):
+            return
+        counts = self._counts[cluster]
+        for kind, topics in kinds.items():
+            counts[kind] -= topics
+        if not any(counts.values()):
             del self._counts[cluster]
-
-    def move(self, before: str, after: str, topics: Iterable[str]) -> None:
-        """Count the topics of a broker set whose cluster changed."""
-        names = list(topics)
-        self.remove(before, names)
-        self.add(after, names)

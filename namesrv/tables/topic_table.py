@@ -1,18 +1,23 @@
 """topicQueueTable: which queues each topic has on each broker set.
 
-Kept from both sides, by topic for route queries and by broker set for its departure. A topic without queues does not
-exist here. Equal settings of one set share one value, so a million entries cost little more than their names.
+Kept by broker set, with the names of a topic's holders beside it for route queries. A topic without queues does not
+exist here. Equal settings of one set share one value, and topics on the same sets share their list of holders, so a
+million entries cost little more than their names.
+
+What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
 """
 
-from collections.abc import Iterable, Mapping
-from operator import attrgetter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from namesrv.queue_changes import QueueChanges, differing
+from namesrv.slices import Steps, in_parts, whole
 from remoting.shapes.route import QueueData
 
-_read_of: Final = attrgetter("read_queue_nums")
-_write_of: Final = attrgetter("write_queue_nums")
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}
+
+#: The broker sets that have a topic, in the order they got it.
+Holders = tuple[str, ...]
 
 
 class QueueSum(NamedTuple):
@@ -22,30 +27,46 @@ class QueueSum(NamedTuple):
     write: int = 0
 
 
+class PreparedQueues(NamedTuple):
+    """Queues of some topics of one set, ready to be stored; of no use once the table has changed."""
+
+    broker_name: str
+    queues: Mapping[str, QueueData]
+    #: Who has those topics that are new to the set.
+    joined: Mapping[str, Holders]
+    #: Over all topics of the set.
+    queue_sum: QueueSum
+
+
 class TopicTable:
-    """Topic -> broker name -> QueueData, and the same from the broker's side."""
+    """Broker name -> topic -> QueueData, and topic -> broker names."""
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, dict[str, QueueData]] = {}
         self._by_broker: dict[str, dict[str, QueueData]] = {}
+        self._holders: dict[str, Holders] = {}
         #: Broker name -> sum over its topics, kept up at every change: a scrape cannot walk millions of entries.
         self._queue_sums: dict[str, QueueSum] = {}
         #: Moves whenever a topic comes or goes, so that a list of the names knows whether it is still true.
         self.names_version = 0
 
     def __len__(self) -> int:
-        return len(self._by_topic)
+        return len(self._holders)
 
     def __contains__(self, topic: str) -> bool:
-        return topic in self._by_topic
+        return topic in self._holders
 
     def topics(self) -> Iterable[str]:
         """Return every topic."""
-        return self._by_topic
+        return self._holders
+
+    def holders_of(self, topic: str) -> Holders:
+        """Return the broker sets that have a topic, none if it is unknown."""
+        return self._holders.get(topic, ())
 
     def queues_of(self, topic: str) -> Mapping[str, QueueData] | None:
         """Return a topic's queues by broker name, None if nobody has the topic."""
-        return self._by_topic.get(topic)
+        holders = self._holders.get(topic)
+        return None if holders is None else {name: self._by_broker[name][topic] for name in holders}
 
     def topics_of(self, broker_name: str) -> Mapping[str, QueueData]:
         """Return what one broker set has, by topic."""
@@ -55,43 +76,75 @@ class TopicTable:
         """Return how many queues one broker set has, over all topics."""
         return self._queue_sums.get(broker_name, QueueSum())
 
-    def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
-        """Store the queues of some topics of one set."""
-        if not queues:
-            return
-        mine = self._by_broker.setdefault(broker_name, {})
+    def preparing(self, broker_name: str, changes: QueueChanges) -> Steps[PreparedQueues]:
+        """Work out what it takes to store changed queues of one set; rests now and then."""
         read, write = self.queue_sum(broker_name)
-        by_topic = self._by_topic
-        topics_before = len(by_topic)
-        former = [old for topic in queues if (old := mine.get(topic)) is not None]
-        read += sum(map(_read_of, queues.values())) - sum(map(_read_of, former))
-        write += sum(map(_write_of, queues.values())) - sum(map(_write_of, former))
-        for topic, queue_data in queues.items():
-            if (row := by_topic.get(topic)) is None:
-                by_topic[topic] = {broker_name: queue_data}
-            else:
-                row[broker_name] = queue_data
-        mine.update(queues)
-        self._queue_sums[broker_name] = QueueSum(read, write)
-        self.names_version += len(by_topic) != topics_before
+        for before, after, topics in changes.moves:
+            read += topics * (after.read_queue_nums - (before.read_queue_nums if before else 0))
+            write += topics * (after.write_queue_nums - (before.write_queue_nums if before else 0))
+        joined: dict[str, Holders] = {}
+        if any(move.before is None for move in changes.moves):
+            mine = self.topics_of(broker_name)
+            # By the identity of the former holders, which topics share, as they will share the new ones.
+            grown: dict[int, Holders] = {}
+            for part in in_parts(changes.queues):
+                for topic in [topic for topic in part if topic not in mine]:
+                    holders = self._holders.get(topic, ())
+                    if (more := grown.get(id(holders))) is None:
+                        more = grown[id(holders)] = (*holders, broker_name)
+                    joined[topic] = more
+                yield
+        return PreparedQueues(broker_name, changes.queues, joined, QueueSum(read, write))
+
+    def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
+        """Store the queues of some topics of one set at once."""
+        changes = whole(differing(self.topics_of(broker_name), queues.items()))
+        self.store(whole(self.preparing(broker_name, changes)))
+
+    def store(self, prepared: PreparedQueues) -> None:
+        """Store what was prepared since the last change of the table."""
+        name = prepared.broker_name
+        if not prepared.queues:
+            return
+        topics_before = len(self._holders)
+        self._holders.update(prepared.joined)
+        self._by_broker.setdefault(name, {}).update(prepared.queues)
+        self._queue_sums[name] = prepared.queue_sum
+        self.names_version += len(self._holders) != topics_before
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
         """Forget some topics of one set, as far as it has them."""
-        rows = self._by_broker.get(broker_name, {})
-        read, write = self.queue_sum(broker_name)
-        topics_before = len(self._by_topic)
-        for topic in topics:
-            if (old := rows.pop(topic, None)) is None:
-                continue
-            read -= old.read_queue_nums
-            write -= old.write_queue_nums
-            row = self._by_topic[topic]
-            del row[broker_name]
-            if not row:
-                del self._by_topic[topic]
-        if rows:
-            self._queue_sums[broker_name] = QueueSum(read, write)
-        else:
+        mine = self._by_broker.get(broker_name, {})
+        leaving = [topic for topic in dict.fromkeys(topics) if topic in mine]
+        topics_before = len(self._holders)
+        for holders, shared in self.by_holders(leaving):
+            left = tuple(name for name in holders if name != broker_name)
+            if left:
+                self._holders.update(dict.fromkeys(shared, left))
+            else:
+                for topic in shared:
+                    del self._holders[topic]
+        if len(leaving) == len(mine):
             self._by_broker.pop(broker_name, None)
             self._queue_sums.pop(broker_name, None)
-        self.names_version += len(self._by_topic) != topics_before
+        else:
+            read, write = self.queue_sum(broker_name)
+            for topic in leaving:
+                old = mine.pop(topic)
+                read -= old.read_queue_nums
+                write -= old.write_queue_nums
+            self._queue_sums[broker_name] = QueueSum(read, write)
+        self.names_version += len(self._holders) != topics_before
+
+    def by_holders(self, topics: Iterable[str]) -> Collection[tuple[Holders, list[str]]]:
+        """Return the topics, in groups of those that share their list of holders."""
+        groups: dict[int, tuple[Holders, list[str]]] = {}
+        last: Holders | None = None
+        group: list[str] = []
+        for topic in topics:
+            holders = self._holders.get(topic, ())
+            if holders is not last:
+                last = holders
+                group = groups.setdefault(id(holders), (holders, []))[1]
+            group.append(topic)
+        return groups.values()

@@ -98,7 +98,7 @@ def test_the_topics_stay_as_they_are_where_nobody_has_to_act_as_master(broker_se
 
 def test_the_topics_are_read_only_while_a_slave_acts_as_master():
     decision = decided(route_tables(an_acting_set(0, 1)), MASTER)
-    assert decision.change.queues == queue_datas(TOPIC, BROKER, perm=READ_ONLY)
+    assert decision.change.queue_changes.queues == queue_datas(TOPIC, BROKER, perm=READ_ONLY)
     assert decision.change.removed_topics == ()
     assert decision.removed[0].changes == RouteChanges(perm=2, sample=(TOPIC, BROKER))
 
@@ -111,14 +111,14 @@ def test_a_permission_that_an_operator_gave_ends_when_a_slave_begins_to_act_as_m
 
 def test_a_slave_that_leaves_others_behind_without_master_makes_topics_read_only_again():
     tables = route_tables(an_acting_set(1, 2))
-    assert decided(tables, SECOND_SLAVE).change.queues == queue_datas(TOPIC, BROKER, perm=READ_ONLY)
+    assert decided(tables, SECOND_SLAVE).change.queue_changes.queues == queue_datas(TOPIC, BROKER, perm=READ_ONLY)
 
 
 def test_what_an_operator_wiped_stays_wiped_if_everything_was():
     tables = route_tables(an_acting_set(0, 1), perm=READ_ONLY)
     tables.perms.put(BROKER, {TOPIC: READ_ONLY})
     change = decided(tables, MASTER).change
-    assert (change.queues, change.lifted_perms) == ({}, ())
+    assert (change.queue_changes.queues, change.lifted_perms) == ({}, ())
 
 
 def test_a_set_moves_to_its_other_cluster_when_the_first_has_no_member_left():
@@ -143,7 +143,7 @@ def test_members_that_leave_together_are_one_change_and_the_last_tells_what_it_d
 
 def test_no_topic_becomes_read_only_when_the_whole_set_leaves():
     decision = decided(route_tables(an_acting_set(0, 1)), SLAVE, MASTER)
-    assert (decision.change.queues, decision.change.removed_topics) == ({}, (TOPIC, BROKER))
+    assert (decision.change.queue_changes.queues, decision.change.removed_topics) == ({}, (TOPIC, BROKER))
     assert [each.set_removed for each in decision.removed] == [True, True]
 
 

@@ -14,6 +14,7 @@ from builders import (
     a_live_row,
     a_mapping,
     a_member,
+    a_queue_data,
     a_registration,
     an_address,
     queue_datas,
@@ -31,8 +32,10 @@ from namesrv.effects import (
     RegistrationResult,
     RouteChanges,
 )
+from namesrv.queue_changes import Move, QueueChanges
 from namesrv.registration import SingleTopicFromUnknownBroker
 from namesrv.set_change import RouteTables, SetChange
+from namesrv.slices import whole
 from remoting.shapes.route import PERM_INHERIT, PERM_READ
 
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
@@ -43,7 +46,7 @@ CHANGED = a_data_version(counter=2)
 def decided(tables, *, now_ms=0, delete_missing_topics=False, **values):
     """Return what is decided of the default registration with other `values`."""
     request = a_registration(**values)
-    return registration.decide(tables, request, delete_missing_topics=delete_missing_topics, now_ms=now_ms)
+    return whole(registration.deciding(tables, request, delete_missing_topics=delete_missing_topics, now_ms=now_ms))
 
 
 # The first registration
@@ -54,7 +57,7 @@ def test_a_new_broker_brings_its_set_its_topics_and_a_sign_of_life():
     assert decision.change == SetChange(
         broker_set=a_broker_set(),
         heard=(a_live_key(), a_live_row(heard_ms=5)),
-        queues=queue_datas(TOPIC, BROKER),
+        queue_changes=QueueChanges(queue_datas(TOPIC, BROKER), (Move(before=None, after=a_queue_data(), topics=2),)),
     )
     assert decision.happened == BrokerRegistered(
         cluster=CLUSTER,
@@ -146,7 +149,7 @@ def test_a_registration_that_says_nothing_new_is_a_sign_of_life_only():
 def test_a_new_data_version_counts_as_changed_even_if_the_routes_are_the_same():
     decision = decided(route_tables(a_broker_set()), data_version=CHANGED)
     assert decision.happened.result is RegistrationResult.CHANGED
-    assert decision.change.queues == {}
+    assert decision.change.queue_changes.queues == {}
 
 
 @pytest.mark.parametrize(
@@ -159,17 +162,19 @@ def test_a_new_data_version_counts_as_changed_even_if_the_routes_are_the_same():
 )
 def test_a_later_part_of_a_split_registration_brings_its_settings_under_the_version_of_the_first(setting, changes):
     decision = decided(route_tables(a_broker_set()), topics=topic_configs(TOPIC, **setting) | topic_configs(BROKER))
-    assert decision.change.queues == queue_datas(TOPIC, **setting)
+    assert decision.change.queue_changes.queues == queue_datas(TOPIC, **setting)
     assert (decision.happened.result, decision.happened.changes) == (RegistrationResult.CHANGED, changes)
 
 
 def test_another_system_flag_reaches_the_routes():
     decision = decided(route_tables(a_broker_set()), topics=topic_configs(TOPIC, topic_sys_flag=1))
-    assert decision.change.queues == queue_datas(TOPIC, topic_sys_flag=1)
+    assert decision.change.queue_changes.queues == queue_datas(TOPIC, topic_sys_flag=1)
 
 
 def test_topics_that_were_set_alike_share_one_value_so_that_a_million_cost_little():
-    queues = decided(RouteTables(), topics=topic_configs("A", "B") | topic_configs("C", perm=READ_ONLY)).change.queues
+    queues = decided(
+        RouteTables(), topics=topic_configs("A", "B") | topic_configs("C", perm=READ_ONLY)
+    ).change.queue_changes.queues
     assert queues["A"] is queues["B"]
     assert queues == queue_datas("A", "B") | queue_datas("C", perm=READ_ONLY)
 
@@ -212,7 +217,7 @@ def test_only_mappings_of_static_topics_that_are_new_or_differ_are_stored():
 def test_the_slave_with_the_smallest_id_brings_the_queues_of_its_set(acting, perm):
     said = {"enable_acting_master": acting, "mappings": {TOPIC: a_mapping()}}
     change = decided(RouteTables(), broker_id=1, **said).change
-    assert change.queues == queue_datas(TOPIC, BROKER, perm=perm)
+    assert change.queue_changes.queues == queue_datas(TOPIC, BROKER, perm=perm)
     assert change.mappings == {TOPIC: a_mapping()}
 
 
@@ -220,7 +225,7 @@ def test_the_slave_with_the_smallest_id_brings_the_queues_of_its_set(acting, per
 def test_acting_as_master_takes_the_write_permission_only(acting, perm):
     topics = topic_configs(TOPIC, BROKER, perm=WRITABLE | PERM_INHERIT)
     change = decided(RouteTables(), broker_id=1, enable_acting_master=acting, topics=topics).change
-    assert change.queues == queue_datas(TOPIC, BROKER, perm=perm)
+    assert change.queue_changes.queues == queue_datas(TOPIC, BROKER, perm=perm)
 
 
 def test_a_set_that_begins_with_a_slave_has_no_master_yet():
@@ -235,14 +240,14 @@ def test_no_other_slave_brings_queues(others, broker_id, acting):
     tables = RouteTables()
     tables.brokers.put(a_broker_set(broker_ids=others))
     change = decided(tables, broker_id=broker_id, enable_acting_master=acting, mappings={TOPIC: a_mapping()}).change
-    assert (change.queues, change.mappings) == ({}, {})
+    assert (change.queue_changes.queues, change.mappings) == ({}, {})
     assert broker_id in change.broker_set.members
 
 
 def test_a_master_that_comes_back_is_written_to_again():
     tables = route_tables(a_broker_set(broker_ids=(1,), enable_acting_master=True), perm=READ_ONLY)
     decision = decided(tables, enable_acting_master=True)
-    assert decision.change.queues == queue_datas(TOPIC, BROKER)
+    assert decision.change.queue_changes.queues == queue_datas(TOPIC, BROKER)
     assert decision.happened.changes.perm == 2
     assert decision.happened.master_changed
 
@@ -268,18 +273,18 @@ def wiped(*topics, **members):
 
 def test_a_wiped_permission_survives_registrations_that_say_nothing_new():
     change = decided(wiped(TOPIC, BROKER)).change
-    assert (change.queues, change.lifted_perms) == ({}, ())
+    assert (change.queue_changes.queues, change.lifted_perms) == ({}, ())
 
 
 def test_a_wiped_permission_survives_other_settings_under_the_same_version():
     change = decided(wiped(TOPIC, BROKER), topics=topic_configs(TOPIC, read_queue_nums=8)).change
-    assert change.queues == queue_datas(TOPIC, read_queue_nums=8, perm=READ_ONLY)
+    assert change.queue_changes.queues == queue_datas(TOPIC, read_queue_nums=8, perm=READ_ONLY)
 
 
 def test_a_wiped_permission_ends_with_a_changed_registration_that_carries_the_topic():
     change = decided(wiped(TOPIC, "Absent"), data_version=CHANGED).change
     assert change.lifted_perms == (TOPIC,)
-    assert change.queues == queue_datas(TOPIC, BROKER)
+    assert change.queue_changes.queues == queue_datas(TOPIC, BROKER)
 
 
 def test_a_wiped_permission_ends_when_a_slave_becomes_master_whatever_its_version():
@@ -288,14 +293,14 @@ def test_a_wiped_permission_ends_when_a_slave_becomes_master_whatever_its_versio
 
 def test_a_slave_that_does_not_speak_for_its_set_leaves_wiped_permissions_alone():
     change = decided(wiped(TOPIC, broker_ids=(0, 1)), broker_id=1, data_version=CHANGED).change
-    assert (change.queues, change.lifted_perms) == ({}, ())
+    assert (change.queue_changes.queues, change.lifted_perms) == ({}, ())
 
 
 def test_a_permission_that_an_operator_gave_holds_even_while_a_slave_acts_as_master():
     tables = route_tables(a_broker_set(broker_ids=(1,), enable_acting_master=True), perm=READ_ONLY)
     tables.perms.put(BROKER, {TOPIC: WRITABLE})
     change = decided(tables, broker_id=1, enable_acting_master=True).change
-    assert change.queues == queue_datas(TOPIC)
+    assert change.queue_changes.queues == queue_datas(TOPIC)
 
 
 # Addresses that change hands

@@ -24,9 +24,10 @@ from namesrv.registration import Registration, SingleTopicFromUnknownBroker
 from namesrv.route_state import RouteState
 from namesrv.tables.live_table import LiveKey
 from namesrv.tables.topic_census import kind_of
+from namesrv.topic_settings import TopicSettings
 from remoting.fastjson import Dialect, encode
 from remoting.prepared import PreparedAnswer
-from remoting.shapes.route import DataVersion, QueueData, TopicConfig
+from remoting.shapes.route import DataVersion, QueueData
 from remoting.statistics import SizeTally
 
 NAMES = st.sampled_from(["broker-a", "broker-b"])
@@ -133,7 +134,7 @@ class BrokerLives(RuleBasedStateMachine):
             enable_acting_master=acting,
             heartbeat_timeout_ms=timeout_ms,
             data_version=version,
-            topics={topic: TopicConfig(topic_name=topic, perm=perm) for topic, perm in topics.items()},
+            topics={topic: TopicSettings(perm, 16, 16, 0) for topic, perm in topics.items()},
             connection_id=connection,
         )
         before = self.living.get((name, address))

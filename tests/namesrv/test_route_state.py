@@ -490,6 +490,50 @@ def test_topics_are_counted_in_the_cluster_that_their_set_is_in(state):
     assert state.census.counts() == {}
 
 
+def test_a_topic_of_two_sets_counts_once_in_their_cluster_until_both_have_dropped_it(state):
+    def normal():
+        return state.census.counts()[CLUSTER][TopicKind.NORMAL]
+
+    register(state)
+    register(state, broker_name="broker-b", connection_id=2)
+    assert normal() == len({TOPIC, BROKER, "broker-b"})
+    state.connection_lost(1, now_ms=0)
+    assert normal() == len({TOPIC, "broker-b"})
+    state.delete_topic(TOPIC, None)
+    assert normal() == 1
+
+
+def test_a_topic_counts_in_each_cluster_that_has_it_when_a_set_moves(state):
+    register(state)
+    register(state, broker_name="broker-b", connection_id=2)
+    register(state, cluster="Other")
+    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.census.counts().items()} == {
+        CLUSTER: len({TOPIC, "broker-b"}),
+        "Other": len({TOPIC, BROKER}),
+    }
+
+
+def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(state):
+    topics = topic_configs(*(f"t{number}" for number in range(10_000)))
+    steps = state.registering(a_registration(topics=topics), 0)
+    next(steps)
+    register(state, broker_name="broker-b", connection_id=2, topics=topics)
+    whole(steps)
+    assert state.tables.topics.holders_of("t1") == ("broker-b", BROKER)
+    assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == len(topics)
+
+
+def test_a_registration_in_slices_ends_however_much_others_change(state):
+    topics = topic_configs(*(f"t{number}" for number in range(10_000)))
+    steps = state.registering(a_registration(topics=topics), 0)
+    rests = 0
+    for _ in steps:
+        rests += 1
+        register(state, broker_name=f"other-{rests}", connection_id=2)
+    assert len(state.tables.topics.topics_of(BROKER)) == len(topics)
+    assert 0 < rests < 50
+
+
 # Routes and kept answers
 
 

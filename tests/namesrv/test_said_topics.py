@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from namesrv import said_topics
 from namesrv.slices import whole
+from namesrv.topic_settings import TopicSettings
 from remoting.codec import decode_body
 from remoting.shapes.namesrv import RegisterBrokerBody
 
@@ -42,17 +43,26 @@ def read(*words):
     return whole(said_topics.reading(*words))
 
 
+def all_of(text):
+    """Return the settings of all topics by decoding the whole text."""
+    table = decode_body(RegisterBrokerBody, text).topic_config_serialize_wrapper.topic_config_table
+    return {
+        topic: TopicSettings(each.perm, each.read_queue_nums, each.write_queue_nums, each.topic_sys_flag)
+        for topic, each in table.items()
+    }
+
+
 MANY = {f"{number}{LONG}": 6 for number in range(200)}
 
 
 def test_a_text_is_read_as_decoding_it_gives():
     text = text_of(MANY, counter=7, mappings={"static": {"bname": "a", "topic": "static"}})
     found = read(text)
-    whole = decode_body(RegisterBrokerBody, text).topic_config_serialize_wrapper
+    decoded = decode_body(RegisterBrokerBody, text).topic_config_serialize_wrapper
     wrapper = found.envelope.topic_config_serialize_wrapper
-    assert found.topics == whole.topic_config_table
-    assert wrapper.topic_queue_mapping_info_map == whole.topic_queue_mapping_info_map
-    assert (wrapper.data_version, found.said.topics) == (whole.data_version, 200)
+    assert found.topics == all_of(text)
+    assert wrapper.topic_queue_mapping_info_map == decoded.topic_queue_mapping_info_map
+    assert (wrapper.data_version, found.said.topics) == (decoded.data_version, 200)
     assert len(found.said.blocks) > 2
 
 
@@ -129,8 +139,7 @@ def test_a_topic_that_is_said_twice_counts_as_it_is_said_last():
         ),
     ):
         found = read(twice, before, MANY)
-        whole = decode_body(RegisterBrokerBody, twice).topic_config_serialize_wrapper.topic_config_table
-        assert found.topics == whole
+        assert found.topics == all_of(twice)
 
 
 def test_blocks_that_fit_but_for_a_missing_comma_are_no_table():
@@ -176,14 +185,14 @@ class Told(RuleBasedStateMachine):
         self.counter += 1
         text = text_of(self.topics, counter=self.counter)
         found = read(text, self.said, self.known)
-        whole = decode_body(RegisterBrokerBody, text).topic_config_serialize_wrapper.topic_config_table
+        everything = all_of(text)
         if found is None:
-            self.known, self.said = dict(whole), None
+            self.known, self.said = everything, None
             return
         self.known |= found.topics
         self.said = found.said
-        assert {topic: self.known[topic] for topic in whole} == whole
-        assert self.said == read(text).said or self.said.topics == len(whole)
+        assert {topic: self.known[topic] for topic in everything} == everything
+        assert self.said == read(text).said or self.said.topics == len(everything)
         assert self.said.repeats(text_of(self.topics, counter=self.counter, time=3), 0)
 
 

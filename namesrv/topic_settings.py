@@ -1,0 +1,23 @@
+"""What a broker says of a topic beside its name: of thousands of topics few are set differently, so equal ones share.
+
+Pure values.
+"""
+
+import msgspec
+
+
+class TopicSettings(msgspec.Struct, frozen=True, gc=False):
+    """The settings of a topic that routes depend on, as `TopicConfig` has them."""
+
+    perm: int
+    read_queue_nums: int
+    write_queue_nums: int
+    topic_sys_flag: int
+
+
+class SharedSettings(dict[tuple[int, int, int, int], TopicSettings]):
+    """One value for all topics that are set alike, by the fields of `TopicSettings`."""
+
+    def __missing__(self, settings: tuple[int, int, int, int]) -> TopicSettings:
+        value = self[settings] = TopicSettings(*settings)
+        return value
