@@ -1,0 +1,149 @@
+"""A server under abuse, somebody who behaves beside it, and what it costs them both."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from peers.lab import Lab
+from peers.waiting import wait_until
+from prometheus_client.parser import text_string_to_metric_families
+
+HERE = Path(__file__).parent
+
+#: What an operator may expect of queries whatever others do; soak tests hold it, CI machines only far more.
+QUERY_P99_MS = 20
+QUERY_P99_MS_ON_BUSY_MACHINES = 1000
+
+GROWTH_MAX = 1.2
+#: namesrv/allocator.py lets the C library keep so much freed memory, on purpose.
+KEPT_KIB = 64 * 1024
+#: What a machine does not give back in pieces: arenas of the C library, tables that have grown.
+SLACK_KIB = 16 * 1024
+
+
+class Served:
+    """A NameServer with its metrics, its log and its memory."""
+
+    def __init__(self, server):
+        self.server = server
+        self.port = server.port
+
+    def metric(self, name, **labels):
+        """Return the value of `rocketmq_namesrv_<name>` now."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.http_port}/metrics", timeout=30) as answer:
+            text = answer.read().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == f"rocketmq_namesrv_{name}" and sample.labels == labels:
+                    return sample.value
+        raise KeyError(name, labels)
+
+    def wait_for_metric(self, name, is_right, *, seconds=20, **labels):
+        wait_until(
+            lambda: is_right(self.metric(name, **labels)),
+            seconds=seconds,
+            what=lambda: f"{name} {labels} is {self.metric(name, **labels)}",
+        )
+
+    def events(self, name):
+        lines = (line for line in self.server.process.text().splitlines() if line.startswith("{"))
+        return [line for line in map(json.loads, lines) if line["event"] == name]
+
+    def memory_kib(self):
+        """Return the resident memory."""
+        command = ["ps", "-o", "rss=", "-p", str(self.server.process.pid)]
+        return int(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    def assert_unharmed(self):
+        """Fail if the server met a fault of its own."""
+        text = self.server.process.text()
+        assert '"level":"error"' not in text
+        assert "Traceback" not in text
+
+
+class Watch:
+    """What somebody who behaves saw, once it is over, and the memory before and after."""
+
+    def __init__(self, served):
+        self._served = served
+        self.before_kib = served.memory_kib()
+        self.most_kib = self.after_kib = self.before_kib
+        self.seen = {}
+
+    def look(self):
+        self.most_kib = max(self.most_kib, self._served.memory_kib())
+
+    def assert_unharmed(self, *, p99_ms_max):
+        assert self.seen["refused"] == []
+        assert self.seen["queries"] > 0
+        assert self.seen["p99_ms"] < p99_ms_max
+
+    def assert_memory_came_back(self):
+        most = GROWTH_MAX * self.before_kib + KEPT_KIB + SLACK_KIB
+        wait_until(
+            lambda: self._served.memory_kib() < most,
+            seconds=20,
+            what=lambda: f"memory is {self._served.memory_kib()} KiB, was {self.before_kib}",
+        )
+        self.after_kib = self._served.memory_kib()
+
+    def figures(self):
+        mib = {
+            f"rss_{name}_mib": round(kib / 1024)
+            for name, kib in (("before", self.before_kib), ("most", self.most_kib), ("after", self.after_kib))
+        }
+        return {key: value for key, value in self.seen.items() if key != "refused"} | mib
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with contextlib.closing(Lab(tmp_path)) as own:
+        yield own
+
+
+@pytest.fixture
+def serve(lab):
+    """Start a server with these properties."""
+
+    def serve(**properties):
+        server = lab.name_server("namesrv", http=True, **properties)
+        server.process.wait_for("server_ready", seconds=30)
+        return Served(server)
+
+    return serve
+
+
+@pytest.fixture
+def watched():
+    """Return a context in which a witness asks, and which tells afterwards what it saw."""
+
+    @contextlib.contextmanager
+    def watched(served):
+        command = [sys.executable, str(HERE / "witness.py"), str(served.port)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as witness:
+            assert witness.stdout.readline() == "ready\n"
+            watch = Watch(served)
+            try:
+                yield watch
+            finally:
+                watch.seen = json.loads(witness.communicate()[0])
+
+    return watched
+
+
+@pytest.fixture
+def tell(capsys, request):
+    """Print one line of figures, whether the test passes or not."""
+    began = time.perf_counter()
+
+    def tell(**figures):
+        line = json.dumps({"test": request.node.name, "seconds": round(time.perf_counter() - began, 1)} | figures)
+        with capsys.disabled():
+            sys.stdout.write(f"\n{line}\n")
+
+    return tell

@@ -1,0 +1,135 @@
+"""Peers that ask and do not read, or ask a great deal, and frames that never end."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+from conftest import QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES
+from crowd import Crowd, a_query, push
+from peers.scripted import HEARTBEAT, Line, ScriptedBroker
+from peers.wire import GET_ALL_TOPICS, QUERY_DATA_VERSION, SUCCESS, frame
+
+IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
+UNREGISTER_BROKER = 104
+
+#: So little the system keeps for a peer that does not read.
+LITTLE = {"serverSocketSndBufSize": 64 * 1024}
+RECEIVE_BYTES = 16 * 1024
+#: So many peers that do not read fill nearly all places.
+WAVE = 35
+
+
+def soak(*values):
+    return pytest.param(*values, marks=pytest.mark.soak)
+
+
+def line_to(served):
+    return Line(socket.create_connection(("127.0.0.1", served.port), timeout=30))
+
+
+@pytest.fixture
+def broker_of():
+    """Return a broker with topics, registered over a connection that stays."""
+    with contextlib.ExitStack() as stack:
+
+        def broker_of(served, name, topics):
+            broker = ScriptedBroker(line_to(served), name, address=f"10.0.0.{sum(map(ord, name)) % 250}:10911")
+            stack.callback(broker.close)
+            broker.register({f"{name}-topic-{number:06}": 4 for number in range(topics)})
+            return broker
+
+        yield broker_of
+
+
+@pytest.mark.parametrize(("count", "idle_s", "p99_ms_max"), [(40, 2, IN_CI), soak(500, 10, IN_SOAK)])
+def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(serve, watched, tell, count, idle_s, p99_ms_max):
+    served = serve(serverChannelMaxIdleTimeSeconds=idle_s, **LITTLE)
+    queries = a_query("x" * 900) * 2000
+    with watched(served) as watch, Crowd(served.port) as crowd:
+        for each in crowd.connect(count, receive_bytes=RECEIVE_BYTES):
+            push(each, queries)
+        served.wait_for_metric("connections_paused", lambda paused: paused > 0)
+        served.wait_for_metric("unread_answer_bytes", lambda unread: unread > 1_000_000)
+        watch.look()
+        closed = {"reason": "slow_reader"}
+        served.wait_for_metric("connections_closed_total", lambda n: n == count, seconds=3 * idle_s + 60, **closed)
+        assert served.metric("connection_pauses_total") == count
+        assert served.metric("connections_paused") == 0
+        assert served.metric("unread_answer_bytes") == 0
+    assert len(served.events("slow_reader_disconnected")) == count
+    watch.assert_memory_came_back()
+    tell(connections=count, **watch.figures())
+    watch.assert_unharmed(p99_ms_max=p99_ms_max)
+    served.assert_unharmed()
+
+
+@pytest.mark.parametrize(("count", "p99_ms_max"), [(2 * WAVE, IN_CI), soak(12 * WAVE, IN_SOAK)])
+def test_brokers_are_served_while_peers_that_never_read_hold_all_places_to_wait(
+    serve, watched, tell, broker_of, count, p99_ms_max
+):
+    """Their requests are lists of all topics, which are long and wait for their turn."""
+    served = serve(**LITTLE)
+    broker_of(served, "large", 3000)
+    with watched(served) as watch, Crowd(served.port) as crowd:
+        while len(crowd.sockets) < count:
+            for each in crowd.connect(WAVE, receive_bytes=RECEIVE_BYTES):
+                push(each, frame(GET_ALL_TOPICS) * 260)
+            asked = len(crowd.sockets)
+            served.wait_for_metric("connections_paused", lambda paused, asked=asked: paused == asked, seconds=60)
+        watch.look()
+        assert served.metric("requests_in_flight") > 9000
+        turned_away = served.metric("requests_rejected_total", reason="busy")
+        assert turned_away > 0
+        codes = codes_of_a_brokers_life(served)
+        assert codes == [SUCCESS] * len(codes)
+    watch.assert_memory_came_back()
+    tell(connections=count, turned_away=turned_away, **watch.figures())
+    watch.assert_unharmed(p99_ms_max=p99_ms_max)
+    served.assert_unharmed()
+
+
+def codes_of_a_brokers_life(served):
+    """Register, beat, compare versions and unregister many brokers, and return what they were answered."""
+    codes = []
+    for number in range(50):
+        with contextlib.closing(line_to(served)) as line:
+            broker = ScriptedBroker(line, f"b{number}", address=f"10.1.0.{number}:10911")
+            broker.register({f"t{number}": 4, f"u{number}": 4})
+            identity = {"clusterName": "C", "brokerName": broker.name, "brokerAddr": broker.address, "brokerId": "0"}
+            version = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
+            codes.append(line.ask(QUERY_DATA_VERSION, identity, version).code)
+            codes.append(line.ask(HEARTBEAT, identity).code)
+            codes.append(line.ask(UNREGISTER_BROKER, identity).code)
+    return codes
+
+
+@pytest.mark.parametrize(("count", "p99_ms_max"), [(100_000, IN_CI), soak(1_000_000, IN_SOAK)])
+def test_a_client_with_very_many_requests_at_once_gets_every_answer_and_delays_nobody(
+    serve, watched, tell, count, p99_ms_max
+):
+    served = serve()
+    at_once = 1000
+    queries = a_query() * at_once
+    with watched(served) as watch, socket.create_connection(("127.0.0.1", served.port), timeout=60) as client:
+        client.sendall(a_query())
+        answer_bytes = 4 + int.from_bytes(client.recv(4, socket.MSG_WAITALL))
+        client.recv(answer_bytes - 4, socket.MSG_WAITALL)
+        began = time.perf_counter()
+        asking = threading.Thread(target=lambda: [client.sendall(queries) for _ in range(count // at_once)])
+        asking.start()
+        left, looked = count * answer_bytes, began
+        while left:
+            chunk = client.recv(min(left, 1 << 20))
+            assert chunk, "the server closed the connection"
+            left -= len(chunk)
+            if time.perf_counter() > looked + 0.2:
+                watch.look()
+                looked = time.perf_counter()
+        asking.join()
+        seconds = time.perf_counter() - began
+    watch.assert_memory_came_back()
+    tell(requests=count, requests_per_s=round(count / seconds), **watch.figures())
+    watch.assert_unharmed(p99_ms_max=p99_ms_max)
+    served.assert_unharmed()

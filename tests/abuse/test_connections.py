@@ -1,0 +1,148 @@
+"""Too many connections, silent ones, slow ones, and a storm of them."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+import pytest
+from conftest import HERE, QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES
+from crowd import Crowd, a_query, is_closed, need_files, read_answers
+from peers.waiting import wait_until
+
+IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
+#: Processes that make connections.
+STORMS = 2
+
+
+def soak(*values):
+    return pytest.param(*values, marks=pytest.mark.soak)
+
+
+@pytest.mark.parametrize(("count", "held_s", "p99_ms_max"), [(2000, 1, IN_CI), soak(15_000, 20, IN_SOAK)])
+def test_as_many_connections_as_allowed_are_served_and_their_memory_comes_back(
+    serve, watched, tell, count, held_s, p99_ms_max
+):
+    need_files(count)
+    served = serve(scanNotActiveBrokerInterval=60_000)
+    query = a_query()
+    with watched(served) as watch, Crowd(served.port) as crowd:
+        began = time.perf_counter()
+        crowd.connect(count)
+        connected_s = time.perf_counter() - began
+        for each in crowd.sockets:
+            each.sendall(query)
+        for each in crowd.sockets:
+            read_answers(each, 1)
+        watch.look()
+        assert sum(served.metric("connections", kind=kind) for kind in ("client", "broker", "unknown")) == count + 2
+        time.sleep(held_s)
+        crowd.leave()
+        served.wait_for_metric("connections", lambda open_ones: open_ones == 1, kind="client")
+    watch.assert_memory_came_back()
+    tell(connections=count, connected_s=round(connected_s, 1), **watch.figures())
+    watch.assert_unharmed(p99_ms_max=p99_ms_max)
+    served.assert_unharmed()
+
+
+@pytest.mark.parametrize(("count", "idle_s", "p99_ms_max"), [(500, 2, IN_CI), soak(2000, 15, IN_SOAK)])
+def test_peers_that_connect_and_send_nothing_are_closed_and_harm_nobody(
+    serve, watched, tell, count, idle_s, p99_ms_max
+):
+    need_files(count)
+    served = serve(serverChannelMaxIdleTimeSeconds=idle_s)
+    with watched(served) as watch, Crowd(served.port) as crowd:
+        crowd.connect(count)
+        watch.look()
+        time.sleep(idle_s / 2)
+        assert crowd.closed() == 0
+        wait_until(lambda: crowd.closed() == count, seconds=2 * idle_s + 20, what="all are closed")
+        assert served.metric("connections_closed_total", reason="idle") == count
+    watch.assert_memory_came_back()
+    tell(connections=count, **watch.figures())
+    watch.assert_unharmed(p99_ms_max=p99_ms_max)
+    served.assert_unharmed()
+
+
+@pytest.mark.parametrize(("count", "pause_s", "idle_s"), [(100, 0.1, 2), soak(500, 1, 30)])
+def test_peers_that_send_a_byte_now_and_then_are_answered_if_they_end_in_time_and_else_closed(
+    serve, watched, tell, count, pause_s, idle_s
+):
+    """One in ten has sent all but a few bytes of its query before it becomes slow."""
+    served = serve(serverChannelMaxIdleTimeSeconds=idle_s)
+    query = a_query()
+    assert len(query) * pause_s > 2 * idle_s
+    with watched(served) as watch, Crowd(served.port) as crowd:
+        sockets = crowd.connect(count)
+        rest = {each: query[-5:] if number % 10 == 0 else query for number, each in enumerate(sockets)}
+        in_time = sockets[::10]
+        for each in in_time:
+            each.sendall(query[:-5])
+        open_ones = set(sockets)
+        while open_ones:
+            round_began = time.perf_counter()
+            for each in list(open_ones):
+                if not send_a_byte(each, rest):
+                    open_ones.discard(each)
+            watch.look()
+            time.sleep(max(0, pause_s - (time.perf_counter() - round_began)))
+        assert all(len(read_answers(each, 1)) == 1 for each in in_time)
+        late = [each for each in sockets if each not in set(in_time)]
+        wait_until(lambda: all(map(is_closed, late)), seconds=20, what="the late ones are closed")
+        assert served.metric("requests_rejected_total", reason="bad_frame") == len(late)
+        assert served.metric("unfinished_frame_bytes") == 0
+    assert "unfinished" in served.events("frame_rejected")[0]["error"]
+    watch.assert_memory_came_back()
+    tell(connections=count, **watch.figures())
+    watch.assert_unharmed(p99_ms_max=IN_CI if count < 500 else IN_SOAK)
+    served.assert_unharmed()
+
+
+def send_a_byte(each, rest):
+    """Send the next byte; return whether there are more, and somebody who takes them."""
+    try:
+        each.sendall(rest[each][:1])
+    except ConnectionError:
+        return False
+    rest[each] = rest[each][1:]
+    return bool(rest[each])
+
+
+@pytest.mark.parametrize(("rate", "seconds", "p99_ms_max"), [(500, 2, IN_CI), soak(5000, 10, 10 * IN_SOAK)])
+def test_a_storm_of_connections_is_served(serve, watched, tell, rate, seconds, p99_ms_max):
+    """In the soak run the storm and the server want more than two processors have, so others wait longer."""
+    served = serve()
+    command = [sys.executable, str(HERE / "storm.py"), str(served.port), str(rate // STORMS), str(seconds)]
+    with watched(served) as watch, ExitStack() as stack:
+        storms = [
+            stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True)) for _ in range(STORMS)
+        ]
+        while any(storm.poll() is None for storm in storms):
+            watch.look()
+            time.sleep(0.2)
+        results = [json.loads(storm.stdout.read()) for storm in storms]
+    watch.assert_memory_came_back()
+    summed = {key: sum(each[key] for each in results) for key in ("offered", "answered", "failed")}
+    worst = {key: max(each[key] for each in results) for key in ("seconds", "visit_p50_ms", "visit_p99_ms")}
+    tell(**summed, storm_s=worst.pop("seconds"), **worst, **watch.figures())
+    assert summed["answered"] == summed["offered"]
+    watch.assert_unharmed(p99_ms_max=p99_ms_max)
+    served.assert_unharmed()
+
+
+def test_one_connection_more_than_allowed_is_refused_and_told_and_the_next_served_when_one_left(serve):
+    served = serve(connectionsMax=20)
+    with Crowd(served.port) as crowd:
+        sockets = crowd.connect(20)
+        sockets[-1].sendall(a_query())
+        read_answers(sockets[-1], 1)
+        (refused,) = crowd.connect(1)
+        wait_until(lambda: is_closed(refused), seconds=10, what="the refusal")
+        assert served.metric("requests_rejected_total", reason="connections") == 1
+        assert [line["connections_max"] for line in served.events("connection_refused")] == [20]
+        sockets[0].close()
+        served.wait_for_metric("connections_closed_total", lambda count: count == 1, reason="peer")
+        (welcome,) = crowd.connect(1)
+        welcome.sendall(a_query())
+        assert len(read_answers(welcome, 1)) == 1
