@@ -86,6 +86,8 @@ class RemoteBroker(threading.Thread):
 class Seen:
     """How long it took, in seconds, until a broker that was cut off had left, and until it was back."""
 
+    #: Next to nothing where a broker was cut off while it changed over: it came back over its old connection, with all
+    #: that was queued there and the end of it, and had not registered over its new one yet.
     left: list = field(default_factory=list)
     back: list = field(default_factory=list)
     #: Cuts that were over before anybody had to notice.

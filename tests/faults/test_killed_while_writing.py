@@ -78,8 +78,15 @@ def server(lab):
 
 
 def entry_on_disk(server):
-    """Return the entry's number; the file has to be whole."""
-    (entries,) = json.loads((server.folder / "kvConfig.json").read_text())["configTable"].values()
+    """Return the entry's number; the file has to be whole, and its backup not newer."""
+    number = number_in(server.folder / "kvConfig.json")
+    backup = server.folder / "kvConfig.json.bak"
+    assert not backup.exists() or number_in(backup) <= number
+    return number
+
+
+def number_in(kv_file):
+    (entries,) = json.loads(kv_file.read_text())["configTable"].values()
     number = entries.pop("number")
     assert entries == PADDING
     return int(number)
