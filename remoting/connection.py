@@ -17,6 +17,7 @@ from remoting.gate import Gate
 from remoting.limits import ServerLimits
 from remoting.observer import CloseReason, ConnectionKind, Rejection, ServerObserver
 from remoting.opening import host_and_port
+from remoting.outbox import Outbox
 from remoting.prepared import KnownRequest
 from remoting.statistics import Latencies, ServerStatistics, timer_ns
 from remoting.tls import TlsContexts
@@ -35,8 +36,9 @@ class Host(Protocol):
     tls: TlsContexts | None
     #: Codes whose requests are answered at once, in the order read, and how long those took.
     urgent: dict[int, Latencies]
-    #: Where the time is counted that requests take whose answer stood ready.
+    #: Where the time is counted that requests take whose answer stood ready, and by what those answers leave.
     known_latencies: Latencies
+    outbox: Outbox
     #: How long the server has been awake, in milliseconds; moves on with every look for idle connections.
     awake_ms: int
 
@@ -166,14 +168,11 @@ class Connection(asyncio.Protocol):
             return
         self._moved_ms = host.awake_ms
         host.statistics.received_bytes += len(data)
-        began_ns = timer_ns()
         if self._is_plain and (known := host.answers.known) is not None and (answer := known.reply(data)) is not None:
             # Nearly all bytes end here: a route query that others have asked as well.
-            host.statistics.sent_bytes += len(answer)
-            self._transport.write(answer)
-            host.known_latencies.add(timer_ns() - began_ns, 1)
+            host.outbox.put(self, answer)
             return
-        self._receive(data, began_ns)
+        self._receive(data, timer_ns())
 
     def _receive(self, data: bytes, began_ns: int) -> None:
         if self._gate is not None:
@@ -282,8 +281,15 @@ class Connection(asyncio.Protocol):
             return
         if self._gate is not None:
             frame = self._gate.send(frame)
+        # What was answered before leaves before.
+        self._host.outbox.flush()
         self._host.statistics.sent_bytes += len(frame)
         self._transport.write(frame)
+
+    def write_answer(self, frame: bytes) -> None:
+        """Hand a frame of the outbox to the socket, if there is still somebody to read it."""
+        if not self._ended:
+            self._transport.write(frame)
 
     def request_finished(self) -> None:
         """Go on reading where too many requests waited, and end the connection where this was the last."""
@@ -487,6 +493,7 @@ class Connection(asyncio.Protocol):
     def _close_transport(self) -> None:
         if self._ended:
             return
+        self._host.outbox.flush()
         self._ended = True
         if self._gate is not None:
             self._write_raw(self._gate.close())

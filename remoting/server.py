@@ -20,6 +20,7 @@ from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
 from remoting.observer import CloseReason, Rejection, ServerObserver
 from remoting.opening import host_and_port
+from remoting.outbox import Outbox
 from remoting.prepared import KnownRequests
 from remoting.statistics import ServerStatistics
 from remoting.tls import TlsContexts
@@ -82,6 +83,7 @@ class RemotingServer:
         self.statistics = ServerStatistics()
         self.urgent = {code: self.statistics.latencies_of(code) for code in options.urgent}
         self.known_latencies = self.statistics.latencies_of(options.prepared)
+        self.outbox = Outbox(asyncio.get_running_loop().call_soon, self.known_latencies, self.statistics)
         # The frames that stand ready have JSON headers.
         is_json = options.serialize_type is SerializeType.JSON
         known = KnownRequests(options.prepared, self.statistics) if is_json else None
