@@ -56,13 +56,17 @@ class LineWriter:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
+        # What the next line follows on: a line that could not be written to its end must not swallow it.
+        start = b""
         while lines := self._take():
-            try:
-                self._write(b"".join(line + b"\n" for line in lines))
-            except OSError:
-                # Nobody reads any more. Serving goes on, and the count tells how much was not said.
+            content = start + b"".join(line + b"\n" for line in lines)
+            written = self._write(content)
+            if written < len(content):
+                # Nobody reads any more, or the disk is full. Serving goes on; the count tells how much was not said.
                 with self._changed:
-                    self.dropped += len(lines)
+                    self.dropped += content.count(b"\n", max(written, len(start)))
+            if written:
+                start = b"" if content[written - 1 : written] == b"\n" else b"\n"
 
     def _take(self) -> list[bytes]:
         """Wait for lines and return some of them; none when all is written and the end has come."""
@@ -76,10 +80,14 @@ class LineWriter:
             self._queued_bytes -= taken_bytes
             return taken
 
-    def _write(self, content: bytes) -> None:
-        rest = memoryview(content)
-        while rest:
+    def _write(self, content: bytes) -> int:
+        """Return how many bytes the descriptor has taken: all, unless it takes no more."""
+        written = 0
+        while written < len(content):
             try:
-                rest = rest[os.write(self._descriptor, rest) :]
+                written += os.write(self._descriptor, memoryview(content)[written:])
             except BlockingIOError:
                 select.select([], [self._descriptor], [], _RETRY_S)
+            except OSError:
+                break
+        return written

@@ -43,11 +43,16 @@ def decode_fields(shape: type[Shape], fields: Mapping[str, str] | None) -> Shape
 def encode_fields(header: msgspec.Struct) -> dict[str, str]:
     """Return the extFields of `header`; a field that is None is left out, as Java leaves out nulls."""
     fields = {}
-    for field in msgspec.structs.fields(header):
-        value = getattr(header, field.name)
+    for name, wire_name in _wire_names(type(header)):
+        value = getattr(header, name)
         if value is not None:
-            fields[field.encode_name] = str(value).lower() if isinstance(value, bool) else str(value)
+            fields[wire_name] = str(value).lower() if isinstance(value, bool) else str(value)
     return fields
+
+
+@cache
+def _wire_names(shape: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(shape))
 
 
 def decode_body(shape: type[Body], body: bytes) -> Body:

@@ -161,6 +161,8 @@ def test_a_full_disk_under_the_log_holds_nobody_up_and_lines_are_written_again_w
     assert put(server, BEFORE).code == SUCCESS
     brokers.append(registered_broker(server, "heard"))
     wait_until(lambda: '"broker":"heard"' in log(disk), seconds=10, what="a line about the last broker")
+    # The line that the disk had no room for stands alone: none was written on behind it.
+    assert [line for line in log(disk).splitlines() if line.count('"level":') > 1] == []
     check_that_routes_are_served(server, *brokers)
     for broker in brokers:
         broker.close()
