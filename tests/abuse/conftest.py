@@ -20,8 +20,8 @@ QUERY_P99_MS = 20
 QUERY_P99_MS_ON_BUSY_MACHINES = 1000
 
 GROWTH_MAX = 1.2
-#: namesrv/allocator.py lets the C library keep so much freed memory, on purpose.
-KEPT_KIB = 64 * 1024
+#: namesrv/allocator.py lets the C library keep freed memory, on purpose: no more than so much is looked for.
+KEPT_KIB = 2 * 64 * 1024
 #: What a machine does not give back in pieces: arenas of the C library, tables that have grown.
 SLACK_KIB = 16 * 1024
 

@@ -14,6 +14,8 @@ from peers.wire import GET_ALL_TOPICS, QUERY_DATA_VERSION, SUCCESS, frame
 IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
 UNREGISTER_BROKER = 104
 
+SLOW = "slow_reader_disconnected"
+
 #: So little the system keeps for a peer that does not read.
 LITTLE = {"serverSocketSndBufSize": 64 * 1024}
 RECEIVE_BYTES = 16 * 1024
@@ -58,7 +60,10 @@ def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(serve, watc
         assert served.metric("connection_pauses_total") == count
         assert served.metric("connections_paused") == 0
         assert served.metric("unread_answer_bytes") == 0
-    assert len(served.events("slow_reader_disconnected")) == count
+        # Lines about one host are limited.
+        told = len(served.events(SLOW))
+        left_out = served.metric("log_suppressed_total", event=SLOW) if told < count else 0
+    assert told + left_out == count
     watch.assert_memory_came_back()
     tell(connections=count, **watch.figures())
     watch.assert_unharmed(p99_ms_max=p99_ms_max)

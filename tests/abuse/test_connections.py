@@ -12,6 +12,8 @@ from crowd import Crowd, a_query, is_closed, need_files, read_answers
 from peers.waiting import wait_until
 
 IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
+#: The default of serverSocketBacklog: so many may wait to be accepted.
+BACKLOG = 1024
 #: Processes that make connections.
 STORMS = 2
 
@@ -123,10 +125,12 @@ def test_a_storm_of_connections_is_served(serve, watched, tell, rate, seconds, p
             time.sleep(0.2)
         results = [json.loads(storm.stdout.read()) for storm in storms]
     watch.assert_memory_came_back()
-    summed = {key: sum(each[key] for each in results) for key in ("offered", "answered", "failed")}
+    summed = {key: sum(each[key] for each in results) for key in ("offered", "answered", "refused")}
     worst = {key: max(each[key] for each in results) for key in ("seconds", "visit_p50_ms", "visit_p99_ms")}
     tell(**summed, storm_s=worst.pop("seconds"), **worst, **watch.figures())
-    assert summed["answered"] == summed["offered"]
+    assert summed["answered"] + summed["refused"] == summed["offered"]
+    # Of more than that the system resets some before the server has seen them.
+    assert not summed["refused"] or summed["offered"] > BACKLOG
     watch.assert_unharmed(p99_ms_max=p99_ms_max)
     served.assert_unharmed()
 
