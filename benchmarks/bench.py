@@ -35,6 +35,7 @@ def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[Row]:
         "cluster": lambda: rows.cluster(folder, plan),
         "large-broker": lambda: rows.large_broker(folder, plan),
         "clients": lambda: rows.many_clients(folder, plan),
+        "scan": lambda: rows.scan(folder, plan),
         "growth": lambda: rows.growth(folder, plan),
     }
     wanted = only or ([*parts][:3] if plan.quick else [*parts])

@@ -65,10 +65,10 @@ def run(server: Server, file: Path, *, connections: int = 16, depth: int = 1, se
 
 
 @contextlib.contextmanager
-def held(server: Server, file: Path, *, every_s: float | None = None) -> Iterator[None]:
-    """Register the brokers of a file and keep their connections; `every_s` registers them again and again."""
+def held(server: Server, file: Path, *options: str) -> Iterator[None]:
+    """Register the brokers of a file and keep their connections; `options` are those of `hold.py`."""
     command = [sys.executable, str(TOOLS / "hold.py"), "127.0.0.1", str(server.port), str(file)]
-    command += [] if every_s is None else ["--every", str(every_s)]
+    command += options
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert holder.stdin is not None
     assert holder.stdout is not None

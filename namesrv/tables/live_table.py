@@ -47,6 +47,10 @@ class LiveTable:
 
     def __init__(self) -> None:
         self._rows: dict[LiveKey, LiveRow] = {}
+        #: Member -> until when it may be silent: all that a scan looks at.
+        self._deadlines: dict[LiveKey, int] = {}
+        #: No deadline lies before this: signs of life only move them on, so most scans need not look at any.
+        self._earliest_ms = 0
         self._by_connection: dict[int, dict[LiveKey, None]] = {}
 
     def __len__(self) -> int:
@@ -70,23 +74,31 @@ class LiveTable:
 
     def expired(self, now_ms: int) -> list[LiveKey]:
         """Return the members whose deadline lies before `now_ms`."""
-        return [key for key, row in self._rows.items() if row.heard_ms + row.timeout_ms < now_ms]
+        if now_ms <= self._earliest_ms:
+            return []
+        self._earliest_ms = min(self._deadlines.values(), default=now_ms)
+        return [key for key, deadline_ms in self._deadlines.items() if deadline_ms < now_ms]
 
     def put(self, key: LiveKey, row: LiveRow) -> None:
         """Store a member's row."""
         self._leave_connections(key)
         self._rows[key] = row
+        self._deadlines[key] = deadline_ms = row.heard_ms + row.timeout_ms
+        self._earliest_ms = min(self._earliest_ms, deadline_ms)
         for number in row.connections:
             self._by_connection.setdefault(number, {})[key] = None
 
     def heard(self, key: LiveKey, now_ms: int) -> None:
         """Note a sign of life of a member that lives."""
-        self._rows[key] = self._rows[key]._replace(heard_ms=now_ms)
+        row = self._rows[key]
+        self._rows[key] = row._replace(heard_ms=now_ms)
+        self._deadlines[key] = now_ms + row.timeout_ms
 
     def remove(self, key: LiveKey) -> None:
         """Forget a member, if it is known."""
         self._leave_connections(key)
         self._rows.pop(key, None)
+        self._deadlines.pop(key, None)
 
     def _leave_connections(self, key: LiveKey) -> None:
         row = self._rows.get(key)

@@ -114,6 +114,25 @@ def test_brokers_that_come_and_go_leave_nothing_behind(table):
 KEYS = st.builds(a_live_key, broker_name=st.sampled_from([BROKER, "broker-b"]), broker_id=st.integers(0, 1))
 
 
+HAPPENINGS = st.tuples(st.sampled_from(["put", "heard", "remove", "look"]), KEYS, st.integers(1, 50), st.integers(0, 9))
+
+
+@given(st.lists(HAPPENINGS, max_size=40))
+def test_a_scan_finds_whom_a_walk_finds_whatever_happened(happenings):
+    table, now_ms = LiveTable(), 0
+    for what, key, timeout_ms, passed_ms in happenings:
+        now_ms += passed_ms
+        if what == "put":
+            table.put(key, a_live_row(heard_ms=now_ms, timeout_ms=timeout_ms))
+        elif what == "heard" and table.get(key):
+            table.heard(key, now_ms)
+        elif what == "remove":
+            table.remove(key)
+        walked = [each for each, row in table.rows() if row.heard_ms + row.timeout_ms < now_ms]
+        if what == "look":
+            assert table.expired(now_ms) == walked
+
+
 @given(st.lists(st.tuples(KEYS, st.integers(1, 3) | st.none())))
 def test_connections_have_the_brokers_that_a_walk_finds_whatever_happened(registrations):
     table = LiveTable()
