@@ -15,21 +15,6 @@ from remoting.tls import TlsContexts, TlsSettings
 V2_START = b"\r\n\r\n\0\r\nQUIT\n" + bytes([0x21, 0x11, 0, 12, 9, 9, 9, 9, 8, 8, 8, 8]) + struct.pack(">HH", 1234, 9876)
 
 
-@pytest.fixture(scope="module")
-def authority():
-    return Authority()
-
-
-@pytest.fixture
-def settings(tmp_path, authority):
-    key, cert = authority.write_pair(tmp_path, "server")
-
-    def make(**changes):
-        return TlsSettings(**({"test_mode": False, "key_path": key, "cert_path": cert} | changes))
-
-    return make
-
-
 @pytest.fixture
 def trusting(tmp_path, authority):
     """A client's context that trusts the authority and compares the name."""

@@ -12,21 +12,6 @@ from remoting.tls import TlsContexts, TlsError, TlsSettings, client_context
 SERVER_12 = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 
 
-@pytest.fixture(scope="module")
-def authority():
-    return Authority()
-
-
-@pytest.fixture
-def settings(tmp_path, authority):
-    key, cert = authority.write_pair(tmp_path, "server")
-
-    def make(**changes):
-        return TlsSettings(**({"test_mode": False, "key_path": key, "cert_path": cert} | changes))
-
-    return make
-
-
 def contexts(settings):
     return TlsContexts(settings, FakeClock())
 
