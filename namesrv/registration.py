@@ -362,11 +362,9 @@ def _registered(
     else:
         result = RegistrationResult.CHANGED if changed or changes else RegistrationResult.UNCHANGED
     before = standing.before
-    return _told(
-        registration,
-        result,
-        data_version=registration.data_version,
-        topics=registration.topics_said,
+    return msgspec.structs.replace(
+        repeated(registration, registration.topics_said, registration.data_version),
+        result=result,
         changes=changes,
         master_changed=(before.master_address if before else None) != standing.after.master_address,
         set_added=before is None,
@@ -375,33 +373,20 @@ def _registered(
 
 def repeated(registration: Registration, topics: int, data_version: DataVersion) -> BrokerRegistered:
     """Return what is told of a registration that says what the one before said."""
-    return _told(registration, RegistrationResult.UNCHANGED, data_version=data_version, topics=topics)
-
-
-def _told(
-    registration: Registration,
-    result: RegistrationResult,
-    *,
-    data_version: DataVersion,
-    topics: int,
-    changes: RouteChanges | None = None,
-    master_changed: bool = False,
-    set_added: bool = False,
-) -> BrokerRegistered:
     return BrokerRegistered(
         cluster=registration.cluster,
         broker_name=registration.broker_name,
         broker_id=registration.broker_id,
         address=registration.address,
-        result=result,
+        result=RegistrationResult.UNCHANGED,
         heartbeat_timeout_ms=registration.heartbeat_timeout_ms,
         data_version=data_version,
         topics=topics,
         ignored_topics=registration.ignored_topics,
         body_bytes=registration.body_bytes,
-        changes=changes or RouteChanges(),
-        master_changed=master_changed,
-        set_added=set_added,
+        changes=RouteChanges(),
+        master_changed=False,
+        set_added=False,
     )
 
 
