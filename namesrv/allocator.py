@@ -1,12 +1,15 @@
 """Tells the C library to keep memory that long requests need again and again.
 
 By default glibc gives such blocks back to the system as soon as they are free, so each registration of a large broker
-(1.8 MB, copied twice) would be answered with some hundred page faults: four times the work of everything else.
+(1.8 MB, copied twice) would be answered with some hundred page faults: four times the work of everything else. What is
+kept has an end: very much free memory goes back.
 """
 
 import contextlib
 import ctypes
+import os
 import sys
+from pathlib import Path
 from typing import Final
 
 #: Longer blocks still come from the system and go back to it.
@@ -17,6 +20,56 @@ _KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 # Of malloc.h.
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
+
+_HEAP_FIGURES: Final = (
+    *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+    *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+)
+
+
+class _HeapFigures(ctypes.Structure):
+    """`struct mallinfo2`."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in _HEAP_FIGURES)
+
+
+class FreeMemory:
+    """What the C library keeps of freed memory, and gives back to the system when it is very much.
+
+    It gives back by itself only what lies above the last block in use: after some hundred peers that read nothing have
+    left, half a gigabyte lies below one.
+    """
+
+    def __init__(self) -> None:
+        #: None where the C library is not glibc of 2.33 or later.
+        self._library: ctypes.CDLL | None = None
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(None)
+            library.mallinfo2.restype = _HeapFigures
+            self._library = library
+        #: What was resident and not in use when memory was last given back: code, Python's own pools.
+        self._idle_bytes = self._idle_now() if self._library else 0
+
+    def give_back(self) -> bool:
+        """Give free memory back if there is much more than the last time; takes 0.1 ms for each MiB given back."""
+        if self._library is None or self._idle_now() < self._idle_bytes + 2 * _KEPT_BYTES_MAX:
+            return False
+        self._library.malloc_trim(_KEPT_BYTES_MAX)
+        self._idle_bytes = self._idle_now()
+        return True
+
+    def _idle_now(self) -> int:
+        assert self._library is not None, "the callers looked"
+        figures = self._library.mallinfo2()
+        in_use: int = figures.uordblks + figures.hblkhd
+        return resident_bytes() - in_use
+
+
+def resident_bytes() -> int:
+    """Return how much memory the process has; 0 where the system does not tell it in /proc."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    return 0
 
 
 def keep_freed_memory() -> None:

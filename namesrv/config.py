@@ -317,6 +317,15 @@ class NameServerConfig:
     connections_max: Annotated[
         int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.")
     ] = 16384
+    #: Read by service.py.
+    unfinished_bytes_max: Annotated[
+        int,
+        Option(
+            "unfinishedBytesMax",
+            Whole(1024, INT_MAX),
+            "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed.",
+        ),
+    ] = 512 * 1024 * 1024
     #: Read by __main__.py.
     log_format: Annotated[
         LogFormat,

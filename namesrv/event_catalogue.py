@@ -297,6 +297,13 @@ CONNECTION_REFUSED: Final = LogEvent(
     meaning="A peer connected beyond connectionsMax and was closed.",
     advice="Find out who holds the connections, or raise connectionsMax and the limit of open files.",
 )
+CONNECTION_PAUSED: Final = LogEvent(
+    name="connection_paused",
+    level=Level.WARNING,
+    keys=("peer", "unread_bytes"),
+    meaning="A peer takes none of its answers; nothing more is read from it, and if it stays so it is disconnected.",
+    advice="Look at the peer: stopped, or behind a blocked network.",
+)
 CONNECTION_CLOSED: Final = LogEvent(
     name="connection_closed",
     level=Level.DEBUG,

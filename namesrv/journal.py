@@ -222,6 +222,10 @@ class Journal:
         """Note a connection beyond the limit."""
         self._logs.write(catalogue.CONNECTION_REFUSED, peer=peer, connections_max=connections_max)
 
+    def connection_paused(self, connection: Peer, unread_bytes: int) -> None:
+        """Note a peer that takes none of its answers."""
+        self._logs.write(catalogue.CONNECTION_PAUSED, peer=connection.peer, unread_bytes=unread_bytes)
+
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
         """Note the end of a connection."""
         is_slow = reason is CloseReason.SLOW_READER

@@ -44,6 +44,7 @@ from remoting.tls import TlsContexts, TlsError, client_context
 #: A timer of the loop that comes late tells how long the loop was held.
 _LAG_TIMER_MS: Final = 100
 _HELD_LINES_S: Final = 1.0
+_FREE_MEMORY_LOOK_S: Final = 10.0
 #: A scan that comes later than this was held up with everything else: nobody could be heard meanwhile.
 _STANDSTILL_MS: Final = 1000
 #: Java looks at certificate files as often.
@@ -142,6 +143,7 @@ class NameServer:
         http_stop = await self._start_http(http_socket, (host, port)) if http_socket else None
         allocator: Any = importlib.import_module("namesrv.allocator")
         allocator.keep_freed_memory()
+        self._free_memory = allocator.FreeMemory()
         gc.freeze()
         # Requests leave no cycles, and what the tables hold is not looked through; collecting often finds nothing.
         gc.set_threshold(50_000, 20, 100)
@@ -155,7 +157,13 @@ class NameServer:
         )
         chores = [
             self._tasks.create_task(keep_up(chore, self._logs))
-            for chore in (self._scan, self._measure_lag, self._write_held_lines, self._watch_certificate)
+            for chore in (
+                self._scan,
+                self._measure_lag,
+                self._write_held_lines,
+                self._watch_certificate,
+                self._give_memory_back,
+            )
         ]
         await self._stop.wait()
         for chore in chores:
@@ -247,6 +255,11 @@ class NameServer:
             if await asyncio.to_thread(self._tls.changed):
                 self._load_certificate()
 
+    async def _give_memory_back(self) -> None:
+        while True:
+            await asyncio.sleep(_FREE_MEMORY_LOOK_S)
+            await asyncio.to_thread(self._free_memory.give_back)
+
     # What the parts call
 
     def _follow(self, config: NameServerConfig) -> None:
@@ -328,6 +341,7 @@ class _DepartureWatch:
         self._journal = journal
         self.connection_opened = journal.connection_opened
         self.connection_refused = journal.connection_refused
+        self.connection_paused = journal.connection_paused
         self.frame_rejected = journal.frame_rejected
         self.request_rejected = journal.request_rejected
         self.handler_failed = journal.handler_failed
@@ -353,6 +367,7 @@ def _server_options(config: NameServerConfig, connections_max: int) -> ServerOpt
     return ServerOptions(
         limits=ServerLimits(
             frame_bytes_max=config.frame_bytes_max,
+            unfinished_bytes_max=config.unfinished_bytes_max,
             connections_max=connections_max,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             unsent_bytes_low=low,

@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         "_listed",
         "_lost",
         "_moved_ms",
+        "_pause_told",
         "_reader",
         "_reading",
         "_transport",
@@ -106,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         #: The peer leaves too many answers unread.
         self._unwritable = False
+        self._pause_told = False
         #: When the peer last sent or took something, on the server's `awake_ms`.
         self._moved_ms = host.awake_ms
         self._unfinished = UnfinishedFrame(host.statistics)
@@ -201,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Go on: the peer has read most of what it was sent."""
-        self._unwritable = False
+        self._unwritable = self._pause_told = False
         if not self._lost:
             self._host.statistics.paused -= 1
         self._moved_ms = self._host.awake_ms
@@ -255,6 +257,10 @@ class Connection(asyncio.Protocol):
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes < self._unsent_bytes:
             self._moved_ms = now_ms
+        elif self._unwritable and unsent_bytes == self._unsent_bytes and not self._pause_told:
+            # Others are paused for a moment again and again, and read as fast as they can.
+            self._pause_told = True
+            self._host.observer.connection_paused(self, unsent_bytes)
         self._note_unsent(unsent_bytes)
         if not silence_ms_max:
             return

@@ -83,6 +83,9 @@ class ServerObserver(Protocol):
     def connection_refused(self, peer: str, connections_max: int) -> None:
         """Note that a peer connected beyond the limit and was closed."""
 
+    def connection_paused(self, connection: Peer, unread_bytes: int) -> None:
+        """Note that a peer leaves too many answers unread and takes none, so nothing is read from it; once a pause."""
+
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
         """Note that a connection is gone, and all that came over it has been carried out."""
 

@@ -14,8 +14,8 @@ class TooMuchUnfinished(FrameError):
         self.all_bytes = all_bytes
         self.all_bytes_max = all_bytes_max
         super().__init__(
-            f"unfinished frames of all connections have {all_bytes} bytes, over the limit of {all_bytes_max};"
-            f" {frame_bytes} of them are of this one"
+            f"unfinished frames of all connections have {all_bytes} bytes, over the limit of {all_bytes_max}"
+            f" (unfinishedBytesMax); {frame_bytes} of them are of this one"
         )
 
 

@@ -63,6 +63,7 @@ def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(serve, watc
         # Lines about one host are limited.
         told = len(served.events(SLOW))
         left_out = served.metric("log_suppressed_total", event=SLOW) if told < count else 0
+    assert served.events("connection_paused")
     assert told + left_out == count
     watch.assert_memory_came_back()
     tell(connections=count, **watch.figures())
@@ -108,6 +109,40 @@ def codes_of_a_brokers_life(served):
             codes.append(line.ask(HEARTBEAT, identity).code)
             codes.append(line.ask(UNREGISTER_BROKER, identity).code)
     return codes
+
+
+def test_unfinished_frames_over_the_limit_end_the_largest_and_a_brokers_registration_comes_through(serve):
+    served = serve(unfinishedBytesMax=20 * 1024 * 1024)
+    with Crowd(served.port) as crowd, socket.create_connection(("127.0.0.1", served.port), timeout=30) as slow:
+        begun = frame(GET_ALL_TOPICS, body=bytes(5 * 1024 * 1024))[:-1]
+        for each in crowd.connect(3):
+            each.sendall(begun)
+        broker = ScriptedBroker(Line(Halves(slow)), "slow", address="10.0.0.1:10911")
+        broker.send_registration({f"topic-{number:06}": 4 for number in range(2000)})
+        served.wait_for_metric("unfinished_frame_bytes", lambda unfinished: unfinished > 3 * len(begun))
+        for each in crowd.connect(3):
+            push(each, begun)
+        served.wait_for_metric("requests_rejected_total", lambda count: count >= 2, reason="unfinished_bytes")
+        assert served.metric("unfinished_frame_bytes") < 20 * 1024 * 1024
+        broker.line._connection.send_rest()
+        assert broker.line.receive()[1].code == SUCCESS
+    assert "unfinishedBytesMax" in served.events("frame_rejected")[0]["error"]
+    served.assert_unharmed()
+
+
+class Halves:
+    """A connection that keeps the second half of what it is given to send."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self.recv = connection.recv
+
+    def sendall(self, data):
+        self._connection.sendall(data[: len(data) // 2])
+        self._rest = data[len(data) // 2 :]
+
+    def send_rest(self):
+        self._connection.sendall(self._rest)
 
 
 @pytest.mark.parametrize(("count", "p99_ms_max"), [(100_000, IN_CI), soak(1_000_000, IN_SOAK)])

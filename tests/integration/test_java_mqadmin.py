@@ -30,6 +30,7 @@ LISTED_ONLY_HERE = {
         "tls.server.mode",
         "tls.server.need.client.auth",
         "tls.test.mode.enable",
+        "unfinishedBytesMax",
     }
 }
 LISTED_ONLY_BY_THE_ORIGINAL = {"rocketmq-home-optional": {"rocketmqHome"}}

@@ -85,6 +85,9 @@ class Told:
     def connection_refused(self, peer, connections_max):
         self.all.append(("refused", (peer, connections_max)))
 
+    def connection_paused(self, connection, unread_bytes):
+        self.all.append(("paused", (connection, unread_bytes)))
+
     def connection_closed(self, connection, reason):
         self.all.append(("closed", (connection, reason)))
 

@@ -125,6 +125,19 @@ async def test_a_peer_whose_waiting_requests_were_turned_away_is_still_closed_as
         assert (connection.id, reason) == (1, CloseReason.SLOW_READER)
 
 
+async def test_a_peer_that_takes_no_answers_is_told_once_a_pause(monkeypatch):
+    monkeypatch.setattr("remoting.server._LOOK_MS_MAX", 20)
+    async with serving(big, idle_seconds=0, **SMALL_BUFFERS) as site:
+        peer = await site.connect_with_little_room()
+        for pauses in (1, 2):
+            await peer.send(b"".join(a_request(ROUTE, at) for at in range(100)))
+            await until(lambda pauses=pauses: len(site.told.of("paused")) == pauses)
+            await asyncio.sleep(0.1)
+            assert len(site.told.of("paused")) == pauses
+            assert len(await peer.answers(100)) == 100
+        assert site.told.of("paused")[0][1] > SMALL_BUFFERS["unsent_bytes_high"]
+
+
 async def test_paused_connections_and_unread_answers_are_counted(monkeypatch):
     monkeypatch.setattr("remoting.server._LOOK_MS_MAX", 20)
     async with serving(big, idle_seconds=0, **SMALL_BUFFERS) as site:

@@ -1,0 +1,29 @@
+"""Memory that lies free below what is in use, in a process of its own: it changes settings of the C library."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from namesrv.allocator import FreeMemory, keep_freed_memory, resident_bytes
+keep_freed_memory()
+free = FreeMemory()
+before = resident_bytes()
+blocks = [bytes(bytearray(100_000)) for _ in range(4000)]
+assert not free.give_back(), "all of it is in use"
+pinned = blocks[1999::2000]
+del blocks[2000:]
+assert free.give_back(), "half is free"
+assert resident_bytes() > before + 150_000_000
+del blocks[:]
+assert free.give_back()
+assert resident_bytes() < before + 100_000_000
+assert not free.give_back(), "nothing more is to be given back"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other C libraries")
+def test_much_free_memory_goes_back_to_the_system_once():
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
