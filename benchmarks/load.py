@@ -34,9 +34,15 @@ class Measured(NamedTuple):
 
 def generator() -> Path:
     """Return the load generator, compiling it if need be."""
-    source, binary = TOOLS / "rmqload.c", BUILT / "rmqload"
+    source = TOOLS / "rmqload.c"
     if not source.exists():
         sys.exit(f"{source} is missing: set LOAD_TOOLS to the folder of rmqload.c, frames.py and hold.py")
+    return built(source)
+
+
+def built(source: Path) -> Path:
+    """Return the program of a C file, compiling it if need be."""
+    binary = BUILT / source.stem
     if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
         BUILT.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-o", str(binary), str(source)], check=True)

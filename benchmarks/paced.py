@@ -1,13 +1,13 @@
 """Clients and brokers that send at a pace, as real ones do: open loop, so a slow answer delays no other request.
 
-    paced.py PORT clients --connections N --every S --topics T --seconds S [--qps Q]
+    paced.py PORT clients --connections N --every S --topics T --seconds S
     paced.py PORT brokers --brokers N --topics M --every S --seconds S [--hold]
 
-`clients` asks for routes: N connections, each for T topics every S seconds, spread evenly; `--qps` sets the pace of all
-together instead. `brokers` registers N brokers with M topics each, then again every S seconds, spread evenly, each time
-with another time in mappingDataVersion as a real 5.x broker. Both print one JSON line: requests, errors, and latencies
-in milliseconds from when a request was due until its answer was whole. A line `ready` tells that all are connected,
-or registered.
+`clients` asks for routes: N connections, each for T topics every S seconds, spread evenly. `brokers` registers N
+brokers
+with M topics each, then again every S seconds, spread evenly, each time with another time in mappingDataVersion as a
+real 5.x broker. Both print one JSON line: requests, errors, and latencies in milliseconds from when a request was due
+until its answer was whole. A line `ready` tells that all are connected, or registered.
 """
 
 import argparse
@@ -152,8 +152,7 @@ async def clients(options: argparse.Namespace) -> Tally:
 
         peers[number].ask(answered, requests[topic])
 
-    interval_s = options.connections * options.topics / options.qps if options.qps else options.every
-    await paced(options.connections, interval_s, options.seconds, ask)
+    await paced(options.connections, options.every, options.seconds, ask)
     await settled(peers)
     return tally
 
@@ -231,7 +230,6 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--topics", type=int, default=3)
     parser.add_argument("--every", type=float, default=30)
-    parser.add_argument("--qps", type=float, default=0)
     parser.add_argument("--seconds", type=float, default=30)
     options = parser.parse_args()
     # A pause of this process would look like one of the server.

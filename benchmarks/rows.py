@@ -11,10 +11,11 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from load import TOPIC, answer_to, frames, held, run
+from load import TOPIC, answer_to, built, frames, held, run
 from servers import REPOSITORY, Server, echo, java, ours, rust, rust_binary
 
 PACED = REPOSITORY / "benchmarks" / "paced.py"
+ASKERS = REPOSITORY / "benchmarks" / "askers.c"
 
 
 class Plan(NamedTuple):
@@ -157,15 +158,38 @@ def paced(server: Server, kind: str, **options: float) -> Iterator[Callable[[], 
     command = [sys.executable, str(PACED), str(server.port), kind, *words]
     # Real brokers work elsewhere: what they compute here must not keep the clients' clock from running.
     command = ["nice", "-n", "10", *command] if kind == "brokers" else command
+    with _ready(command, options["seconds"]) as figures:
+        yield figures
+
+
+@contextlib.contextmanager
+def asked_for_routes(folder: Path, server: Server, seconds: float) -> Iterator[Callable[[], dict]]:
+    """Ask for a route 5,000 times a second meanwhile; the figures say how long that took."""
+    words = [str(server.port), str(frames(folder, "route", TOPIC)), "-c", "16", "-q", "5000", "-s", str(seconds)]
+    with _ready([str(built(ASKERS)), *words], seconds) as figures:
+        yield figures
+
+
+@contextlib.contextmanager
+def _ready(command: list[str], seconds: float) -> Iterator[Callable[[], dict]]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         if process.stdout.readline().strip() != "ready":
-            raise RuntimeError(f"the {kind} at {server.name} were not ready")
-        yield lambda: json.loads(process.communicate(timeout=options["seconds"] + 120)[0].splitlines()[-1])
+            raise RuntimeError(f"{command} was not ready")
+        yield lambda: json.loads(process.communicate(timeout=seconds + 120)[0].splitlines()[-1])
     finally:
         process.kill()
         process.wait()
+
+
+def at_rest(folder: Path, server: Server, seconds: float) -> str:
+    """Return what the same clients see of an echo while nothing else happens: as fast as this machine answers."""
+    answer = folder / "answer-rest.bin"
+    answer.write_bytes(answer_to(server, frames(folder, "route", TOPIC)))
+    with echo(folder, answer) as other, asked_for_routes(folder, other, seconds) as asked:
+        figures = asked()
+    return f"the same clients at an idle echo p99 {figures['p99_ms']:.2f} ms, longest {figures['max_ms']:.1f} ms"
 
 
 def cluster(folder: Path, plan: Plan) -> Iterator[Row]:
@@ -178,18 +202,19 @@ def cluster(folder: Path, plan: Plan) -> Iterator[Row]:
         before, began = server.cpu_seconds(), time.monotonic()
         time.sleep(seconds / 4)
         cpu = (server.cpu_seconds() - before) / (time.monotonic() - began)
-        with paced(server, "clients", connections=16, topics=1, qps=5_000, seconds=seconds / 2) as asked:
+        with asked_for_routes(folder, server, seconds / 2) as asked:
             scraped = _scraped(server, seconds / 2)
             routes_of = asked()
         memory = server.memory_mb()
         taken = registered()
         # Also while all brokers leave at once.
         time.sleep(5)
+        rest = at_rest(folder, server, seconds / 8)
         note_stall("6", server)
     figures = (
         f"CPU {cpu * 100:.1f} % of a core, {memory:.0f} MB; routes p99 {routes_of['p99_ms']:.2f} ms, longest "
         f"{routes_of['max_ms']:.1f} ms; registrations p99 {taken['p99_ms']:.1f} ms; "
-        f"{routes_of['errors'] + taken['errors']} errors; {scraped} scrapes"
+        f"{routes_of['errors'] + taken['errors']} errors; {scraped} scrapes; {rest}"
     )
     reached = cpu < 0.1 and memory < 1024 and routes_of["p99_ms"] < 2 and routes_of["max_ms"] < 50
     goal = "< 10 % of a core; < 1 GiB; p99 < 2 ms, longest < 50 ms"
@@ -215,7 +240,7 @@ def large_broker(folder: Path, plan: Plan) -> Iterator[Row]:
         command += ["--brokers", "1", "--topics", "100000"]
         with (
             held(server, frames(folder, "register", "--first", 1, "--brokers", 1, "--topics", 3)),
-            paced(server, "clients", connections=16, topics=1, qps=5_000, seconds=20) as asked,
+            asked_for_routes(folder, server, 20) as asked,
         ):
             printed = subprocess.run(
                 [*command, "--every", "2", "--seconds", "12"], capture_output=True, text=True, check=True
