@@ -4,10 +4,9 @@
     paced.py PORT brokers --brokers N --topics M --every S --seconds S [--hold]
 
 `clients` asks for routes: N connections, each for T topics every S seconds, spread evenly. `brokers` registers N
-brokers
-with M topics each, then again every S seconds, spread evenly, each time with another time in mappingDataVersion as a
-real 5.x broker. Both print one JSON line: requests, errors, and latencies in milliseconds from when a request was due
-until its answer was whole. A line `ready` tells that all are connected, or registered.
+brokers with M topics each, then again every S seconds, spread evenly, each time with another time in mappingDataVersion
+as a real 5.x broker. Both print one JSON line: requests, errors, and latencies in milliseconds from when a request was
+due until its answer was whole. A line `ready` tells that all are connected, or registered.
 """
 
 import argparse

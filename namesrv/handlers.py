@@ -5,7 +5,6 @@ of missing fields (namesrv.md section 2). Commands that change KV or configurati
 answer waits for the disk.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -20,7 +19,8 @@ from namesrv.route_counts import RouteCounts
 from namesrv.route_state import MasterAddresses, RouteState
 from namesrv.routes import in_zone
 from namesrv.settings import Settings
-from namesrv.slices import Result, Steps, whole
+from namesrv.sliced import sliced
+from namesrv.slices import PART_TOPICS, Steps, whole
 from namesrv.tables.live_table import LiveKey
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
@@ -41,10 +41,6 @@ from remoting.shapes.namesrv import (
     TopicHeader,
 )
 from remoting.shapes.route import DataVersion, TopicRouteData
-from remoting.statistics import timer_ns
-
-#: So long what is done in slices holds the loop at a time.
-_SLICE_NS: Final = 2_000_000
 
 #: A registration with a longer body is taken in slices; 10,000 topics have 1.8 MB.
 LARGE_BODY_BYTES: Final = 256 * 1024
@@ -181,7 +177,7 @@ class Handlers:
     async def _register_large(
         self, request: RemotingCommand, steps: Steps[Outcome[MasterAddresses]]
     ) -> RemotingCommand:
-        return self._registered(request, await _sliced(steps))
+        return self._registered(request, await sliced(steps))
 
     def _registered(self, request: RemotingCommand, outcome: Outcome[MasterAddresses]) -> RemotingCommand:
         self._perform(outcome)
@@ -228,7 +224,14 @@ class Handlers:
     def _unregister_broker(self, request: RemotingCommand, connection: Peer) -> Answer:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = _identity(RequestCode.UNREGISTER_BROKER, header)
-        self._perform(self._state.unregister_broker(cluster, key, connection.id, self._clock.now_ms()))
+        steps = self._state.unregistering(cluster, key, connection.id, self._clock.now_ms())
+        if len(self._state.tables.topics.topics_of(key.broker_name)) > PART_TOPICS:
+            return self._unregister_large(request, steps)
+        self._perform(whole(steps))
+        return request.reply()
+
+    async def _unregister_large(self, request: RemotingCommand, steps: Steps[Outcome[None]]) -> RemotingCommand:
+        self._perform(await sliced(steps))
         return request.reply()
 
     def _heartbeat(self, request: RemotingCommand, _: Peer) -> Answer:
@@ -316,17 +319,3 @@ def _identity(code: RequestCode, header: BrokerIdentityHeader | RegisterBrokerRe
 def _check_length(code: RequestCode, field: str, name: str) -> None:
     if len(name) > NameTooLong.CHARS_MAX:
         raise NameTooLong(code.name, field, len(name))
-
-
-async def _sliced(steps: Steps[Result]) -> Result:
-    """Do work between other things and return its result."""
-    end_ns = timer_ns() + _SLICE_NS
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: Result = done.value
-            return result
-        if timer_ns() > end_ns:
-            await asyncio.sleep(0)
-            end_ns = timer_ns() + _SLICE_NS

@@ -15,7 +15,6 @@ from namesrv.config import NameServerConfig
 from namesrv.effects import (
     BeatKind,
     BrokerBeat,
-    BrokerRemoved,
     CloseConnection,
     DepartureReason,
     Effect,
@@ -36,7 +35,7 @@ from namesrv.slices import Steps, in_parts, whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
 from namesrv.tables.topic_census import TopicCensus, TopicKind, kinds_of
-from namesrv.tables.topic_table import PreparedQueues
+from namesrv.tables.topic_table import PreparedQueues, PreparedRemoval
 from remoting.codes import RequestCode
 from remoting.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
 
@@ -65,12 +64,15 @@ class _Said(NamedTuple):
     topics: SaidTopics
 
 
-class _Addition(NamedTuple):
-    """What it takes to store the queues of a change."""
+class _Prepared(NamedTuple):
+    """What it takes to store a change of topics."""
 
     queues: PreparedQueues
     #: How many of the topics are new to the set's cluster.
     new: Counter[TopicKind]
+    removal: PreparedRemoval
+    #: How many of the topics nobody in the set's cluster has any longer.
+    gone: Counter[TopicKind]
 
 
 class RouteState:
@@ -138,12 +140,12 @@ class RouteState:
         """
         for _ in range(_TRIES):
             decided_at = self._applied
-            decision, addition = yield from self._deciding(request, now_ms)
+            decision, prepared = yield from self._deciding(request, now_ms)
             if self._applied == decided_at:
                 break
         else:
             # Others change too much meanwhile to rest between deciding and applying.
-            decision, addition = whole(self._deciding(request, now_ms))
+            decision, prepared = whole(self._deciding(request, now_ms))
         known = self.tables.live.get(request.key)
         if known and request.is_late:
             return self._late(request)
@@ -151,7 +153,7 @@ class RouteState:
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return Outcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
-        self._apply(decision.change, addition)
+        self._apply(decision.change, prepared)
         if request.said is not None:
             self._said.setdefault(request.broker_name, {})[request.key] = _Said(request.who, request.said)
         events: list[Event] = [decision.happened]
@@ -166,7 +168,7 @@ class RouteState:
 
     def _deciding(
         self, request: Registration, now_ms: int
-    ) -> Steps[tuple[registration.Decision | RegistrationConflicted, _Addition | None]]:
+    ) -> Steps[tuple[registration.Decision | RegistrationConflicted, _Prepared | None]]:
         """Decide what a registration changes, and work out what it takes to apply that."""
         decision = yield from registration.deciding(
             self.tables,
@@ -176,10 +178,14 @@ class RouteState:
         )
         if isinstance(decision, RegistrationConflicted):
             return decision, None
-        return decision, (yield from self._adding(decision.change))
+        return decision, (yield from self._preparing(decision.change))
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
-        """Remove a broker at its own request.
+        """Remove a broker at its own request; as `unregistering`, at once."""
+        return whole(self.unregistering(cluster, key, connection_id, now_ms))
+
+    def unregistering(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
+        """Remove a broker at its own request; rests while that is prepared.
 
         Left aside if the broker has registered over a younger connection since: then the request is a late one of a
         process that has been replaced.
@@ -190,20 +196,33 @@ class RouteState:
         if max(row.connections) > connection_id:
             stale = StaleUnregistration(cluster=cluster, broker_name=key.broker_name, address=key.address)
             return Outcome(reply=None, events=(stale,))
-        return self._depart([key], DepartureReason.REQUEST, now_ms)
+
+        def leaving() -> list[LiveKey]:
+            row = self.tables.live.get(key)
+            return [key] if row is not None and max(row.connections) <= connection_id else []
+
+        return (yield from self._departing(leaving, DepartureReason.REQUEST, now_ms))
 
     def connection_lost(self, connection_id: int, now_ms: int) -> Outcome[None]:
-        """Remove every broker that has no other connection over which it registered."""
+        """Remove every broker that has no other connection over which it registered; as `losing`, at once."""
+        return whole(self.losing(connection_id, now_ms))
+
+    def losing(self, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
+        """Remove every broker that has no other connection over which it registered; rests while that is prepared."""
         live = self.tables.live
-        leaving = []
-        for key in live.of_connection(connection_id):
-            row = live.get(key)
-            assert row is not None, "who has a connection lives"
-            if others := [number for number in row.connections if number != connection_id]:
-                live.put(key, row._replace(connection_id=others[-1], older_connections=tuple(others[:-1])))
-            else:
-                leaving.append(key)
-        return self._depart(leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
+
+        def leaving() -> list[LiveKey]:
+            alone = []
+            for key in live.of_connection(connection_id):
+                row = live.get(key)
+                assert row is not None, "who has a connection lives"
+                if others := [number for number in row.connections if number != connection_id]:
+                    live.put(key, row._replace(connection_id=others[-1], older_connections=tuple(others[:-1])))
+                else:
+                    alone.append(key)
+            return alone
+
+        return (yield from self._departing(leaving, DepartureReason.CHANNEL_CLOSED, now_ms))
 
     def scan(self, now_ms: int) -> Outcome[None]:
         """Remove the brokers that were silent for longer than their timeout."""
@@ -301,21 +320,29 @@ class RouteState:
 
     # Applying
 
-    def _adding(self, change: SetChange) -> Steps[_Addition]:
-        """Work out what it takes to store the queues of a change; of no use once another was applied."""
-        broker_set = change.broker_set
-        queues = yield from self.tables.topics.preparing(broker_set.broker_name, change.queue_changes)
-        in_cluster = self._sets_in(broker_set.cluster)
+    def _preparing(self, change: SetChange) -> Steps[_Prepared]:
+        """Work out what it takes to store a change of topics; of no use once another was applied."""
+        name, topics = change.broker_set.broker_name, self.tables.topics
+        queues = yield from topics.preparing(name, change.queue_changes)
+        removal = yield from topics.removing(name, change.removed_topics)
+        others = self._sets_in(change.broker_set.cluster) - {name}
         new: Counter[TopicKind] = Counter()
-        for part in in_parts(queues.joined.items()):
-            new += kinds_of([topic for topic, holders in part if in_cluster.isdisjoint(holders[:-1])])
+        for joined in in_parts(queues.joined.items()):
+            new += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])
             yield
-        return _Addition(queues, new)
+        gone: Counter[TopicKind] = Counter()
+        for unheld in in_parts(removal.gone):
+            gone += kinds_of(unheld)
+            yield
+        for left in in_parts(removal.left.items()):
+            gone += kinds_of([topic for topic, holders in left if others.isdisjoint(holders)])
+            yield
+        return _Prepared(queues, new, removal, gone)
 
-    def _apply(self, change: SetChange, addition: _Addition | None = None) -> None:
+    def _apply(self, change: SetChange, prepared: _Prepared | None = None) -> None:
         """Carry one decided change into the tables; the only code that does.
 
-        `addition` is what `_adding` has worked out for it, if that was done before.
+        `prepared` is what `_preparing` has worked out for it, if that was done before.
         """
         tables, name = self.tables, change.broker_set.broker_name
         self._applied += 1
@@ -325,7 +352,7 @@ class RouteState:
         if before != change.broker_set or self._filter_servers_move(change):
             self.answers.drop(tables.topics.topics_of(name).keys())
             self.answers.cluster_info = None
-        self._apply_topics(change, before, addition or whole(self._adding(change)))
+        self._apply_topics(change, before, prepared or whole(self._preparing(change)))
         tables.brokers.put(change.broker_set)
         for key in change.forgotten:
             tables.live.remove(key)
@@ -343,7 +370,7 @@ class RouteState:
         stored = self.tables.live.get(key)
         return row.filter_servers != (stored.filter_servers if stored else ())
 
-    def _apply_topics(self, change: SetChange, before: BrokerSet | None, addition: _Addition) -> None:
+    def _apply_topics(self, change: SetChange, before: BrokerSet | None, prepared: _Prepared) -> None:
         tables, name, cluster = self.tables, change.broker_set.broker_name, change.broker_set.cluster
         if before and before.cluster != cluster:
             topics = tables.topics.topics_of(name)
@@ -351,11 +378,10 @@ class RouteState:
             self.census.add(cluster, self._only_of(name, topics, cluster))
         tables.perms.remove(name, (*change.lifted_perms, *change.removed_topics))
         tables.perms.put(name, change.perms)
-        tables.topics.store(addition.queues)
-        self.census.add(cluster, addition.new)
-        if change.removed_topics:
-            self.census.remove(cluster, self._only_of(name, change.removed_topics, cluster))
-            tables.topics.remove(name, change.removed_topics)
+        tables.topics.store(prepared.queues)
+        self.census.add(cluster, prepared.new)
+        tables.topics.discard(prepared.removal)
+        self.census.remove(cluster, prepared.gone)
         tables.mappings.put(name, change.mappings)
         tables.mappings.remove(name, change.removed_topics)
         self.answers.drop(change.queue_changes.queues.keys())
@@ -367,23 +393,47 @@ class RouteState:
         return {each.broker_name for each in self.tables.brokers.sets() if each.cluster == cluster}
 
     def _only_of(self, broker_name: str, topics: Collection[str], cluster: str) -> Counter[TopicKind]:
-        """Count those of the topics that a set has and no other set of the cluster."""
+        """Count those of a set's topics that no other set of the cluster has."""
         others = self._sets_in(cluster) - {broker_name}
-        kinds: Counter[TopicKind] = Counter()
-        for holders, shared in self.tables.topics.by_holders(topics):
-            if broker_name in holders and others.isdisjoint(holders):
-                kinds += kinds_of(shared)
-        return kinds
+        holders_of = self.tables.topics.holders_of
+        return kinds_of([topic for topic in topics if others.isdisjoint(holders_of(topic))])
+
+    def _departing(
+        self, leaving: Callable[[], list[LiveKey]], reason: DepartureReason, now_ms: int
+    ) -> Steps[Outcome[None]]:
+        """Remove the members that `leaving` names, one set after another; who comes back meanwhile stays."""
+        departures: list[departure.Decision] = []
+        tries = 0
+        while keys := leaving():
+            mine = [key for key in keys if key.broker_name == keys[0].broker_name]
+            (decision,) = departure.decide(self.tables, mine, reason, now_ms)
+            decided_at = self._applied
+            tries += 1
+            if tries > _TRIES:
+                prepared = whole(self._preparing(decision.change))
+            else:
+                prepared = yield from self._preparing(decision.change)
+            if self._applied == decided_at and leaving() == keys:
+                self._apply(decision.change, prepared)
+                departures.append(decision)
+                tries = 0
+        return self._departed(departures)
 
     def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> Outcome[None]:
-        events: list[BrokerRemoved] = []
-        effects: list[Effect] = []
+        departures: list[departure.Decision] = []
         for decision in departure.decide(self.tables, keys, reason, now_ms):
             self._apply(decision.change)
-            events += decision.removed
-            if decision.notify and self._config.notify_min_broker_id_changed:
-                effects.append(decision.notify)
-        return Outcome(reply=None, events=tuple(events), effects=tuple(effects))
+            departures.append(decision)
+        return self._departed(departures)
+
+    def _departed(self, departures: list[departure.Decision]) -> Outcome[None]:
+        """Return what has come of departures that were applied."""
+        notify = self._config.notify_min_broker_id_changed
+        return Outcome(
+            reply=None,
+            events=tuple(event for decision in departures for event in decision.removed),
+            effects=tuple(decision.notify for decision in departures if decision.notify and notify),
+        )
 
     def _by_admin(self, code: RequestCode, target: str, change: SetChange) -> TopicsChangedByAdmin:
         """Apply a change of topics that no registration asked for, and return what happened."""

@@ -31,6 +31,7 @@ from namesrv.perform import Performer
 from namesrv.route_state import RouteState
 from namesrv.server_counts import ServerCounts
 from namesrv.settings import Settings
+from namesrv.sliced import sliced
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
 from remoting.codes import RequestCode, SerializeType
@@ -276,14 +277,17 @@ class NameServer:
             return
         self._gone.append(connection_id)
         if len(self._gone) == 1:
-            asyncio.get_running_loop().call_soon(self._forget_next)
+            self._tasks.create_task(self._forget_lost())
 
-    def _forget_next(self) -> None:
-        """Remove the brokers of one lost connection: of a cluster that vanishes, one after another between sockets."""
-        self._performer.perform(self._state.connection_lost(self._gone[0], self._clock.now_ms()))
-        self._gone.popleft()
-        if self._gone:
-            asyncio.get_running_loop().call_soon(self._forget_next)
+    async def _forget_lost(self) -> None:
+        """Remove the brokers of lost connections: of a cluster that vanishes, one after another between sockets."""
+        while self._gone:
+            try:
+                self._performer.perform(await sliced(self._state.losing(self._gone[0], self._clock.now_ms())))
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and the others leave
+                self._logs.write(catalogue.CHORE_FAILED, chore="forget_lost", exc_info=error)
+            self._gone.popleft()
+            await asyncio.sleep(0)
 
     def _close_connection(self, connection_id: int) -> None:
         if self._state.tables.live.of_connection(connection_id):

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from remoting.codes import VERSION_5_3_1, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
-from remoting.frame import decode, encode
+from remoting.frame import Pieces, decode, decode_pieces, encode
 from remoting.observer import Peer, Rejection, ServerObserver
 from remoting.prepared import KnownRequest, KnownRequests, PreparedAnswer
 from remoting.statistics import ServerStatistics
@@ -73,6 +73,11 @@ class Answers:
         if known is None:
             return decode(data, at, length), None
         return known.find(data, at, at + 4 + length) or (decode(data, at, length), known.missed)
+
+    @staticmethod
+    def read_pieces(pieces: Pieces) -> Received:
+        """Return the request that a frame in pieces is; it is too long to be known."""
+        return decode_pieces(pieces), None
 
     def ready(self, request: KnownRequest) -> bytes | None:
         """Return the frame that answers a known request, None if it has to be carried out after all."""

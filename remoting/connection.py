@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
         self._gate: Gate | None = Gate(host.tls)
         #: Frames come unchanged, and none is unfinished.
         self._is_plain = False
-        self._reader = FrameReader(host.answers.read, host.limits.frame_bytes_max)
+        self._reader = self._new_reader()
         #: The requests that wait for their turn; made for the first.
         self._lane: Lane | None = None
         #: Requests and bytes that were received, but nothing was done about yet; no more are received meanwhile.
@@ -470,12 +470,16 @@ class Connection(asyncio.Protocol):
     def _drop_unfinished(self) -> None:
         """Keep nothing of what will never be carried out."""
         self._unread = b""
-        self._reader = FrameReader(self._host.answers.read, self._host.limits.frame_bytes_max)
+        self._reader = self._new_reader()
         self._unfinished.set(0, is_new=False, now_ms=self._host.awake_ms)
 
     def _note_unsent(self, size: int) -> None:
         self._host.statistics.unsent_bytes += size - self._unsent_bytes
         self._unsent_bytes = size
+
+    def _new_reader(self) -> FrameReader[Received]:
+        answers = self._host.answers
+        return FrameReader(answers.read, answers.read_pieces, self._host.limits.frame_bytes_max)
 
     def _write_raw(self, data: bytes) -> None:
         if data:

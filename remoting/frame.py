@@ -17,6 +17,8 @@ from remoting.errors import BodyError, FrameError, FrameTooLarge, HeaderError
 from remoting.shapes.integers import Int32
 
 Read = TypeVar("Read")
+#: A frame in the pieces in which it came, one or more.
+Pieces = list[bytes | bytearray]
 
 #: Java's `com.rocketmq.remoting.frameMaxLength`: a frame with its length prefix may have this many bytes.
 FRAME_BYTES_MAX_DEFAULT: Final = 16 * 1024 * 1024
@@ -46,14 +48,20 @@ class FrameReader(Generic[Read]):
     """
 
     # Each of many thousand connections has one.
-    __slots__ = ("_frame_bytes_max", "_read", "_rest", "_wanted", "error", "unfinished_bytes")
+    __slots__ = ("_frame_bytes_max", "_read", "_read_pieces", "_rest", "_wanted", "error", "unfinished_bytes")
 
-    def __init__(self, read: Callable[[bytes, int, int], Read], frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
-        """Take what makes something of a whole frame, such as `decode`."""
+    def __init__(
+        self,
+        read: Callable[[bytes, int, int], Read],
+        read_pieces: Callable[[Pieces], Read],
+        frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT,
+    ) -> None:
+        """Take what makes something of a whole frame, such as `decode` and `decode_pieces`."""
         self._read = read
+        self._read_pieces = read_pieces
         self._frame_bytes_max = frame_bytes_max
         #: The beginning of an unfinished frame, in the pieces in which it came, small ones put together.
-        self._rest: list[bytes | bytearray] = []
+        self._rest: Pieces = []
         #: How many bytes those have.
         self.unfinished_bytes = 0
         #: Bytes that they must have before there is something to do.
@@ -75,11 +83,17 @@ class FrameReader(Generic[Read]):
             self._keep(data)
             if self.unfinished_bytes < self._wanted:
                 return []
-            data = b"".join(self._rest)
-            self._rest.clear()
+            pieces, self._rest = self._rest, []
+            is_one_frame = self.unfinished_bytes == self._wanted > _PIECE_BYTES_MIN
             self.unfinished_bytes = 0
+        else:
+            pieces, is_one_frame = [data], False
         frames: list[Read] = []
         try:
+            if is_one_frame:
+                self._wanted = _LENGTH_BYTES
+                return [self._read_pieces(pieces)]
+            data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
             at = self._cut(data, frames)
         except FrameError as error:
             self.error = error
@@ -125,7 +139,7 @@ class CommandReader(FrameReader[RemotingCommand]):
     __slots__ = ()
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
-        super().__init__(decode, frame_bytes_max)
+        super().__init__(decode, decode_pieces, frame_bytes_max)
 
 
 def decode(data: bytes, at: int, length: int) -> RemotingCommand:
@@ -133,13 +147,34 @@ def decode(data: bytes, at: int, length: int) -> RemotingCommand:
 
     Raises FrameError for a header longer than the frame, HeaderError for one that cannot be read.
     """
+    start, end = _header_span(data, at, length)
+    return _decode(data[at + _LENGTH_BYTES], data[start:end], data[end : at + _LENGTH_BYTES + length])
+
+
+def decode_pieces(pieces: Pieces) -> RemotingCommand:
+    """Return the command of a frame that came in these pieces; its body is put together without the rest.
+
+    Raises as `decode`.
+    """
+    first = pieces[0]
+    length = sum(map(len, pieces)) - _LENGTH_BYTES
+    if len(first) < _PREFIX.size or len(first) < _header_span(first, 0, length)[1]:
+        return decode(b"".join(pieces), 0, length)
+    start, end = _header_span(first, 0, length)
+    return _decode(first[_LENGTH_BYTES], bytes(first[start:end]), b"".join((memoryview(first)[end:], *pieces[1:])))
+
+
+def _header_span(data: bytes | bytearray, at: int, length: int) -> tuple[int, int]:
+    """Return where the header of a frame begins and ends."""
     _, word = _PREFIX.unpack_from(data, at)
-    kind, header_bytes = word >> 24, word & _HEADER_BYTES_MAX
+    header_bytes = word & _HEADER_BYTES_MAX
     if header_bytes > length - _LENGTH_BYTES:
         raise FrameError(f"a header of {header_bytes} bytes does not fit a frame of {length}")
     start = at + _PREFIX.size
-    header = data[start : start + header_bytes]
-    body = data[start + header_bytes : at + _LENGTH_BYTES + length]
+    return start, start + header_bytes
+
+
+def _decode(kind: int, header: bytes, body: bytes) -> RemotingCommand:
     if kind == SerializeType.JSON:
         return _decode_json(header, body)
     if kind == SerializeType.ROCKETMQ:

@@ -7,7 +7,7 @@ million entries cost little more than their names.
 What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from namesrv.queue_changes import QueueChanges, differing
@@ -35,6 +35,19 @@ class PreparedQueues(NamedTuple):
     #: Who has those topics that are new to the set.
     joined: Mapping[str, Holders]
     #: Over all topics of the set.
+    queue_sum: QueueSum
+
+
+class PreparedRemoval(NamedTuple):
+    """Topics of one set, ready to be forgotten; of no use once the table has changed."""
+
+    broker_name: str
+    topics: Sequence[str]
+    #: Those of them that nobody else has.
+    gone: Sequence[str]
+    #: Who has the others.
+    left: Mapping[str, Holders]
+    #: Over the topics.
     queue_sum: QueueSum
 
 
@@ -112,39 +125,50 @@ class TopicTable:
         self._queue_sums[name] = prepared.queue_sum
         self.names_version += len(self._holders) != topics_before
 
-    def remove(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Forget some topics of one set, as far as it has them."""
-        mine = self._by_broker.get(broker_name, {})
-        leaving = [topic for topic in dict.fromkeys(topics) if topic in mine]
-        topics_before = len(self._holders)
-        for holders, shared in self.by_holders(leaving):
-            left = tuple(name for name in holders if name != broker_name)
-            if left:
-                self._holders.update(dict.fromkeys(shared, left))
-            else:
-                for topic in shared:
-                    del self._holders[topic]
-        if len(leaving) == len(mine):
-            self._by_broker.pop(broker_name, None)
-            self._queue_sums.pop(broker_name, None)
-        else:
-            read, write = self.queue_sum(broker_name)
-            for topic in leaving:
-                old = mine.pop(topic)
-                read -= old.read_queue_nums
-                write -= old.write_queue_nums
-            self._queue_sums[broker_name] = QueueSum(read, write)
-        self.names_version += len(self._holders) != topics_before
+    def removing(self, broker_name: str, topics: Iterable[str]) -> Steps[PreparedRemoval]:
+        """Work out what it takes to forget topics of one set, each named once, as far as it has them; rests now and then."""
+        mine = self.topics_of(broker_name)
+        leaving: list[str] = []
+        gone: list[str] = []
+        left: dict[str, Holders] = {}
+        read = write = 0
+        # As in `preparing`.
+        shrunk: dict[int, Holders] = {}
+        for part in in_parts(topics):
+            for topic in part:
+                if (queue_data := mine.get(topic)) is None:
+                    continue
+                leaving.append(topic)
+                read += queue_data.read_queue_nums
+                write += queue_data.write_queue_nums
+                holders = self._holders.get(topic, ())
+                if len(holders) <= 1:
+                    gone.append(topic)
+                    continue
+                if (others := shrunk.get(id(holders))) is None:
+                    others = shrunk[id(holders)] = tuple(name for name in holders if name != broker_name)
+                left[topic] = others
+            yield
+        return PreparedRemoval(broker_name, leaving, gone, left, QueueSum(read, write))
 
-    def by_holders(self, topics: Iterable[str]) -> Collection[tuple[Holders, list[str]]]:
-        """Return the topics, in groups of those that share their list of holders."""
-        groups: dict[int, tuple[Holders, list[str]]] = {}
-        last: Holders | None = None
-        group: list[str] = []
-        for topic in topics:
-            holders = self._holders.get(topic, ())
-            if holders is not last:
-                last = holders
-                group = groups.setdefault(id(holders), (holders, []))[1]
-            group.append(topic)
-        return groups.values()
+    def remove(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Forget some topics of one set at once, as far as it has them."""
+        self.discard(whole(self.removing(broker_name, dict.fromkeys(topics))))
+
+    def discard(self, prepared: PreparedRemoval) -> None:
+        """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
+        if not prepared.topics:
+            return
+        name = prepared.broker_name
+        for topic in prepared.gone:
+            del self._holders[topic]
+        self._holders.update(prepared.left)
+        mine = self._by_broker[name]
+        if len(prepared.topics) == len(mine):
+            del self._by_broker[name], self._queue_sums[name]
+        else:
+            for topic in prepared.topics:
+                del mine[topic]
+            read, write = self._queue_sums[name]
+            self._queue_sums[name] = QueueSum(read - prepared.queue_sum.read, write - prepared.queue_sum.write)
+        self.names_version += bool(prepared.gone)

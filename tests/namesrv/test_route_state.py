@@ -1,5 +1,6 @@
 """What each event does to the routes, what it answers, and what it asks of the edge."""
 
+import msgspec
 import pytest
 from builders import (
     BROKER,
@@ -52,6 +53,10 @@ NOTHING = Outcome(reply=None)
 @pytest.fixture
 def state():
     return RouteState(NameServerConfig())
+
+
+#: So many that they are taken in slices.
+MANY = topic_configs(*(f"t{number}" for number in range(10_000)))
 
 
 def register(state, *, now_ms=0, **values):
@@ -514,24 +519,63 @@ def test_a_topic_counts_in_each_cluster_that_has_it_when_a_set_moves(state):
 
 
 def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(state):
-    topics = topic_configs(*(f"t{number}" for number in range(10_000)))
-    steps = state.registering(a_registration(topics=topics), 0)
+    steps = state.registering(a_registration(topics=MANY), 0)
     next(steps)
-    register(state, broker_name="broker-b", connection_id=2, topics=topics)
+    register(state, broker_name="broker-b", connection_id=2, topics=MANY)
     whole(steps)
     assert state.tables.topics.holders_of("t1") == ("broker-b", BROKER)
-    assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == len(topics)
+    assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == len(MANY)
 
 
 def test_a_registration_in_slices_ends_however_much_others_change(state):
-    topics = topic_configs(*(f"t{number}" for number in range(10_000)))
-    steps = state.registering(a_registration(topics=topics), 0)
+    steps = state.registering(a_registration(topics=MANY), 0)
     rests = 0
     for _ in steps:
         rests += 1
         register(state, broker_name=f"other-{rests}", connection_id=2)
-    assert len(state.tables.topics.topics_of(BROKER)) == len(topics)
+    assert len(state.tables.topics.topics_of(BROKER)) == len(MANY)
     assert 0 < rests < 50
+
+
+def test_a_departure_in_slices_shows_nothing_before_its_end(state):
+    register(state, topics=MANY)
+    steps = state.losing(1, 0)
+    next(steps)
+    assert state.tables.brokers.get(BROKER)
+    assert len(state.tables.topics) == len(MANY)
+    assert [event.set_removed for event in whole(steps).events] == [True]
+    assert (len(state.tables.brokers), len(state.tables.topics), state.census.counts()) == (0, 0, {})
+
+
+def test_who_registers_again_over_another_connection_while_its_departure_is_prepared_stays(state):
+    request = a_registration(topics=MANY)
+    whole(state.registering(request, 0))
+    steps = state.losing(1, 0)
+    next(steps)
+    whole(state.registering(msgspec.structs.replace(request, connection_id=2), 0))
+    assert whole(steps).events == ()
+    assert len(state.tables.topics.topics_of(BROKER)) == len(MANY)
+    state.connection_lost(2, now_ms=0)
+    assert len(state.tables.topics) == 0
+
+
+def test_a_departure_in_slices_takes_what_happened_meanwhile_into_account(state):
+    register(state, topics=MANY)
+    steps = state.unregistering(CLUSTER, MASTER, 1, 0)
+    next(steps)
+    register(state, broker_name="broker-b", connection_id=2, topics=topic_configs("t1", "t2"))
+    whole(steps)
+    assert sorted(state.tables.topics.topics()) == ["t1", "t2"]
+    assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == 2
+
+
+def test_a_beat_does_not_keep_a_broker_that_unregisters(state):
+    register(state, topics=MANY)
+    steps = state.unregistering(CLUSTER, MASTER, 1, 0)
+    next(steps)
+    state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, 5)
+    whole(steps)
+    assert state.tables.brokers.get(BROKER) is None
 
 
 # Routes and kept answers

@@ -331,6 +331,37 @@ def test_no_body_is_no_bytes():
     assert received(E1).body == b""
 
 
+@pytest.mark.parametrize("serialize_type", [JSON, BINARY])
+@pytest.mark.parametrize("chunk_bytes", [5, 100, 4095, 4096, 7000, 30_000])
+@pytest.mark.parametrize("topic_chars", [5, 6000])
+def test_a_long_frame_is_the_same_in_whatever_pieces_it_comes(serialize_type, chunk_bytes, topic_chars):
+    command = a_command(103, 5, ext_fields={"topic": "t" * topic_chars}, body=bytes(range(256)) * 80)
+    data = encode(command, serialize_type) + E1
+    reader = CommandReader()
+    commands = []
+    for at in range(0, len(data), chunk_bytes):
+        commands += reader.receive(data[at : at + chunk_bytes])
+    assert commands == [received(encode(command, serialize_type)), received(E1)]
+
+
+def test_a_long_frame_that_ends_with_its_piece_is_followed_by_others():
+    command = a_command(103, 5, body=bytes(20_000))
+    data = encode(command)
+    reader = CommandReader()
+    for _ in range(2):
+        assert reader.receive(data[:8000]) == []
+        assert reader.receive(data[8000:]) == [received(data)]
+        assert reader.receive(E1) == [received(E1)]
+        assert reader.unfinished_bytes == 0
+
+
+def test_a_long_frame_in_pieces_whose_header_is_longer_than_it_ends_the_stream():
+    data = struct.pack(">II", 20_004, 30_000) + bytes(20_000)
+    reader = CommandReader()
+    assert reader.receive(data[:9000]) + reader.receive(data[9000:]) == []
+    assert "does not fit" in str(reader.error)
+
+
 def test_a_long_frame_in_small_pieces_is_not_looked_at_again_for_each_of_them():
     """Otherwise this takes minutes."""
     data = a_frame("{}", bytes(16_000_000))
