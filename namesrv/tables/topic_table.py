@@ -126,7 +126,7 @@ class TopicTable:
         self.names_version += len(self._holders) != topics_before
 
     def removing(self, broker_name: str, topics: Iterable[str]) -> Steps[PreparedRemoval]:
-        """Work out what it takes to forget topics of one set, each named once, as far as it has them; rests now and then."""
+        """Work out what it takes to forget topics, each named once, of one set, as far as it has them; rests."""
         mine = self.topics_of(broker_name)
         leaving: list[str] = []
         gone: list[str] = []
