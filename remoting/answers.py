@@ -123,6 +123,10 @@ class Answers:
         self._reject(request, connection, Rejection.BUSY, BUSY_REMARK)
         return self._frame(request.reply(ResponseCode.SYSTEM_BUSY, remark=BUSY_REMARK), request, connection)
 
+    def tell_fault(self, request: RemotingCommand, connection: Peer, error: Exception) -> None:
+        """Tell that a request was carried out, perhaps, and met a fault of ours on the way to its answer."""
+        self._observer.handler_failed(connection, request, error)
+
     def _dispatch_or_send_away(
         self, request: RemotingCommand, connection: Peer
     ) -> RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]:

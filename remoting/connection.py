@@ -247,6 +247,15 @@ class Connection(asyncio.Protocol):
         """End the connection at once, whatever is not sent yet."""
         self._transport.abort()
 
+    def break_off(self, reason: CloseReason) -> None:
+        """End the connection at once, and write nothing more to it; what it asked is still carried out."""
+        if self._close_reason is None:
+            self._close_reason = reason
+        self._ended = True
+        # Nobody touches the transport between here and `connection_lost`.
+        self._reading = False
+        self._transport.abort()
+
     def look_for_progress(self, now_ms: int, silence_ms_max: int) -> None:
         """Close the connection if nothing moved for `silence_ms_max`, or if a frame has been unfinished for so long.
 
@@ -287,6 +296,9 @@ class Connection(asyncio.Protocol):
             return
         if self._gate is not None:
             frame = self._gate.send(frame)
+            if self._gate.failed:
+                self.break_off(CloseReason.ERROR)
+                return
         # What was answered before leaves before.
         self._host.outbox.flush()
         self._host.statistics.sent_bytes += len(frame)

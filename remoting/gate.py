@@ -31,6 +31,11 @@ class Gate:
         return self._tls is not None and self._tls.ended
 
     @property
+    def failed(self) -> bool:
+        """Tell whether TLS failed, so that answers cannot be sent any more."""
+        return self._tls is not None and self._tls.failed
+
+    @property
     def unfinished_bytes(self) -> int:
         """How many bytes wait for more of them."""
         if self._opening is not None:

@@ -17,7 +17,7 @@ class CloseReason(StrEnum):
     PEER = "peer"
     #: Neither side sent anything for too long.
     IDLE = "idle"
-    #: The peer's bytes could not be followed.
+    #: The peer's bytes could not be followed, or a fault of ours kept it from its answer.
     ERROR = "error"
     #: The peer did not read its answers.
     SLOW_READER = "slow_reader"

@@ -28,6 +28,8 @@ class TlsSession:
         self.established = False
         #: The peer said that nothing more comes.
         self.ended = False
+        #: Nothing more can be read or written.
+        self.failed = False
 
     @property
     def unfinished_bytes(self) -> int:
@@ -45,12 +47,21 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return b""
         except ssl.SSLError as error:
+            self.failed = True
             reason = (error.reason or str(error)).replace("_", " ").lower()
             raise FrameError(f"TLS failed: {reason}") from None
 
     def send(self, plaintext: bytes) -> None:
-        """Encrypt bytes of ours; only once the handshake is done."""
-        self._tls.write(plaintext)
+        """Encrypt bytes of ours; only once the handshake is done. Those for a session that failed are dropped.
+
+        A peer's bad record also ends what we may write, and answers to what it asked before may still come.
+        """
+        if self.failed:
+            return
+        try:
+            self._tls.write(plaintext)
+        except ssl.SSLError:
+            self.failed = True
 
     def close(self) -> None:
         """Tell the peer that nothing more comes (close_notify)."""

@@ -4,6 +4,9 @@ Answers to the executors of Java's NameServer with their bounded queues. Sockets
 Connections take turns, one request or a few kilobytes each, so a peer that sends many at once delays the others by
 little; within a connection the order is kept.
 
+What fails for one connection ends that connection only: the tasks here belong to the server, which ends with any of
+them.
+
 There are only so many places to wait in, and nobody keeps one by not reading: where they run out, the requests of peers
 that leave their answers unread are answered SYSTEM_BUSY, and those that come now take their places.
 """
@@ -16,7 +19,7 @@ from typing import Protocol
 from remoting.answers import Answers
 from remoting.command import RemotingCommand
 from remoting.limits import ServerLimits
-from remoting.observer import Peer
+from remoting.observer import CloseReason, Peer
 from remoting.statistics import ServerStatistics, timer_ns
 
 
@@ -35,6 +38,9 @@ class Asker(Peer, Protocol):
 
     def read_on(self) -> None:
         """Carry out what the next of its bytes ask for."""
+
+    def break_off(self, reason: CloseReason) -> None:
+        """End the connection at once."""
 
 
 class Lane:
@@ -126,8 +132,12 @@ class Turns:
         requests = [request for request, _ in lane.requests]
         lane.requests.clear()
         self._account(lane, -len(requests), -sum(len(request.body) for request in requests))
-        lane.asker.send(b"".join(self._answers.busy(request, lane.asker) for request in requests))
-        lane.asker.request_finished()
+        # The caller's peer is another one, and has no part in what fails here.
+        try:
+            lane.asker.send(b"".join(self._answers.busy(request, lane.asker) for request in requests))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told and ends this connection
+            self._fail(lane, requests[-1], error)
+        self._tell_finished(lane, requests[-1])
 
     def _wake(self) -> None:
         if not self._awake:
@@ -143,13 +153,22 @@ class Turns:
         try:
             end_ns = timer_ns() + self._turn_ns
             while self._readers and timer_ns() < end_ns:
-                self._readers.popleft().read_on()
+                self._read_on(self._readers.popleft())
             end_ns = timer_ns() + self._turn_ns
             while self._lanes and timer_ns() < end_ns:
                 self._step(self._lanes.popleft())
         finally:
             if self._readers or self._lanes:
                 self._wake()
+
+    @staticmethod
+    def _read_on(asker: Asker) -> None:
+        try:
+            asker.read_on()
+        except Exception:
+            # As the loop does where `data_received` fails; it also tells it.
+            asker.break_off(CloseReason.ERROR)
+            raise
 
     def _step(self, lane: Lane) -> None:
         """Carry out the next request of a connection."""
@@ -159,7 +178,11 @@ class Turns:
             self._held[lane] = None
             return
         request, came_ns = lane.requests.popleft()
-        answer = self._answers.begin(request, lane.asker)
+        try:
+            answer = self._answers.begin(request, lane.asker)
+        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
+            self._fail(lane, request, error)
+            answer = b""
         if isinstance(answer, bytes):
             self._finish(lane, request, came_ns, answer)
         else:
@@ -169,16 +192,37 @@ class Turns:
     async def _wait(
         self, lane: Lane, request: RemotingCommand, came_ns: int, awaitable: Awaitable[RemotingCommand]
     ) -> None:
-        frame = await self._answers.finish(request, lane.asker, awaitable)
+        try:
+            frame = await self._answers.finish(request, lane.asker, awaitable)
+        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
+            self._fail(lane, request, error)
+            frame = b""
         lane.running = False
         self._finish(lane, request, came_ns, frame)
 
     def _finish(self, lane: Lane, request: RemotingCommand, came_ns: int, frame: bytes) -> None:
         self._account(lane, -1, -len(request.body))
-        lane.asker.send(frame)
+        try:
+            lane.asker.send(frame)
+        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
+            self._fail(lane, request, error)
         self._statistics.add_latency(request.code, timer_ns() - came_ns)
         self.list_(lane)
-        lane.asker.request_finished()
+        self._tell_finished(lane, request)
+
+    def _tell_finished(self, lane: Lane, request: RemotingCommand) -> None:
+        try:
+            lane.asker.request_finished()
+        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
+            self._fail(lane, request, error)
+
+    def _fail(self, lane: Lane, request: RemotingCommand, error: Exception) -> None:
+        """Tell a fault that kept a connection from its answer, and end it; never raises."""
+        lane.asker.break_off(CloseReason.ERROR)
+        try:
+            self._answers.tell_fault(request, lane.asker, error)
+        except Exception as fault:  # noqa: BLE001  # who is to be told may be what fails
+            self._loop.call_exception_handler({"message": "a fault cannot be told", "exception": fault})
 
     def _account(self, lane: Lane, requests: int, body_bytes: int) -> None:
         self.requests += requests

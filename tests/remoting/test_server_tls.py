@@ -199,3 +199,73 @@ async def test_a_handshake_that_never_ends_is_given_up(settings):
         ((_, error),) = site.told.of("frame")
         assert "unfinished" in str(error)
         assert site.statistics.unfinished_bytes == 0
+
+
+class RawTls:
+    """A TLS peer that holds the bytes of its own records, and may send others between them."""
+
+    def __init__(self, peer):
+        self._peer = peer
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = anybody().wrap_bio(self._incoming, self._outgoing)
+
+    async def shake_hands(self):
+        while True:
+            try:
+                self._tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                await self._peer.send(self._outgoing.read())
+                self._incoming.write(await self._peer.reader.read(65536))
+        await self._peer.send(self._outgoing.read())
+
+    async def send(self, data, *, then=b""):
+        self._tls.write(data)
+        await self._peer.send(self._outgoing.read() + then)
+
+
+#: Announces 32 bytes of data; they belong to no key.
+BAD_RECORD = b"\x17\x03\x03\0\x20" + bytes(32)
+
+
+@pytest.mark.parametrize("is_sent_with_them", [False, True])
+async def test_answers_that_come_after_a_bad_record_end_that_connection_only(settings, is_sent_with_them):
+    """The answers wait, for a disk perhaps; the peer's bad record has then ended TLS in both directions."""
+    gate = asyncio.Event()
+
+    async def wait(request):
+        await gate.wait()
+        return request.reply(body=bytes(20_000))
+
+    def dispatch(request, connection):
+        return wait(request) if request.code == REGISTER else request.reply()
+
+    async with serving(dispatch, tls=loaded(settings())) as site:
+        peer, other = await site.connect(), await site.connect()
+        hostile = RawTls(peer)
+        await hostile.shake_hands()
+        await hostile.send(b"".join(a_request(REGISTER, at) for at in range(5)))
+        await until(lambda: site.server.turns.requests == 5)
+        await hostile.send(a_request(REGISTER, 5) if is_sent_with_them else b"", then=BAD_RECORD)
+        await until(lambda: site.told.of("frame"))
+        gate.set()
+        await until(lambda: site.told.of("closed"))
+        ((connection, reason),) = site.told.of("closed")
+        assert (connection.id, reason) == (1, CloseReason.ERROR)
+        assert (await other.ask(a_request(REGISTER))).code == 0
+        assert (site.server.turns.requests, site.server.turns.body_bytes, site.statistics.in_flight) == (0, 0, 0)
+        assert not site.told.of("fault")
+
+
+async def test_an_answer_that_tls_cannot_take_ends_the_connection(settings):
+    """As where the session failed and nothing of the peer has told it yet."""
+    async with serving(tls=loaded(settings())) as site:
+        peer = await secured(site, anybody())
+        await peer.ask(E1)
+        session = site.server.connections[1]._gate._tls
+        with pytest.raises(ssl.SSLError):
+            session._tls.unwrap()
+        await peer.send(E1)
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+        assert (await (await secured(site, anybody())).ask(E1)).code == 0
