@@ -45,7 +45,7 @@ def _leave(
     if not after.members:
         removed_topics = tuple(has)
     elif after.has_acting_master:
-        queues = whole(differing(has, without_write(has).items()))
+        queues = whole(differing(has, without_write(has)))
     changes = counted(queues, removed_topics)
     return Decision(
         change=SetChange(

@@ -2,7 +2,7 @@
 
 Answers to `DefaultRequestProcessor` and `ClientRequestProcessor`. Nothing is decided here but what each command makes
 of missing fields (namesrv.md section 2). Commands that change KV or configuration return an awaitable, because their
-answer waits for the disk.
+answer waits for the disk, and so do long registrations, which are taken in slices.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,12 +14,12 @@ from namesrv import queries
 from namesrv.effects import BeatKind, Outcome
 from namesrv.refusals import CodeNotSupported, FieldMissing, NameTooLong, NotReady, TopicNotExist
 from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
-from namesrv.registration_body import decoding
+from namesrv.registration_body import decoding, is_zlib
 from namesrv.route_counts import RouteCounts
 from namesrv.route_state import MasterAddresses, RouteState
 from namesrv.routes import in_zone
 from namesrv.settings import Settings
-from namesrv.sliced import sliced
+from namesrv.sliced import Slices
 from namesrv.slices import PART_TOPICS, Steps, whole
 from namesrv.tables.live_table import LiveKey
 from remoting.clock import Clock
@@ -63,6 +63,8 @@ class Handlers:
         self._clock = clock
         #: Told of every outcome; carries out the effects once the reply has left.
         self._perform = perform
+        #: Where long work is done.
+        self.slices = Slices()
         self._started_ms = clock.now_ms()
         self.route_counts = RouteCounts()
         self._queries = queries.Queries(state, settings)
@@ -164,20 +166,20 @@ class Handlers:
             version=request.version,
             body_bytes=len(request.body),
         )
-        steps = self._register(registration, request.body, header)
+        steps = self._register(registration, request.body, header, connection)
         try:
             # One that only repeats what was said before, as nearly all do, is through with this.
             next(steps)
         except StopIteration as done:
             return self._registered(request, done.value)
-        if len(request.body) > LARGE_BODY_BYTES:
+        if header.compressed or is_zlib(request.body) or len(request.body) > LARGE_BODY_BYTES:
             return self._register_large(request, steps)
         return self._registered(request, whole(steps))
 
     async def _register_large(
         self, request: RemotingCommand, steps: Steps[Outcome[MasterAddresses]]
     ) -> RemotingCommand:
-        return self._registered(request, await sliced(steps))
+        return self._registered(request, await self.slices.do(steps))
 
     def _registered(self, request: RemotingCommand, outcome: Outcome[MasterAddresses]) -> RemotingCommand:
         self._perform(outcome)
@@ -187,12 +189,17 @@ class Handlers:
         return request.reply(ext_fields=encode_fields(master), body=self._order_topics())
 
     def _register(
-        self, registration: Registration, body: bytes, header: RegisterBrokerRequestHeader
+        self,
+        registration: Registration,
+        body: bytes,
+        header: RegisterBrokerRequestHeader,
+        connection: Peer,
+        *,
+        is_whole: bool = False,
     ) -> Steps[Outcome[MasterAddresses]]:
-        now_ms = self._clock.now_ms()
-        before = None if header.compressed else self._state.said_before(registration)
+        before = None if is_whole or header.compressed else self._state.said_before(registration)
         if before is not None and before.said.repeats(body, header.body_crc32):
-            return self._state.register_again(registration, now_ms)
+            return self._state.register_again(registration, self._clock.now_ms())
         said = yield from decoding(
             body,
             crc32=header.body_crc32,
@@ -201,9 +208,6 @@ class Handlers:
             unix_ms=self._clock.unix_ms(),
             before=before,
         )
-        if before is not None and self._state.said_before(registration) != before:
-            # Something else happened to the broker meanwhile, so the difference is no longer one to what it has.
-            return (yield from self._register(registration, body, header))
         decoded = replace(
             registration,
             data_version=said.data_version,
@@ -212,8 +216,13 @@ class Handlers:
             filter_servers=said.filter_servers,
             ignored_topics=said.ignored_topics,
             said=said.said,
+            base=before,
         )
-        return (yield from self._state.registering(decoded, now_ms))
+        outcome = yield from self._state.registering(decoded, self._clock.now_ms, lambda: connection.is_lost)
+        if outcome is None:
+            # What was read is the difference to something that holds no longer.
+            return (yield from self._register(registration, body, header, connection, is_whole=True))
+        return outcome
 
     def _order_topics(self) -> bytes:
         if not self._settings.config.return_order_topic_config_to_broker:
@@ -231,7 +240,7 @@ class Handlers:
         return request.reply()
 
     async def _unregister_large(self, request: RemotingCommand, steps: Steps[Outcome[None]]) -> RemotingCommand:
-        self._perform(await sliced(steps))
+        self._perform(await self.slices.do(steps))
         return request.reply()
 
     def _heartbeat(self, request: RemotingCommand, _: Peer) -> Answer:

@@ -19,8 +19,9 @@ from namesrv.effects import (
     RouteChanges,
 )
 from namesrv.queue_changes import QueueChanges, differing
+from namesrv.registration_body import Before
 from namesrv.said_topics import SaidTopics
-from namesrv.set_change import RouteTables, SetChange, counted, with_perm
+from namesrv.set_change import RouteTables, SetChange, counted, with_perms
 from namesrv.slices import Steps
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
@@ -75,6 +76,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 0
     #: How to know it again, if it comes again.
     said: SaidTopics | None = None
+    #: What `topics` are the difference to; None if they are all that is said.
+    base: Before | None = None
 
     @property
     def key(self) -> LiveKey:
@@ -124,14 +127,75 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifyMinBrokerIdChange | None = None
 
 
-def deciding(
-    tables: RouteTables, registration: Registration, *, delete_missing_topics: bool, now_ms: int
-) -> Steps[Decision | RegistrationConflicted]:
-    """Return what `registration` changes, or by whom it is turned away; rests now and then.
+def changing_queues(tables: RouteTables, registration: Registration) -> Steps[QueueChanges]:
+    """Work out which queues a registration changes; rests now and then.
+
+    The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
+    """
+    standing = _stand(tables, registration)
+    if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
+        return QueueChanges()
+    return (yield from _changing_queues(tables, registration, standing))
+
+
+def decide(
+    tables: RouteTables,
+    registration: Registration,
+    queues: QueueChanges,
+    *,
+    delete_missing_topics: bool,
+    now_ms: int,
+) -> Decision | RegistrationConflicted:
+    """Return what `registration` changes beside the `queues` it changes, or by whom it is turned away.
 
     Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
     a changed registration does not carry leave the set.
     """
+    standing = _stand(tables, registration)
+    if isinstance(standing, RegistrationConflicted):
+        return standing
+    row = standing.row
+    removed: tuple[str, ...] = ()
+    lifted: tuple[str, ...] = ()
+    mappings: dict[str, TopicQueueMappingInfo] = {}
+    if _speaks(registration, standing):
+        lifted = _lifted(tables, registration, standing)
+        mappings = _changed_mappings(tables, registration)
+        if delete_missing_topics and standing.is_changed and not registration.mappings:
+            has = tables.topics.topics_of(registration.broker_name)
+            removed = tuple(topic for topic in has if topic not in registration.topics)
+    forgotten, superseded = _superseded(tables, registration, standing, now_ms)
+    return Decision(
+        change=SetChange(
+            broker_set=standing.after,
+            forgotten=forgotten,
+            heard=(registration.key, _row(registration, row, now_ms)),
+            queue_changes=queues,
+            removed_topics=removed,
+            mappings=mappings,
+            lifted_perms=lifted,
+        ),
+        happened=_registered(registration, standing, counted(queues, removed)),
+        superseded=superseded,
+        notify=_notification(registration, standing),
+    )
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """A set before and after one registration."""
+
+    before: BrokerSet | None
+    after: BrokerSet
+    #: Who had the broker id.
+    holder: Member | None
+    #: What is known of the registrant.
+    row: LiveRow | None
+    #: The registrant says something else of its topics than before, or nobody had its broker id.
+    is_changed: bool
+
+
+def _stand(tables: RouteTables, registration: Registration) -> _Standing | RegistrationConflicted:
+    """Return how the set stands with the registrant, or by whom that is turned away."""
     present = tables.brokers.get(registration.broker_name)
     # An address is one process: a slave that became master drops its former id.
     others = {
@@ -146,30 +210,28 @@ def deciding(
             return conflict
     if holder is None and len(registration.topics) + registration.ignored_topics == 1:
         raise SingleTopicFromUnknownBroker(registration)
-    broker_set = _with_registrant(present, registration, others)
-    return (
-        yield from _admitting(
-            tables,
-            registration,
-            _Standing(present, broker_set, holder),
-            delete_missing_topics=delete_missing_topics,
-            now_ms=now_ms,
-        )
+    row = tables.live.get(registration.key)
+    return _Standing(
+        present,
+        _with_registrant(present, registration, others),
+        holder,
+        row,
+        holder is None or row is None or row.data_version != registration.data_version,
     )
 
 
-class _Standing(msgspec.Struct, frozen=True):
-    """A set before and after one registration."""
+def _speaks(registration: Registration, standing: _Standing) -> bool:
+    """Tell whether what the registrant says of topics is that of its set."""
+    return _is_master(registration) or _is_prime_slave(registration, standing.after)
 
-    before: BrokerSet | None
-    after: BrokerSet
-    #: Who had the broker id.
-    holder: Member | None
 
-    @property
-    def first(self) -> bool:
-        """Tell whether nobody had the broker id before."""
-        return self.holder is None
+def _lifted(tables: RouteTables, registration: Registration, standing: _Standing) -> tuple[str, ...]:
+    """Return the topics whose permission is no longer that of an operator.
+
+    It ends with the next change of the broker's topics that carries the topic.
+    """
+    overridden = tables.perms.of(registration.broker_name)
+    return tuple(topic for topic in overridden if topic in registration.topics) if standing.is_changed else ()
 
 
 def _conflict(tables: RouteTables, registration: Registration, holder: Member) -> RegistrationConflicted | None:
@@ -200,47 +262,6 @@ def _with_registrant(present: BrokerSet | None, registration: Registration, othe
     )
 
 
-def _admitting(
-    tables: RouteTables,
-    registration: Registration,
-    standing: _Standing,
-    *,
-    delete_missing_topics: bool,
-    now_ms: int,
-) -> Steps[Decision]:
-    row = tables.live.get(registration.key)
-    changed = standing.first or row is None or row.data_version != registration.data_version
-    queues = QueueChanges()
-    removed: tuple[str, ...] = ()
-    lifted: tuple[str, ...] = ()
-    mappings: dict[str, TopicQueueMappingInfo] = {}
-    has = tables.topics.topics_of(registration.broker_name)
-    if _is_master(registration) or _is_prime_slave(registration, standing.after):
-        # An operator's permission ends with the next change of the broker's topics that carries the topic.
-        if changed:
-            lifted = tuple(topic for topic in tables.perms.of(registration.broker_name) if topic in registration.topics)
-        queues = yield from _changing_queues(tables, registration, standing, lifted)
-        mappings = _changed_mappings(tables, registration)
-        if delete_missing_topics and changed and not registration.mappings:
-            removed = tuple(topic for topic in has if topic not in registration.topics)
-    forgotten, superseded = _superseded(tables, registration, standing, now_ms)
-    changes = counted(queues, removed)
-    return Decision(
-        change=SetChange(
-            broker_set=standing.after,
-            forgotten=forgotten,
-            heard=(registration.key, _row(registration, row, now_ms)),
-            queue_changes=queues,
-            removed_topics=removed,
-            mappings=mappings,
-            lifted_perms=lifted,
-        ),
-        happened=_registered(registration, standing, changes, known=row is not None, changed=changed),
-        superseded=superseded,
-        notify=_notification(registration, standing),
-    )
-
-
 def _is_master(registration: Registration) -> bool:
     return registration.broker_id == MASTER_ID
 
@@ -254,16 +275,14 @@ def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
     )
 
 
-def _changing_queues(
-    tables: RouteTables, registration: Registration, standing: _Standing, lifted: tuple[str, ...]
-) -> Steps[QueueChanges]:
+def _changing_queues(tables: RouteTables, registration: Registration, standing: _Standing) -> Steps[QueueChanges]:
     """Return the topics whose queues differ from what is stored.
 
     Compared topic by topic even if the data version is the stored one: the later parts of a split registration carry
     the version of the first.
     """
     name = registration.broker_name
-    ended = set(lifted)
+    ended = set(_lifted(tables, registration, standing))
     kept = {topic: perm for topic, perm in tables.perms.of(name).items() if topic not in ended}
     # While a slave acts for the master the set is read only: two writers would split the order of messages.
     mask = ~PERM_WRITE if standing.after.has_acting_master and not _is_master(registration) else ~0
@@ -272,7 +291,7 @@ def _changing_queues(
         (topic, values[settings]) for topic, settings in registration.topics.items()
     )
     if kept:
-        wanted = ((topic, with_perm(data, kept.get(topic, data.perm))) for topic, data in wanted)
+        wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
     return (yield from differing(tables.topics.topics_of(name), wanted))
 
 
@@ -354,13 +373,12 @@ def _superseded(
     return (key,), removed
 
 
-def _registered(
-    registration: Registration, standing: _Standing, changes: RouteChanges, *, known: bool, changed: bool
-) -> BrokerRegistered:
-    if not known:
+def _registered(registration: Registration, standing: _Standing, changes: RouteChanges) -> BrokerRegistered:
+    if standing.row is None:
         result = RegistrationResult.FIRST
     else:
-        result = RegistrationResult.CHANGED if changed or changes else RegistrationResult.UNCHANGED
+        is_changed = standing.is_changed or changes
+        result = RegistrationResult.CHANGED if is_changed else RegistrationResult.UNCHANGED
     before = standing.before
     return msgspec.structs.replace(
         repeated(registration, registration.topics_said, registration.data_version),

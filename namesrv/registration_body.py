@@ -29,7 +29,7 @@ _INFLATE_BYTES: Final = 1024 * 1024
 TOPICS_MAX: Final = 200_000
 
 _INT32: Final = struct.Struct(">i")
-_ZLIB_FIRST_BYTE: Final = 0x78
+_ZLIB_FIRST_BYTE: Final = b"\x78"
 _TOKENS_MIN: Final = 5
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT32_MAX: Final = 2**31 - 1
@@ -77,7 +77,7 @@ def decoding(
         return RegistrationBody(DataVersion(), {}, {}, None if version < VERSION_3_0_11 else ())
     try:
         # 5.x brokers with compressedRegister=true compress the body and say they did not.
-        if compressed or body[0] == _ZLIB_FIRST_BYTE:
+        if compressed or is_zlib(body):
             return (yield from _decoding_compressed((yield from _inflating(body)), version))
         if version < VERSION_3_0_11:
             wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, body)
@@ -89,6 +89,11 @@ def decoding(
         return (yield from _taking_wrapper(register.topic_config_serialize_wrapper, filter_servers, unix_ms))
     except BodyError as error:
         raise RegistrationRefused(f"Failed to decode RegisterBrokerBody, {error}") from None
+
+
+def is_zlib(body: bytes) -> bool:
+    """Tell whether a body is compressed, whatever was said of it."""
+    return body[:1] == _ZLIB_FIRST_BYTE
 
 
 def _read_table(body: bytes, before: Before | None) -> Steps[RegistrationBody | None]:

@@ -1,7 +1,8 @@
 """RouteState: owns the tables of a NameServer and is the only place that changes them.
 
-One method per event; each decides by asking a rule, applies its answer, and returns an `Outcome`. Nothing here awaits,
-so between two awaits of the edge an event is whole and no lock is needed. Answers to `RouteInfoManager`.
+One method per event; each decides by asking a rule, applies its answer, and returns an `Outcome`. A change is applied
+in one step, so nobody sees half of it and no lock is needed. What is long works the change out in slices before, rests
+in between, and begins again if something else was applied meanwhile. Answers to `RouteInfoManager`.
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ from namesrv.registration import Registration
 from namesrv.registration_body import Before
 from namesrv.route_answers import RouteAnswers
 from namesrv.said_topics import SaidTopics
-from namesrv.set_change import RouteTables, SetChange, counted, with_perm
+from namesrv.set_change import RouteTables, SetChange, counted, with_perms
 from namesrv.slices import Steps, in_parts, whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
@@ -93,6 +94,7 @@ class RouteState:
     def configure(self, config: NameServerConfig) -> None:
         """Follow another configuration from now on."""
         self._config = config
+        self._applied += 1
         self.answers.clear()
         self._said.clear()
 
@@ -128,27 +130,39 @@ class RouteState:
             reply=self._master_of(request), events=(event, _beat(request.key, again, row, BeatKind.REGISTER))
         )
 
-    def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses]:
+    def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses] | None:
         """Take a registration; as `registering`, at once."""
-        return whole(self.registering(request, now_ms))
+        return whole(self.registering(request, lambda: now_ms, lambda: request.is_late))
 
-    def registering(self, request: Registration, now_ms: int) -> Steps[Outcome[MasterAddresses]]:
+    def registering(
+        self, request: Registration, now_ms: Callable[[], int], is_late: Callable[[], bool]
+    ) -> Steps[Outcome[MasterAddresses] | None]:
         """Take a registration; the reply tells a slave where its master is.
 
-        Rests between deciding and applying, and decides again if something was applied meanwhile. Raises
-        SingleTopicFromUnknownBroker, and then nothing has changed.
+        Rests while its topics are compared, and compares them anew if something was applied meanwhile. All else is
+        decided at the end, in the step that applies it, when `now_ms` and `is_late` are asked. None: the topics are the
+        difference to something that holds no longer, and the whole is needed. Raises SingleTopicFromUnknownBroker.
+        In both cases nothing has changed.
         """
         for _ in range(_TRIES):
-            decided_at = self._applied
-            decision, prepared = yield from self._deciding(request, now_ms)
-            if self._applied == decided_at:
+            compared_at = self._applied
+            queues, prepared = yield from self._comparing(request)
+            if self._applied == compared_at:
                 break
         else:
-            # Others change too much meanwhile to rest between deciding and applying.
-            decision, prepared = whole(self._deciding(request, now_ms))
-        known = self.tables.live.get(request.key)
-        if known and request.is_late:
+            # Others change too much meanwhile to rest between comparing and applying.
+            queues, prepared = whole(self._comparing(request))
+        if request.base is not None and self.said_before(request) != request.base:
+            return None
+        if is_late() and self.tables.live.get(request.key):
             return self._late(request)
+        return self._register(request, queues, prepared, now_ms())
+
+    def _register(
+        self, request: Registration, queues: QueueChanges, prepared: _Prepared | None, now_ms: int
+    ) -> Outcome[MasterAddresses]:
+        known = self.tables.live.get(request.key)
+        decision = self._decide(request, queues, now_ms)
         if isinstance(decision, RegistrationConflicted):
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
@@ -166,19 +180,24 @@ class RouteState:
         events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
         return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
 
-    def _deciding(
-        self, request: Registration, now_ms: int
-    ) -> Steps[tuple[registration.Decision | RegistrationConflicted, _Prepared | None]]:
-        """Decide what a registration changes, and work out what it takes to apply that."""
-        decision = yield from registration.deciding(
+    def _comparing(self, request: Registration) -> Steps[tuple[QueueChanges, _Prepared | None]]:
+        """Compare the topics of a registration, and work out what it takes to store what differs."""
+        queues = yield from registration.changing_queues(self.tables, request)
+        decision = self._decide(request, queues, now_ms=0)
+        if isinstance(decision, RegistrationConflicted):
+            return queues, None
+        return queues, (yield from self._preparing(decision.change))
+
+    def _decide(
+        self, request: Registration, queues: QueueChanges, now_ms: int
+    ) -> registration.Decision | RegistrationConflicted:
+        return registration.decide(
             self.tables,
             request,
+            queues,
             delete_missing_topics=self._config.delete_topic_with_broker_registration,
             now_ms=now_ms,
         )
-        if isinstance(decision, RegistrationConflicted):
-            return decision, None
-        return decision, (yield from self._preparing(decision.change))
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
         """Remove a broker at its own request; as `unregistering`, at once."""
@@ -197,11 +216,11 @@ class RouteState:
             stale = StaleUnregistration(cluster=cluster, broker_name=key.broker_name, address=key.address)
             return Outcome(reply=None, events=(stale,))
 
-        def leaving() -> list[LiveKey]:
+        def leaving(_: str) -> list[LiveKey]:
             row = self.tables.live.get(key)
             return [key] if row is not None and max(row.connections) <= connection_id else []
 
-        return (yield from self._departing(leaving, DepartureReason.REQUEST, now_ms))
+        return (yield from self._departing([key.broker_name], leaving, DepartureReason.REQUEST, now_ms))
 
     def connection_lost(self, connection_id: int, now_ms: int) -> Outcome[None]:
         """Remove every broker that has no other connection over which it registered; as `losing`, at once."""
@@ -211,27 +230,40 @@ class RouteState:
         """Remove every broker that has no other connection over which it registered; rests while that is prepared."""
         live = self.tables.live
 
-        def leaving() -> list[LiveKey]:
+        def leaving(broker_name: str) -> list[LiveKey]:
             alone = []
             for key in live.of_connection(connection_id):
                 row = live.get(key)
                 assert row is not None, "who has a connection lives"
                 if others := [number for number in row.connections if number != connection_id]:
                     live.put(key, row._replace(connection_id=others[-1], older_connections=tuple(others[:-1])))
-                else:
+                elif key.broker_name == broker_name:
                     alone.append(key)
             return alone
 
-        return (yield from self._departing(leaving, DepartureReason.CHANNEL_CLOSED, now_ms))
+        names = [key.broker_name for key in live.of_connection(connection_id)]
+        return (yield from self._departing(names, leaving, DepartureReason.CHANNEL_CLOSED, now_ms))
 
     def scan(self, now_ms: int) -> Outcome[None]:
-        """Remove the brokers that were silent for longer than their timeout."""
+        """Remove the brokers that were silent for longer than their timeout; as `scanning`, at once."""
+        return whole(self.scanning(now_ms))
+
+    def scanning(self, now_ms: int) -> Steps[Outcome[None]]:
+        """Remove the brokers that were silent for longer than their timeout; rests while that is prepared."""
         live = self.tables.live
-        expired = live.expired(now_ms)
-        if not expired:
-            return Outcome(reply=None)
-        connections = {number for key in expired if (row := live.get(key)) for number in row.connections}
-        outcome = self._depart(expired, DepartureReason.TIMEOUT, now_ms)
+        silent: dict[str, list[LiveKey]] = {}
+        connections: set[int] = set()
+        for key in live.expired(now_ms):
+            silent.setdefault(key.broker_name, []).append(key)
+            row = live.get(key)
+            assert row is not None, "who expires was there"
+            connections.update(row.connections)
+        outcome = yield from self._departing(
+            silent,
+            lambda name: [key for key in silent[name] if live.is_expired(key, now_ms)],
+            DepartureReason.TIMEOUT,
+            now_ms,
+        )
         # A connection that other, living brokers share stays open.
         closing = (CloseConnection(number) for number in sorted(connections) if not live.of_connection(number))
         return Outcome(reply=None, events=outcome.events, effects=(*outcome.effects, *closing))
@@ -399,24 +431,27 @@ class RouteState:
         return kinds_of([topic for topic in topics if others.isdisjoint(holders_of(topic))])
 
     def _departing(
-        self, leaving: Callable[[], list[LiveKey]], reason: DepartureReason, now_ms: int
+        self,
+        broker_names: Iterable[str],
+        leaving: Callable[[str], list[LiveKey]],
+        reason: DepartureReason,
+        now_ms: int,
     ) -> Steps[Outcome[None]]:
         """Remove the members that `leaving` names, one set after another; who comes back meanwhile stays."""
         departures: list[departure.Decision] = []
-        tries = 0
-        while keys := leaving():
-            mine = [key for key in keys if key.broker_name == keys[0].broker_name]
-            (decision,) = departure.decide(self.tables, mine, reason, now_ms)
-            decided_at = self._applied
-            tries += 1
-            if tries > _TRIES:
-                prepared = whole(self._preparing(decision.change))
-            else:
-                prepared = yield from self._preparing(decision.change)
-            if self._applied == decided_at and leaving() == keys:
-                self._apply(decision.change, prepared)
-                departures.append(decision)
-                tries = 0
+        for name in broker_names:
+            tries = 0
+            while keys := leaving(name):
+                (decision,) = departure.decide(self.tables, keys, reason, now_ms)
+                decided_at = self._applied
+                tries += 1
+                if tries > _TRIES:
+                    prepared = whole(self._preparing(decision.change))
+                else:
+                    prepared = yield from self._preparing(decision.change)
+                if self._applied == decided_at and leaving(name) == keys:
+                    self._apply(decision.change, prepared)
+                    departures.append(decision)
         return self._departed(departures)
 
     def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> Outcome[None]:
@@ -457,7 +492,7 @@ class RouteState:
         broker_set = self.tables.brokers.get(broker_name)
         if not has or broker_set is None:
             return Outcome(reply=0)
-        queues = {topic: with_perm(data, perm_of(data.perm)) for topic, data in has.items()}
+        queues = dict(with_perms(has.items(), lambda _, data: perm_of(data.perm)))
         perms = {topic: data.perm for topic, data in queues.items()}
         changes = self._changes(broker_name, queues)
         event = self._by_admin(code, broker_name, SetChange(broker_set=broker_set, queue_changes=changes, perms=perms))

@@ -11,7 +11,6 @@ import platform
 import resource
 import signal
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -27,11 +26,11 @@ from namesrv.http_views import ViewSources
 from namesrv.journal import Attributed, Journal
 from namesrv.kv_config import KvConfig
 from namesrv.logs import Logs, open_logs
+from namesrv.one_by_one import OneByOne
 from namesrv.perform import Performer
 from namesrv.route_state import RouteState
 from namesrv.server_counts import ServerCounts
 from namesrv.settings import Settings
-from namesrv.sliced import sliced
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
 from remoting.codes import RequestCode, SerializeType
@@ -120,7 +119,7 @@ class NameServer:
             None if config.tls_server_mode == "disabled" else self._tls,
         )
         #: Lost connections whose brokers are still to be removed.
-        self._gone: deque[int] = deque()
+        self._gone = OneByOne(self._forget, self._tasks.create_task)
         self._stop = asyncio.Event()
         self._closing = False
 
@@ -235,7 +234,7 @@ class NameServer:
                 self._logs.write(catalogue.SCAN_SKIPPED, late_ms=late_ms)
             else:
                 began_ns = timer_ns()
-                self._performer.perform(self._state.scan(now_ms))
+                self._performer.perform(await self._handlers.slices.do(self._state.scanning(now_ms)))
                 self._counts.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
 
     async def _measure_lag(self) -> None:
@@ -275,19 +274,15 @@ class NameServer:
             return
         if not self._state.tables.live.of_connection(connection_id):
             return
-        self._gone.append(connection_id)
-        if len(self._gone) == 1:
-            self._tasks.create_task(self._forget_lost())
+        self._gone.put(connection_id)
 
-    async def _forget_lost(self) -> None:
-        """Remove the brokers of lost connections: of a cluster that vanishes, one after another between sockets."""
-        while self._gone:
-            try:
-                self._performer.perform(await sliced(self._state.losing(self._gone[0], self._clock.now_ms())))
-            except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and the others leave
-                self._logs.write(catalogue.CHORE_FAILED, chore="forget_lost", exc_info=error)
-            self._gone.popleft()
-            await asyncio.sleep(0)
+    async def _forget(self, connection_id: int) -> None:
+        """Remove the brokers of a lost connection."""
+        try:
+            steps = self._state.losing(connection_id, self._clock.now_ms())
+            self._performer.perform(await self._handlers.slices.do(steps))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and other brokers leave
+            self._logs.write(catalogue.CHORE_FAILED, chore="forget", exc_info=error)
 
     def _close_connection(self, connection_id: int) -> None:
         if self._state.tables.live.of_connection(connection_id):

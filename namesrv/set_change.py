@@ -3,7 +3,7 @@
 A change concerns one broker set and is a plain value; until it is applied nothing has happened.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
@@ -70,25 +70,18 @@ def counted(changes: QueueChanges, removed: tuple[str, ...] = ()) -> RouteChange
     return RouteChanges(topics_added=added, topics_removed=len(removed), queues=altered, perm=perm, sample=sample)
 
 
-def without_write(queues: Mapping[str, QueueData]) -> dict[str, QueueData]:
-    """Return the topics that are writable, with the write permission taken away."""
-    cleared: dict[QueueData, QueueData] = {}
-    changed = {}
-    for topic, old in queues.items():
-        if not old.perm & PERM_WRITE:
-            continue
-        if (new := cleared.get(old)) is None:
-            new = cleared[old] = with_perm(old, old.perm & ~PERM_WRITE)
-        changed[topic] = new
-    return changed
+def without_write(queues: Mapping[str, QueueData]) -> Iterator[tuple[str, QueueData]]:
+    """Return the topics with the write permission taken away."""
+    return with_perms(queues.items(), lambda _, data: data.perm & ~PERM_WRITE)
 
 
-def with_perm(queue_data: QueueData, perm: int) -> QueueData:
-    """Return the same queues with another permission."""
-    return QueueData(
-        broker_name=queue_data.broker_name,
-        perm=perm,
-        read_queue_nums=queue_data.read_queue_nums,
-        topic_sys_flag=queue_data.topic_sys_flag,
-        write_queue_nums=queue_data.write_queue_nums,
-    )
+def with_perms(
+    queues: Iterable[tuple[str, QueueData]], perm_of: Callable[[str, QueueData], int]
+) -> Iterator[tuple[str, QueueData]]:
+    """Return topics with other permissions; what is equal is one value afterwards, too."""
+    made: dict[tuple[QueueData, int], QueueData] = {}
+    for topic, data in queues:
+        perm = perm_of(topic, data)
+        if (wanted := made.get((data, perm))) is None:
+            wanted = made[data, perm] = msgspec.structs.replace(data, perm=perm)
+        yield topic, wanted

@@ -1,4 +1,4 @@
-"""Does long work of `slices.py` between other things: a few milliseconds at a time, then everybody has a turn."""
+"""Does long work of `slices.py` between other things: a few milliseconds at a time, one work after another."""
 
 import asyncio
 from typing import Final
@@ -10,15 +10,24 @@ from remoting.statistics import timer_ns
 _SLICE_NS: Final = 2_000_000
 
 
-async def sliced(steps: Steps[Result]) -> Result:
-    """Do the work between other things and return its result."""
-    end_ns = timer_ns() + _SLICE_NS
-    while True:
+class Slices:
+    """Works that wait for each other, so that however many there are, the loop is held by one slice at a time."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def do(self, steps: Steps[Result]) -> Result:
+        """Do the work between other things and return its result; what does not rest is done at once."""
+        result: Result
         try:
             next(steps)
+            async with self._turn:
+                end_ns = timer_ns() + _SLICE_NS
+                while True:
+                    next(steps)
+                    if timer_ns() > end_ns:
+                        await asyncio.sleep(0)
+                        end_ns = timer_ns() + _SLICE_NS
         except StopIteration as done:
-            result: Result = done.value
-            return result
-        if timer_ns() > end_ns:
-            await asyncio.sleep(0)
-            end_ns = timer_ns() + _SLICE_NS
+            result = done.value
+        return result

@@ -1,7 +1,7 @@
 """Work that would hold the event loop for too long, written so that it can be done in slices.
 
-It is a generator that yields wherever it may rest; nothing of it is visible before its end. `whole` does it at once,
-the handlers do it between other things where it is long.
+It is a generator that yields wherever it may rest; it changes something only in one step, when all of the change is
+worked out. `whole` does it at once, `sliced.py` between other things.
 """
 
 from collections.abc import Generator, Iterable, Iterator

@@ -3,6 +3,8 @@
 All of them fit together: without arguments they tell of the master of `broker-a` and its topic `TopicTest`.
 """
 
+import json
+
 from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
@@ -121,3 +123,23 @@ def a_mapping(*, broker_name=BROKER, topic=TOPIC, total_queues=8, epoch=1, curr_
         epoch=epoch,
         curr_id_map={queue: queue for queue in range(total_queues)} if curr_id_map is None else curr_id_map,
     )
+
+
+# Texts
+
+
+def text_of(topics, *, counter=1, time=1_700_000_000_000, mappings=None, **more):
+    """Return the body of a registration as a 5.x broker writes it; `topics` has their permissions."""
+    table = {
+        topic: {"attributes": {}, "order": False, "perm": perm, "readQueueNums": 8, "topicName": topic} | more
+        for topic, perm in topics.items()
+    }
+    wrapper = {
+        "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1},
+        "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": time},
+        "topicConfigTable": table,
+        "topicQueueMappingDetailMap": {},
+        "topicQueueMappingInfoMap": mappings or {},
+    }
+    body = {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()

@@ -79,6 +79,10 @@ class LiveTable:
         self._earliest_ms = min(self._deadlines.values(), default=now_ms)
         return [key for key, deadline_ms in self._deadlines.items() if deadline_ms < now_ms]
 
+    def is_expired(self, key: LiveKey, now_ms: int) -> bool:
+        """Tell whether a member's deadline lies before `now_ms`; False for one that is not there."""
+        return self._deadlines.get(key, now_ms) < now_ms
+
     def put(self, key: LiveKey, row: LiveRow) -> None:
         """Store a member's row."""
         self._leave_connections(key)

@@ -46,7 +46,8 @@ CHANGED = a_data_version(counter=2)
 def decided(tables, *, now_ms=0, delete_missing_topics=False, **values):
     """Return what is decided of the default registration with other `values`."""
     request = a_registration(**values)
-    return whole(registration.deciding(tables, request, delete_missing_topics=delete_missing_topics, now_ms=now_ms))
+    queues = whole(registration.changing_queues(tables, request))
+    return registration.decide(tables, request, queues, delete_missing_topics=delete_missing_topics, now_ms=now_ms)
 
 
 # The first registration

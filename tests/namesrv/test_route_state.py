@@ -6,6 +6,7 @@ from builders import (
     BROKER,
     CLUSTER,
     READ_ONLY,
+    RELEASE,
     TOPIC,
     WRITABLE,
     a_broker_set,
@@ -17,6 +18,7 @@ from builders import (
     a_queue_data,
     a_registration,
     queue_datas,
+    text_of,
     topic_configs,
 )
 
@@ -37,6 +39,7 @@ from namesrv.effects import (
     TopicsChangedByAdmin,
 )
 from namesrv.registration import SingleTopicFromUnknownBroker
+from namesrv.registration_body import decoding
 from namesrv.route_state import MasterAddresses, RouteState, StoredVersion
 from namesrv.slices import whole
 from namesrv.tables.topic_census import TopicKind
@@ -57,6 +60,11 @@ def state():
 
 #: So many that they are taken in slices.
 MANY = topic_configs(*(f"t{number}" for number in range(10_000)))
+
+
+def registering(state, request, *, now_ms=0, is_late=False):
+    """Return the steps of a registration that ends at `now_ms`."""
+    return state.registering(request, lambda: now_ms, lambda: is_late)
 
 
 def register(state, *, now_ms=0, **values):
@@ -166,7 +174,7 @@ def test_what_happens_while_a_registration_rests_is_not_undone_by_it(state, betw
     request = a_registration(topics=topic_configs(TOPIC, "Second"), connection_id=2)
     for each in (state, other):
         register(each)
-    steps = state.registering(request, now_ms=2)
+    steps = registering(state, request, now_ms=2)
     next(steps)
     between(state)
     outcome = whole(steps)
@@ -519,7 +527,7 @@ def test_a_topic_counts_in_each_cluster_that_has_it_when_a_set_moves(state):
 
 
 def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(state):
-    steps = state.registering(a_registration(topics=MANY), 0)
+    steps = registering(state, a_registration(topics=MANY))
     next(steps)
     register(state, broker_name="broker-b", connection_id=2, topics=MANY)
     whole(steps)
@@ -528,7 +536,7 @@ def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(sta
 
 
 def test_a_registration_in_slices_ends_however_much_others_change(state):
-    steps = state.registering(a_registration(topics=MANY), 0)
+    steps = registering(state, a_registration(topics=MANY))
     rests = 0
     for _ in steps:
         rests += 1
@@ -549,10 +557,10 @@ def test_a_departure_in_slices_shows_nothing_before_its_end(state):
 
 def test_who_registers_again_over_another_connection_while_its_departure_is_prepared_stays(state):
     request = a_registration(topics=MANY)
-    whole(state.registering(request, 0))
+    whole(registering(state, request))
     steps = state.losing(1, 0)
     next(steps)
-    whole(state.registering(msgspec.structs.replace(request, connection_id=2), 0))
+    whole(registering(state, msgspec.structs.replace(request, connection_id=2)))
     assert whole(steps).events == ()
     assert len(state.tables.topics.topics_of(BROKER)) == len(MANY)
     state.connection_lost(2, now_ms=0)
@@ -567,6 +575,87 @@ def test_a_departure_in_slices_takes_what_happened_meanwhile_into_account(state)
     whole(steps)
     assert sorted(state.tables.topics.topics()) == ["t1", "t2"]
     assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == 2
+
+
+def said_of(state, topics, *, counter=1, connection_id=1):
+    """Return a registration as it is decoded from a broker's text: the difference to what it said before."""
+    request = a_registration(topics={}, connection_id=connection_id)
+    before = state.said_before(request)
+    text = text_of({topic: settings.perm for topic, settings in topics.items()}, counter=counter)
+    body = whole(decoding(text, crc32=0, compressed=False, version=RELEASE, unix_ms=0, before=before))
+    return msgspec.structs.replace(
+        request, data_version=body.data_version, topics=body.topics, said=body.said, base=before
+    )
+
+
+def changed_a_little(topics):
+    return topics | topic_configs("t1", perm=READ_ONLY)
+
+
+def test_what_was_read_as_a_difference_is_not_applied_to_a_broker_that_has_lost_the_rest(state):
+    whole(registering(state, said_of(state, MANY)))
+    steps = registering(state, said_of(state, changed_a_little(MANY), counter=2, connection_id=2))
+    next(steps)
+    state.connection_lost(1, now_ms=0)
+    assert whole(steps) is None
+    assert len(state.tables.topics) == 0
+
+
+def test_nor_to_a_broker_one_of_whose_topics_was_deleted(state):
+    whole(registering(state, said_of(state, MANY)))
+    steps = registering(state, said_of(state, changed_a_little(MANY), counter=2))
+    next(steps)
+    state.delete_topic("t5", None)
+    assert whole(steps) is None
+
+
+def test_a_broker_may_come_back_elsewhere_while_its_former_process_is_noticed_to_be_gone(state):
+    register(state)
+    steps = registering(state, a_registration(address="elsewhere:10911", topics=MANY, connection_id=2))
+    next(steps)
+    state.connection_lost(1, now_ms=0)
+    whole(steps)
+    assert state.tables.brokers.get(BROKER).master_address == "elsewhere:10911"
+    assert len(state.tables.topics) == len(MANY)
+
+
+def test_a_connection_that_is_lost_while_another_brings_a_registration_is_not_remembered_by_it(state):
+    register(state)
+    register(state, connection_id=2)
+    steps = registering(state, a_registration(topics=MANY, connection_id=2))
+    next(steps)
+    state.connection_lost(1, now_ms=0)
+    whole(steps)
+    assert state.tables.live.get(MASTER).connections == (2,)
+    assert [event.set_removed for event in state.connection_lost(2, now_ms=0).events] == [True]
+
+
+def test_a_beat_while_a_registration_is_compared_is_not_set_back(state):
+    register(state)
+    steps = registering(state, a_registration(topics=MANY), now_ms=6_000)
+    next(steps)
+    state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, 5_000)
+    *_, beat = whole(steps).events
+    assert (beat.interval_ms, state.tables.live.get(MASTER).heard_ms) == (1_000, 6_000)
+
+
+def test_a_registration_whose_connection_is_lost_while_it_is_compared_comes_too_late(state):
+    register(state)
+    register(state, connection_id=2, data_version=a_data_version(counter=9))
+    steps = registering(state, a_registration(topics=MANY), is_late=True)
+    assert isinstance(whole(steps).events[0], StaleRegistration)
+    assert len(state.tables.topics) < len(MANY)
+
+
+def test_silent_brokers_leave_in_slices_unless_they_are_heard_meanwhile(state):
+    register(state, topics=MANY)
+    register(state, broker_name="broker-b", connection_id=2)
+    steps = state.scanning(120_001)
+    next(steps)
+    state.heartbeat(CLUSTER, a_live_key(broker_name="broker-b"), BeatKind.HEARTBEAT, 120_001)
+    outcome = whole(steps)
+    assert [event.broker_name for event in outcome.events] == [BROKER]
+    assert outcome.effects == (CloseConnection(1),)
 
 
 def test_a_beat_does_not_keep_a_broker_that_unregisters(state):

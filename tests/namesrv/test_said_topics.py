@@ -4,6 +4,7 @@ import json
 import zlib
 
 import pytest
+from builders import text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -16,23 +17,6 @@ from remoting.shapes.namesrv import RegisterBrokerBody
 
 #: Some of these fill a block.
 LONG = "x" * 900
-
-
-def text_of(topics, *, counter=1, time=1_700_000_000_000, mappings=None, **more):
-    """Return a body as a 5.x broker writes it."""
-    table = {
-        topic: {"attributes": {}, "order": False, "perm": perm, "readQueueNums": 8, "topicName": topic} | more
-        for topic, perm in topics.items()
-    }
-    wrapper = {
-        "dataVersion": {"counter": counter, "stateVersion": 0, "timestamp": 1},
-        "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": time},
-        "topicConfigTable": table,
-        "topicQueueMappingDetailMap": {},
-        "topicQueueMappingInfoMap": mappings or {},
-    }
-    body = {"filterServerList": [], "topicConfigSerializeWrapper": wrapper}
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def crc32(text):

@@ -1,0 +1,37 @@
+"""Work that is asked for at any moment is done once, in order, one after another."""
+
+import asyncio
+
+import pytest
+
+from namesrv.one_by_one import OneByOne
+
+
+class Work:
+    """Takes a few turns of the loop for each item, and notes how many are worked on at once."""
+
+    def __init__(self, turns):
+        self.done = []
+        self.at_once = 0
+        self._turns = turns
+
+    async def __call__(self, item):
+        self.at_once += 1
+        assert self.at_once == 1
+        for _ in range(self._turns):
+            await asyncio.sleep(0)
+        self.at_once -= 1
+        self.done.append(item)
+
+
+@pytest.mark.parametrize("turns", range(3))
+@pytest.mark.parametrize("pauses", [*([n] for n in range(6)), [0, 3, 1], [2, 2, 2], [1, 0, 4, 0]])
+async def test_every_item_is_worked_on_once_in_order_whenever_it_comes(turns, pauses):
+    work = Work(turns)
+    async with asyncio.TaskGroup() as tasks:
+        queue = OneByOne(work, tasks.create_task)
+        for number, pause in enumerate([*pauses, *pauses]):
+            queue.put(number)
+            for _ in range(pause):
+                await asyncio.sleep(0)
+    assert work.done == list(range(2 * len(pauses)))
