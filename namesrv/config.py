@@ -326,6 +326,15 @@ class NameServerConfig:
             "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed.",
         ),
     ] = 512 * 1024 * 1024
+    #: Read by service.py.
+    unread_bytes_max: Annotated[
+        int,
+        Option(
+            "unreadBytesMax",
+            Whole(1024, INT_MAX),
+            "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed.",
+        ),
+    ] = 512 * 1024 * 1024
     #: Read by __main__.py.
     log_format: Annotated[
         LogFormat,

@@ -314,7 +314,7 @@ SLOW_READER_DISCONNECTED: Final = LogEvent(
     name="slow_reader_disconnected",
     level=Level.WARNING,
     keys=("peer", "reason"),
-    meaning="A peer did not read its answers and was disconnected.",
+    meaning="A peer left its answers unread for too long, or the most of all beyond unreadBytesMax: disconnected.",
     advice="Look at the peer: stopped, or behind a blocked network.",
 )
 FRAME_REJECTED: Final = LogEvent(

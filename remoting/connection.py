@@ -45,6 +45,9 @@ class Host(Protocol):
     def make_room(self) -> None:
         """Reject unfinished frames until all together are within their limit."""
 
+    def make_room_for_answers(self) -> None:
+        """Close slow readers until unread answers of all together are within their limit."""
+
     def admit(self, connection: "Connection") -> int | None:
         """Take a new connection and return its id, or None if there is no room."""
 
@@ -70,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_pause_told",
         "_reader",
         "_reading",
+        "_seen_paused",
         "_transport",
         "_unfinished",
         "_unread",
@@ -108,6 +112,8 @@ class Connection(asyncio.Protocol):
         #: The peer leaves too many answers unread.
         self._unwritable = False
         self._pause_told = False
+        #: It was so when last looked at.
+        self._seen_paused = False
         #: When the peer last sent or took something, on the server's `awake_ms`.
         self._moved_ms = host.awake_ms
         self._unfinished = UnfinishedFrame(host.statistics)
@@ -135,6 +141,11 @@ class Connection(asyncio.Protocol):
     def unfinished_bytes(self) -> int:
         """How many bytes came of a frame that is not whole."""
         return self._unfinished.bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes of answers the peer left unread, as of the last look."""
+        return self._unsent_bytes
 
     # Called by the event loop
 
@@ -199,13 +210,18 @@ class Connection(asyncio.Protocol):
         if not self._lost:
             self._host.statistics.paused += 1
             self._host.statistics.pauses += 1
+            # Very many peers could ask for very much between two looks.
+            self._note_unsent(self._transport.get_write_buffer_size())
+            if self._host.statistics.unsent_bytes > self._host.limits.unread_bytes_max:
+                self._host.make_room_for_answers()
         self._go_on()
 
     def resume_writing(self) -> None:
         """Go on: the peer has read most of what it was sent."""
-        self._unwritable = self._pause_told = False
+        self._unwritable = self._seen_paused = self._pause_told = False
         if not self._lost:
             self._host.statistics.paused -= 1
+            self._note_unsent(self._transport.get_write_buffer_size())
         self._moved_ms = self._host.awake_ms
         if self._lane is not None:
             self._host.turns.list_(self._lane)
@@ -254,7 +270,16 @@ class Connection(asyncio.Protocol):
         self._ended = True
         # Nobody touches the transport between here and `connection_lost`.
         self._reading = False
+        self._note_unsent(0)
         self._transport.abort()
+
+    def look_at_unsent(self) -> int:
+        """Note how many bytes of answers the peer has not taken, and that it moved if those are fewer; return them."""
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes < self._unsent_bytes:
+            self._moved_ms = self._host.awake_ms
+        self._note_unsent(unsent_bytes)
+        return unsent_bytes
 
     def look_for_progress(self, now_ms: int, silence_ms_max: int) -> None:
         """Close the connection if nothing moved for `silence_ms_max`, or if a frame has been unfinished for so long.
@@ -263,14 +288,13 @@ class Connection(asyncio.Protocol):
         """
         if self._lost:
             return
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if unsent_bytes < self._unsent_bytes:
-            self._moved_ms = now_ms
-        elif self._unwritable and unsent_bytes == self._unsent_bytes and not self._pause_told:
+        unsent_before = self._unsent_bytes
+        unsent_bytes = self.look_at_unsent()
+        if self._seen_paused and unsent_bytes == unsent_before and not self._pause_told:
             # Others are paused for a moment again and again, and read as fast as they can.
             self._pause_told = True
             self._host.observer.connection_paused(self, unsent_bytes)
-        self._note_unsent(unsent_bytes)
+        self._seen_paused = self._unwritable
         if not silence_ms_max:
             return
         if now_ms - self._moved_ms > silence_ms_max:

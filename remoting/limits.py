@@ -22,6 +22,8 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     #: Answers of one connection that its peer has not taken: above `high` its requests wait, below `low` they go on.
     unsent_bytes_high: int = 256 * 1024
     unsent_bytes_low: int = 64 * 1024
+    #: Answers that peers have not taken, of all connections together; beyond it those with the most are closed.
+    unread_bytes_max: int = 512 * 1024 * 1024
     #: Requests of all connections that wait for their turn; beyond it SYSTEM_BUSY (`defaultThreadPoolQueueCapacity`),
     #: those first whose peers leave answers unread.
     queued_requests_max: int = 10_000

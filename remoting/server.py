@@ -5,8 +5,9 @@ Answers to `NettyRemotingServer`. What happens on one connection is in `connecti
 
 import asyncio
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count, islice
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -32,8 +33,9 @@ _LOOKS_PER_SILENCE: Final = 20
 _LOOK_MS_MAX: Final = 1000
 _LOOK_MS_MIN: Final = 5
 
-#: So small a part of the room for unfinished frames is made free when it is used up.
-_UNFINISHED_SHARE_FREED: Final = 8
+#: So small a part of the room for unfinished frames, or for unread answers, is made free when it is used up. To free
+#: no more than needed would look at all connections again for each few bytes.
+_SHARE_FREED: Final = 8
 
 #: Connections looked at before the loop is given back; takes less than a millisecond.
 _LOOK_CONNECTIONS: Final = 1000
@@ -173,23 +175,36 @@ class RemotingServer:
     def make_room(self) -> None:
         """Reject unfinished frames, the largest first, until an eighth of the room for all of them is free.
 
-        A broker's registration must not go because others send frames without end. Of equal ones the youngest goes.
-        Rejecting no more than needed would look at all connections again for each few bytes.
+        A broker's registration must not go because others send frames without end.
         """
         all_bytes_max = self.limits.unfinished_bytes_max
-        wanted = all_bytes_max - all_bytes_max // _UNFINISHED_SHARE_FREED
-        largest = sorted(self._connections.values(), key=_unfinished_bytes_and_id, reverse=True)
-        for connection in largest:
+        for connection in self._largest(attrgetter("unfinished_bytes", "id")):
             all_bytes = self.statistics.unfinished_bytes
-            if all_bytes <= wanted:
+            if _is_room(all_bytes, all_bytes_max):
                 return
             connection.reject(TooMuchUnfinished(connection.unfinished_bytes, all_bytes, all_bytes_max))
+
+    def make_room_for_answers(self) -> None:
+        """Close the connections with the most unread answers until an eighth of the room for all of them is free.
+
+        Each may leave some unread, but very many that read nothing would take all memory.
+        """
+        for connection in self._connections.values():
+            connection.look_at_unsent()
+        for connection in self._largest(attrgetter("unsent_bytes", "id")):
+            if _is_room(self.statistics.unsent_bytes, self.limits.unread_bytes_max):
+                return
+            connection.break_off(CloseReason.SLOW_READER)
 
     def forget(self, connection: Connection) -> None:
         """Let go of a connection that is lost."""
         del self._connections[connection.id]
         if not self._connections:
             self._empty.set()
+
+    def _largest(self, size_and_id: Callable[[Connection], tuple[int, int]]) -> list[Connection]:
+        """Return the connections, the largest first, and of equal ones the youngest."""
+        return sorted(self._connections.values(), key=size_and_id, reverse=True)
 
     # Looking for idle connections
 
@@ -223,11 +238,13 @@ class RemotingServer:
         for connection in islice(rest, _LOOK_CONNECTIONS):
             connection.look_for_progress(self.awake_ms, silence_ms_max)
             seen += 1
+        if self.statistics.unsent_bytes > self.limits.unread_bytes_max:
+            self.make_room_for_answers()
         if seen < _LOOK_CONNECTIONS:
             self._look_later()
         else:
             self._look_timer = asyncio.get_running_loop().call_later(0, self._look_at, rest)
 
 
-def _unfinished_bytes_and_id(connection: Connection) -> tuple[int, int]:
-    return connection.unfinished_bytes, connection.id
+def _is_room(all_bytes: int, all_bytes_max: int) -> bool:
+    return all_bytes <= all_bytes_max - all_bytes_max // _SHARE_FREED

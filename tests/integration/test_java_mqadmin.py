@@ -31,6 +31,7 @@ LISTED_ONLY_HERE = {
         "tls.server.need.client.auth",
         "tls.test.mode.enable",
         "unfinishedBytesMax",
+        "unreadBytesMax",
     }
 }
 LISTED_ONLY_BY_THE_ORIGINAL = {"rocketmq-home-optional": {"rocketmqHome"}}

@@ -112,17 +112,28 @@ async def test_peers_that_never_read_keep_no_places_from_those_who_do(limit):
 
 
 async def test_a_peer_whose_waiting_requests_were_turned_away_is_still_closed_as_a_slow_reader():
-    async with serving(big, queued_requests_max=4, idle_seconds=0.3, **SMALL_BUFFERS) as site:
+    """To be turned away is no sign of life: the time counts from when it last took something."""
+    clock = FakeClock()
+    async with serving(big, clock=clock, queued_requests_max=4, idle_seconds=1, **SMALL_BUFFERS) as site:
+
+        async def pass_until(true):
+            while not true():
+                clock.pass_ms(50)
+                await asyncio.sleep(0.02)
+
         hog, other = await site.connect_with_little_room(), await site.connect()
-        hog.writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
+        hog.writer.write(b"".join(a_request(REGISTER, at) for at in range(4)) + a_request(ROUTE, 9) * 100)
         await until(lambda: site.statistics.paused)
-        for at in range(200):
-            assert (await other.ask(a_request(REGISTER, at))).code == 0
-            await asyncio.sleep(0.01)
-            if site.told.of("closed"):
-                break
+        assert site.server.turns.requests == 4
+        await pass_until(lambda: site.server.awake_ms >= 700)
+        assert (await other.ask(a_request(REGISTER, 5))).code == 0
+        assert [(opaque, reason) for opaque, reason, _ in site.told.of("request")] == [
+            (at, Rejection.BUSY) for at in range(4)
+        ]
+        await pass_until(lambda: site.told.of("closed"))
         ((connection, reason),) = site.told.of("closed")
         assert (connection.id, reason) == (1, CloseReason.SLOW_READER)
+        assert site.server.awake_ms < 1500
 
 
 async def test_a_peer_that_takes_no_answers_is_told_once_a_pause(monkeypatch):
@@ -153,6 +164,60 @@ async def test_paused_connections_and_unread_answers_are_counted(monkeypatch):
         await until(lambda: not site.statistics.unsent_bytes)
         assert site.statistics.paused == 0
         assert site.statistics.pauses > 2
+
+
+async def test_unread_answers_of_all_peers_together_have_a_limit():
+    """Those who left most unread go, and nobody else; the next look is soon enough for none of it."""
+    async with serving(big, idle_seconds=0, unread_bytes_max=1_000_000, **SMALL_BUFFERS) as site:
+        modest = await site.connect_with_little_room()
+        modest.writer.write(a_request(ROUTE, 1))
+        hogs = []
+        while not site.told.of("closed"):
+            assert len(hogs) < 30
+            hogs.append(await site.connect_with_little_room())
+            paused = site.statistics.pauses
+            hogs[-1].writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
+            await until(lambda paused=paused: site.statistics.pauses > paused)
+            assert site.statistics.unsent_bytes <= 1_000_000
+        assert {reason for _, reason in site.told.of("closed")} == {CloseReason.SLOW_READER}
+        closed = len(site.told.of("closed"))
+        assert 0 < closed < len(hogs) / 2
+        assert site.statistics.unsent_bytes <= 1_000_000 - 1_000_000 // 8
+        assert site.statistics.closed[CloseReason.SLOW_READER] == closed
+        assert len((await modest.answer()).body) == len(BIG)
+        stays = hogs[[connection.id for connection in site.server.connections.values()][1] - 2]
+        assert len(await stays.answers(100)) == 100
+    assert (site.statistics.unsent_bytes, site.statistics.paused, site.statistics.in_flight) == (0, 0, 0)
+
+
+async def test_unread_answers_that_pause_nobody_count_at_the_next_look(monkeypatch):
+    monkeypatch.setattr("remoting.server._LOOK_MS_MAX", 20)
+    limits = SMALL_BUFFERS | {"unsent_bytes_high": 3_000_000, "unread_bytes_max": 5_000_000}
+
+    def very_big(request, connection):
+        return request.reply(body=bytes(2_000_000))
+
+    async with serving(very_big, **limits) as site:
+        for _ in range(3):
+            (await site.connect_with_little_room()).writer.write(a_request(ROUTE))
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("closed")[0][1] is CloseReason.SLOW_READER
+        assert (len(site.server.connections), site.statistics.pauses) == (2, 0)
+        assert site.statistics.unsent_bytes <= 5_000_000 - 5_000_000 // 8
+
+
+async def test_those_who_read_meanwhile_are_not_closed_for_what_they_had_left_unread():
+    async with serving(big, idle_seconds=0, unread_bytes_max=400_000, **SMALL_BUFFERS) as site:
+        reader = await site.connect_with_little_room()
+        for _ in range(20):
+            await reader.send(b"".join(a_request(ROUTE, at) for at in range(20)))
+            await reader.answers(20)
+        hogs = [await site.connect_with_little_room() for _ in range(8)]
+        for hog in hogs:
+            hog.writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
+        await until(lambda: site.told.of("closed"))
+        assert site.told.of("opened")[0] not in [connection for connection, _ in site.told.of("closed")]
+        assert (await reader.ask(a_request(ROUTE, 5))).opaque == 5
 
 
 # Peers that send nothing, or too slowly
