@@ -33,7 +33,7 @@ _TABLE: Final = b'"topicConfigTable":{'
 _NEXT_KEY: Final = b'}},"topicQueueMapping'
 _ENDS_WITH_TABLE: Final = b"}}}}"
 #: Where one topic ends and another begins: the next key has an object, which no field of a topic behind another has.
-_BETWEEN_TOPICS: Final = re.compile(rb'\},(?="(?:[^"\\]|\\.)*+":\{)', re.DOTALL)
+_BETWEEN_TOPICS: Final = re.compile(rb'\},(?="(?>(?:[^"\\]|\\.)*)":\{)', re.DOTALL)
 #: The envelope before the table has some hundred bytes; a longer one is not looked through for the time.
 _HEAD_BYTES_MAX: Final = 4096
 _TIME: Final = re.compile(rb'("mappingDataVersion":\{"counter":-?\d+,"stateVersion":-?\d+,"timestamp":)\d+(?=\})')

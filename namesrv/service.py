@@ -75,18 +75,21 @@ async def serve(config: NameServerConfig, kv: KvConfig, ignored: tuple[IgnoredKe
             reason=key.why.value,
             error=str(key),
         )
+    not_started: list[BaseException] = []
     try:
         async with asyncio.TaskGroup() as tasks:
             await NameServer(config, kv, clock, logs, tasks).run()
     except* NotStarted as group:
-        error = group.exceptions[0]
-        logs.write(catalogue.SERVER_START_FAILED, error=str(error))
-        raise error from None
+        logs.write(catalogue.SERVER_START_FAILED, error=str(group.exceptions[0]))
+        not_started += group.exceptions
     except* Exception as group:
         logs.write(catalogue.SERVER_FAILED, exc_info=group)
         raise
     finally:
         logs.close(_LOG_CLOSE_S)
+    # Raised there, some releases of Python 3.11 would put it into a group again.
+    for error in not_started:
+        raise error
 
 
 class NameServer:
@@ -367,7 +370,6 @@ def _server_options(config: NameServerConfig, connections_max: int) -> ServerOpt
         limits=ServerLimits(
             frame_bytes_max=config.frame_bytes_max,
             unfinished_bytes_max=config.unfinished_bytes_max,
-            unread_bytes_max=config.unread_bytes_max,
             connections_max=connections_max,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             unsent_bytes_low=low,

@@ -32,10 +32,11 @@ BARE_KEYS_MAX: Final = 256 * 1024
 
 _encoder = msgspec.json.Encoder()
 
-# Everything up to the next bare integer key, and the key. Strings are skipped whole, and nothing is ever tried twice.
+# Everything up to the next bare integer key, and the key. Strings are skipped whole, and nothing is ever tried twice:
+# by atomic groups, since Python before 3.11.5 matches possessive ones wrongly.
 _BARE_INTEGER_KEY: Final = re.compile(
     rb"""
-    ((?: [^"{,]++ | "(?:[^"\\]++|\\.)*+" | [{,](?!\s*+-?[0-9]++\s*+:) )*+ [{,]\s*+)
+    ((?> (?: [^"{,]++ | "(?>(?:[^"\\]++|\\.)*)" | [{,](?!\s*+-?[0-9]++\s*+:) )* ) [{,]\s*+)
     (-?[0-9]++)
     (?=\s*+:)
     """,
@@ -45,7 +46,7 @@ _BARE_INTEGER_KEY: Final = re.compile(
 _TOKEN: Final = re.compile(
     rb"""
       (?P<blank>\s++ | /\*.*?\*/ | //[^\n]*+)
-    | (?P<string>"(?:[^"\\]++|\\.)*+" | '(?:[^'\\]++|\\.)*+')
+    | (?P<string>"(?>(?:[^"\\]++|\\.)*)" | '(?>(?:[^'\\]++|\\.)*)')
     | (?P<mark>[{}\[\]:,])
     | (?P<word>[^\s"'{}\[\]:,/]++)
     """,
