@@ -47,12 +47,17 @@ class FreeMemory:
             library = ctypes.CDLL(None)
             library.mallinfo2.restype = _HeapFigures
             self._library = library
-        #: What was resident and not in use when memory was last given back: code, Python's own pools.
+        #: The least that was resident and not in use since memory was last given back: code, Python's own pools.
         self._idle_bytes = self._idle_now() if self._library else 0
 
     def give_back(self) -> bool:
-        """Give free memory back if there is much more than the last time; takes 0.1 ms for each MiB given back."""
-        if self._library is None or self._idle_now() < self._idle_bytes + 2 * _KEPT_BYTES_MAX:
+        """Give free memory back if there is much more than at the least; takes 0.1 ms for each MiB given back."""
+        if self._library is None:
+            return False
+        idle_bytes = self._idle_now()
+        # What lay between blocks in use, and was kept for that, may have been used meanwhile, and be free again later.
+        self._idle_bytes = min(self._idle_bytes, idle_bytes)
+        if idle_bytes < self._idle_bytes + 2 * _KEPT_BYTES_MAX:
             return False
         self._library.malloc_trim(_KEPT_BYTES_MAX)
         self._idle_bytes = self._idle_now()
