@@ -370,6 +370,7 @@ def _server_options(config: NameServerConfig, connections_max: int) -> ServerOpt
         limits=ServerLimits(
             frame_bytes_max=config.frame_bytes_max,
             unfinished_bytes_max=config.unfinished_bytes_max,
+            unread_bytes_max=config.unread_bytes_max,
             connections_max=connections_max,
             idle_seconds=config.server_channel_max_idle_time_seconds,
             unsent_bytes_low=low,

@@ -111,6 +111,21 @@ def codes_of_a_brokers_life(served):
     return codes
 
 
+def test_unread_answers_over_the_limit_end_those_who_left_most_and_the_others_are_served(serve, watched):
+    limit = 10 * 1024 * 1024
+    served = serve(unreadBytesMax=limit, **LITTLE)
+    queries = a_query("x" * 900) * 2000
+    with watched(served) as watch, Crowd(served.port) as crowd:
+        for each in crowd.connect(40, receive_bytes=RECEIVE_BYTES):
+            push(each, queries)
+        served.wait_for_metric("connections_closed_total", lambda n: n > 0, reason="slow_reader")
+        assert served.metric("unread_answer_bytes") <= limit
+        assert served.metric("connections_paused") > 0
+    assert served.events(SLOW)
+    watch.assert_unharmed(p99_ms_max=IN_CI)
+    served.assert_unharmed()
+
+
 def test_unfinished_frames_over_the_limit_end_the_largest_and_a_brokers_registration_comes_through(serve):
     served = serve(unfinishedBytesMax=20 * 1024 * 1024)
     with Crowd(served.port) as crowd, socket.create_connection(("127.0.0.1", served.port), timeout=30) as slow:
