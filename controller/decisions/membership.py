@@ -1,0 +1,95 @@
+"""Who belongs to a set: ids, addresses, cleaning (controller.md sections 1.4, 1.5, 1.10, 6.2 to 6.5)."""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from controller.broker_set import BrokerSet, Floor
+from controller.events import BrokerAddressChanged, BrokerIdApplied, Event, MasterLost, ReplicasRemoved
+from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers
+
+
+class Applicant(Struct, frozen=True, kw_only=True):
+    """A broker that wants an id."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    check_code: str
+
+
+def new_set(broker_name: str, cluster: str, floor: Floor) -> BrokerSet:
+    """Return a set without members, above whatever a set of that name has had."""
+    return BrokerSet(
+        broker_name=broker_name,
+        cluster=cluster,
+        master_epoch=floor.master_epoch,
+        next_broker_id=floor.next_broker_id,
+    )
+
+
+def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | None:
+    """Return that a broker takes an id; None if it has it already, because it asks again with the same check code.
+
+    Only the next id can be taken, so that no number is handed out twice; Java takes any that is free.
+    """
+    if applicant.cluster != broker_set.cluster:
+        raise ClusterDiffers(broker_set.broker_name, sent=applicant.cluster, stored=broker_set.cluster)
+    present = broker_set.replicas.get(applicant.broker_id)
+    if present is not None and present.check_code == applicant.check_code:
+        return None
+    if present is not None or applicant.broker_id != broker_set.next_broker_id:
+        raise BrokerIdInvalid(
+            broker_set.broker_name, applied=applicant.broker_id, next_broker_id=broker_set.next_broker_id
+        )
+    return BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
+
+
+def register(broker_set: BrokerSet, broker_id: int, address: str) -> list[Event]:
+    """Return what changes because a broker has started.
+
+    The recorded master that starts is another process than the one that was elected: with its old epoch its followers
+    could never follow it again, so there is no master until one is elected with a new epoch.
+    """
+    replica = broker_set.replicas.get(broker_id)
+    if replica is None:
+        raise BrokerUnknown(broker_set.broker_name, broker_id)
+    events: list[Event] = []
+    if replica.address != address:
+        events.append(BrokerAddressChanged(broker_id, address))
+    if broker_set.master == broker_id:
+        events.append(MasterLost())
+    return events
+
+
+class Cleaning(Struct, frozen=True, kw_only=True):
+    """What an operator wants to be rid of."""
+
+    #: None: the whole set.
+    broker_ids: frozenset[int] | None
+    #: Also those that are alive, or lead.
+    even_living: bool
+
+
+def clean(broker_set: BrokerSet, wanted: Cleaning, alive: Collection[int]) -> ReplicasRemoved | None:
+    """Return who is taken out; None for the whole set. Raises CleaningRefused."""
+    name, ids = broker_set.broker_name, wanted.broker_ids
+    if ids is None:
+        if broker_set.master is not None and not wanted.even_living:
+            raise CleaningRefused(
+                f"{name} has the master {broker_set.master}; name the ids, or clean living brokers too"
+            )
+        return None
+    if strangers := sorted(ids - broker_set.replicas.keys()):
+        raise CleaningRefused(f"{name} has no brokers {strangers}, but {sorted(broker_set.replicas)}")
+    if not wanted.even_living and (living := sorted(ids.intersection(alive))):
+        raise CleaningRefused(f"{name}: the brokers {living} are alive")
+    if ids == broker_set.replicas.keys():
+        return None
+    if broker_set.sync_state_set and broker_set.sync_state_set <= ids:
+        raise CleaningRefused(
+            f"{name}: only {sorted(broker_set.sync_state_set)} have all messages, and the rest could never lead; "
+            "clean the whole set, or elect another master first"
+        )
+    return ReplicasRemoved(ids)

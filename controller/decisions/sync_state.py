@@ -1,0 +1,46 @@
+"""Whether the SyncStateSet may be what the master reports (controller.md section 1.8)."""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from controller.broker_set import BrokerSet
+from controller.events import SyncStateSetAltered
+from controller.refusals import (
+    NotTheMaster,
+    ReplicasInvalid,
+    ReplicasNotAlive,
+    StaleMasterEpoch,
+    StaleSyncStateSetEpoch,
+    SyncStateSetRefused,
+)
+
+
+class WantedSyncStateSet(Struct, frozen=True, kw_only=True):
+    """What a master reports."""
+
+    master: int
+    master_epoch: int
+    members: frozenset[int]
+    #: The epoch of the set that it was made from.
+    sync_state_set_epoch: int
+
+
+def alter(broker_set: BrokerSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SyncStateSetAltered:
+    """Return the change; raises the refusal of the first check that fails, in the order of the original."""
+    name = broker_set.broker_name
+    if wanted.members == broker_set.sync_state_set:
+        raise SyncStateSetRefused(f"{name}: the SyncStateSet is {sorted(wanted.members)} already")
+    if broker_set.master is None or wanted.master != broker_set.master:
+        raise NotTheMaster(name, sent=wanted.master, current=broker_set.master)
+    if wanted.master_epoch != broker_set.master_epoch:
+        raise StaleMasterEpoch(name, sent=wanted.master_epoch, current=broker_set.master_epoch)
+    if wanted.sync_state_set_epoch != broker_set.sync_state_set_epoch:
+        raise StaleSyncStateSetEpoch(name, sent=wanted.sync_state_set_epoch, current=broker_set.sync_state_set_epoch)
+    if strangers := sorted(wanted.members - broker_set.replicas.keys()):
+        raise ReplicasInvalid(name, strangers)
+    if silent := sorted(wanted.members.difference(alive)):
+        raise ReplicasNotAlive(name, silent)
+    if broker_set.master not in wanted.members:
+        raise SyncStateSetRefused(f"{name}: the SyncStateSet {sorted(wanted.members)} lacks its master")
+    return SyncStateSetAltered(wanted.members)

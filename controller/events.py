@@ -1,0 +1,58 @@
+"""What can happen to a broker set: plain facts, decided in `decisions/`, applied in `broker_set.py`, then stored."""
+
+import msgspec
+
+
+class BrokerIdApplied(msgspec.Struct, frozen=True):
+    """A broker took an id; the set begins with the first."""
+
+    broker_id: int
+    address: str
+    #: What the broker says again if it did not hear the answer.
+    check_code: str
+
+
+class BrokerAddressChanged(msgspec.Struct, frozen=True):
+    """A broker came back at another address."""
+
+    broker_id: int
+    address: str
+
+
+class MasterElected(msgspec.Struct, frozen=True):
+    """A broker became master; the SyncStateSet is it alone."""
+
+    broker_id: int
+
+
+class MasterLost(msgspec.Struct, frozen=True):
+    """There is no master; who was in sync is still known."""
+
+
+class SyncStateSetAltered(msgspec.Struct, frozen=True):
+    """The master reported who is in sync with it."""
+
+    members: frozenset[int]
+
+
+class ReplicasRemoved(msgspec.Struct, frozen=True):
+    """An operator took brokers out of the set for good."""
+
+    broker_ids: frozenset[int]
+
+
+class MasterEpochRaised(msgspec.Struct, frozen=True):
+    """Brokers know a higher master epoch than the store, after a restored backup or a lost store."""
+
+    master_epoch: int
+
+
+Event = (
+    BrokerIdApplied
+    | BrokerAddressChanged
+    | MasterElected
+    | MasterLost
+    | SyncStateSetAltered
+    | ReplicasRemoved
+    | MasterEpochRaised
+)

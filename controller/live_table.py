@@ -1,0 +1,84 @@
+"""Who was heard lately, and how far its log is: by each controller for itself, never stored.
+
+Answers to `BrokerHeartbeatManager` (controller.md section 3.1). Times are monotonic ms of this controller.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+#: What a heartbeat that does not say counts as.
+HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 10_000
+PRIORITY_LOWEST: Final = 2**31 - 1
+UNKNOWN: Final = -1
+
+
+class BrokerKey(NamedTuple):
+    """One broker of a set."""
+
+    broker_name: str
+    broker_id: int
+
+
+class Heard(NamedTuple):
+    """What a broker said last, and when."""
+
+    heard_ms: int
+    timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
+    #: The last epoch in its log, and the end of the log; they only move forward while the process lives.
+    epoch: int = UNKNOWN
+    max_offset: int = UNKNOWN
+    confirm_offset: int = UNKNOWN
+    #: The lower is preferred.
+    priority: int = PRIORITY_LOWEST
+    connection_id: int = 0
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """How far its log is: offsets of one epoch can be compared."""
+        return self.epoch, self.max_offset
+
+
+class LiveTable:
+    """Broker -> what was heard of it."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[int, Heard]] = {}
+
+    def of_set(self, broker_name: str) -> Mapping[int, Heard]:
+        """Return what was heard of the members of a set, by broker id."""
+        return self._rows.get(broker_name, {})
+
+    def rows(self) -> Iterable[tuple[BrokerKey, Heard]]:
+        """Return everything."""
+        return ((BrokerKey(name, i), heard) for name, members in self._rows.items() for i, heard in members.items())
+
+    def alive(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
+        """Return the members of a set whose deadline has not passed."""
+        return {
+            i: heard for i, heard in self.of_set(broker_name).items() if heard.heard_ms + heard.timeout_ms >= now_ms
+        }
+
+    def beat(self, key: BrokerKey, heard: Heard) -> None:
+        """Take a heartbeat; epoch and offset only move forward, as an older one may come late."""
+        before = self.of_set(key.broker_name).get(key.broker_id)
+        if before is not None and before.progress > heard.progress:
+            heard = heard._replace(epoch=before.epoch, max_offset=before.max_offset)
+        self._rows.setdefault(key.broker_name, {})[key.broker_id] = heard
+
+    def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
+        """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
+        before = self.of_set(key.broker_name).get(key.broker_id) or Heard(now_ms)
+        self.beat(key, before._replace(heard_ms=now_ms, connection_id=connection_id))
+
+    def restarted(self, key: BrokerKey) -> None:
+        """Forget how far a log was: a new process may have recovered less."""
+        before = self.of_set(key.broker_name).get(key.broker_id)
+        if before is not None:
+            self._rows[key.broker_name][key.broker_id] = before._replace(epoch=UNKNOWN, max_offset=UNKNOWN)
+
+    def forget(self, key: BrokerKey) -> None:
+        """Forget a broker."""
+        members = self._rows.get(key.broker_name, {})
+        members.pop(key.broker_id, None)
+        if not members:
+            self._rows.pop(key.broker_name, None)

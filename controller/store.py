@@ -1,0 +1,162 @@
+"""Broker sets as they are stored, and the one way in which they change: decide, commit, apply.
+
+A decision is made on the set as it is known here. It counts only once it is stored; if somebody else has changed the
+set meanwhile, the set is read again and decided anew. Requests of one set take turns.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from controller.broker_set import BrokerSet, Floor
+from controller.events import Event
+from remoting.errors import RemotingError
+
+#: How often a set that others change is decided anew.
+_TRIES: Final = 3
+#: A broker waits 3 s for an answer; it is to hear of a store that is too slow before that.
+COMMIT_S: Final = 2.0
+#: How long it may take to find out what has become of a commit that was not answered.
+READ_AGAIN_S: Final = 0.5
+
+Reply = TypeVar("Reply")
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored under the name of a set: the set, or below what another of that name must not begin."""
+
+    broker_set: BrokerSet | None = None
+    floor: Floor = Floor()
+
+
+class Kept(NamedTuple):
+    """An entry and its revision; revision 0 is that of an entry that does not exist."""
+
+    entry: Entry = Entry()
+    revision: int = 0
+
+
+class StoreError(RemotingError):
+    """The store cannot be asked."""
+
+
+class EntryMoved(StoreError):
+    """Somebody else has changed the entry: read it again."""
+
+
+class Deposed(StoreError):
+    """Another controller leads, and nothing more of this one is stored."""
+
+
+class OutcomeUnknown(StoreError):
+    """Nobody knows whether it is stored: read it again."""
+
+
+class Backend(Protocol):
+    """One kind of store. Everything may raise StoreError, and nothing of it blocks the event loop."""
+
+    async def load(self) -> Mapping[str, Kept]:
+        """Return all entries as they are now."""
+
+    async def read(self, broker_name: str) -> Kept:
+        """Return one entry as it is now."""
+
+    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+        """Store an entry durably if its revision is still this one, and return the next revision.
+
+        Raises EntryMoved, Deposed, or OutcomeUnknown.
+        """
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+class Decision(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
+    """What a rule has decided about a set."""
+
+    reply: Reply
+    #: What happens, in order; nothing is stored if nothing does.
+    events: tuple[Event, ...] = ()
+    #: The set before the events, where there is none yet.
+    begins: BrokerSet | None = None
+    #: The whole set goes.
+    ends: bool = False
+
+
+class Changed(NamedTuple, Generic[Reply]):
+    """A decision that is stored, and the set before and after it."""
+
+    decision: Decision[Reply]
+    before: BrokerSet | None
+    after: BrokerSet | None
+
+
+class SetStore:
+    """All broker sets as this controller knows them."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._kept: dict[str, Kept] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def load(self) -> None:
+        """Know everything that is stored now; before it nothing is."""
+        self._kept = dict(await self._backend.load())
+
+    def get(self, broker_name: str) -> BrokerSet | None:
+        """Return a set as it is known here."""
+        return self._kept.get(broker_name, Kept()).entry.broker_set
+
+    def sets(self) -> Iterable[BrokerSet]:
+        """Return every set as it is known here."""
+        return (kept.entry.broker_set for kept in self._kept.values() if kept.entry.broker_set is not None)
+
+    async def change(self, broker_name: str, decide: Callable[[Entry], Decision[Reply]]) -> Changed[Reply]:
+        """Store what `decide` makes of a set, and return it once it is durable.
+
+        What `decide` raises goes through, and nothing has changed. Raises StoreError if it cannot be stored.
+        """
+        lock = self._locks.setdefault(broker_name, asyncio.Lock())
+        async with lock:
+            for _ in range(_TRIES):
+                kept = self._kept.get(broker_name, Kept())
+                decision = decide(kept.entry)
+                before = kept.entry.broker_set
+                wanted = _after(kept.entry, decision)
+                if wanted == kept.entry:
+                    return Changed(decision, before, before)
+                try:
+                    revision = await self._commit(broker_name, wanted, kept.revision)
+                except EntryMoved:
+                    self._kept[broker_name] = await self._backend.read(broker_name)
+                    continue
+                self._kept[broker_name] = Kept(wanted, revision)
+                return Changed(decision, before, wanted.broker_set)
+        raise EntryMoved(f"{broker_name} was changed by others {_TRIES} times while it was decided about")
+
+    async def _commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+        try:
+            async with asyncio.timeout(COMMIT_S):
+                return await self._backend.commit(broker_name, entry, revision)
+        except (OutcomeUnknown, TimeoutError) as error:
+            cause = str(error) or f"no answer within {COMMIT_S} s"
+        try:
+            async with asyncio.timeout(READ_AGAIN_S):
+                kept = self._kept[broker_name] = await self._backend.read(broker_name)
+        except (OutcomeUnknown, TimeoutError):
+            raise OutcomeUnknown(f"{broker_name}: it is not known whether the store has it: {cause}") from None
+        if kept.entry == entry and kept.revision > revision:
+            return kept.revision
+        raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
+
+
+def _after(entry: Entry, decision: Decision[Reply]) -> Entry:
+    broker_set = entry.broker_set or decision.begins
+    for event in decision.events:
+        assert broker_set is not None, "events happen to a set"
+        broker_set = broker_set.apply(event)
+    if decision.ends and broker_set is not None:
+        return Entry(broker_set=None, floor=broker_set.floor)
+    return Entry(broker_set=broker_set, floor=entry.floor)

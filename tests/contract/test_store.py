@@ -1,0 +1,210 @@
+"""What every store of a controller does; the same tests for each kind."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from controller_builders import CLUSTER, SET, a_set
+
+from controller.broker_set import Floor
+from controller.decisions.membership import Applicant, apply_id, new_set
+from controller.events import MasterElected, MasterLost
+from controller.refusals import BrokerIdInvalid
+from controller.store import Changed, Decision, Entry, EntryMoved, Kept, SetStore
+from controller.stores.embedded import EmbeddedStore, StoreInUse
+
+AN_ENTRY = Entry(broker_set=a_set())
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Return a function that opens the store anew, as the next process does."""
+    return lambda: EmbeddedStore(tmp_path / "store")
+
+
+@pytest.fixture
+async def backend(opened):
+    backend = opened()
+    yield backend
+    await backend.close()
+
+
+# Backends
+
+
+async def test_nothing_is_there_at_first(backend):
+    assert dict(await backend.load()) == {}
+    assert await backend.read(SET) == Kept()
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [AN_ENTRY, Entry(floor=Floor(master_epoch=9, next_broker_id=4)), Entry(broker_set=a_set(master=None, replicas={}))],
+)
+async def test_what_is_committed_is_there_after_a_restart(opened, entry):
+    backend = opened()
+    assert await backend.commit(SET, entry, 0) == 1
+    await backend.close()
+    backend = opened()
+    assert dict(await backend.load()) == {SET: Kept(entry, 1)}
+    await backend.close()
+
+
+async def test_names_may_be_any_text(backend):
+    for name in ("", "a/b", "%", "é中", "x" * 1000):
+        await backend.commit(name, AN_ENTRY, 0)
+        assert await backend.read(name) == Kept(AN_ENTRY, 1)
+
+
+@pytest.mark.parametrize("revision", [0, 2, 9])
+async def test_an_entry_that_moved_is_not_overwritten(backend, revision):
+    await backend.commit(SET, AN_ENTRY, 0)
+    with pytest.raises(EntryMoved):
+        await backend.commit(SET, Entry(), revision)
+    assert await backend.read(SET) == Kept(AN_ENTRY, 1)
+    assert await backend.commit(SET, Entry(), 1) == 2
+
+
+async def test_of_many_that_commit_at_once_one_succeeds(backend):
+    commits = [backend.commit(SET, Entry(broker_set=a_set(master_epoch=n)), 0) for n in range(20)]
+    results = await asyncio.gather(*commits, return_exceptions=True)
+    assert results.count(1) == 1
+    assert sum(isinstance(each, EntryMoved) for each in results) == 19
+
+
+# The store of sets over it
+
+
+@pytest.fixture
+async def store(backend):
+    store = SetStore(backend)
+    await store.load()
+    return store
+
+
+def applying(broker_id, check_code):
+    def decide(entry):
+        known = entry.broker_set
+        begins = known or new_set(SET, CLUSTER, entry.floor)
+        event = apply_id(
+            begins,
+            Applicant(
+                cluster=CLUSTER, broker_name=SET, broker_id=broker_id, address="10.0.0.1:1", check_code=check_code
+            ),
+        )
+        return Decision(reply="taken", begins=begins, events=() if event is None else (event,))
+
+    return decide
+
+
+async def test_a_decision_counts_once_it_is_stored(store, opened, backend):
+    changed = await store.change(SET, applying(1, "me"))
+    assert (changed.decision.reply, changed.before, changed.after) == ("taken", None, store.get(SET))
+    assert (await backend.read(SET)).entry.broker_set == store.get(SET)
+    assert list(store.sets()) == [changed.after]
+
+
+async def test_a_decision_that_changes_nothing_is_not_stored(store, backend):
+    await store.change(SET, applying(1, "me"))
+    before = await backend.read(SET)
+    changed = await store.change(SET, applying(1, "me"))
+    assert changed == Changed(changed.decision, before.entry.broker_set, before.entry.broker_set)
+    assert await backend.read(SET) == before
+
+
+async def test_a_refusal_goes_through_and_nothing_has_changed(store, backend):
+    with pytest.raises(BrokerIdInvalid):
+        await store.change(SET, applying(7, "me"))
+    assert store.get(SET) is None
+    assert await backend.read(SET) == Kept()
+
+
+async def test_each_number_is_handed_out_once_however_many_ask_at_once(store):
+    results = await asyncio.gather(
+        *(store.change(SET, applying(1, f"broker {n}")) for n in range(20)), return_exceptions=True
+    )
+    assert sum(isinstance(each, Changed) for each in results) == 1
+    assert sum(isinstance(each, BrokerIdInvalid) for each in results) == 19
+
+
+async def test_a_set_that_others_have_changed_is_decided_anew(store, backend):
+    await store.change(SET, applying(1, "me"))
+    theirs = Entry(broker_set=a_set(master_epoch=40))
+    await backend.commit(SET, theirs, 1)
+    changed = await store.change(SET, lambda _: Decision(reply=None, events=(MasterLost(),)))
+    assert changed.before == theirs.broker_set
+    assert (changed.after.master, changed.after.master_epoch) == (None, 41)
+
+
+async def test_a_set_that_was_cleaned_begins_above_what_it_had(store):
+    await store.change(SET, applying(1, "me"))
+    await store.change(SET, lambda _: Decision(reply=None, events=(MasterElected(1),)))
+    gone = await store.change(SET, lambda _: Decision(reply=None, ends=True))
+    assert (gone.after, store.get(SET), list(store.sets())) == (None, None, [])
+    with pytest.raises(BrokerIdInvalid, match="the next is 2"):
+        await store.change(SET, applying(1, "me"))
+    again = await store.change(SET, applying(2, "me"))
+    assert (again.after.master_epoch, again.after.next_broker_id, again.after.is_elected) == (1, 3, False)
+
+
+# The embedded store
+
+
+async def test_two_controllers_cannot_use_one_file(opened, backend):
+    await backend.commit(SET, AN_ENTRY, 0)
+    with pytest.raises(StoreInUse, match="another controller"):
+        opened()
+
+
+async def test_an_entry_that_cannot_be_read_is_named(opened, tmp_path):
+    backend = opened()
+    await backend.commit(SET, AN_ENTRY, 0)
+    await backend.close()
+    with sqlite3.connect(tmp_path / "store" / "controller.db") as file:
+        file.execute("UPDATE entries SET entry = '{'")
+    file.close()
+    backend = opened()
+    with pytest.raises(Exception, match=f"controller.db: the entry of {SET} cannot be read"):
+        await backend.load()
+    await backend.close()
+
+
+KILLED_WHILE_COMMITTING = """
+import asyncio, os, sys
+from pathlib import Path
+from controller.store import Entry
+from controller.broker_set import BrokerSet, Floor
+from controller.stores.embedded import EmbeddedStore
+
+async def main():
+    backend = EmbeddedStore(Path(sys.argv[1]))
+    revision = (await backend.read("a")).revision
+    while True:
+        revision = await backend.commit("a", Entry(floor=Floor(master_epoch=revision)), revision)
+        os.write(1, b"%d\\n" % revision)
+
+asyncio.run(main())
+"""
+
+
+def test_what_was_acknowledged_is_there_after_a_kill_at_any_moment(tmp_path, opened):
+    for round_ in range(5):
+        with subprocess.Popen(
+            [sys.executable, "-c", KILLED_WHILE_COMMITTING, str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
+        ) as process:
+            for _ in range(20 + 7 * round_):
+                process.stdout.readline()
+            process.kill()
+            said = [line for line in process.stdout.read().splitlines() if line]
+        acknowledged = int(said[-1]) if said else 0
+
+        async def reopened(at_least):
+            backend = opened()
+            kept = await backend.read("a")
+            assert kept.revision >= at_least
+            assert kept.entry.floor.master_epoch == kept.revision - 1
+            await backend.close()
+
+        asyncio.run(reopened(acknowledged))

@@ -1,0 +1,57 @@
+"""Who was heard lately, and how far its log is."""
+
+import pytest
+from controller_builders import SET, heard
+
+from controller.live_table import UNKNOWN, BrokerKey, LiveTable
+
+ONE = BrokerKey(SET, 1)
+
+
+@pytest.fixture
+def table():
+    return LiveTable()
+
+
+def test_a_broker_is_alive_until_its_own_timeout_has_passed(table):
+    table.beat(ONE, heard(timeout_ms=3_000))
+    assert set(table.alive(SET, 3_000)) == {1}
+    assert table.alive(SET, 3_001) == {}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "max_offset", "kept"), [(5, 999, (5, 1000)), (4, 9999, (5, 1000)), (6, 1, (6, 1)), (5, 1001, (5, 1001))]
+)
+def test_a_heartbeat_that_comes_late_does_not_shorten_a_log(table, epoch, max_offset, kept):
+    table.beat(ONE, heard())
+    table.beat(ONE, heard(epoch=epoch, max_offset=max_offset))
+    assert table.of_set(SET)[1].progress == kept
+
+
+def test_a_restarted_broker_may_have_recovered_less(table):
+    table.beat(ONE, heard())
+    table.restarted(ONE)
+    assert table.of_set(SET)[1].progress == (UNKNOWN, UNKNOWN)
+    table.beat(ONE, heard(max_offset=500))
+    assert table.of_set(SET)[1].progress == (5, 500)
+
+
+def test_any_request_is_a_sign_of_life_and_keeps_what_heartbeats_said(table):
+    table.beat(ONE, heard(timeout_ms=3_000, connection_id=7))
+    table.seen(ONE, now_ms=5_000, connection_id=8)
+    row = table.of_set(SET)[1]
+    assert (row.heard_ms, row.connection_id, row.progress, row.timeout_ms) == (5_000, 8, (5, 1000), 3_000)
+
+
+def test_a_broker_that_was_never_heard_is_by_its_first_request(table):
+    table.seen(ONE, now_ms=5, connection_id=8)
+    assert table.alive(SET, 6)[1].progress == (UNKNOWN, UNKNOWN)
+
+
+def test_a_set_goes_with_its_last_broker(table):
+    table.beat(ONE, heard())
+    table.forget(BrokerKey(SET, 2))
+    table.forget(ONE)
+    table.forget(BrokerKey("other", 1))
+    assert list(table.rows()) == []
+    assert vars(table) == vars(LiveTable())

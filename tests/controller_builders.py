@@ -1,0 +1,34 @@
+"""Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
+
+from controller.broker_set import BrokerSet, Replica
+from controller.live_table import Heard
+
+SET = "broker-a"
+CLUSTER = "DefaultCluster"
+
+
+def an_address(broker_id):
+    return f"10.0.0.{broker_id}:30911"
+
+
+def replicas(*broker_ids):
+    return {i: Replica(an_address(i), f"{an_address(i)};{i}") for i in broker_ids}
+
+
+def a_set(**values):
+    defaults = {
+        "broker_name": SET,
+        "cluster": CLUSTER,
+        "replicas": replicas(1, 2, 3),
+        "next_broker_id": 4,
+        "master": 1,
+        "master_epoch": 5,
+        "sync_state_set": frozenset({1, 2}),
+        "sync_state_set_epoch": 7,
+        "is_elected": True,
+    }
+    return BrokerSet(**(defaults | values))
+
+
+def heard(*, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
+    return Heard(heard_ms=0, epoch=epoch, max_offset=max_offset, priority=priority, **values)
