@@ -6,20 +6,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from pathlib import Path
 
 import pytest
+from bounds import HERE
 from peers.lab import Lab
 from peers.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
-
-HERE = Path(__file__).parent
-
-#: What an operator may expect of queries whatever others do; soak tests hold it, CI machines only far more.
-QUERY_P99_MS = 20
-#: Where the abuse takes a processor for itself, or more.
-QUERY_P99_MS_UNDER_LOAD = 100
-QUERY_P99_MS_ON_BUSY_MACHINES = 1000
 
 GROWTH_MAX = 1.2
 #: namesrv/allocator.py lets the C library keep freed memory, on purpose: no more than so much is looked for.

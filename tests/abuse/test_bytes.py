@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from conftest import QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
+from bounds import QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
 from crowd import Crowd, a_query, push
 from peers.scripted import HEARTBEAT, Line, ScriptedBroker
 from peers.wire import GET_ALL_TOPICS, QUERY_DATA_VERSION, SUCCESS, frame

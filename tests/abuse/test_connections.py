@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from conftest import HERE, QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
+from bounds import HERE, QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
 from crowd import Crowd, a_query, is_closed, need_files, read_answers
 from peers.waiting import wait_until
 

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from conftest import QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
+from bounds import QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
 from crowd import is_closed
 from golden_frames import exchanges
 

@@ -1,0 +1,11 @@
+"""What may become of those who behave, and where the abusers are."""
+
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+#: What an operator may expect of queries whatever others do; soak tests hold it, CI machines only far more.
+QUERY_P99_MS = 20
+#: Where the abuse takes a processor for itself, or more.
+QUERY_P99_MS_UNDER_LOAD = 100
+QUERY_P99_MS_ON_BUSY_MACHINES = 1000
