@@ -267,12 +267,8 @@ def _is_master(registration: Registration) -> bool:
 
 
 def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
-    """Tell whether a 5.x slave speaks for its set because nobody has a smaller broker id."""
-    return (
-        not _is_master(registration)
-        and registration.enable_acting_master is not None
-        and registration.broker_id == broker_set.min_broker_id
-    )
+    """Tell whether a 5.x broker speaks for its set because nobody has a smaller broker id."""
+    return registration.enable_acting_master is not None and registration.broker_id == broker_set.min_broker_id
 
 
 def _changing_queues(tables: RouteTables, registration: Registration, standing: _Standing) -> Steps[QueueChanges]:
@@ -285,7 +281,7 @@ def _changing_queues(tables: RouteTables, registration: Registration, standing: 
     ended = set(_lifted(tables, registration, standing))
     kept = {topic: perm for topic, perm in tables.perms.of(name).items() if topic not in ended}
     # While a slave acts for the master the set is read only: two writers would split the order of messages.
-    mask = ~PERM_WRITE if standing.after.has_acting_master and not _is_master(registration) else ~0
+    mask = ~PERM_WRITE if standing.after.has_acting_master else ~0
     values = _QueueValues(name, mask)
     wanted: Iterable[tuple[str, QueueData]] = (
         (topic, values[settings]) for topic, settings in registration.topics.items()

@@ -357,7 +357,9 @@ class RouteState:
         name, topics = change.broker_set.broker_name, self.tables.topics
         queues = yield from topics.preparing(name, change.queue_changes)
         removal = yield from topics.removing(name, change.removed_topics)
-        others = self._sets_in(change.broker_set.cluster) - {name}
+        # Nearly every change keeps to the topics that the set has, and who else has them does not matter.
+        moves = queues.joined or removal.left
+        others = self._sets_in(change.broker_set.cluster) - {name} if moves else set()
         new: Counter[TopicKind] = Counter()
         for joined in in_parts(queues.joined.items()):
             new += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])

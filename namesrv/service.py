@@ -144,13 +144,7 @@ class NameServer:
             f"The Name Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
         )
         http_stop = await self._start_http(http_socket, (host, port)) if http_socket else None
-        allocator: Any = importlib.import_module("namesrv.allocator")
-        allocator.keep_freed_memory()
-        self._free_memory = allocator.FreeMemory()
-        gc.freeze()
-        # Requests leave no cycles, and what the tables hold is not looked through; collecting often finds nothing.
-        gc.set_threshold(50_000, 20, 100)
-        gc.enable()
+        self._settle_memory()
         self._health.serving = Serving.READY
         self._logs.write(
             catalogue.SERVER_READY,
@@ -172,6 +166,16 @@ class NameServer:
         for chore in chores:
             chore.cancel()
         await self._shut_down(http_stop)
+
+    def _settle_memory(self) -> None:
+        """Treat memory as requests need it, now that all is loaded that stays."""
+        allocator: Any = importlib.import_module("namesrv.allocator")
+        allocator.keep_freed_memory()
+        self._free_memory = allocator.FreeMemory()
+        gc.freeze()
+        # Requests leave no cycles, and what the tables hold is not looked through; collecting often finds nothing.
+        gc.set_threshold(50_000, 20, 100)
+        gc.enable()
 
     async def _start_http(self, listener: socket.socket, served_at: tuple[str, int]) -> Callable[[], Awaitable[None]]:
         """Start the HTTP side and return what stops it; peers are served while its libraries are loaded."""

@@ -175,7 +175,7 @@ class Turns:
         lane.listed = False
         # Its peer may have stopped reading since it was listed; `list_` is called when it reads again.
         if not lane.asker.takes_answers:
-            self._held[lane] = None
+            self.list_(lane)
             return
         request, came_ns = lane.requests.popleft()
         try:

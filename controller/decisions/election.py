@@ -4,7 +4,7 @@ A master must hold every message that was acknowledged, so only members of the S
 if an operator has allowed unclean elections.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -85,14 +85,8 @@ def elect(broker_set: BrokerSet, alive: Mapping[int, Heard], call: Call) -> Elec
 def _first(broker_set: BrokerSet, alive: Mapping[int, Heard], call: Call) -> Election:
     """Let whoever asks first lead a set that never had a master: nobody has messages."""
     chosen = call.broker_id if call.broker_id in alive else None
-    candidates = tuple(
-        Candidate(
-            i,
-            alive.get(i),
-            False,
-            Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST if i in alive else Verdict.NOT_ALIVE,
-        )
-        for i in sorted(broker_set.replicas)
+    candidates = _candidates(
+        broker_set, alive, lambda broker_id: Verdict.ELECTED if broker_id == chosen else Verdict.NOT_FIRST
     )
     if chosen is None:
         return Election(result=Result.NOBODY, event=None, candidates=candidates)
@@ -121,14 +115,10 @@ def _elected(
     call: Call,
 ) -> Election:
     is_kept = chosen == broker_set.master
-    candidates = tuple(
-        Candidate(
-            i,
-            alive.get(i),
-            i in broker_set.sync_state_set,
-            _verdict(i, alive, electorate, chosen, is_kept=is_kept, is_designated=call.is_designated),
-        )
-        for i in sorted(broker_set.replicas)
+    candidates = _candidates(
+        broker_set,
+        alive,
+        lambda broker_id: _verdict(broker_id, electorate, chosen, is_kept=is_kept, is_designated=call.is_designated),
     )
     return Election(
         result=Result.KEPT if is_kept else Result.NEW_MASTER,
@@ -140,7 +130,6 @@ def _elected(
 
 def _verdict(
     broker_id: int,
-    alive: Mapping[int, Heard],
     electorate: Mapping[int, Heard],
     chosen: int,
     *,
@@ -149,8 +138,6 @@ def _verdict(
 ) -> Verdict:
     if broker_id == chosen:
         return Verdict.KEPT if is_kept else Verdict.ELECTED
-    if broker_id not in alive:
-        return Verdict.NOT_ALIVE
     if broker_id not in electorate:
         return Verdict.OUT_OF_SYNC
     if is_designated or is_kept:
@@ -162,19 +149,27 @@ def _verdict(
 
 
 def _nobody(broker_set: BrokerSet, alive: Mapping[int, Heard], call: Call) -> Election:
-    candidates = tuple(
-        Candidate(
-            i,
-            alive.get(i),
-            i in broker_set.sync_state_set,
-            Verdict.NOT_ALIVE
-            if i not in alive
-            else Verdict.OUT_OF_SYNC
-            if i not in broker_set.sync_state_set and not call.allows_unclean
-            else Verdict.NOT_WANTED,
-        )
-        for i in sorted(broker_set.replicas)
+    eligible = broker_set.replicas if call.allows_unclean else broker_set.sync_state_set
+    candidates = _candidates(
+        broker_set,
+        alive,
+        lambda broker_id: Verdict.NOT_WANTED if broker_id in eligible else Verdict.OUT_OF_SYNC,
     )
     # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing.
     is_lost = call.broker_id is None and broker_set.master is not None
     return Election(result=Result.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
+
+
+def _candidates(
+    broker_set: BrokerSet, alive: Mapping[int, Heard], verdict: Callable[[int], Verdict]
+) -> tuple[Candidate, ...]:
+    """Return all brokers of the set with what the election makes of each; `verdict` tells it of the living."""
+    return tuple(
+        Candidate(
+            broker_id,
+            alive.get(broker_id),
+            broker_id in broker_set.sync_state_set,
+            verdict(broker_id) if broker_id in alive else Verdict.NOT_ALIVE,
+        )
+        for broker_id in sorted(broker_set.replicas)
+    )
