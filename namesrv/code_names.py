@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import NAMESRV_REQUESTS, ResponseCode
 
-#: Stands for every code that our enums do not have; peers can send any number.
+#: Stands for every code that a NameServer does not have; peers can send any number.
 UNKNOWN: Final = "unknown"
 
-_REQUESTS: Final = {int(code): code.name.lower() for code in RequestCode}
+_REQUESTS: Final = {int(code): code.name.lower() for code in NAMESRV_REQUESTS}
 _RESPONSES: Final = {int(code): code.name.lower() for code in ResponseCode}
 
 

@@ -34,7 +34,7 @@ from namesrv.server_counts import LATENCY_S, ServerCounts
 from namesrv.settings import Settings
 from namesrv.tables.live_table import LiveKey, LiveRow
 from remoting.clock import Clock
-from remoting.codes import RequestCode, ResponseCode
+from remoting.codes import NAMESRV_REQUESTS, ResponseCode
 from remoting.statistics import ServerStatistics
 
 #: After a text was written, it is answered again for so many times what the writing took: somebody who scrapes without
@@ -241,7 +241,7 @@ def _requests(statistics: ServerStatistics) -> Values:
     # What has not happened yet stands at 0, so that its first time shows in a rate.
     results = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
     found: dict[Labels, float] = {
-        (request_name(code), response_name(result)): 0 for code in RequestCode for result in results
+        (request_name(code), response_name(result)): 0 for code in NAMESRV_REQUESTS for result in results
     }
     for (code, result), count in statistics.finished().items():
         labels = (request_name(code), response_name(result))
@@ -251,11 +251,13 @@ def _requests(statistics: ServerStatistics) -> Values:
 
 def _durations(statistics: ServerStatistics) -> Histograms:
     found: dict[Labels, Histogram] = {
-        (name,): Histogram(LATENCY_S) for name in (*map(request_name, RequestCode), UNKNOWN)
+        (name,): Histogram(LATENCY_S) for name in (*map(request_name, NAMESRV_REQUESTS), UNKNOWN)
     }
     for code, latencies in statistics.latencies.items():
         histogram = found[request_name(code),]
-        histogram.buckets, histogram.sum = latencies.buckets, latencies.total_ns / 1e9
+        # Codes of other servers are unknown here, all of them together.
+        histogram.buckets = list(map(add, histogram.buckets, latencies.buckets))
+        histogram.sum += latencies.total_ns / 1e9
     return found
 
 

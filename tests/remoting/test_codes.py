@@ -3,7 +3,7 @@
 import pytest
 
 from remoting import codes
-from remoting.codes import LANGUAGES, RequestCode, ResponseCode, SerializeType
+from remoting.codes import CONTROLLER_REQUESTS, LANGUAGES, NAMESRV_REQUESTS, ResponseCode, SerializeType
 
 
 @pytest.mark.parametrize(
@@ -42,10 +42,14 @@ def test_a_header_is_json_or_binary():
 
 
 def test_every_request_of_a_nameserver_has_its_number():
-    assert [code.value for code in RequestCode] == [
+    assert [code.value for code in NAMESRV_REQUESTS] == [
         *(100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327),
         *(901, 904, 905),
     ]
+
+
+def test_every_request_of_a_controller_has_its_number():
+    assert [code.value for code in CONTROLLER_REQUESTS] == [904, *range(1001, 1007), *range(1009, 1014)]
 
 
 def test_every_answer_of_a_nameserver_has_its_number():
