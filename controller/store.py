@@ -54,8 +54,38 @@ class OutcomeUnknown(StoreError):
     """Nobody knows whether it is stored: read it again."""
 
 
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One controller of a group."""
+
+    id: str
+    #: `host:port` at which brokers reach it.
+    address: str
+
+
+class Witness(Protocol):
+    """Who is told what a backend learns of the other controllers. Calls come from the event loop."""
+
+    def leads(self, until_ms: int | None) -> None:
+        """Learn that this controller leads until then (monotonic ms), None for ever; told again at each renewal."""
+
+    def follows(self, leader: Member | None) -> None:
+        """Learn that this controller does not lead, and who does, if anybody is known to."""
+
+    def members_changed(self, members: tuple[Member, ...]) -> None:
+        """Learn who belongs to the group now, this controller too; in the order of their ids."""
+
+    def entry_changed(self, broker_name: str, kept: Kept) -> None:
+        """Learn of an entry that another process has written or removed."""
+
+
 class Backend(Protocol):
     """One kind of store. Everything may raise StoreError, and nothing of it blocks the event loop."""
+
+    async def join(self, me: Member, witness: Witness) -> None:
+        """Belong to the controllers of this store from now on, and lead them once nobody else does."""
+
+    async def resign(self) -> None:
+        """Let another controller lead at once; this one does not lead again."""
 
     async def load(self) -> Mapping[str, Kept]:
         """Return all entries as they are now."""
@@ -112,6 +142,11 @@ class SetStore:
     def sets(self) -> Iterable[BrokerSet]:
         """Return every set as it is known here."""
         return (kept.entry.broker_set for kept in self._kept.values() if kept.entry.broker_set is not None)
+
+    def entry_changed(self, broker_name: str, kept: Kept) -> None:
+        """Take over what another process has made of a set."""
+        if kept.revision > self._kept.get(broker_name, Kept()).revision:
+            self._kept[broker_name] = kept
 
     async def change(self, broker_name: str, decide: Callable[[Entry], Decision[Reply]]) -> Changed[Reply]:
         """Store what `decide` makes of a set, and return it once it is durable.

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.store import Entry, EntryMoved, Kept, OutcomeUnknown, StoreError
+from controller.store import Entry, EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
 
 FILE_NAME: Final = "controller.db"
 
@@ -44,6 +44,14 @@ class EmbeddedStore:
         except (OSError, sqlite3.Error) as error:
             self._thread.shutdown()
             raise StoreInUse(f"{self._path} cannot be used: {error}; is another controller running on it?") from None
+
+    async def join(self, me: Member, witness: Witness) -> None:
+        """Lead alone and for ever: nobody else can open the file."""
+        witness.members_changed((me,))
+        witness.leads(None)
+
+    async def resign(self) -> None:
+        """Nobody is there to lead instead."""
 
     async def load(self) -> Mapping[str, Kept]:
         """Return all entries."""
