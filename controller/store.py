@@ -6,12 +6,14 @@ set meanwhile, the set is read again and decided anew. Requests of one set take 
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol
 
 import msgspec
 
-from controller.broker_set import BrokerSet, Floor
-from controller.events import Event
+from controller.broker_set import BrokerSet
+from controller.entry import Decision as Decision
+from controller.entry import Entry as Entry
+from controller.entry import Reply
 from remoting.errors import RemotingError
 
 #: How often a set that others change is decided anew.
@@ -20,15 +22,6 @@ _TRIES: Final = 3
 COMMIT_S: Final = 2.0
 #: How long it may take to find out what has become of a commit that was not answered.
 READ_AGAIN_S: Final = 0.5
-
-Reply = TypeVar("Reply")
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored under the name of a set: the set, or below what another of that name must not begin."""
-
-    broker_set: BrokerSet | None = None
-    floor: Floor = Floor()
 
 
 class Kept(NamedTuple):
@@ -103,18 +96,6 @@ class Backend(Protocol):
         """Let go of everything."""
 
 
-class Decision(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
-    """What a rule has decided about a set."""
-
-    reply: Reply
-    #: What happens, in order; nothing is stored if nothing does.
-    events: tuple[Event, ...] = ()
-    #: The set before the events, where there is none yet.
-    begins: BrokerSet | None = None
-    #: The whole set goes.
-    ends: bool = False
-
-
 class Changed(NamedTuple, Generic[Reply]):
     """A decision that is stored, and the set before and after it."""
 
@@ -159,7 +140,7 @@ class SetStore:
                 kept = self._kept.get(broker_name, Kept())
                 decision = decide(kept.entry)
                 before = kept.entry.broker_set
-                wanted = _after(kept.entry, decision)
+                wanted = decision.after(kept.entry)
                 if wanted == kept.entry:
                     return Changed(decision, before, before)
                 try:
@@ -186,12 +167,3 @@ class SetStore:
             return kept.revision
         raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
 
-
-def _after(entry: Entry, decision: Decision[Reply]) -> Entry:
-    broker_set = entry.broker_set or decision.begins
-    for event in decision.events:
-        assert broker_set is not None, "events happen to a set"
-        broker_set = broker_set.apply(event)
-    if decision.ends and broker_set is not None:
-        return Entry(broker_set=None, floor=broker_set.floor)
-    return Entry(broker_set=broker_set, floor=entry.floor)
