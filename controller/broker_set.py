@@ -16,6 +16,7 @@ from controller.events import (
     MasterElected,
     MasterEpochRaised,
     MasterLost,
+    ReplicaAdopted,
     ReplicasRemoved,
     SyncStateSetAltered,
 )
@@ -56,6 +57,9 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
     sync_state_set_epoch: int = 0
     #: There was a master once. Before, nobody has messages that could be lost.
     is_elected: bool = False
+    #: It is put together again from brokers that have ids already, and who of them is in sync is not known: all count
+    #: as such until the first is elected.
+    is_rebuilding: bool = False
 
     @property
     def master_address(self) -> str | None:
@@ -67,7 +71,7 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
         """Below what the set must not begin again."""
         return Floor(master_epoch=self.master_epoch, next_broker_id=self.next_broker_id)
 
-    def apply(self, event: Event) -> "BrokerSet":  # noqa: PLR0911  # one for each event
+    def apply(self, event: Event) -> "BrokerSet":  # noqa: C901, PLR0911  # one case for each event
         """Return the set after an event that was decided on it."""
         match event:
             case BrokerIdApplied(broker_id, address, check_code):
@@ -75,10 +79,16 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
                     self.with_replica(broker_id, Replica(address, check_code)),
                     next_broker_id=max(self.next_broker_id, broker_id + 1),
                 )
+            case ReplicaAdopted(broker_id, address):
+                adopted = self.with_replica(broker_id, Replica(address, ""))
+                adopted = replace(adopted, next_broker_id=max(self.next_broker_id, broker_id + 1))
+                members = {*self.sync_state_set, broker_id}
+                return adopted.with_sync_state_set(members) if self.is_rebuilding else adopted
             case BrokerAddressChanged(broker_id, address):
                 return self.with_replica(broker_id, replace(self.replicas[broker_id], address=address))
             case MasterElected(broker_id):
-                return replace(self.with_master(broker_id).with_sync_state_set({broker_id}), is_elected=True)
+                led = self.with_master(broker_id).with_sync_state_set({broker_id})
+                return replace(led, is_elected=True, is_rebuilding=False)
             case MasterLost():
                 return self.with_master(None)
             case SyncStateSetAltered(members):
@@ -87,6 +97,10 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
                 return self.without(broker_ids)
             case MasterEpochRaised(master_epoch):
                 return replace(self, master_epoch=max(self.master_epoch, master_epoch))
+
+    def as_rebuilding(self) -> "BrokerSet":
+        """Return the set as one that is put together again."""
+        return replace(self, is_elected=True, is_rebuilding=True)
 
     def with_replica(self, broker_id: int, replica: Replica) -> "BrokerSet":
         """Return the set with another member, or another state of one."""

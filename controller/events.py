@@ -12,6 +12,13 @@ class BrokerIdApplied(msgspec.Struct, frozen=True):
     check_code: str
 
 
+class ReplicaAdopted(msgspec.Struct, frozen=True):
+    """A broker came with an id that is not known here, and keeps it."""
+
+    broker_id: int
+    address: str
+
+
 class BrokerAddressChanged(msgspec.Struct, frozen=True):
     """A broker came back at another address."""
 
@@ -49,6 +56,7 @@ class MasterEpochRaised(msgspec.Struct, frozen=True):
 
 Event = (
     BrokerIdApplied
+    | ReplicaAdopted
     | BrokerAddressChanged
     | MasterElected
     | MasterLost

@@ -30,7 +30,12 @@ class Heard(NamedTuple):
     confirm_offset: int = UNKNOWN
     #: The lower is preferred.
     priority: int = PRIORITY_LOWEST
+    #: The connection that it was heard over last.
     connection_id: int = 0
+    #: Where it says that it is; blank before its first heartbeat.
+    address: str = ""
+    #: It has started, and how far its log is has not been said since.
+    awaits_beat: bool = False
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -43,6 +48,11 @@ class LiveTable:
 
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, Heard]] = {}
+        self._over: dict[int, set[BrokerKey]] = {}
+
+    def get(self, key: BrokerKey) -> Heard | None:
+        """Return what was heard of one broker."""
+        return self.of_set(key.broker_name).get(key.broker_id)
 
     def of_set(self, broker_name: str) -> Mapping[int, Heard]:
         """Return what was heard of the members of a set, by broker id."""
@@ -58,27 +68,54 @@ class LiveTable:
             i: heard for i, heard in self.of_set(broker_name).items() if heard.heard_ms + heard.timeout_ms >= now_ms
         }
 
+    def over(self, connection_id: int) -> tuple[BrokerKey, ...]:
+        """Return the brokers that were heard over this connection last."""
+        return tuple(sorted(self._over.get(connection_id, ())))
+
     def beat(self, key: BrokerKey, heard: Heard) -> None:
         """Take a heartbeat; epoch and offset only move forward, as an older one may come late."""
-        before = self.of_set(key.broker_name).get(key.broker_id)
+        before = self.get(key)
         if before is not None and before.progress > heard.progress:
             heard = heard._replace(epoch=before.epoch, max_offset=before.max_offset)
-        self._rows.setdefault(key.broker_name, {})[key.broker_id] = heard
+        self._put(key, heard)
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
-        before = self.of_set(key.broker_name).get(key.broker_id) or Heard(now_ms)
-        self.beat(key, before._replace(heard_ms=now_ms, connection_id=connection_id))
+        before = self.get(key) or Heard(now_ms)
+        self._put(key, before._replace(heard_ms=now_ms, connection_id=connection_id))
 
-    def restarted(self, key: BrokerKey) -> None:
-        """Forget how far a log was: a new process may have recovered less."""
-        before = self.of_set(key.broker_name).get(key.broker_id)
+    def answered(self, key: BrokerKey, now_ms: int) -> None:
+        """Take the answer to a question of ours for a sign of life."""
+        before = self.get(key)
         if before is not None:
-            self._rows[key.broker_name][key.broker_id] = before._replace(epoch=UNKNOWN, max_offset=UNKNOWN)
+            self._put(key, before._replace(heard_ms=now_ms))
+
+    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
+        """Forget how far a log was: a new process may have recovered less."""
+        before = self.get(key) or Heard(now_ms)
+        after = before._replace(heard_ms=now_ms, connection_id=connection_id, awaits_beat=True)
+        self._put(key, after._replace(epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN))
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker."""
         members = self._rows.get(key.broker_name, {})
-        members.pop(key.broker_id, None)
+        before = members.pop(key.broker_id, None)
+        if before is not None:
+            self._unbind(key, before.connection_id)
         if not members:
             self._rows.pop(key.broker_name, None)
+
+    def _put(self, key: BrokerKey, heard: Heard) -> None:
+        members = self._rows.setdefault(key.broker_name, {})
+        before = members.get(key.broker_id)
+        members[key.broker_id] = heard
+        if before is None or before.connection_id != heard.connection_id:
+            if before is not None:
+                self._unbind(key, before.connection_id)
+            self._over.setdefault(heard.connection_id, set()).add(key)
+
+    def _unbind(self, key: BrokerKey, connection_id: int) -> None:
+        brokers = self._over.get(connection_id, set())
+        brokers.discard(key)
+        if not brokers:
+            self._over.pop(connection_id, None)

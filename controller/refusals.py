@@ -1,7 +1,12 @@
 """The answers of a controller that are not a success: the code, and what was sent beside what is current."""
 
+from typing import Final
+
 from remoting.codes import ResponseCode
 from remoting.errors import RequestRefused
+
+#: What every refused change of the SyncStateSet carries, as with Java.
+NO_NEW_EPOCH: Final = {"newSyncStateSetEpoch": "0"}
 
 
 class BrokerIdInvalid(RequestRefused):
@@ -24,6 +29,56 @@ class ClusterDiffers(RequestRefused):
         super().__init__(f"{broker_name} is a set of the cluster {stored}, the request says {sent}")
 
 
+class NotLeader(RequestRefused):
+    """Another controller leads, or none does; brokers ask for the leader themselves."""
+
+    code = ResponseCode.CONTROLLER_NOT_LEADER
+
+    def __init__(self, leader: str | None) -> None:
+        super().__init__(f"the leader is {leader}" if leader else "no controller leads at present")
+
+
+class RequestInvalid(RequestRefused):
+    """A field that must be there is missing, or cannot be."""
+
+    code = ResponseCode.CONTROLLER_INVALID_REQUEST
+
+
+class SetUnknown(RequestRefused):
+    """A set that has no broker here, or not in the cluster of the request."""
+
+    code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+    def __init__(self, broker_name: str, *, sent: str = "", stored: str = "") -> None:
+        self.broker_name = broker_name
+        super().__init__(
+            f"{broker_name} is a set of the cluster {stored}, the request says {sent}"
+            if stored
+            else f"there is no set {broker_name}; its brokers have to apply ids first"
+        )
+
+
+class MetadataUnknown(RequestRefused):
+    """A set that is asked about and does not exist."""
+
+    code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+
+    def __init__(self, broker_name: str) -> None:
+        super().__init__(f"there is no set {broker_name}")
+
+
+class NobodyElectable(RequestRefused):
+    """An election without a new master; the remark says why."""
+
+    code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+
+
+class NoMaster(RequestRefused):
+    """An election that left the set without master."""
+
+    code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+
+
 class BrokerUnknown(RequestRefused):
     """A broker that has no id here."""
 
@@ -38,12 +93,14 @@ class SyncStateSetRefused(RequestRefused):
     """A SyncStateSet that cannot be: nothing to change, or without its master."""
 
     code = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+    ext_fields = NO_NEW_EPOCH
 
 
 class NotTheMaster(RequestRefused):
     """Somebody else than the master reports the SyncStateSet."""
 
     code = ResponseCode.CONTROLLER_INVALID_MASTER
+    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, *, sent: int, current: int | None) -> None:
         super().__init__(f"{broker_name}: the master is {'none' if current is None else current}, not {sent}")
@@ -53,6 +110,7 @@ class StaleMasterEpoch(RequestRefused):
     """A master of another epoch than the present one reports."""
 
     code = ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
+    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, *, sent: int, current: int) -> None:
         super().__init__(f"{broker_name} is at master epoch {current}, the request says {sent}")
@@ -62,6 +120,7 @@ class StaleSyncStateSetEpoch(RequestRefused):
     """A SyncStateSet that was made from another than the present one."""
 
     code = ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
+    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, *, sent: int, current: int) -> None:
         super().__init__(f"{broker_name} is at SyncStateSet epoch {current}, the request says {sent}")
@@ -71,6 +130,7 @@ class ReplicasInvalid(RequestRefused):
     """A SyncStateSet with strangers."""
 
     code = ResponseCode.CONTROLLER_INVALID_REPLICAS
+    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, strangers: list[int]) -> None:
         super().__init__(f"{broker_name} has no brokers {strangers}")
@@ -80,6 +140,7 @@ class ReplicasNotAlive(RequestRefused):
     """A SyncStateSet with brokers that were not heard."""
 
     code = ResponseCode.CONTROLLER_BROKER_NOT_ALIVE
+    ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, silent: list[int]) -> None:
         super().__init__(f"{broker_name}: the brokers {silent} are not alive by their heartbeats")

@@ -1,6 +1,7 @@
 """Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
 
 from controller.broker_set import BrokerSet, Replica
+from controller.decisions.election import Electorate
 from controller.live_table import Heard
 
 SET = "broker-a"
@@ -32,3 +33,8 @@ def a_set(**values):
 
 def heard(*, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
     return Heard(heard_ms=0, epoch=epoch, max_offset=max_offset, priority=priority, **values)
+
+
+def electorate(alive):
+    """What a controller knows that suspects nobody."""
+    return Electorate(trusted=alive, heard=alive)

@@ -11,8 +11,10 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from controller.broker_set import BrokerSet
-from controller.events import MasterElected, MasterLost
+from controller.entry import Decision, Entry
+from controller.events import Event, MasterElected, MasterEpochRaised, MasterLost
 from controller.live_table import Heard
+from controller.refusals import SetUnknown
 
 
 class Verdict(Enum):
@@ -21,6 +23,8 @@ class Verdict(Enum):
     ELECTED = "elected"
     KEPT = "is master and stays it"
     NOT_ALIVE = "not alive"
+    SUSPECT = "may be dead: it is being asked"
+    OVERDUE = "its heartbeat is overdue"
     OUT_OF_SYNC = "not in the SyncStateSet"
     BEHIND = "its log ends before that of the elected"
     LOWER_PRIORITY = "its log is as long, its priority lower"
@@ -65,111 +69,144 @@ class Call(Struct, frozen=True, kw_only=True):
     #: An operator wants this broker, and no other.
     is_designated: bool = False
     allows_unclean: bool = False
+    #: Whose last heartbeat is older is passed over as long as another can lead (monotonic ms).
+    fresh_from_ms: int = 0
 
 
-def elect(broker_set: BrokerSet, alive: Mapping[int, Heard], call: Call) -> Election:
+class Electorate(Struct, frozen=True, kw_only=True):
+    """What this controller has heard of a set."""
+
+    #: The living that nothing speaks against, by broker id.
+    trusted: Mapping[int, Heard] = {}
+    #: Everybody that was heard lately.
+    heard: Mapping[int, Heard] = {}
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch in any log."""
+        return max((each.epoch for each in self.heard.values()), default=0)
+
+
+def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call: Call) -> Decision[Election]:
+    """Decide who leads a set; raises SetUnknown.
+
+    No master gets an epoch that a log of the set has seen: brokers ignore it, or write it without preparing their log
+    (controller.md 6.3). Such an epoch is known after the store was lost or restored from a backup.
+    """
+    broker_set = entry.broker_set
+    if broker_set is None:
+        raise SetUnknown(broker_name)
+    election = elect(broker_set, electorate, call)
+    events: list[Event] = []
+    if election.event is not None:
+        if electorate.epoch > broker_set.master_epoch:
+            events.append(MasterEpochRaised(electorate.epoch))
+        events.append(election.event)
+    return Decision(reply=election, events=tuple(events))
+
+
+def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election:
     """Return who leads the set from now on."""
-    alive = {i: heard for i, heard in alive.items() if i in broker_set.replicas}
+    field = _Field(
+        broker_set,
+        {i: heard for i, heard in electorate.trusted.items() if i in broker_set.replicas},
+        frozenset(electorate.heard),
+    )
     if not broker_set.is_elected:
-        return _first(broker_set, alive, call)
-    in_sync = {i: heard for i, heard in alive.items() if i in broker_set.sync_state_set}
-    for electorate, is_unclean in ((in_sync, False), (alive, True)):
+        return _first(field, call)
+    in_sync = {i: heard for i, heard in field.alive.items() if i in broker_set.sync_state_set}
+    for eligible, is_unclean in ((in_sync, False), (field.alive, True)):
         if is_unclean and not call.allows_unclean:
             break
-        chosen = _choose(broker_set, electorate, call)
+        chosen = _choose(broker_set, eligible, call)
         if chosen is not None:
-            return _elected(broker_set, alive, electorate, chosen, call)
-    return _nobody(broker_set, alive, call)
+            return _elected(field, eligible, chosen, call)
+    return _nobody(field, call)
 
 
-def _first(broker_set: BrokerSet, alive: Mapping[int, Heard], call: Call) -> Election:
+class _Field(NamedTuple):
+    """Who stands for election."""
+
+    broker_set: BrokerSet
+    alive: Mapping[int, Heard]
+    #: Also those that may be dead.
+    heard: frozenset[int]
+
+
+def _first(field: _Field, call: Call) -> Election:
     """Let whoever asks first lead a set that never had a master: nobody has messages."""
-    chosen = call.broker_id if call.broker_id in alive else None
-    candidates = _candidates(
-        broker_set, alive, lambda broker_id: Verdict.ELECTED if broker_id == chosen else Verdict.NOT_FIRST
-    )
+    chosen = call.broker_id if call.broker_id in field.alive else None
+    candidates = _candidates(field, lambda i: Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST)
     if chosen is None:
         return Election(result=Result.NOBODY, event=None, candidates=candidates)
     return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
 
 
-def _choose(broker_set: BrokerSet, electorate: Mapping[int, Heard], call: Call) -> int | None:
+def _choose(broker_set: BrokerSet, eligible: Mapping[int, Heard], call: Call) -> int | None:
     wanted = call.broker_id if call.is_designated else None
     if wanted is not None:
-        return wanted if wanted in electorate else None
-    if broker_set.master in electorate:
+        return wanted if wanted in eligible else None
+    if broker_set.master in eligible:
         return broker_set.master
-    return min(electorate, key=lambda i: _rank(i, electorate[i]), default=None)
+    return min(eligible, key=lambda i: _rank(i, eligible[i], call), default=None)
 
 
-def _rank(broker_id: int, heard: Heard) -> tuple[int, int, int, int]:
-    """Return what the smaller of is better: the longer log, the preferred broker, the smaller id."""
-    return -heard.epoch, -heard.max_offset, heard.priority, broker_id
+def _rank(broker_id: int, heard: Heard, call: Call) -> tuple[bool, int, int, int, int]:
+    """Return what the smaller of is better: a beat in time, the longer log, the preferred broker, the smaller id.
+
+    Whoever is in sync has all that was acknowledged, so that a longer log matters less than to be there.
+    """
+    return _is_overdue(heard, call), -heard.epoch, -heard.max_offset, heard.priority, broker_id
 
 
-def _elected(
-    broker_set: BrokerSet,
-    alive: Mapping[int, Heard],
-    electorate: Mapping[int, Heard],
-    chosen: int,
-    call: Call,
-) -> Election:
-    is_kept = chosen == broker_set.master
-    candidates = _candidates(
-        broker_set,
-        alive,
-        lambda broker_id: _verdict(broker_id, electorate, chosen, is_kept=is_kept, is_designated=call.is_designated),
-    )
+def _is_overdue(heard: Heard, call: Call) -> bool:
+    return heard.heard_ms < call.fresh_from_ms
+
+
+def _elected(field: _Field, eligible: Mapping[int, Heard], chosen: int, call: Call) -> Election:
+    is_kept = chosen == field.broker_set.master
+    candidates = _candidates(field, lambda i: _verdict(i, eligible, chosen, is_kept=is_kept, call=call))
     return Election(
         result=Result.KEPT if is_kept else Result.NEW_MASTER,
         event=None if is_kept else MasterElected(chosen),
         candidates=candidates,
-        is_unclean=chosen not in broker_set.sync_state_set,
+        is_unclean=chosen not in field.broker_set.sync_state_set,
     )
 
 
-def _verdict(
-    broker_id: int,
-    electorate: Mapping[int, Heard],
-    chosen: int,
-    *,
-    is_kept: bool,
-    is_designated: bool,
-) -> Verdict:
+def _verdict(broker_id: int, eligible: Mapping[int, Heard], chosen: int, *, is_kept: bool, call: Call) -> Verdict:
     if broker_id == chosen:
         return Verdict.KEPT if is_kept else Verdict.ELECTED
-    if broker_id not in electorate:
+    if broker_id not in eligible:
         return Verdict.OUT_OF_SYNC
-    if is_designated or is_kept:
+    if call.is_designated or is_kept:
         return Verdict.NOT_WANTED
-    mine, best = electorate[broker_id], electorate[chosen]
+    mine, best = eligible[broker_id], eligible[chosen]
+    if _is_overdue(mine, call) and not _is_overdue(best, call):
+        return Verdict.OVERDUE
     if mine.progress < best.progress:
         return Verdict.BEHIND
     return Verdict.LOWER_PRIORITY if mine.priority > best.priority else Verdict.HIGHER_ID
 
 
-def _nobody(broker_set: BrokerSet, alive: Mapping[int, Heard], call: Call) -> Election:
+def _nobody(field: _Field, call: Call) -> Election:
+    broker_set = field.broker_set
     eligible = broker_set.replicas if call.allows_unclean else broker_set.sync_state_set
-    candidates = _candidates(
-        broker_set,
-        alive,
-        lambda broker_id: Verdict.NOT_WANTED if broker_id in eligible else Verdict.OUT_OF_SYNC,
-    )
+    candidates = _candidates(field, lambda i: Verdict.NOT_WANTED if i in eligible else Verdict.OUT_OF_SYNC)
     # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing.
     is_lost = call.broker_id is None and broker_set.master is not None
     return Election(result=Result.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
 
 
-def _candidates(
-    broker_set: BrokerSet, alive: Mapping[int, Heard], verdict: Callable[[int], Verdict]
-) -> tuple[Candidate, ...]:
-    """Return all brokers of the set with what the election makes of each; `verdict` tells it of the living."""
+def _candidates(field: _Field, verdict: Callable[[int], Verdict]) -> tuple[Candidate, ...]:
+    """Return all brokers of the set with what the election makes of each; `verdict` tells it of the trusted."""
+
+    def of(broker_id: int) -> Verdict:
+        if broker_id in field.alive:
+            return verdict(broker_id)
+        return Verdict.SUSPECT if broker_id in field.heard else Verdict.NOT_ALIVE
+
     return tuple(
-        Candidate(
-            broker_id,
-            alive.get(broker_id),
-            broker_id in broker_set.sync_state_set,
-            verdict(broker_id) if broker_id in alive else Verdict.NOT_ALIVE,
-        )
-        for broker_id in sorted(broker_set.replicas)
+        Candidate(broker_id, field.alive.get(broker_id), broker_id in field.broker_set.sync_state_set, of(broker_id))
+        for broker_id in sorted(field.broker_set.replicas)
     )

@@ -5,8 +5,17 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from controller.broker_set import BrokerSet, Floor
-from controller.events import BrokerAddressChanged, BrokerIdApplied, Event, MasterLost, ReplicasRemoved
-from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers
+from controller.entry import Decision, Entry
+from controller.events import (
+    BrokerAddressChanged,
+    BrokerIdApplied,
+    Event,
+    MasterEpochRaised,
+    MasterLost,
+    ReplicaAdopted,
+    ReplicasRemoved,
+)
+from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers, SetUnknown
 
 
 class Applicant(Struct, frozen=True, kw_only=True):
@@ -29,6 +38,13 @@ def new_set(broker_name: str, cluster: str, floor: Floor) -> BrokerSet:
     )
 
 
+def decide_id(entry: Entry, applicant: Applicant) -> Decision[None]:
+    """Decide whether a broker gets the id it applies for; the first id begins a set."""
+    begins = entry.broker_set or new_set(applicant.broker_name, applicant.cluster, entry.floor)
+    applied = apply_id(begins, applicant)
+    return Decision(reply=None, events=() if applied is None else (applied,), begins=begins)
+
+
 def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | None:
     """Return that a broker takes an id; None if it has it already, because it asks again with the same check code.
 
@@ -44,6 +60,48 @@ def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | N
             broker_set.broker_name, applied=applicant.broker_id, next_broker_id=broker_set.next_broker_id
         )
     return BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
+
+
+class Registrant(Struct, frozen=True, kw_only=True):
+    """A broker that has started."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+
+
+def decide_registration(entry: Entry, registrant: Registrant) -> Decision[None]:
+    """Decide what follows from a broker's start; raises SetUnknown or BrokerUnknown."""
+    broker_set = entry.broker_set
+    if broker_set is None:
+        raise SetUnknown(registrant.broker_name)
+    check_cluster(broker_set, registrant.cluster)
+    return Decision(reply=None, events=tuple(register(broker_set, registrant.broker_id, registrant.address)))
+
+
+def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decision[None]:
+    """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
+
+    After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
+    they would not ask for one (controller.md 4.4).
+    """
+    begins = entry.broker_set
+    if begins is None:
+        begins = new_set(registrant.broker_name, registrant.cluster, entry.floor).as_rebuilding()
+    elif registrant.broker_id in begins.replicas:
+        return decide_registration(entry, registrant)
+    check_cluster(begins, registrant.cluster)
+    events: list[Event] = [ReplicaAdopted(registrant.broker_id, registrant.address)]
+    if begins.is_rebuilding and epoch >= begins.master_epoch:
+        events += MasterEpochRaised(epoch), MasterLost()
+    return Decision(reply=None, events=tuple(events), begins=begins)
+
+
+def check_cluster(broker_set: BrokerSet, cluster: str) -> None:
+    """Raise SetUnknown if a request means a set of the same name in another cluster; a blank one means any."""
+    if cluster and cluster != broker_set.cluster:
+        raise SetUnknown(broker_set.broker_name, sent=cluster, stored=broker_set.cluster)
 
 
 def register(broker_set: BrokerSet, broker_id: int, address: str) -> list[Event]:
@@ -66,10 +124,28 @@ def register(broker_set: BrokerSet, broker_id: int, address: str) -> list[Event]
 class Cleaning(Struct, frozen=True, kw_only=True):
     """What an operator wants to be rid of."""
 
+    broker_name: str
+    #: Blank for any.
+    cluster: str = ""
     #: None: the whole set.
     broker_ids: frozenset[int] | None
     #: Also those that are alive, or lead.
     even_living: bool
+
+
+def decide_cleaning(entry: Entry, wanted: Cleaning, alive: Collection[int]) -> Decision[None]:
+    """Decide whether brokers, or a whole set, are forgotten; raises CleaningRefused."""
+    broker_set = entry.broker_set
+    if broker_set is None:
+        raise CleaningRefused(f"there is no set {wanted.broker_name}")
+    if wanted.cluster and wanted.cluster != broker_set.cluster:
+        raise CleaningRefused(
+            f"{wanted.broker_name} is a set of the cluster {broker_set.cluster}, the request says {wanted.cluster}"
+        )
+    removed = clean(broker_set, wanted, alive)
+    if removed is None:
+        return Decision(reply=None, ends=True)
+    return Decision(reply=None, events=(removed,))
 
 
 def clean(broker_set: BrokerSet, wanted: Cleaning, alive: Collection[int]) -> ReplicasRemoved | None:

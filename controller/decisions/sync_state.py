@@ -5,6 +5,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from controller.broker_set import BrokerSet
+from controller.entry import Decision, Entry
 from controller.events import SyncStateSetAltered
 from controller.refusals import (
     NotTheMaster,
@@ -19,11 +20,19 @@ from controller.refusals import (
 class WantedSyncStateSet(Struct, frozen=True, kw_only=True):
     """What a master reports."""
 
+    broker_name: str
     master: int
     master_epoch: int
     members: frozenset[int]
     #: The epoch of the set that it was made from.
     sync_state_set_epoch: int
+
+
+def decide_alteration(entry: Entry, wanted: WantedSyncStateSet, alive: Collection[int]) -> Decision[None]:
+    """Decide whether the SyncStateSet becomes what a master reports."""
+    if entry.broker_set is None:
+        raise SyncStateSetRefused(f"there is no set {wanted.broker_name}")
+    return Decision(reply=None, events=(alter(entry.broker_set, wanted, alive),))
 
 
 def alter(broker_set: BrokerSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SyncStateSetAltered:

@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from controller_builders import CLUSTER, SET, an_address
+from controller_builders import CLUSTER, SET, an_address, electorate
 
 from controller.broker_set import BrokerSet
 from controller.decisions.election import Call, elect
@@ -101,8 +101,7 @@ class History:
         broker.master_epoch, broker.master = 0, None
         for event in register(self.set, broker.broker_id, an_address(broker.broker_id)):
             self.apply(event)
-        self.live.restarted(BrokerKey(SET, broker.broker_id))
-        self.live.seen(BrokerKey(SET, broker.broker_id), self.now_ms, connection_id=0)
+        self.live.restarted(BrokerKey(SET, broker.broker_id), self.now_ms, connection_id=0)
         if self.random.random() < 0.8:
             self.beat(broker)
         self.elect(Call(broker_id=broker.broker_id))
@@ -194,6 +193,7 @@ class History:
             event = alter(
                 self.set,
                 WantedSyncStateSet(
+                    broker_name=SET,
                     master=broker.broker_id,
                     master_epoch=broker.master_epoch,
                     members=wanted,
@@ -219,7 +219,7 @@ class History:
 
     def elect(self, call):
         alive = self.live.alive(SET, self.now_ms)
-        election = elect(self.set, alive, call)
+        election = elect(self.set, electorate(alive), call)
         if election.event is not None:
             self.apply(election.event)
         electable = self.set.sync_state_set & alive.keys()

@@ -30,7 +30,7 @@ def test_a_heartbeat_that_comes_late_does_not_shorten_a_log(table, epoch, max_of
 
 def test_a_restarted_broker_may_have_recovered_less(table):
     table.beat(ONE, heard())
-    table.restarted(ONE)
+    table.restarted(ONE, now_ms=9, connection_id=3)
     assert table.of_set(SET)[1].progress == (UNKNOWN, UNKNOWN)
     table.beat(ONE, heard(max_offset=500))
     assert table.of_set(SET)[1].progress == (5, 500)

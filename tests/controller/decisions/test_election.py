@@ -1,7 +1,7 @@
 """Who becomes master, and what an operator is told about the others."""
 
 import pytest
-from controller_builders import a_set, heard, replicas
+from controller_builders import a_set, electorate, heard, replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,14 +25,14 @@ def new_set(**values):
 
 
 def test_the_first_that_asks_leads_a_set_that_never_had_a_master():
-    election = elect(new_set(), {1: heard(), 2: heard(max_offset=9999)}, Call(broker_id=1))
+    election = elect(new_set(), electorate({1: heard(), 2: heard(max_offset=9999)}), Call(broker_id=1))
     assert (election.result, election.event) == (Result.NEW_MASTER, MasterElected(1))
     assert verdicts(election) == {1: Verdict.ELECTED, 2: Verdict.NOT_FIRST, 3: Verdict.NOT_ALIVE}
 
 
 @pytest.mark.parametrize("call", [Call(broker_id=9), Call(broker_id=3), LOST, Call(broker_id=9, is_designated=True)])
 def test_nobody_else_than_a_living_member_does(call):
-    election = elect(new_set(), {1: heard(), 9: heard()}, call)
+    election = elect(new_set(), electorate({1: heard(), 9: heard()}), call)
     assert (election.result, election.event) == (Result.NOBODY, None)
 
 
@@ -51,14 +51,14 @@ def test_nobody_else_than_a_living_member_does(call):
     ids=["epoch before offset", "longer log", "priority", "priorities far apart", "smaller id"],
 )
 def test_the_longest_log_leads_then_the_preferred_then_the_smaller_id(alive, chosen):
-    election = elect(a_set(**THREE_IN_SYNC), alive, LOST)
+    election = elect(a_set(**THREE_IN_SYNC), electorate(alive), LOST)
     assert election.event == MasterElected(chosen)
 
 
 def test_each_broker_that_was_not_elected_is_told_why():
     five = a_set(replicas=replicas(1, 2, 3, 4, 5), sync_state_set=frozenset({1, 2, 3, 4}), master=None)
     alive = {2: heard(), 3: heard(max_offset=10), 4: heard(priority=2**31 - 1), 5: heard(max_offset=99999)}
-    election = elect(five, alive, LOST)
+    election = elect(five, electorate(alive), LOST)
     assert verdicts(election) == {
         1: Verdict.NOT_ALIVE,
         2: Verdict.ELECTED,
@@ -70,50 +70,54 @@ def test_each_broker_that_was_not_elected_is_told_why():
 
 
 def test_a_living_master_keeps_its_place():
-    election = elect(a_set(), {1: heard(), 2: heard(max_offset=9999)}, Call(broker_id=2))
+    election = elect(a_set(), electorate({1: heard(), 2: heard(max_offset=9999)}), Call(broker_id=2))
     assert (election.result, election.event) == (Result.KEPT, None)
     assert verdicts(election)[1] is Verdict.KEPT
 
 
 def test_who_is_out_of_sync_never_leads_unless_that_is_allowed():
-    election = elect(a_set(), {3: heard(max_offset=9999)}, LOST)
+    election = elect(a_set(), electorate({3: heard(max_offset=9999)}), LOST)
     assert (election.result, election.event) == (Result.NOBODY, MasterLost())
     assert verdicts(election)[3] is Verdict.OUT_OF_SYNC
-    allowed = elect(a_set(), {3: heard(max_offset=10)}, Call(allows_unclean=True))
+    allowed = elect(a_set(), electorate({3: heard(max_offset=10)}), Call(allows_unclean=True))
     assert (allowed.event, allowed.is_unclean) == (MasterElected(3), True)
 
 
 def test_who_is_in_sync_is_preferred_also_where_unclean_elections_are_allowed():
-    election = elect(a_set(), {2: heard(max_offset=1), 3: heard(max_offset=9999)}, Call(allows_unclean=True))
+    election = elect(
+        a_set(), electorate({2: heard(max_offset=1), 3: heard(max_offset=9999)}), Call(allows_unclean=True)
+    )
     assert (election.event, election.is_unclean) == (MasterElected(2), False)
 
 
 def test_a_lost_master_is_told_once():
-    assert elect(a_set(), {}, LOST).event == MasterLost()
-    assert elect(a_set(master=None), {}, LOST).event is None
+    assert elect(a_set(), electorate({}), LOST).event == MasterLost()
+    assert elect(a_set(master=None), electorate({}), LOST).event is None
 
 
 def test_who_asks_for_himself_in_vain_changes_nothing():
-    assert elect(a_set(), {3: heard()}, Call(broker_id=3)).event is None
+    assert elect(a_set(), electorate({3: heard()}), Call(broker_id=3)).event is None
 
 
 # Designated elections
 
 
 def test_an_operator_can_move_the_master():
-    election = elect(a_set(), {1: heard(), 2: heard()}, Call(broker_id=2, is_designated=True))
+    election = elect(a_set(), electorate({1: heard(), 2: heard()}), Call(broker_id=2, is_designated=True))
     assert (election.result, election.event) == (Result.NEW_MASTER, MasterElected(2))
     assert verdicts(election)[1] is Verdict.NOT_WANTED
 
 
 @pytest.mark.parametrize("broker_id", [3, 9])
 def test_nobody_is_elected_instead_of_a_designated_broker_that_cannot_lead(broker_id):
-    election = elect(a_set(), {1: heard(), 2: heard(), 3: heard()}, Call(broker_id=broker_id, is_designated=True))
+    election = elect(
+        a_set(), electorate({1: heard(), 2: heard(), 3: heard()}), Call(broker_id=broker_id, is_designated=True)
+    )
     assert (election.result, election.event) == (Result.NOBODY, None)
 
 
 def test_the_present_master_can_be_designated_to_no_effect():
-    election = elect(a_set(), {1: heard(), 2: heard()}, Call(broker_id=1, is_designated=True))
+    election = elect(a_set(), electorate({1: heard(), 2: heard()}), Call(broker_id=1, is_designated=True))
     assert (election.result, election.event) == (Result.KEPT, None)
 
 
@@ -136,7 +140,7 @@ def test_whoever_is_elected_was_alive_and_known_and_in_sync_unless_that_was_waiv
         master=master if master != 4 else None,
         is_elected=is_elected,
     )
-    election = elect(before, alive, call)
+    election = elect(before, electorate(alive), call)
     assert {candidate.broker_id for candidate in election.candidates} == set(before.replicas)
     if isinstance(election.event, MasterElected):
         chosen = election.event.broker_id

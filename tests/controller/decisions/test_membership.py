@@ -61,7 +61,7 @@ def test_a_broker_without_an_id_has_to_apply_for_one():
 
 def cleaned(*broker_ids, alive=(1, 2), even_living=False, broker_set=None):
     ids = frozenset(broker_ids) if broker_ids else None
-    return clean(broker_set or a_set(), Cleaning(broker_ids=ids, even_living=even_living), alive)
+    return clean(broker_set or a_set(), Cleaning(broker_name=SET, broker_ids=ids, even_living=even_living), alive)
 
 
 def test_dead_brokers_can_be_taken_out():

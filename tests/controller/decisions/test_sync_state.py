@@ -1,7 +1,7 @@
 """A SyncStateSet changes only as its master reports it, from the present one, to brokers that are known and alive."""
 
 import pytest
-from controller_builders import a_set
+from controller_builders import SET, a_set
 from msgspec.structs import replace
 
 from controller.decisions.sync_state import WantedSyncStateSet, alter
@@ -16,7 +16,9 @@ from controller.refusals import (
 )
 
 ALIVE = {1, 2, 3}
-WANTED = WantedSyncStateSet(master=1, master_epoch=5, members=frozenset({1, 2, 3}), sync_state_set_epoch=7)
+WANTED = WantedSyncStateSet(
+    broker_name=SET, master=1, master_epoch=5, members=frozenset({1, 2, 3}), sync_state_set_epoch=7
+)
 
 
 def wanted(**values):

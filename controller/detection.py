@@ -1,0 +1,246 @@
+"""Who is thought to be dead, why, and what has to be asked before it is believed (controller.md sections 3, 6.1).
+
+A closed connection or missed heartbeats only make a broker suspect. It is dead once its port refuses connections, or
+once its time is over and it has not answered a question of ours either. A controller that stood still itself has heard
+nobody, so it waits for a round of heartbeats before it judges. The edge asks; here is decided what follows.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from controller.live_table import HEARTBEAT_TIMEOUT_MS_DEFAULT, BrokerKey, Heard, LiveTable
+
+#: Brokers beat each second; a beat that has not come for so long is overdue.
+BEAT_OVERDUE_MS: Final = 2_000
+#: A broker whose connection closed has at least so long to come back over another one.
+_RETURN_MS: Final = 1_000
+#: How long a silent broker has for the answer to our question.
+ANSWER_MS: Final = 1_000
+#: How long after a standstill of ours nobody is judged: each broker beats within it.
+BEAT_ROUND_MS: Final = 1_500
+#: How soon a broker is asked again that neither refused nor answered; doubled up to the longest.
+_ASK_AGAIN_MS: Final = 50
+_ASK_AGAIN_MS_MAX: Final = 400
+#: Brokers that were never heard are not judged until so long after the longest heartbeat timeout (controller.md 5.3).
+_PAUSE_MARGIN_MS: Final = 3_000
+#: How many brokers that have gone are remembered, the last ones.
+_GONE_MAX: Final = 20_000
+
+
+class Why(Enum):
+    """Why a broker is suspect or dead; the values are labels of metrics."""
+
+    CLOSED = "channel_closed"
+    SILENT = "timeout"
+
+
+class Outcome(Enum):
+    """What came of a question to a broker."""
+
+    ANSWERED = "answered"
+    #: Nobody listens at its port: its process is gone.
+    REFUSED = "refused"
+    NO_ANSWER = "no_answer"
+
+
+class Probe(NamedTuple):
+    """A broker is to be asked whether it lives; `Detection.probed` is told what came of it."""
+
+    key: BrokerKey
+    #: Where it said that it is; blank if it never did.
+    address: str
+    timeout_ms: int
+
+
+class Dead(NamedTuple):
+    """A broker is dead."""
+
+    key: BrokerKey
+    why: Why
+    #: What the last question to it came to; None if there was no time to ask.
+    outcome: Outcome | None
+    last: Heard
+    suspected_ms: int
+    judged_ms: int
+
+    @property
+    def reason(self) -> str:
+        """What speaks for it, for people."""
+        began = {
+            Why.CLOSED: "its connection closed",
+            Why.SILENT: "its heartbeats stopped",
+        }[self.why]
+        then = {
+            Outcome.REFUSED: "its port refuses connections",
+            Outcome.NO_ANSWER: "it does not answer",
+            Outcome.ANSWERED: "it answers no longer",
+            None: "it could not be asked",
+        }[self.outcome]
+        return f"{began} and {then}; last heard {self.judged_ms - self.last.heard_ms} ms before"
+
+
+class Gone(NamedTuple):
+    """A broker that was heard once and is dead."""
+
+    judged_ms: int
+    last: Heard
+
+
+@dataclass(slots=True)
+class _Suspicion:
+    why: Why
+    since_ms: int
+    #: Then it is dead, unless it is heard.
+    deadline_ms: int
+    ask_at_ms: int
+    pause_ms: int = _ASK_AGAIN_MS
+    is_asked: bool = False
+    outcome: Outcome | None = None
+
+
+class Detection:
+    """Suspicions about the brokers of a live table; it takes out of the table who is dead."""
+
+    def __init__(self, live: LiveTable, started_ms: int) -> None:
+        self._live = live
+        self._suspicions: dict[BrokerKey, _Suspicion] = {}
+        self._gone: dict[BrokerKey, Gone] = {}
+        self._started_ms = started_ms
+        self._judges_from_ms = started_ms
+        self._timeout_ms_longest = 0
+
+    # What is heard
+
+    def beat(self, key: BrokerKey, heard: Heard) -> None:
+        """Take a heartbeat."""
+        self._live.beat(key, heard)
+        self._timeout_ms_longest = max(self._timeout_ms_longest, heard.timeout_ms)
+        self._trust(key)
+
+    def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
+        """Take another request of a broker."""
+        self._live.seen(key, now_ms, connection_id)
+        self._trust(key)
+
+    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
+        """Take the request that a broker starts with."""
+        self._live.restarted(key, now_ms, connection_id)
+        self._trust(key)
+
+    def _trust(self, key: BrokerKey) -> None:
+        if self._suspicions:
+            self._suspicions.pop(key, None)
+        if self._gone:
+            self._gone.pop(key, None)
+
+    # What is noticed
+
+    def connection_lost(self, connection_id: int, now_ms: int) -> list[BrokerKey]:
+        """Suspect the brokers that were heard over a connection last, and return them."""
+        suspects = [key for key in self._live.over(connection_id) if key not in self._suspicions]
+        for key in suspects:
+            heard = self._live.get(key)
+            assert heard is not None, "the table has who was heard over a connection"
+            deadline_ms = max(heard.heard_ms + BEAT_OVERDUE_MS, now_ms + _RETURN_MS)
+            self._suspicions[key] = _Suspicion(Why.CLOSED, now_ms, deadline_ms, now_ms)
+        return suspects
+
+    def doubt_self(self, now_ms: int) -> None:
+        """Judge nobody for a round of heartbeats: this controller stood still, or was cut off."""
+        self._judges_from_ms = now_ms + BEAT_ROUND_MS
+
+    def look(self, now_ms: int, suspect_timeout_ms: int) -> tuple[list[Probe], list[Dead]]:
+        """Return whom to ask, and who is dead by now and not in the table any more."""
+        if now_ms < self._judges_from_ms:
+            return [], []
+        self._suspect_silent(now_ms, suspect_timeout_ms)
+        probes: list[Probe] = []
+        dead: list[Dead] = []
+        for key, suspicion in list(self._suspicions.items()):
+            if suspicion.is_asked:
+                continue
+            if now_ms >= suspicion.deadline_ms and suspicion.outcome is not None:
+                dead += self._settled(key, suspicion, now_ms)
+            elif now_ms >= suspicion.ask_at_ms:
+                suspicion.is_asked = True
+                left_ms = min(suspicion.deadline_ms - now_ms, ANSWER_MS)
+                heard = self._live.get(key)
+                probes.append(Probe(key, heard.address if heard else "", max(left_ms, _ASK_AGAIN_MS_MAX)))
+        return probes, dead
+
+    def _suspect_silent(self, now_ms: int, suspect_timeout_ms: int) -> None:
+        for key, heard in self._live.rows():
+            silent_ms = now_ms - heard.heard_ms
+            if silent_ms > min(suspect_timeout_ms, heard.timeout_ms) and key not in self._suspicions:
+                self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms)
+
+    def probed(self, key: BrokerKey, outcome: Outcome, now_ms: int) -> list[Dead]:
+        """Take what came of a question; returns the broker if it is dead now."""
+        suspicion = self._suspicions.get(key)
+        if suspicion is None:
+            # It was heard meanwhile.
+            return []
+        suspicion.is_asked, suspicion.outcome = False, outcome
+        suspicion.ask_at_ms = now_ms + suspicion.pause_ms
+        suspicion.pause_ms = min(2 * suspicion.pause_ms, _ASK_AGAIN_MS_MAX)
+        if now_ms < self._judges_from_ms:
+            return []
+        if outcome is Outcome.REFUSED or now_ms >= suspicion.deadline_ms or self._is_cleared(suspicion):
+            return self._settled(key, suspicion, now_ms)
+        return []
+
+    @staticmethod
+    def _is_cleared(suspicion: _Suspicion) -> bool:
+        """Tell whether one answer is enough; who closed its connection may be about to leave and is asked again."""
+        return suspicion.outcome is Outcome.ANSWERED and suspicion.why is Why.SILENT
+
+    def _settled(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> list[Dead]:
+        del self._suspicions[key]
+        last = self._live.get(key)
+        if last is None:
+            return []
+        if suspicion.outcome is Outcome.ANSWERED:
+            self._live.answered(key, now_ms)
+            return []
+        self._live.forget(key)
+        while len(self._gone) >= _GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+        self._gone[key] = Gone(now_ms, last)
+        return [Dead(key, suspicion.why, suspicion.outcome, last, suspicion.since_ms, now_ms)]
+
+    # What is known
+
+    @property
+    def suspects(self) -> frozenset[BrokerKey]:
+        """Who may be dead."""
+        return frozenset(self._suspicions)
+
+    def trusted(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
+        """Return the living members of a set that nothing speaks against."""
+        alive = self._live.alive(broker_name, now_ms)
+        return {i: heard for i, heard in alive.items() if BrokerKey(broker_name, i) not in self._suspicions}
+
+    def gone(self, key: BrokerKey) -> Gone | None:
+        """Return what was heard last of a broker that is dead."""
+        return self._gone.get(key)
+
+    def is_lost(self, key: BrokerKey, now_ms: int) -> bool:
+        """Tell whether a broker is certainly not there: seen dying, or not heard for longer than any heartbeat takes.
+
+        After the start of this process, brokers have the longest heartbeat timeout to be heard (controller.md 5.3).
+        """
+        if self._live.get(key) is not None:
+            return False
+        return key in self._gone or now_ms >= self.pause_ends_ms
+
+    @property
+    def pause_ends_ms(self) -> int:
+        """Until when a broker that was never heard may still live."""
+        timeout_ms = self._timeout_ms_longest or HEARTBEAT_TIMEOUT_MS_DEFAULT
+        return max(self._started_ms + timeout_ms + _PAUSE_MARGIN_MS, self._judges_from_ms)
+
+    def forget(self, key: BrokerKey) -> None:
+        """Forget a broker that belongs to no set any more."""
+        self._live.forget(key)
+        self._trust(key)
