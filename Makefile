@@ -30,7 +30,7 @@ check: $(VENV)/.dev
 
 ## unit: everything but the tests with other processes
 unit: $(VENV)/.dev
-	$(BIN)/pytest -q tests/remoting tests/namesrv tests/controller tests/contract
+	$(BIN)/pytest -q tests/remoting tests/serving tests/namesrv tests/controller tests/contract
 
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration

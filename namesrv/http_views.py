@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from namesrv import overview
-from namesrv.config_text import listed_properties
+from namesrv.config import NAMESRV
 from namesrv.health import Health, Serving
 from namesrv.http_pages import BadCursor, Key, Page, PageRequest, TopicNames, page_of, with_prefix
 from namesrv.http_shapes import (
@@ -39,6 +39,7 @@ from namesrv.tables.live_table import LiveKey
 from namesrv.tables.topic_census import kind_of
 from remoting.clock import Clock
 from remoting.shapes.route import TopicRouteData
+from serving.config_text import listed_properties
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
@@ -208,7 +209,7 @@ class Views:
 
     def config(self, _: Asked) -> ConfigView:
         """Return the properties in force."""
-        return ConfigView(listed_properties(self._sources.settings.config))
+        return ConfigView(listed_properties(NAMESRV, self._sources.settings.config))
 
     # What Java clients look up
 

@@ -13,8 +13,7 @@ import msgspec
 
 from namesrv import event_catalogue as catalogue
 from namesrv.code_names import UNKNOWN, request_name
-from namesrv.config import NameServerConfig
-from namesrv.config_text import listed_properties
+from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.effects import (
     BrokerRegistered,
     BrokerRemoved,
@@ -30,7 +29,6 @@ from namesrv.effects import (
 )
 from namesrv.event_catalogue import LogEvent
 from namesrv.logs import Logs
-from namesrv.refusals import NotStored
 from namesrv.server_counts import ServerCounts
 from namesrv.set_change import SAMPLE_TOPICS_MAX
 from remoting.answers import Dispatcher
@@ -39,6 +37,8 @@ from remoting.command import RemotingCommand
 from remoting.errors import FrameError, InvokeError
 from remoting.observer import CloseReason, ConnectionKind, Peer, Rejection
 from remoting.prepared import PreparedAnswer
+from serving.config_text import listed_properties
+from serving.stored_config import NotStored
 
 Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
@@ -113,7 +113,7 @@ class Journal:
         """Take the configuration in force, to tell later what changed of it."""
         self._logs = logs
         self._counts = counts
-        self._properties = listed_properties(config)
+        self._properties = listed_properties(NAMESRV, config)
         #: Broker name -> members that could not be told of the notification that is under way.
         self._not_reached: Counter[str] = Counter()
 
@@ -198,7 +198,7 @@ class Journal:
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
         """Note new values of properties, and the level that lines need from now on."""
         self._counts.config_changes.add(("stored",))
-        before, self._properties = self._properties, listed_properties(config)
+        before, self._properties = self._properties, listed_properties(NAMESRV, config)
         self._logs.set_level(config.log_level)
         self._audit(
             catalogue.CONFIG_CHANGED,

@@ -98,11 +98,5 @@ class NotReady(RequestRefused):
         super().__init__("name server not ready")
 
 
-class NotStored(RequestRefused):
-    """A change could not be written to disk, so it was not made; the text names the file and the reason."""
-
-    is_told = True
-
-
 def _java(text: str | None) -> str:
     return "null" if text is None else text

@@ -15,11 +15,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from namesrv import __version__, tls_options
 from namesrv import event_catalogue as catalogue
-from namesrv.config import NameServerConfig
-from namesrv.config_sources import IgnoredKey
-from namesrv.config_text import listed_properties
+from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.handlers import Handlers
 from namesrv.health import Health, Serving
 from namesrv.http_views import ViewSources
@@ -40,6 +37,10 @@ from remoting.observer import CloseReason, Peer
 from remoting.server import RemotingServer, ServerOptions
 from remoting.statistics import timer_ns
 from remoting.tls import TlsContexts, TlsError, client_context
+from serving import __version__, tls_options
+from serving.config_sources import IgnoredKey
+from serving.config_text import listed_properties
+from serving.start import NotStarted
 
 #: A timer of the loop that comes late tells how long the loop was held.
 _LAG_TIMER_MS: Final = 100
@@ -56,16 +57,12 @@ _FILES_WANTED: Final = 10_240
 _LOG_CLOSE_S: Final = 2.0
 
 
-class NotStarted(Exception):
-    """The server cannot serve; the text says why."""
-
-
 async def serve(config: NameServerConfig, kv: KvConfig, ignored: tuple[IgnoredKey, ...]) -> None:
     """Serve until SIGTERM or SIGINT; SIGHUP reads certificates again. Raises NotStarted."""
     clock = SystemClock()
     ns_id = f"{socket.gethostname()}:{config.listen_port}"
     logs = open_logs(config.log_format, config.log_level, clock, ns_id=ns_id, version=__version__)
-    logs.write(catalogue.SERVER_STARTED, python=platform.python_version(), config=listed_properties(config))
+    logs.write(catalogue.SERVER_STARTED, python=platform.python_version(), config=listed_properties(NAMESRV, config))
     for key in ignored:
         logs.write(
             catalogue.OPTION_IGNORED,

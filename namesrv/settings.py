@@ -6,19 +6,15 @@ changes of one kind wait for each other, and readers never wait. Answers to `KVC
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol
 
-from namesrv import durable_file
-from namesrv.config import NameServerConfig
-from namesrv.config_text import listed_properties, persisted_properties
-from namesrv.config_update import changes_in, updated
+from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KvConfig
-from namesrv.refusals import KvKeyMissing, NotStored
-from remoting.properties import file_text, listing_text
+from namesrv.refusals import KvKeyMissing
+from serving.stored_config import ConfigObserver, NotStored, StoredConfig, store
 
 
-class SettingsObserver(Protocol):
+class SettingsObserver(ConfigObserver[NameServerConfig], Protocol):
     """Who is told that a setting changed, or could not."""
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
@@ -27,14 +23,8 @@ class SettingsObserver(Protocol):
     def kv_not_stored(self, error: NotStored) -> None:
         """Learn that the KV file could not be written, so nothing changed."""
 
-    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
-        """Learn which properties have new values, and which unknown ones were left aside."""
 
-    def config_not_stored(self, error: NotStored) -> None:
-        """Learn that the configuration file could not be written, so nothing changed."""
-
-
-class Settings:
+class Settings(StoredConfig[NameServerConfig]):
     """Holds the present configuration and KV table and changes them durably."""
 
     def __init__(
@@ -45,19 +35,12 @@ class Settings:
         config_applied: Callable[[NameServerConfig], None],
         order_topic_changed: Callable[[str], None],
     ) -> None:
-        self.config = config
+        super().__init__(NAMESRV, config, observer, config_applied)
         self.kv = kv
-        self._observer = observer
-        #: Told of the configuration that is now in force.
-        self._config_applied = config_applied
+        self._kv_observer = observer
         #: Told of a topic whose order configuration is another one now.
         self._order_topic_changed = order_topic_changed
         self._kv_turn = asyncio.Lock()
-        self._config_turn = asyncio.Lock()
-
-    def listing(self) -> bytes:
-        """Return the properties text that request 319 is answered with, secrets masked."""
-        return listing_text(listed_properties(self.config)).encode()
 
     async def put_kv(self, namespace: str | None, key: str | None, value: str | None) -> None:
         """Store an entry; raises KvKeyMissing, or NotStored if the disk refuses."""
@@ -76,34 +59,11 @@ class Settings:
     async def _store_kv(self, changed: KvConfig, namespace: str, key: str) -> None:
         before = self.kv.get(namespace, key)
         try:
-            await _write(self.config.kv_config_path, changed.encode())
+            await store(self.config.kv_config_path, changed.encode())
         except NotStored as error:
-            self._observer.kv_not_stored(error)
+            self._kv_observer.kv_not_stored(error)
             raise
         self.kv = changed
         if namespace == ORDER_TOPIC_CONFIG:
             self._order_topic_changed(key)
-        self._observer.kv_changed(namespace, key, before, changed.get(namespace, key))
-
-    async def update_config(self, body: bytes) -> None:
-        """Apply the properties of a request 318, all or none; raises RequestRefused with what was wrong."""
-        changes = changes_in(body)
-        async with self._config_turn:
-            update = updated(self.config, changes)
-            text = file_text(persisted_properties(update.config)).encode()
-            try:
-                await _write(update.config.config_store_path, text)
-            except NotStored as error:
-                self._observer.config_not_stored(error)
-                raise
-            self.config = update.config
-            self._config_applied(update.config)
-            self._observer.config_changed(update.changed, update.unknown, update.config)
-
-
-async def _write(path: str, content: bytes) -> None:
-    """Write in a thread, so that a slow disk delays this request and no other."""
-    try:
-        await asyncio.to_thread(durable_file.replace, Path(path), content)
-    except durable_file.DurableFileError as error:
-        raise NotStored(str(error)) from error
+        self._kv_observer.kv_changed(namespace, key, before, changed.get(namespace, key))

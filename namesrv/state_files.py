@@ -1,19 +1,13 @@
-"""Reads at the start what the process keeps on disk, and the files an operator hands it.
+"""Reads the KV table at the start.
 
-Answers to `KVConfigManager.load` and to the reading half of `NamesrvStartup`. Here alone a text meets its file name, so
-here are the sentences for damaged files.
+Answers to `KVConfigManager.load`. Here alone the text meets its file name, so here are the
+sentences for a damaged file.
 """
 
 from pathlib import Path
 
-from namesrv.config_sources import PropertiesFile
-from namesrv.durable_file import DurableFileError, NotReadable, backup_of, read, remove_unfinished
 from namesrv.kv_config import DamagedKvConfig, KvConfig, decode
-from remoting.properties import PropertiesError, parse
-
-
-class DamagedFile(DurableFileError):
-    """A file was read, and its content makes no sense; the text says what to do."""
+from serving.durable_file import DamagedFile, NotReadable, backup_of, read, remove_unfinished
 
 
 def load_kv_config(path: Path) -> KvConfig:
@@ -26,29 +20,6 @@ def load_kv_config(path: Path) -> KvConfig:
         return decode(read(path) or b"")
     except DamagedKvConfig as damage:
         raise DamagedFile(path, f"is no KV table: {damage.problem}. {_way_out(path)}") from damage
-
-
-def load_properties(path: str) -> PropertiesFile:
-    """Return what the configuration file holds; raises NotReadable, also if there is none, and DamagedFile."""
-    file = Path(path)
-    remove_unfinished(file)
-    content = read(file)
-    if content is None:
-        raise NotReadable(file, "there is no such file")
-    return _parsed(path, content)
-
-
-def load_tls_properties(path: str) -> PropertiesFile:
-    """Return what the file of tls.* properties holds, nothing if there is none; raises NotReadable and DamagedFile."""
-    content = read(Path(path)) if path else None
-    return PropertiesFile() if content is None else _parsed(path, content)
-
-
-def _parsed(path: str, content: bytes) -> PropertiesFile:
-    try:
-        return PropertiesFile(path, tuple(parse(content)))
-    except PropertiesError as error:
-        raise DamagedFile(Path(path), str(error)) from error
 
 
 def _way_out(path: Path) -> str:

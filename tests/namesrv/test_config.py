@@ -4,35 +4,36 @@ import dataclasses
 
 import pytest
 
-from namesrv.config import FIELD_OF_KEY, OPTIONS, WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES, NameServerConfig
-from namesrv.options import FilePath, Secret, text_of
+from namesrv.config import NAMESRV, NameServerConfig
+from serving.config import WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES
+from serving.options import FilePath, Secret, text_of
 
 
 def test_every_field_but_the_unknown_properties_is_an_option():
-    assert [each.name for each in dataclasses.fields(NameServerConfig)] == [*OPTIONS, "unknown"]
+    assert {each.name for each in dataclasses.fields(NameServerConfig)} == {*NAMESRV.options, "unknown"}
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", NAMESRV.options)
 def test_a_default_is_a_value_that_its_kind_allows(name):
     default = getattr(NameServerConfig(), name)
-    assert OPTIONS[name].kind.value_of(text_of(default)) == default
+    assert NAMESRV.options[name].kind.value_of(text_of(default)) == default
 
 
 def test_no_two_options_share_a_name():
-    options = OPTIONS.values()
+    options = NAMESRV.options.values()
     assert len({each.argument for each in options}) == len(options)
     assert len({each.variable for each in options}) == len(options)
-    assert len(FIELD_OF_KEY) == sum(1 + len(each.also) for each in options)
+    assert len(NAMESRV.field_of_key) == sum(1 + len(each.also) for each in options)
 
 
 def test_every_explanation_is_one_sentence():
-    for option in OPTIONS.values():
+    for option in NAMESRV.options.values():
         assert option.explanation.endswith(".")
         assert "%" not in option.explanation, "argparse would take it for a format"
 
 
 def test_no_request_may_change_a_file_or_a_secret_or_anything_about_tls():
-    for option in OPTIONS.values():
+    for option in NAMESRV.options.values():
         if isinstance(option.kind, FilePath | Secret) or option.key.startswith("tls."):
             assert not option.remote, option.key
 

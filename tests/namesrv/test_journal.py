@@ -12,7 +12,6 @@ from namesrv.effects import BeatKind, NotifyMinBrokerIdChange
 from namesrv.event_catalogue import COMMON_KEYS, EVENTS
 from namesrv.journal import Attributed, Journal
 from namesrv.logs import Logs, json_line
-from namesrv.refusals import NotStored
 from namesrv.route_state import RouteState
 from namesrv.server_counts import ServerCounts
 from namesrv.tables.live_table import LiveKey
@@ -21,6 +20,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import FrameError, FrameTooLarge, InvokeTimeout
 from remoting.observer import CloseReason, ConnectionKind, Rejection
 from remoting.shapes.route import DataVersion, QueueData
+from serving.stored_config import NotStored
 
 A = LiveKey("broker-a", "broker-a-0:10911")
 

@@ -11,11 +11,11 @@ from namesrv.refusals import (
     ListDisabled,
     NameTooLong,
     NotReady,
-    NotStored,
     QueryNotFound,
     TopicNotExist,
 )
 from remoting.codes import ResponseCode
+from serving.stored_config import NotStored
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 NO_ROUTE = "No topic route info in name server for the topic: "

@@ -2,11 +2,12 @@
 
 import pytest
 
-from namesrv.config_sources import PropertiesFile
-from namesrv.durable_file import NotReadable, replace
 from namesrv.kv_config import KvConfig
-from namesrv.state_files import DamagedFile, load_kv_config, load_properties, load_tls_properties
+from namesrv.state_files import load_kv_config
 from remoting.properties import Property
+from serving.config_sources import PropertiesFile
+from serving.durable_file import DamagedFile, NotReadable, replace
+from serving.properties_files import load_properties, load_tls_properties
 
 KV = KvConfig().with_value("ns", "key", "value")
 

@@ -1,6 +1,6 @@
 """Replaces a file as a whole: after a crash at any moment it holds the old content or the new one, never a part.
 
-Used for kvConfig.json and the configuration file; Java's `MixAll.string2File` copies to `.bak` and overwrites in place.
+Used for configurations and other small files; Java's `MixAll.string2File` copies to `.bak` and overwrites in place.
 All of it blocks on the disk: call it from a thread. Calls for one file must not overlap, since the last rename wins.
 What the content means does not enter here.
 """
@@ -46,6 +46,10 @@ class NotWritten(DurableFileError):
 
     def _sentence(self) -> str:
         return f"cannot write {self.path}: {self.reason}"
+
+
+class DamagedFile(DurableFileError):
+    """A file was read, and its content makes no sense; the text says what to do."""
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from namesrv.config import NameServerConfig
-from namesrv.config_checks import BadOption, ConfigError, bad_option, conflicts
+from namesrv.config import NAMESRV, NameServerConfig
+from serving.config_checks import BadOption, ConfigError, bad_option, conflicts
 
 
 @pytest.mark.parametrize(
@@ -27,21 +27,23 @@ from namesrv.config_checks import BadOption, ConfigError, bad_option, conflicts
     ],
 )
 def test_values_that_do_not_go_together_are_found(config, found):
-    assert list(conflicts(NameServerConfig(**config))) == found
+    assert list(conflicts(NAMESRV, NameServerConfig(**config))) == found
 
 
 def test_a_bad_value_is_told_with_its_source_and_what_is_allowed():
-    assert str(bad_option("listen_port", "98760", "line 7 of ns.conf")) == (
+    assert str(bad_option(NAMESRV.options["listen_port"], "98760", "line 7 of ns.conf")) == (
         "line 7 of ns.conf: listenPort must be a whole number from 0 to 65535, not '98760'"
     )
-    assert str(bad_option("tls_server_key_path", "", "default", "set as well")) == (
+    assert str(bad_option(NAMESRV.options["tls_server_key_path"], "", "default", "set as well")) == (
         "default: tls.server.keyPath must be set as well, and is blank"
     )
 
 
 def test_a_bad_value_is_shown_in_part_if_it_is_long_and_not_at_all_if_it_is_secret():
-    assert str(bad_option("log_level", "x" * 5000, "option --log-level")).endswith(f"not '{'x' * 80}...'")
-    assert "hunter" not in str(bad_option("tls_server_key_password", "hunter" * 1000, "option"))
+    assert str(bad_option(NAMESRV.options["log_level"], "x" * 5000, "option --log-level")).endswith(
+        f"not '{'x' * 80}...'"
+    )
+    assert "hunter" not in str(bad_option(NAMESRV.options["tls_server_key_password"], "hunter" * 1000, "option"))
 
 
 def test_an_error_has_one_line_for_each_bad_value():

@@ -1,4 +1,4 @@
-"""What request 318 (UPDATE_NAMESRV_CONFIG) makes of a configuration: all that it asks for, or a refusal.
+"""What a request (318, 1009) makes of a configuration: all that it asks for, or a refusal.
 
 Answers to `Configuration.update` and to the black list of `DefaultRequestProcessor`. Unlike there, a value that cannot
 be taken refuses the whole request, where Java answers success and changes nothing.
@@ -6,17 +6,18 @@ be taken refuses the whole request, where Java answers success and changes nothi
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import msgspec
 
-from namesrv.config import FIELD_OF_KEY, OPTIONS, NameServerConfig
-from namesrv.config_checks import BadOption, bad_option, conflicts
-from namesrv.config_text import shown_unknown
-from namesrv.options import TEXT_CHARS_MAX, is_one_line
 from remoting.codes import ResponseCode
 from remoting.errors import RequestRefused
 from remoting.properties import PropertiesError, Property, parse
+from serving.config import Config, ServerConfig
+from serving.config_checks import BadOption, bad_option, conflicts
+from serving.config_text import shown_unknown
+from serving.options import TEXT_CHARS_MAX, is_one_line
+from serving.server_kind import ServerKind
 
 #: How many bad values a remark tells, and how many unknown keys are told for the log.
 BAD_SHOWN_MAX: Final = 3
@@ -55,11 +56,11 @@ class BadUpdate(RequestRefused):
         super().__init__(f"{told}{more}; nothing was changed")
 
 
-class ConfigUpdate(msgspec.Struct, frozen=True):
+class ConfigUpdate(msgspec.Struct, Generic[Config], frozen=True):
     """What an update comes to."""
 
     #: The configuration to store and then to use.
-    config: NameServerConfig
+    config: Config
     #: The properties that have another value now.
     changed: tuple[str, ...] = ()
     #: The properties that were asked for and that this server does not have, the first UNKNOWN_SHOWN_MAX of them;
@@ -75,49 +76,52 @@ def changes_in(body: bytes) -> list[Property]:
         raise UnreadableUpdate(problem) from problem
 
 
-def updated(config: NameServerConfig, changes: Iterable[Property]) -> ConfigUpdate:
+def updated(kind: ServerKind[Config], config: Config, changes: Iterable[Property]) -> ConfigUpdate[Config]:
     """Return the configuration with all changes, the last one for each key; what cannot be taken refuses them all.
 
     Raises ProtectedOptions before anything else, and BadUpdate for values that are not allowed, alone or together.
     """
     wanted = {each.key: each.value for each in changes}
-    if protected := tuple(sorted(wanted.keys() & _black_list(config))):
+    if protected := tuple(sorted(wanted.keys() & _black_list(kind, config))):
         raise ProtectedOptions(protected)
-    candidate = dataclasses.replace(config, **_values(wanted), unknown=_unknown_updated(config, wanted))
+    candidate = dataclasses.replace(config, **_values(kind, wanted), unknown=_unknown_updated(config, wanted))
     if wrong := [
-        bad_option(name, getattr(candidate, name), _SOURCE, allowed) for name, allowed in conflicts(candidate)
+        bad_option(kind.options[name], getattr(candidate, name), _SOURCE, allowed)
+        for name, allowed in conflicts(kind, candidate)
     ]:
         raise BadUpdate(tuple(wrong))
     return ConfigUpdate(
         candidate,
-        changed=_changed(config, candidate),
-        unknown=_left_aside(config, wanted),
+        changed=_changed(kind, config, candidate),
+        unknown=_left_aside(kind, config, wanted),
     )
 
 
-def _black_list(config: NameServerConfig) -> set[str]:
+def _black_list(kind: ServerKind[Config], config: Config) -> set[str]:
     """Return the properties that no request may change; configBlackList is one of them, so it is that of the start."""
-    own = {key for option in OPTIONS.values() if not option.remote for key in (option.key, *option.also)}
+    own = {key for option in kind.options.values() if not option.remote for key in (option.key, *option.also)}
     return own | {key for each in config.config_black_list.split(";") if (key := each.strip())}
 
 
-def _values(wanted: dict[str, str]) -> dict[str, Any]:
+def _values(kind: ServerKind[Config], wanted: dict[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     bad: list[BadOption] = []
     for key, text in wanted.items():
-        if key not in FIELD_OF_KEY:
+        if key not in kind.field_of_key:
             continue
-        value = OPTIONS[FIELD_OF_KEY[key]].kind.value_of(text)
+        name = kind.field_of_key[key]
+        option = kind.options[name]
+        value = option.kind.value_of(text)
         if value is None:
-            bad.append(bad_option(FIELD_OF_KEY[key], text.strip(), _SOURCE))
+            bad.append(bad_option(option, text.strip(), _SOURCE))
         else:
-            values[FIELD_OF_KEY[key]] = value
+            values[name] = value
     if bad:
         raise BadUpdate(tuple(bad))
     return values
 
 
-def _unknown_updated(config: NameServerConfig, wanted: dict[str, str]) -> tuple[Property, ...]:
+def _unknown_updated(config: ServerConfig, wanted: dict[str, str]) -> tuple[Property, ...]:
     """Return what the file holds beyond the options, changed; as with Java, a request adds nothing to it."""
     changed = tuple(msgspec.structs.replace(each, value=wanted.get(each.key, each.value)) for each in config.unknown)
     allowed = f"text of at most {TEXT_CHARS_MAX} characters without control characters"
@@ -131,12 +135,12 @@ def _unknown_updated(config: NameServerConfig, wanted: dict[str, str]) -> tuple[
     return changed
 
 
-def _left_aside(config: NameServerConfig, wanted: dict[str, str]) -> tuple[str, ...]:
-    known = FIELD_OF_KEY.keys() | {each.key for each in config.unknown}
+def _left_aside(kind: ServerKind[Config], config: Config, wanted: dict[str, str]) -> tuple[str, ...]:
+    known = kind.field_of_key.keys() | {each.key for each in config.unknown}
     return tuple(sorted(wanted.keys() - known)[:UNKNOWN_SHOWN_MAX])
 
 
-def _changed(before: NameServerConfig, after: NameServerConfig) -> tuple[str, ...]:
-    options = [option.key for name, option in OPTIONS.items() if getattr(before, name) != getattr(after, name)]
+def _changed(kind: ServerKind[Config], before: Config, after: Config) -> tuple[str, ...]:
+    options = [option.key for name, option in kind.options.items() if getattr(before, name) != getattr(after, name)]
     unknown = [new.key for old, new in zip(before.unknown, after.unknown, strict=True) if old != new]
     return tuple(sorted(options + unknown))

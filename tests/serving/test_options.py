@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.options import (
+from serving.options import (
     INT_MAX,
     INT_MIN,
     TEXT_CHARS_MAX,
@@ -144,14 +144,14 @@ def test_an_address_list_is_hosts_with_ports(text, value):
 @pytest.mark.parametrize(
     ("key", "argument", "variable"),
     [
-        ("listenPort", "--listen-port", "RMQ_NAMESRV_LISTEN_PORT"),
+        ("listenPort", "--listen-port", "LISTEN_PORT"),
         (
             "unRegisterBrokerQueueCapacity",
             "--un-register-broker-queue-capacity",
-            "RMQ_NAMESRV_UN_REGISTER_BROKER_QUEUE_CAPACITY",
+            "UN_REGISTER_BROKER_QUEUE_CAPACITY",
         ),
-        ("tls.server.need.client.auth", "--tls-server-need-client-auth", "RMQ_NAMESRV_TLS_SERVER_NEED_CLIENT_AUTH"),
-        ("tls.server.keyPath", "--tls-server-key-path", "RMQ_NAMESRV_TLS_SERVER_KEY_PATH"),
+        ("tls.server.need.client.auth", "--tls-server-need-client-auth", "TLS_SERVER_NEED_CLIENT_AUTH"),
+        ("tls.server.keyPath", "--tls-server-key-path", "TLS_SERVER_KEY_PATH"),
     ],
 )
 def test_argument_and_variable_follow_from_the_property(key, argument, variable):

@@ -1,6 +1,7 @@
-"""The command line of `rmq-namesrv`: that of Java's `mqnamesrv`, and an option for each property.
+"""The command line of a server: that of the Java server, and an option for each property.
 
-Answers to `ServerUtil.buildCommandlineOptions` and `NamesrvStartup.buildCommandlineOptions`. Values are taken as text
+Answers to `ServerUtil.buildCommandlineOptions`, and to `buildCommandlineOptions` of `NamesrvStartup` and
+`ControllerStartup`. Values are taken as text
 here and checked with those of all other sources in `config_sources.py`.
 """
 
@@ -10,22 +11,21 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from namesrv import __version__
-from namesrv.config import OPTIONS, NameServerConfig
-from namesrv.options import AlwaysFalse, Flag, Option, text_of
+from serving import __version__
+from serving.config import Config
+from serving.options import AlwaysFalse, Flag, Option, text_of
+from serving.server_kind import ServerKind
 
-#: Names the configuration file where `--config-file` does not.
-CONFIG_FILE_VARIABLE: Final = "RMQ_NAMESRV_CONFIG_FILE"
+#: Names the configuration file where `--config-file` does not; the prefix of the server's variables comes before it.
+_CONFIG_FILE_VARIABLE: Final = "CONFIG_FILE"
 
 #: As with Java, where the command line is parsed before anything else.
 EXIT_BAD_OPTION: Final = 1
 
-_DEFAULTS: Final = NameServerConfig()
-
 _EPILOG: Final = """\
-Every property can be given on the command line (--listen-port 9876), in the environment (RMQ_NAMESRV_LISTEN_PORT=9876)
-and in the configuration file (listenPort=9876); the first of these that has it wins. Passwords are better not given on
-the command line, where every user of the machine can read them.
+Every property can be given on the command line (--listen-port {port}), in the environment
+({prefix}LISTEN_PORT={port}) and in the configuration file (listenPort={port}); the first of these that
+has it wins. Passwords are better not given on the command line, where every user of the machine can read them.
 """
 
 
@@ -40,12 +40,12 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, str]
 
 
-def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Arguments:
+def parse(kind: ServerKind[Config], argv: Sequence[str], environment: Mapping[str, str]) -> Arguments:
     """Return what is asked for; leaves the process after `--help` and `--version` (0) and bad options (1)."""
-    parsed = vars(_parser().parse_args(argv))
-    keys = {option.key for option in OPTIONS.values()}
+    parsed = vars(_parser(kind).parse_args(argv))
+    keys = {option.key for option in kind.options.values()}
     return Arguments(
-        config_file=parsed["config_file"] or environment.get(CONFIG_FILE_VARIABLE, "").strip(),
+        config_file=parsed["config_file"] or environment.get(kind.variable_prefix + _CONFIG_FILE_VARIABLE, "").strip(),
         prints_config=parsed["print_config"],
         options={key: text for key, text in parsed.items() if key in keys},
     )
@@ -58,12 +58,12 @@ class _Parser(argparse.ArgumentParser):
         self.exit(EXIT_BAD_OPTION, f"{self.prog}: {message}; --help tells what there is\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="rmq-namesrv",
-        usage="rmq-namesrv [-c FILE] [-p] [--PROPERTY VALUE ...]",
-        description="The NameServer of Apache RocketMQ.",
-        epilog=_EPILOG,
+        prog=kind.program,
+        usage=f"{kind.program} [-c FILE] [-p] [--PROPERTY VALUE ...]",
+        description=f"The {kind.name} of Apache RocketMQ.",
+        epilog=_EPILOG.format(port=kind.defaults.listen_port, prefix=kind.variable_prefix),
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         "--configFile",
         metavar="FILE",
         default="",
-        help=f"properties file, as of the Java NameServer; also {CONFIG_FILE_VARIABLE}",
+        help=f"properties file, as of the Java {kind.name}; also {kind.variable_prefix}{_CONFIG_FILE_VARIABLE}",
     )
     parser.add_argument(
         "-p",
@@ -88,9 +88,9 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"%(prog)s {__version__}", help="print the version and leave"
     )
     ours = parser.add_argument_group("properties")
-    idle = parser.add_argument_group("properties that only mean something to the Java NameServer, without effect here")
-    for name, option in OPTIONS.items():
-        _add(ours if option.has_effect else idle, option, text_of(getattr(_DEFAULTS, name)))
+    idle = parser.add_argument_group(f"properties that only mean something to the Java {kind.name}, without effect")
+    for name, option in kind.options.items():
+        _add(ours if option.has_effect else idle, option, text_of(getattr(kind.defaults, name)))
     return parser
 
 

@@ -1,10 +1,10 @@
 """The `tls.*` options as the wire protocol takes them."""
 
-from namesrv.config import NameServerConfig
 from remoting.tls import TlsSettings
+from serving.config import ServerConfig
 
 
-def settings_of(config: NameServerConfig) -> TlsSettings:
+def settings_of(config: ServerConfig) -> TlsSettings:
     """Return what the configuration says of TLS."""
     return TlsSettings(
         mode=config.tls_server_mode,

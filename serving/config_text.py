@@ -6,25 +6,24 @@ Answers to Java's `Configuration.getAllConfigsInternal`.
 from collections.abc import Iterator
 from typing import Final
 
-from namesrv.config import OPTIONS, NameServerConfig
-from namesrv.options import MASK, text_of
-
-_DEFAULTS: Final = NameServerConfig()
+from serving.config import Config
+from serving.options import MASK, text_of
+from serving.server_kind import ServerKind
 
 # Parts of names that promise a secret: an unknown property may be a misspelled one.
 _SECRET_WORDS: Final = ("pass", "pwd", "secret", "token")
 
 
-def listed_properties(config: NameServerConfig) -> dict[str, str]:
-    """Return key -> value for request 319, `-p` and logs: secrets masked, what is not set left out."""
+def listed_properties(kind: ServerKind[Config], config: Config) -> dict[str, str]:
+    """Return key -> value for the request that asks, `-p` and logs: secrets masked, what is not set left out."""
     unknown = {each.key: shown_unknown(each.key, each.value) for each in config.unknown}
-    return unknown | {OPTIONS[name].key: OPTIONS[name].shown(text) for name, text in _texts(config)}
+    return unknown | {kind.options[name].key: kind.options[name].shown(text) for name, text in _texts(kind, config)}
 
 
-def persisted_properties(config: NameServerConfig) -> dict[str, str]:
+def persisted_properties(kind: ServerKind[Config], config: Config) -> dict[str, str]:
     """Return key -> value as the configuration file takes it: whole, secrets included."""
     unknown = {each.key: each.value for each in config.unknown}
-    return unknown | {OPTIONS[name].key: text for name, text in _texts(config)}
+    return unknown | {kind.options[name].key: text for name, text in _texts(kind, config)}
 
 
 def shown_unknown(key: str, value: str) -> str:
@@ -32,9 +31,9 @@ def shown_unknown(key: str, value: str) -> str:
     return MASK if value and any(word in key.lower() for word in _SECRET_WORDS) else value
 
 
-def _texts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
+def _texts(kind: ServerKind[Config], config: Config) -> Iterator[tuple[str, str]]:
     """Yield field and text; blank where blank is the default means "not set", Java's null, and is left out."""
-    for name in OPTIONS:
+    for name in kind.options:
         text = text_of(getattr(config, name))
-        if text or getattr(_DEFAULTS, name) != "":
+        if text or getattr(kind.defaults, name) != "":
             yield name, text

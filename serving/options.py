@@ -1,7 +1,8 @@
-"""What an option of the NameServer is: its names, what values it may have, and how text becomes one of them.
+"""What an option of a server is: its names, what values it may have, and how text becomes one of them.
 
-The options themselves stand in `config.py`. Java converts by reflection in `MixAll.properties2Object`, and drops what
-it cannot convert; here such a value is told apart, so that the caller can refuse it.
+The options themselves stand in `config.py`, and in that of each server. Java converts by reflection in
+`MixAll.properties2Object`, and drops what it cannot convert; here such a value is told apart, so that the caller can
+refuse it.
 """
 
 import re
@@ -169,7 +170,7 @@ class Option(msgspec.Struct, frozen=True):
     also: tuple[str, ...] = ()
     #: False for what only means something to the Java server: taken, checked, listed, and read by nobody.
     has_effect: bool = True
-    #: Whether request 318 may change it. Nobody needs a password to send one, so it is False for all that names a
+    #: Whether a request may change it. Nobody needs a password to send one, so it is False for all that names a
     #: file, guards a door or opens one.
     remote: bool = True
 
@@ -185,8 +186,8 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def variable(self) -> str:
-        """Return its name in the environment: `RMQ_NAMESRV_LISTEN_PORT`."""
-        return "RMQ_NAMESRV_" + _words(self.key, "_").upper()
+        """Return its name in the environment, without the prefix of its server: `LISTEN_PORT`."""
+        return _words(self.key, "_").upper()
 
     def shown(self, value: str) -> str:
         """Return the text of a value as it may be shown to anybody."""

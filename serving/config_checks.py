@@ -1,6 +1,6 @@
 """What is wrong with a configuration, in sentences that an operator can act on.
 
-Java drops values it cannot convert and starts with the rest; here a start ends, and request 318 is refused as a whole.
+Java drops values it cannot convert and starts with the rest; here a start ends, and a request is refused as a whole.
 """
 
 from collections.abc import Iterator
@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
-from namesrv.config import OPTIONS, NameServerConfig
-from namesrv.options import OptionValue, text_of
+from serving.config import Config, ServerConfig
+from serving.options import Option, OptionValue, text_of
+from serving.server_kind import ServerKind
 
 #: Longest part of a bad value that is repeated in a sentence.
 _SHOWN_CHARS_MAX: Final = 80
@@ -41,27 +42,31 @@ class ConfigError(Exception):
         super().__init__("\n".join(map(str, bad)))
 
 
-def bad_option(field: str, value: OptionValue, source: str, allowed: str = "") -> BadOption:
-    """Return what is wrong with the value of a field; `allowed` is what its kind allows, unless told."""
-    option = OPTIONS[field]
+def bad_option(option: Option, value: OptionValue, source: str, allowed: str = "") -> BadOption:
+    """Return what is wrong with the value of an option; `allowed` is what its kind allows, unless told."""
     return BadOption(option.key, option.shown(text_of(value)), source, allowed or option.kind.allowed)
 
 
-def conflicts(config: NameServerConfig) -> Iterator[tuple[str, str]]:
+def conflicts(kind: ServerKind[Config], config: Config) -> Iterator[tuple[str, str]]:
     """Yield each field whose value does not go with that of another one, and what it must be."""
+    yield from _common_conflicts(kind, config)
+    yield from kind.conflicts(config)
+
+
+def _common_conflicts(kind: ServerKind[Config], config: ServerConfig) -> Iterator[tuple[str, str]]:
     low, high = config.write_buffer_low_water_mark_bytes, config.write_buffer_high_water_mark_bytes
     if low > high > 0:
         yield "write_buffer_low_water_mark_bytes", f"at most writeBufferHighWaterMark, which is {high}"
-    yield from _half_pair(config, "tls_server_cert_path", "tls_server_key_path")
-    yield from _half_pair(config, "tls_client_cert_path", "tls_client_key_path")
+    yield from _half_pair(kind, config, "tls_server_cert_path", "tls_server_key_path")
+    yield from _half_pair(kind, config, "tls_client_cert_path", "tls_client_key_path")
     if config.http_port == config.listen_port != 0 and _overlap(config.http_bind_address, config.bind_address):
         yield "http_port", "another port than listenPort"
 
 
-def _half_pair(config: NameServerConfig, first: str, second: str) -> Iterator[tuple[str, str]]:
+def _half_pair(kind: ServerKind[Config], config: ServerConfig, first: str, second: str) -> Iterator[tuple[str, str]]:
     for given, missing in ((first, second), (second, first)):
         if getattr(config, given) and not getattr(config, missing):
-            yield missing, f"set as well, because {OPTIONS[given].key} is"
+            yield missing, f"set as well, because {kind.options[given].key} is"
 
 
 def _overlap(address: str, other: str) -> bool:

@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.config import OPTIONS, NameServerConfig
-from namesrv.config_sources import PropertiesFile, Sources, from_sources
-from namesrv.config_text import listed_properties, persisted_properties, shown_unknown
-from namesrv.options import AddressList, AlwaysFalse, FilePath, Flag, OneOf, Secret, Text, Whole
+from namesrv.config import NAMESRV, NameServerConfig
 from remoting.properties import Property, file_text, listing_text, parse
+from serving.config_sources import PropertiesFile, Sources, from_sources
+from serving.config_text import listed_properties, persisted_properties, shown_unknown
+from serving.options import AddressList, AlwaysFalse, FilePath, Flag, OneOf, Secret, Text, Whole
 
 # The answer to request 319 of the Java NameServer 5.5.0 (mqadmin 5.5.0 getNamesrvConfig).
 JAVA_LISTING = """\
@@ -63,7 +63,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         scan_not_active_broker_interval_ms=5000,
     )
     java_keys = {each.key for each in parse(JAVA_LISTING.encode())}
-    listed = listed_properties(config)
+    listed = listed_properties(NAMESRV, config)
     assert listing_text({key: text for key, text in listed.items() if key in java_keys}) == JAVA_LISTING
     assert set(listed) - java_keys == {
         "connectionsMax",
@@ -86,7 +86,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
 
 
 def test_what_is_not_set_is_left_out_but_a_blank_that_was_chosen_is_kept():
-    properties = persisted_properties(NameServerConfig(product_env_name=""))
+    properties = persisted_properties(NAMESRV, NameServerConfig(product_env_name=""))
     assert properties["productEnvName"] == ""
     assert "rocketmqHome" not in properties
     assert "tls.server.keyPath" not in properties
@@ -96,11 +96,11 @@ def test_a_secret_is_stored_whole_and_never_listed():
     config = NameServerConfig(
         tls_server_key_password="hunter2", unknown=(Property("tls.sever.keyPassword", "hunter3"), Property("x", "1"))
     )
-    assert listed_properties(config)["tls.server.keyPassword"] == "******"
-    assert listed_properties(config)["tls.sever.keyPassword"] == "******"
-    assert listed_properties(config)["x"] == "1"
-    assert persisted_properties(config)["tls.server.keyPassword"] == "hunter2"
-    assert persisted_properties(config)["tls.sever.keyPassword"] == "hunter3"
+    assert listed_properties(NAMESRV, config)["tls.server.keyPassword"] == "******"
+    assert listed_properties(NAMESRV, config)["tls.sever.keyPassword"] == "******"
+    assert listed_properties(NAMESRV, config)["x"] == "1"
+    assert persisted_properties(NAMESRV, config)["tls.server.keyPassword"] == "hunter2"
+    assert persisted_properties(NAMESRV, config)["tls.sever.keyPassword"] == "hunter3"
 
 
 def test_an_unknown_property_is_masked_only_if_its_name_promises_a_secret():
@@ -134,7 +134,7 @@ CONFIGS = st.builds(
     http_port=st.just(0),
     **{
         name: VALUES[type(option.kind)](option.kind)
-        for name, option in OPTIONS.items()
+        for name, option in NAMESRV.options.items()
         if option.key not in {*TOGETHER, "kvConfigPath", "configStorePath", "httpPort"}
     },
     unknown=st.dictionaries(st.text("ab=é", min_size=1), st.text(" a\\")).map(
@@ -145,7 +145,7 @@ CONFIGS = st.builds(
 
 @given(CONFIGS)
 def test_what_is_stored_starts_the_same_configuration_again(config):
-    stored = parse(file_text(persisted_properties(config)).encode("ascii"))
-    again = from_sources(Sources(file=PropertiesFile("/ns.conf", tuple(stored))))
-    assert persisted_properties(again) == persisted_properties(config)
+    stored = parse(file_text(persisted_properties(NAMESRV, config)).encode("ascii"))
+    again = from_sources(NAMESRV, Sources(file=PropertiesFile("/ns.conf", tuple(stored))))
+    assert persisted_properties(NAMESRV, again) == persisted_properties(NAMESRV, config)
     assert [(each.key, each.value) for each in again.unknown] == [(each.key, each.value) for each in config.unknown]

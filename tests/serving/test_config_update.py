@@ -2,14 +2,14 @@
 
 import pytest
 
-from namesrv.config import NameServerConfig
-from namesrv.config_update import BadUpdate, ProtectedOptions, UnreadableUpdate, changes_in, updated
+from namesrv.config import NAMESRV, NameServerConfig
 from remoting.codes import ResponseCode
 from remoting.properties import Property
+from serving.config_update import BadUpdate, ProtectedOptions, UnreadableUpdate, changes_in, updated
 
 
 def update(body, **config):
-    return updated(NameServerConfig(**config), changes_in(body.encode()))
+    return updated(NAMESRV, NameServerConfig(**config), changes_in(body.encode()))
 
 
 def test_a_change_gives_a_new_configuration_and_tells_what_changed():
