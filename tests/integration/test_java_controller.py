@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from peers.servers import Broker, Controller, NameServer, registered
+from peers.controllers import Controller
+from peers.servers import Broker, NameServer, registered
 from peers.waiting import wait_until
 from peers.wire import QUERY_DATA_VERSION, REGISTER_BROKER, addresses_in
 

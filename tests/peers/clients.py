@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from dataclasses import dataclass
 
 from peers.jars import V5_5
 from peers.java import start_java
@@ -72,6 +73,73 @@ class Consumer:
         wait_until(lambda: not missing(), seconds=seconds, what=lambda: f"to receive {missing()[:5]} and more")
 
 
+@dataclass(frozen=True)
+class Sending:
+    """One message that a `Load` has tried to send; `unix_ms` is when the outcome was known."""
+
+    unix_ms: int
+    key: str
+    #: None if it was acknowledged, else the code or name of the error.
+    failure: str | None
+    #: That of the broker that has acknowledged it.
+    port: int | None
+
+
+class Load:
+    """Sends messages one by one without any retry until it is stopped, and notes what became of each."""
+
+    def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
+        self.prefix = f"{name}-{next(_serial)}"
+        arguments = {"group": self.prefix, "prefix": self.prefix, "poll-ms": POLL_MS, "interval-ms": 10} | options
+        arguments |= {"namesrv": ";".join(namesrv), "topic": topic}
+        self.process = start_java(self.prefix, version, "Load", _options(arguments), folder=folder, flags=flags)
+
+    def ready(self):
+        """Wait until the first message was acknowledged."""
+        self.process.wait_for(r"^OK ")
+        return self
+
+    def sendings(self):
+        """Return everything tried so far, in order."""
+        lines = re.findall(r"^(OK|NO) (\d+) (\S+) (\S+)", self.process.text(), re.MULTILINE)
+        return [_sending(*line) for line in lines]
+
+    def acknowledged(self):
+        return [each for each in self.sendings() if each.failure is None]
+
+    def failures(self):
+        return [each for each in self.sendings() if each.failure is not None]
+
+    def wait_for_more(self, *, seconds=60):
+        """Wait until a message more was acknowledged."""
+        self.process.wait_for(r"^OK ", seconds=seconds, position=self.process.position())
+        return self
+
+    def stop(self):
+        self.process.write_line("")
+        self.process.wait_for(r"^DONE ", seconds=30)
+        self.process.wait(seconds=10)
+        return self
+
+
+class Scan:
+    """Reads a topic of one broker set from beginning to end, as often as it is asked to."""
+
+    def __init__(self, folder, name, *, namesrv, topic, version=V5_5, flags=(), **options):
+        own = f"{name}-{next(_serial)}"
+        arguments = {"group": own, "poll-ms": POLL_MS} | options | {"namesrv": ";".join(namesrv), "topic": topic}
+        self.process = start_java(own, version, "Scan", _options(arguments), folder=folder, flags=flags)
+
+    def keys(self, *, seconds=60):
+        """Return the keys of all messages that can be read now, None if a queue cannot be read to its end."""
+        position = self.process.position()
+        self.process.write_line("")
+        end = self.process.wait_for(r"^(SCANNED|UNREADABLE) .*$", seconds=seconds, position=position)
+        if end[1] == "UNREADABLE":
+            return None
+        return re.findall(r"^KEY (\S+)$", self.process.text(position), re.MULTILINE)
+
+
 class Mqadmin:
     """The mqadmin of one version. Its commands run in one JVM, which saves the 4 s start of each."""
 
@@ -90,6 +158,11 @@ class Mqadmin:
             rf"^BEGIN {number}\n([\s\S]*)\nEND {number}$", seconds=seconds, position=position
         )
         return printed[1]
+
+
+def _sending(outcome, unix_ms, key, detail):
+    acknowledged = outcome == "OK"
+    return Sending(int(unix_ms), key, None if acknowledged else detail, int(detail) if acknowledged else None)
 
 
 def _options(arguments):

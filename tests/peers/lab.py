@@ -2,8 +2,9 @@
 
 import os
 
-from peers.clients import Consumer, Mqadmin, Producer
-from peers.servers import Broker, Controller, HAProxy, JavaNameServer, OurNameServer
+from peers.clients import Consumer, Load, Mqadmin, Producer, Scan
+from peers.controllers import JavaController
+from peers.servers import Broker, HAProxy, JavaNameServer, OurNameServer
 
 #: The original can take the place of our NameServer: what a test claims must hold for both.
 UNDER_TEST = {"ours": OurNameServer, "java": JavaNameServer}[os.environ.get("NAMESRV_UNDER_TEST", "ours")]
@@ -19,47 +20,56 @@ class Lab:
     """
 
     def __init__(self, folder):
-        self._folder = folder
+        self.folder = folder
         self._servers = []
         self._others = []
 
     def name_server(self, name="namesrv", **settings):
         """Start the NameServer under test."""
-        return self._serve(UNDER_TEST(self._folder, name, **settings))
+        return self._serve(UNDER_TEST(self.folder, name, **settings))
 
     def idle_name_server(self, name, **settings):
         """Return a NameServer under test that has an address but does not run yet."""
-        server = UNDER_TEST(self._folder, name, **settings)
+        server = UNDER_TEST(self.folder, name, **settings)
         self._servers.append(server)
         return server
 
     def java_name_server(self, name="java-namesrv", **settings):
-        return self._serve(JavaNameServer(self._folder, name, **settings))
+        return self._serve(JavaNameServer(self.folder, name, **settings))
 
     def broker(self, name, **settings):
         """Return a broker that has an address but does not run yet."""
-        broker = Broker(self._folder, name, **settings)
+        broker = Broker(self.folder, name, **settings)
         self._others.append(broker)
         return broker
 
     def controller(self, name="controller", **settings):
-        controller = Controller(self._folder, name, **settings)
-        self._others.append(controller)
-        return controller.start()
+        return self.kept(JavaController(self.folder, name, **settings)).start()
+
+    def kept(self, peer):
+        """Return `peer`, which will be ended with the lab if it runs then."""
+        self._others.append(peer)
+        return peer
 
     def haproxy(self, name, **settings):
-        proxy = HAProxy(self._folder, name, **settings)
+        proxy = HAProxy(self.folder, name, **settings)
         self._others.append(proxy)
         return proxy.start()
 
     def producer(self, name, **settings):
-        return self._client(Producer(self._folder, name, **settings))
+        return self._client(Producer(self.folder, name, **settings))
+
+    def load(self, name, **settings):
+        return self._client(Load(self.folder, name, **settings))
+
+    def scan(self, name, **settings):
+        return self._client(Scan(self.folder, name, **settings))
 
     def consumer(self, name, **settings):
-        return self._client(Consumer(self._folder, name, **settings))
+        return self._client(Consumer(self.folder, name, **settings))
 
     def mqadmin(self, **settings):
-        return self._client(Mqadmin(self._folder, **settings))
+        return self._client(Mqadmin(self.folder, **settings))
 
     def close(self):
         for peer in self._others:

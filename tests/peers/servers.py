@@ -12,9 +12,6 @@ from peers.wire import GET_CLUSTER_INFO, GET_MAX_OFFSET, Caller
 
 CLUSTER = "DefaultCluster"
 
-#: The consensus library of the controller looks into classes that Java 17 keeps shut.
-REFLECTING = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.util")]
-
 #: Brokers repeat their registration this often: the shortest period they accept.
 REGISTRATION_PERIOD_MS = 10_000
 
@@ -75,43 +72,6 @@ class JavaNameServer(NameServer):
         )
 
 
-class Controller:
-    """A Java controller that is its own majority, not yet started: it elects the masters of brokers in its mode."""
-
-    def __init__(self, folder, name="controller", **properties):
-        self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.process = None
-        self._name = name
-        self._folder = folder
-        own = {
-            "controllerDLegerGroup": "group",
-            "controllerDLegerPeers": f"n0-{self.address}",
-            "controllerDLegerSelfId": "n0",
-            "controllerStorePath": folder / name / "store",
-            "mappedFileSize": 16 * 1024 * 1024,
-        }
-        self._file = write_properties(folder / name / "controller.conf", own | properties)
-
-    def start(self):
-        main = "org.apache.rocketmq.controller.ControllerStartup"
-        arguments = ["-c", self._file]
-        self.process = start_java(
-            self._name, V5_5, main, arguments, folder=self._folder, flags=REFLECTING, heap="-Xmx256m"
-        )
-        self.process.wait_for("The Controller Server boot success", seconds=60)
-        return self
-
-    def broker_settings(self):
-        """Return what makes a broker ask this controller for its id and role."""
-        return {
-            "broker_id": -1,
-            "enableControllerMode": True,
-            "controllerAddr": self.address,
-            "allAckInSyncStateSet": True,
-        }
-
-
 class Broker:
     """A Java broker, not yet started. Started again, it has its old address and store.
 
@@ -124,10 +84,10 @@ class Broker:
         self.address = f"127.0.0.1:{self.port}"
         self.process = None
         self._folder = folder
-        self._label = label or f"{name}-{broker_id}"
+        self.label = label or f"{name}-{broker_id}"
         self._version = version
         self._flags = flags
-        home = folder / self._label
+        home = folder / self.label
         self.store = home / "store"
         own = {
             "brokerClusterName": CLUSTER,
@@ -150,7 +110,7 @@ class Broker:
     def start(self):
         """Start the process; `ready` waits for it, so that several can start at the same time."""
         self.process = start_java(
-            self._label,
+            self.label,
             self._version,
             "org.apache.rocketmq.broker.BrokerStartup",
             ["-c", self._file],

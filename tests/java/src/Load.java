@@ -1,0 +1,78 @@
+import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.message.Message;
+
+/**
+ * Sends messages one by one without any retry, keys and bodies PREFIX-0, PREFIX-1 and so on, until it is killed or a
+ * line comes on standard input. Prints one line for each: {@code OK unixMillis key port} with the port of the broker
+ * that has stored it, or {@code NO unixMillis key code reason}. Only a whole success counts as OK: a message that its
+ * slave has not confirmed is stored as well, but nothing is promised.
+ */
+public final class Load {
+    private static volatile boolean goesOn = true;
+
+    private Load() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        Options options = new Options(args);
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group"));
+        producer.setNamesrvAddr(options.text("namesrv"));
+        producer.setPollNameServerInterval(options.number("poll-ms", 1000));
+        producer.setSendMsgTimeout(options.number("timeout-ms", 3000));
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.start();
+        System.out.println("READY " + System.currentTimeMillis());
+        Thread listener = new Thread(Load::awaitLine);
+        listener.setDaemon(true);
+        listener.start();
+        for (int i = 0; goesOn; i++) {
+            send(producer, options.text("topic"), options.text("prefix") + "-" + i);
+            Thread.sleep(options.number("interval-ms", 10));
+        }
+        System.out.println("DONE " + System.currentTimeMillis());
+        System.exit(0);
+    }
+
+    private static void awaitLine() {
+        try {
+            System.in.read();
+        } catch (java.io.IOException e) {
+            System.out.println("INPUT " + e);
+        }
+        goesOn = false;
+    }
+
+    private static void send(DefaultMQProducer producer, String topic, String key) throws InterruptedException {
+        try {
+            SendResult result = producer.send(new Message(topic, null, key, key.getBytes(StandardCharsets.UTF_8)));
+            if (result.getSendStatus() == SendStatus.SEND_OK) {
+                report("OK", key, String.valueOf(portOf(result.getOffsetMsgId())));
+            } else {
+                report("NO", key, result.getSendStatus().name() + " -");
+            }
+        } catch (MQBrokerException e) {
+            report("NO", key, e.getResponseCode() + " " + e.getErrorMessage());
+        } catch (MQClientException e) {
+            report("NO", key, e.getResponseCode() + " " + e.getErrorMessage());
+        } catch (InterruptedException e) {
+            throw e;
+        } catch (Exception e) {
+            report("NO", key, e.getClass().getSimpleName() + " " + e.getMessage());
+        }
+    }
+
+    /** The id that a broker gives a message begins with its own address: four bytes of IP, four of the port. */
+    private static int portOf(String offsetMessageId) {
+        return Integer.parseInt(offsetMessageId.substring(8, 16), 16);
+    }
+
+    private static void report(String what, String key, String detail) {
+        String line = detail.replaceAll("\\s+", " ");
+        System.out.println(what + " " + System.currentTimeMillis() + " " + key + " " + line);
+    }
+}

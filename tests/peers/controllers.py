@@ -1,0 +1,176 @@
+"""Controllers that a test starts, stops and asks: ours and the Java one, told apart only here."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+
+from peers.jars import REPOSITORY, V5_5
+from peers.java import start_java, write_properties
+from peers.processes import Process, free_port
+from peers.wire import SUCCESS, Caller
+
+GET_REPLICA_INFO = 1004
+GET_METADATA = 1005
+GET_SYNC_STATE_DATA = 1006
+
+#: The consensus library of the Java controller looks into classes that Java 17 keeps shut.
+REFLECTING = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.util")]
+
+
+@dataclass(frozen=True)
+class SetState:
+    """A broker set as a controller tells it to mqadmin; everything by broker id."""
+
+    master: int | None
+    master_epoch: int
+    sync_state_set_epoch: int
+    in_sync: frozenset[int]
+    alive: frozenset[int]
+    addresses: dict[int, str]
+
+    @property
+    def members(self):
+        return frozenset(self.addresses)
+
+    @property
+    def epochs(self):
+        """Who leads since when: the same as long as nobody was elected."""
+        return self.master, self.master_epoch
+
+    def id_of(self, address):
+        """Return the broker id of who has this address."""
+        return next(broker_id for broker_id, its_address in self.addresses.items() if its_address == address)
+
+
+class Controller:
+    """A controller, not yet started. Started again, it has its old address and store."""
+
+    def __init__(self, folder, name="controller", *, port=None):
+        self.name = name
+        self.port = port or free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        #: What brokers are told; a proxy may stand there.
+        self.told_address = self.address
+        self.caller = Caller(self.address)
+        self.process = None
+        self.folder = folder / name
+        self.config_store = self.folder / "kept.properties"
+
+    def start(self):
+        """Start the process and wait until it serves."""
+        return self.launch().ready()
+
+    def launch(self):
+        """Start the process; `ready` waits for it, so that several can start at the same time."""
+        self.process = self._launch()
+        return self
+
+    def ready(self):
+        self.process.wait_for(r"^The Controller Server boot success", seconds=60)
+        return self
+
+    def _launch(self):
+        raise NotImplementedError
+
+    def broker_settings(self):
+        """Return what makes a broker ask this controller for its id and role."""
+        return {
+            "broker_id": -1,
+            "enableControllerMode": True,
+            "controllerAddr": self.told_address,
+            "allAckInSyncStateSet": True,
+        }
+
+    def metadata(self):
+        """Return the fields of its answer to 1005."""
+        answer = self.caller.ask(GET_METADATA)
+        assert answer.code == SUCCESS, answer
+        return answer.fields
+
+    def leads(self):
+        """Return whether it runs and says of itself that it leads."""
+        try:
+            return self.metadata().get("isLeader") == "true"
+        except OSError:
+            return False
+
+    def set_state(self, broker_name):
+        """Return the state of a set; None if it is unknown, or this controller does not lead or answer."""
+        try:
+            answer = self.caller.ask(GET_SYNC_STATE_DATA, body=json.dumps([broker_name]).encode())
+        except OSError:
+            return None
+        table = answer.json["replicasInfoTable"] if answer.code == SUCCESS else {}
+        return _set_state(table[broker_name]) if broker_name in table else None
+
+    def replica_info(self, broker_name):
+        """Return the answer to what a running broker asks every 5 s."""
+        return self.caller.ask(GET_REPLICA_INFO, {"brokerName": broker_name})
+
+
+class OurController(Controller):
+    """The controller of this repository, as its users start it; alone it keeps its sets in its own folder.
+
+    `told_address` is what brokers are told instead of its own address.
+    """
+
+    def __init__(self, folder, name="controller", *, told_address=None, port=None, **properties):
+        super().__init__(folder, name, port=port)
+        self.told_address = told_address or self.address
+        self.http_port = free_port()
+        own = {
+            "listenPort": self.port,
+            "bindAddress": "127.0.0.1",
+            "advertisedAddress": self.told_address,
+            "controllerStorePath": self.folder / "store",
+            "configStorePath": self.config_store,
+            "httpPort": self.http_port,
+        }
+        self._file = write_properties(self.folder / "controller.conf", own | properties)
+
+    def _launch(self):
+        command = [sys.executable, "-m", "controller", "-c", self._file]
+        env = os.environ | {"PYTHONPATH": str(REPOSITORY), "HOME": str(self.folder)}
+        return Process(self.name, command, folder=self.folder, env=env)
+
+
+class JavaController(Controller):
+    """The original of 5.5.0; alone it is its own majority. `peers` are those of a group, by their id."""
+
+    def __init__(self, folder, name="controller", *, peers=None, port=None, **properties):
+        super().__init__(folder, name, port=port)
+        self._folder = folder
+        own = {
+            "controllerDLegerGroup": "group",
+            "controllerDLegerPeers": ";".join(
+                f"{peer}-{address}" for peer, address in (peers or {"n0": self.address}).items()
+            ),
+            "controllerDLegerSelfId": name if peers else "n0",
+            "controllerStorePath": self.folder / "store",
+            "configStorePath": self.config_store,
+            "mappedFileSize": 16 * 1024 * 1024,
+        }
+        self._file = write_properties(self.folder / "controller.conf", own | properties)
+
+    def _launch(self):
+        main = "org.apache.rocketmq.controller.ControllerStartup"
+        arguments = ["-c", self._file]
+        return start_java(self.name, V5_5, main, arguments, folder=self._folder, flags=REFLECTING, heap="-Xmx256m")
+
+
+def leader_of(controllers):
+    """Return the one of these that leads, None if none does."""
+    return next((each for each in controllers if each.process.running and each.leads()), None)
+
+
+def _set_state(told):
+    replicas = told["inSyncReplicas"] + told["notInSyncReplicas"]
+    return SetState(
+        master=told.get("masterBrokerId"),
+        master_epoch=told["masterEpoch"],
+        sync_state_set_epoch=told["syncStateSetEpoch"],
+        in_sync=frozenset(each["brokerId"] for each in told["inSyncReplicas"]),
+        alive=frozenset(each["brokerId"] for each in replicas if each["alive"]),
+        addresses={each["brokerId"]: each["brokerAddress"] for each in replicas},
+    )
