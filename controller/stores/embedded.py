@@ -9,7 +9,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.store import Entry, EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
+from controller.entry import Entry
+from controller.store import EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
+from controller.stores.observer import NoObserver, StoreObserver
 
 FILE_NAME: Final = "controller.db"
 
@@ -34,9 +36,10 @@ class StoreInUse(StoreError):
 class EmbeddedStore:
     """The entries in one file; a thread of its own waits for the disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, observer: StoreObserver | None = None) -> None:
         """Open or make the file in `folder`; raises StoreInUse."""
         self._path = folder / FILE_NAME
+        self._observer = observer or NoObserver()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store")
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,27 +59,28 @@ class EmbeddedStore:
     async def load(self) -> Mapping[str, Kept]:
         """Return all entries."""
         rows = await self._call(
-            lambda: self._connection.execute("SELECT broker_name, entry, revision FROM entries").fetchall()
+            "load", lambda: self._connection.execute("SELECT broker_name, entry, revision FROM entries").fetchall()
         )
         return {name: self._kept(name, entry, revision) for name, entry, revision in rows}
 
     async def read(self, broker_name: str) -> Kept:
         """Return one entry."""
         row = await self._call(
+            "read",
             lambda: self._connection.execute(
                 "SELECT entry, revision FROM entries WHERE broker_name = ?", (broker_name,)
-            ).fetchone()
+            ).fetchone(),
         )
         return Kept() if row is None else self._kept(broker_name, *row)
 
     async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
         """Store an entry; it is on the disk when this returns."""
         text = _encode(entry).decode()
-        return await self._call(lambda: self._commit(broker_name, text, revision))
+        return await self._call("commit", lambda: self._commit(broker_name, text, revision))
 
     async def close(self) -> None:
         """Close the file."""
-        await self._call(self._connection.close)
+        await self._call("close", self._connection.close)
         self._thread.shutdown(wait=False)
 
     def _open(self) -> sqlite3.Connection:
@@ -111,8 +115,18 @@ class EmbeddedStore:
                 "or remove it and let the brokers register again"
             ) from None
 
-    async def _call(self, work: Callable[[], Result]) -> Result:
+    async def _call(self, kind: str, work: Callable[[], Result]) -> Result:
+        loop = asyncio.get_running_loop()
+        begun_s, result = loop.time(), "unknown"
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            answer = await loop.run_in_executor(self._thread, work)
         except sqlite3.Error as error:
             raise OutcomeUnknown(f"{self._path}: {error}") from error
+        except EntryMoved:
+            result = "moved"
+            raise
+        else:
+            result = "ok"
+            return answer
+        finally:
+            self._observer.store_call(kind, result, loop.time() - begun_s)

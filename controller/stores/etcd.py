@@ -1,0 +1,231 @@
+"""The etcd store: several controllers share it, one of them leads, and only what that one writes is stored.
+
+Each write compares the revision it was decided on and the key `leader` it was made under. Import this only where etcd
+is configured: it loads gRPC.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from controller.entry import Entry
+from controller.leadership import Leadership
+from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, Witness
+from controller.stores import etcd_requests
+from controller.stores.etcd_client import EtcdClient, EtcdOptions, Unreachable
+from controller.stores.etcd_election import Election
+from controller.stores.etcd_keys import Keys, entry_value, kept_of
+from controller.stores.etcd_membership import Membership
+from controller.stores.etcd_requests import Sight
+from controller.stores.etcd_revisions import KnownRevisions
+from controller.stores.etcd_threads import CallThreads
+from controller.stores.etcd_watch import Change, EntryChanged, MemberChanged, Swept, Unreadable, Watch
+from controller.stores.observer import NoObserver, StoreObserver
+from remoting.clock import Clock
+
+__all__ = ["EtcdOptions", "EtcdStore"]
+
+#: Commits and reads that wait for etcd at once; the others wait for a thread, and their deadlines run.
+CALLS_MAX: Final = 8
+#: Renewals do not wait behind commits: one thread for the election, one for the membership.
+RENEWALS_MAX: Final = 2
+#: How long closing waits for what is under way to end.
+CLOSE_S: Final = 0.5
+
+News = Swept | list[Change]
+
+
+class DeposedBy(Deposed):
+    """The store said so; it also said who leads instead."""
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight = sight
+        holder = sight.holder
+        super().__init__(
+            "nobody leads" if holder is None else f"{holder.member.id} at {holder.member.address} leads instead"
+        )
+
+
+class EtcdStore:
+    """The entries of one group of controllers."""
+
+    def __init__(self, options: EtcdOptions, clock: Clock, observer: StoreObserver | None = None) -> None:
+        """Ask nobody yet; raises StoreError if the options cannot be followed."""
+        self._client = EtcdClient(options, clock)
+        self._clock = clock
+        self._keys = Keys(options.group)
+        told = observer or NoObserver()
+        self._calls = CallThreads(CALLS_MAX, clock, told)
+        self._renewals = CallThreads(RENEWALS_MAX, clock, told)
+        self._known = KnownRevisions()
+        self._members: dict[str, Member] = {}
+        self._witness: Witness | None = None
+        self._election: Election | None = None
+        self._membership: Membership | None = None
+        self._watch: Watch | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        #: What was last found in etcd that cannot be read; for people.
+        self.unreadable = ""
+
+    @property
+    def last_error(self) -> str:
+        """Why the last call failed; empty once one has succeeded again."""
+        return self._renewals.last_error or self._calls.last_error
+
+    @property
+    def answered_unix_ms(self) -> int | None:
+        """When etcd last answered; None: never."""
+        answers = (self._renewals.answered_unix_ms, self._calls.answered_unix_ms)
+        return max((each for each in answers if each is not None), default=None)
+
+    async def join(self, me: Member, witness: Witness) -> None:
+        """Register, follow the others, and stand for election; raises StoreError, after which it may be tried again."""
+        membership = Membership(self._client, self._keys, self._renewals, me)
+        await membership.register()
+        self._membership, self._witness = membership, witness
+        self._election = Election(self._client, self._keys, self._renewals, self._clock, self._begin_again)
+        loop = asyncio.get_running_loop()
+        self._watch = Watch(self._client, self._keys, self._clock, lambda news: _tell(loop, self._hear, news))
+        self._tasks = [
+            self._election.start(Leadership(me=me, run=secrets.token_hex(8)), witness),
+            loop.create_task(membership.stay(lambda: me.id in self._members), name="etcd membership"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(_show_bug)
+        self._watch.start()
+
+    async def resign(self) -> None:
+        """Give the key `leader` back; after a second without an answer the lease is left to end by itself."""
+        if self._election is not None:
+            await self._election.resign()
+
+    async def load(self) -> Mapping[str, Kept]:
+        """Return all entries."""
+        entries = await self._calls.run("load", lambda _: self._load())
+        for name, kept in entries.items():
+            self._known.learned(name, kept.revision)
+        return entries
+
+    async def read(self, broker_name: str) -> Kept:
+        """Return one entry."""
+        question = etcd_requests.read(self._keys.broker_set(broker_name))
+        try:
+            kv = await self._calls.run("read", lambda deadline_ms: self._client.ask(question, deadline_ms=deadline_ms))
+        except Unreachable as error:
+            raise OutcomeUnknown(str(error)) from None  # for who reads to learn what has become of a commit
+        if kv is None:
+            return Kept()
+        kept = kept_of(kv)
+        self._known.learned(broker_name, kept.revision)
+        return kept
+
+    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+        """Store an entry in one transaction; a majority of etcd has it when this returns."""
+        election = self._election
+        token = 0 if election is None else election.token
+        if election is None or not token:
+            raise Deposed(f"{broker_name}: this controller does not lead")
+        self._known.begins(broker_name)
+        try:
+            stored = await self._calls.run(
+                "commit",
+                partial(self._commit, self._keys.broker_set(broker_name), entry_value(entry), revision, token),
+            )
+            self._known.learned(broker_name, stored)
+        except DeposedBy as error:
+            election.heard(error.sight)
+            election.doubted()
+            raise
+        finally:
+            self._report(self._known.ends(broker_name))
+        return stored
+
+    async def close(self) -> None:
+        """Leave the group, and end all threads; what etcd does not answer within a moment is left to its leases."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._election is not None:
+            self._election.stop()
+        if self._membership is not None:
+            await self._membership.leave()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._client.close()
+        if self._watch is not None:
+            self._watch.stop(seconds=CLOSE_S)
+        self._calls.close()
+        self._renewals.close()
+
+    def _load(self) -> dict[str, Kept]:
+        kvs, _ = etcd_requests.everything(self._client, self._keys.sets, self._clock.now_ms)
+        return {self._keys.broker_name(kv.key): kept_of(kv) for kv in kvs}
+
+    def _commit(self, key: bytes, value: bytes, revision: int, token: int, deadline_ms: int) -> int:
+        question = etcd_requests.commit(self._keys, token, key, value, revision)
+        outcome = self._client.ask(question, deadline_ms=deadline_ms, is_repeatable=False)
+        if outcome.is_stored:
+            return outcome.sight.revision
+        holder = outcome.sight.holder
+        if holder is None or holder.token != token:
+            raise DeposedBy(outcome.sight)
+        raise EntryMoved(f"{self._keys.broker_name(key)} is no longer at revision {revision}")
+
+    def _begin_again(self) -> None:
+        """Doubt everything: etcd was put back to an older state."""
+        self._known.doubted()
+        assert self._watch is not None, "who stands for election watches too"
+        self._watch.begin_again()
+
+    def _hear(self, news: Swept | list[Change]) -> None:
+        if isinstance(news, Swept):
+            self._hear_everything(news)
+            return
+        for change in news:
+            self._hear_change(change)
+
+    def _hear_everything(self, swept: Swept) -> None:
+        assert self._election is not None, "the watch begins after the election"
+        self._election.heard(swept.sight)
+        self._members = dict(swept.members)
+        self._tell_members()
+        self._report(self._known.swept(swept.entries, swept.sight.revision))
+
+    def _hear_change(self, change: Change) -> None:
+        assert self._election is not None, "the watch begins after the election"
+        match change:
+            case Sight():
+                self._election.heard(change)
+            case MemberChanged(member_id, None):
+                self._members.pop(member_id, None)
+                self._tell_members()
+            case MemberChanged(member_id, member) if member is not None:
+                self._members[member_id] = member
+                self._tell_members()
+            case EntryChanged(broker_name, kept):
+                self._report(self._known.heard(broker_name, kept))
+            case Unreadable(text):
+                self.unreadable = text
+
+    def _tell_members(self) -> None:
+        if self._witness is not None:
+            self._witness.members_changed(tuple(self._members[each] for each in sorted(self._members)))
+
+    def _report(self, reports: Iterable[tuple[str, Kept]]) -> None:
+        for broker_name, kept in reports:
+            if self._witness is not None:
+                self._witness.entry_changed(broker_name, kept)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[[News], None], news: News) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody is there to hear
+        loop.call_soon_threadsafe(hear, news)
+
+
+def _show_bug(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": f"{task.get_name()} has ended", "exception": error})

@@ -1,0 +1,84 @@
+"""What an error of gRPC means for what was asked: was it done, may it be asked again, what is an operator to do; pure.
+
+The sentences are etcd's (api/v3rpc/rpctypes/error.go) and gRPC's own.
+"""
+
+import enum
+from typing import Final
+
+import msgspec
+
+
+class Fate(enum.Enum):
+    """What has become of a call that failed."""
+
+    #: It never left this process: any endpoint may be asked.
+    NOT_SENT = enum.auto()
+    #: Nobody knows.
+    UNKNOWN = enum.auto()
+    #: The token of the user is not, or no longer, known; nothing was done.
+    TOKEN_REFUSED = enum.auto()
+    #: The revision that was asked for is gone.
+    COMPACTED = enum.auto()
+    #: etcd has refused it; another endpoint would as well.
+    REFUSED = enum.auto()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A call that failed, and why."""
+
+    fate: Fate
+    #: For operators: names the endpoint, and says what to do where that is known.
+    text: str
+    #: There was no answer at all: the connection is not to be used again.
+    is_silence: bool = False
+
+
+_FULL: Final = (
+    "; its quota is used up: run `etcdctl compact REVISION`, `etcdctl defrag` and `etcdctl alarm disarm`, and give it "
+    "a larger --quota-backend-bytes"
+)
+
+#: What etcd or gRPC say, and what follows. The first that is found counts.
+_SAYINGS: Final = (
+    ("failed to connect", Fate.NOT_SENT, ""),
+    ("DNS resolution failed", Fate.NOT_SENT, ""),
+    ("invalid auth token", Fate.TOKEN_REFUSED, ""),
+    ("revision of auth store is old", Fate.TOKEN_REFUSED, ""),
+    ("user name is empty", Fate.REFUSED, "; it asks for a user and a password"),
+    ("permission denied", Fate.REFUSED, "; the user needs a role that may read and write the keys of the controllers"),
+    ("authentication failed", Fate.REFUSED, "; the user or the password is wrong"),
+    (
+        "database space exceeded",
+        Fate.REFUSED,
+        _FULL,
+    ),
+    ("has been compacted", Fate.COMPACTED, ""),
+    ("requested lease not found", Fate.REFUSED, ""),
+    ("request is too large", Fate.REFUSED, "; raise its --max-request-bytes"),
+    ("too many requests", Fate.REFUSED, ""),
+    ("Channel closed", Fate.UNKNOWN, ""),
+)
+
+#: Where a handshake fails the reason is not in this sentence; what usually is behind it.
+_HINTS: Final = (
+    ("handshake failed", "; do the CA, the certificate and the name of the endpoint match?"),
+    ("Socket closed", "; does it expect TLS?"),
+)
+
+#: Codes of a request that was read and refused.
+_REFUSALS: Final = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "PERMISSION_DENIED", "UNIMPLEMENTED"})
+
+
+def failure_of(endpoint: str, code: str, details: str) -> Failure:
+    """Return what follows from the name of a gRPC status code and its text."""
+    said = details.replace("\n", " ").strip() or code
+    for saying, fate, advice in _SAYINGS:
+        if saying in said:
+            return Failure(fate, f"etcd at {endpoint}: {said}{advice or _hint(said)}")
+    fate = Fate.REFUSED if code in _REFUSALS else Fate.UNKNOWN
+    return Failure(fate, f"etcd at {endpoint}: {said}{_hint(said)}", is_silence=code == "DEADLINE_EXCEEDED")
+
+
+def _hint(said: str) -> str:
+    return next((hint for sign, hint in _HINTS if sign in said), "")
