@@ -17,6 +17,8 @@ BEAT_OVERDUE_MS: Final = 2_000
 _RETURN_MS: Final = 1_000
 #: How long a silent broker has for the answer to our question.
 ANSWER_MS: Final = 1_000
+#: How much later than in its time what came of a question is waited for; nobody told, so nothing was answered.
+_REPORT_MS: Final = 1_000
 #: How long after a standstill of ours nobody is judged: each broker beats within it.
 BEAT_ROUND_MS: Final = 1_500
 #: How soon a broker is asked again that neither refused nor answered; doubled up to the longest.
@@ -24,6 +26,8 @@ _ASK_AGAIN_MS: Final = 50
 _ASK_AGAIN_MS_MAX: Final = 400
 #: Brokers that were never heard are not judged until so long after the longest heartbeat timeout (controller.md 5.3).
 _PAUSE_MARGIN_MS: Final = 3_000
+#: What a longer heartbeat timeout counts as there: one broker must not hold up the judgement of all others.
+_PAUSE_TIMEOUT_MS_MAX: Final = 60_000
 #: How many brokers that have gone are remembered, the last ones.
 _GONE_MAX: Final = 20_000
 
@@ -95,8 +99,28 @@ class _Suspicion:
     deadline_ms: int
     ask_at_ms: int
     pause_ms: int = _ASK_AGAIN_MS
-    is_asked: bool = False
     outcome: Outcome | None = None
+
+    def take(self, outcome: Outcome, now_ms: int) -> None:
+        """Take what came of a question."""
+        self.outcome = outcome
+        self.ask_at_ms = now_ms + self.pause_ms
+        self.pause_ms = min(2 * self.pause_ms, _ASK_AGAIN_MS_MAX)
+
+    def begin_again(self, from_ms: int) -> None:
+        """Count nothing that was asked before: the broker has the time of a new suspect."""
+        self.outcome = None
+        self.ask_at_ms = from_ms
+        self.deadline_ms = max(self.deadline_ms, from_ms + ANSWER_MS)
+
+
+class _Question(NamedTuple):
+    """A broker is being asked; each has one question at a time."""
+
+    #: What it is asked for: a broker that was heard meanwhile, and is suspect again, is another matter.
+    suspicion: _Suspicion
+    #: Then nobody will tell what came of it.
+    until_ms: int
 
 
 class Detection:
@@ -105,6 +129,7 @@ class Detection:
     def __init__(self, live: LiveTable, started_ms: int) -> None:
         self._live = live
         self._suspicions: dict[BrokerKey, _Suspicion] = {}
+        self._questions: dict[BrokerKey, _Question] = {}
         self._gone: dict[BrokerKey, Gone] = {}
         self._started_ms = started_ms
         self._judges_from_ms = started_ms
@@ -115,7 +140,7 @@ class Detection:
     def beat(self, key: BrokerKey, heard: Heard) -> None:
         """Take a heartbeat."""
         self._live.beat(key, heard)
-        self._timeout_ms_longest = max(self._timeout_ms_longest, heard.timeout_ms)
+        self._timeout_ms_longest = max(self._timeout_ms_longest, min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX))
         self._trust(key)
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
@@ -147,8 +172,14 @@ class Detection:
         return suspects
 
     def doubt_self(self, now_ms: int) -> None:
-        """Judge nobody for a round of heartbeats: this controller stood still, or was cut off."""
+        """Judge nobody for a round of heartbeats: this controller stood still, or was cut off.
+
+        What came of questions until then says more of this controller than of the brokers; suspects are asked again.
+        """
         self._judges_from_ms = now_ms + BEAT_ROUND_MS
+        self._questions.clear()
+        for suspicion in self._suspicions.values():
+            suspicion.begin_again(self._judges_from_ms)
 
     def look(self, now_ms: int, suspect_timeout_ms: int) -> tuple[list[Probe], list[Dead]]:
         """Return whom to ask, and who is dead by now and not in the table any more."""
@@ -158,15 +189,12 @@ class Detection:
         probes: list[Probe] = []
         dead: list[Dead] = []
         for key, suspicion in list(self._suspicions.items()):
-            if suspicion.is_asked:
+            if self._is_being_asked(key, suspicion, now_ms):
                 continue
             if now_ms >= suspicion.deadline_ms and suspicion.outcome is not None:
                 dead += self._settled(key, suspicion, now_ms)
             elif now_ms >= suspicion.ask_at_ms:
-                suspicion.is_asked = True
-                left_ms = min(suspicion.deadline_ms - now_ms, ANSWER_MS)
-                heard = self._live.get(key)
-                probes.append(Probe(key, heard.address if heard else "", max(left_ms, _ASK_AGAIN_MS_MAX)))
+                probes.append(self._asked(key, suspicion, now_ms))
         return probes, dead
 
     def _suspect_silent(self, now_ms: int, suspect_timeout_ms: int) -> None:
@@ -175,18 +203,34 @@ class Detection:
             if silent_ms > min(suspect_timeout_ms, heard.timeout_ms) and key not in self._suspicions:
                 self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms)
 
+    def _asked(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> Probe:
+        timeout_ms = max(min(suspicion.deadline_ms - now_ms, ANSWER_MS), _ASK_AGAIN_MS_MAX)
+        self._questions[key] = _Question(suspicion, now_ms + timeout_ms + _REPORT_MS)
+        heard = self._live.get(key)
+        return Probe(key, heard.address if heard else "", timeout_ms)
+
+    def _is_being_asked(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> bool:
+        """Tell whether what came of a question is still to be told; a question that it never is has no answer."""
+        question = self._questions.get(key)
+        if question is None or now_ms < question.until_ms:
+            return question is not None
+        del self._questions[key]
+        if question.suspicion is suspicion:
+            suspicion.take(Outcome.NO_ANSWER, now_ms)
+        return False
+
     def probed(self, key: BrokerKey, outcome: Outcome, now_ms: int) -> list[Dead]:
-        """Take what came of a question; returns the broker if it is dead now."""
+        """Take what came of a question; returns the broker if it is dead now.
+
+        Without an answer it is dead only at the next `look`: if all of this process stood still, that is known by then.
+        """
+        question = self._questions.pop(key, None)
         suspicion = self._suspicions.get(key)
-        if suspicion is None:
-            # It was heard meanwhile.
+        if suspicion is None or question is None or question.suspicion is not suspicion:
+            # It was heard meanwhile, or this controller doubts itself.
             return []
-        suspicion.is_asked, suspicion.outcome = False, outcome
-        suspicion.ask_at_ms = now_ms + suspicion.pause_ms
-        suspicion.pause_ms = min(2 * suspicion.pause_ms, _ASK_AGAIN_MS_MAX)
-        if now_ms < self._judges_from_ms:
-            return []
-        if outcome is Outcome.REFUSED or now_ms >= suspicion.deadline_ms or self._is_cleared(suspicion):
+        suspicion.take(outcome, now_ms)
+        if outcome is Outcome.REFUSED or self._is_cleared(suspicion):
             return self._settled(key, suspicion, now_ms)
         return []
 
@@ -217,8 +261,9 @@ class Detection:
         return frozenset(self._suspicions)
 
     def trusted(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
-        """Return the living members of a set that nothing speaks against."""
-        alive = self._live.alive(broker_name, now_ms)
+        """Return the living members of a set that nothing speaks against; none is too old after our standstill."""
+        is_judging = now_ms >= self._judges_from_ms
+        alive = self._live.alive(broker_name, now_ms) if is_judging else self._live.of_set(broker_name)
         return {i: heard for i, heard in alive.items() if BrokerKey(broker_name, i) not in self._suspicions}
 
     def gone(self, key: BrokerKey) -> Gone | None:
@@ -243,4 +288,5 @@ class Detection:
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker that belongs to no set any more."""
         self._live.forget(key)
+        self._questions.pop(key, None)
         self._trust(key)

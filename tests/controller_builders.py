@@ -31,8 +31,8 @@ def a_set(**values):
     return BrokerSet(**(defaults | values))
 
 
-def heard(*, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
-    return Heard(heard_ms=0, epoch=epoch, max_offset=max_offset, priority=priority, **values)
+def heard(*, heard_ms=0, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
+    return Heard(heard_ms=heard_ms, epoch=epoch, max_offset=max_offset, priority=priority, **values)
 
 
 def electorate(alive):

@@ -1,0 +1,479 @@
+"""Who is thought to be dead, and what has to be asked before: stories with explicit times.
+
+Brokers beat each second with a heartbeat timeout of 10 s and are suspect after 3 s of silence. Every story begins with
+a controller that has started at 0 and runs long enough to judge.
+"""
+
+import pytest
+from controller_builders import SET, an_address, heard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller import detection as module
+from controller.detection import Dead, Detection, Outcome, Probe, Why
+from controller.live_table import BrokerKey, LiveTable
+
+ONE, TWO, THREE = BrokerKey(SET, 1), BrokerKey(SET, 2), BrokerKey(SET, 3)
+SUSPECT_MS = 3_000
+OLD, NEW = 7, 8
+
+
+class Story:
+    """A controller, told what happens when."""
+
+    def __init__(self):
+        self.live = LiveTable()
+        self.detection = Detection(self.live, 0)
+        self.dead = []
+
+    def beat(self, now_ms, *keys, connection_id=OLD, **values):
+        for key in keys:
+            row = heard(heard_ms=now_ms, connection_id=connection_id, address=an_address(key.broker_id), **values)
+            self.detection.beat(key, row)
+
+    def look(self, now_ms):
+        """Return whom the controller asks."""
+        probes, dead = self.detection.look(now_ms, SUSPECT_MS)
+        self.dead += dead
+        return probes
+
+    def closes(self, now_ms, connection_id=OLD):
+        return self.detection.connection_lost(connection_id, now_ms)
+
+    def told(self, now_ms, outcome, key=ONE):
+        self.dead += self.detection.probed(key, outcome, now_ms)
+
+    def trusted(self, now_ms):
+        return set(self.detection.trusted(SET, now_ms))
+
+    @property
+    def who_died(self):
+        return [(dead.key, dead.why, dead.judged_ms) for dead in self.dead]
+
+
+@pytest.fixture
+def story():
+    return Story()
+
+
+def asked(probes):
+    return [probe.key for probe in probes]
+
+
+# A connection that closes
+
+
+def test_a_closed_connection_and_a_refused_port_are_the_end_of_a_broker_at_once(story):
+    story.beat(10_000, ONE)
+    assert story.closes(10_400) == [ONE]
+    assert story.trusted(10_400) == set()
+    assert story.look(10_400) == [Probe(ONE, an_address(1), 1_000)]
+    story.told(10_402, Outcome.REFUSED)
+    (dead,) = story.dead
+    assert dead == Dead(ONE, Why.CLOSED, Outcome.REFUSED, dead.last, suspected_ms=10_400, judged_ms=10_402)
+    assert dead.reason == "its connection closed and its port refuses connections; last heard 402 ms before"
+    assert story.live.get(ONE) is None
+    assert story.detection.gone(ONE).last == dead.last
+
+
+def test_a_broker_that_lives_and_comes_back_over_another_connection_was_never_dead(story):
+    story.beat(10_000, ONE)
+    story.closes(10_400)
+    story.look(10_400)
+    story.told(10_402, Outcome.ANSWERED)
+    assert story.trusted(10_402) == set()
+    story.beat(11_000, ONE, connection_id=NEW)
+    assert story.trusted(11_000) == {1}
+    assert story.detection.suspects == set()
+    for now_ms in range(11_000, 13_000, 100):
+        assert story.look(now_ms) == []
+    assert story.dead == []
+
+
+def test_a_closed_connection_and_silence_are_the_end_when_the_next_beat_is_overdue_and_not_before(story):
+    story.beat(10_000, ONE)
+    story.closes(10_400)
+    asked_ms = []
+    for now_ms in range(10_400, 12_000, 50):
+        if story.look(now_ms):
+            asked_ms.append(now_ms)
+            story.told(now_ms, Outcome.NO_ANSWER)
+    assert asked_ms == [10_400, 10_450, 10_550, 10_750, 11_150, 11_550, 11_950]
+    assert story.dead == []
+    story.look(12_000)
+    assert story.who_died == [(ONE, Why.CLOSED, 12_000)]
+    assert story.dead[0].reason.startswith("its connection closed and it does not answer")
+
+
+def test_a_broker_whose_beat_was_due_anyway_still_has_a_second_to_come_back(story):
+    story.beat(10_000, ONE)
+    story.closes(11_900)
+    story.look(11_900)
+    story.told(11_901, Outcome.NO_ANSWER)
+    story.look(12_899)
+    assert story.dead == []
+    story.look(12_951)
+    story.told(12_951, Outcome.NO_ANSWER)
+    story.look(12_952)
+    assert story.who_died == [(ONE, Why.CLOSED, 12_952)]
+
+
+def test_a_broker_that_still_answers_when_its_beat_is_overdue_lives(story):
+    story.beat(10_000, ONE)
+    story.closes(10_400)
+    for now_ms in range(10_400, 12_001, 50):
+        if story.look(now_ms):
+            story.told(now_ms, Outcome.ANSWERED)
+    assert story.detection.suspects == set()
+    assert story.trusted(12_000) == {1}
+    assert story.dead == []
+    assert story.live.get(ONE).heard_ms == 12_000
+
+
+def test_a_broker_that_leaves_answers_once_more_and_then_refuses(story):
+    story.beat(10_000, ONE)
+    story.closes(10_400)
+    story.look(10_400)
+    story.told(10_401, Outcome.ANSWERED)
+    assert story.look(10_450) == []
+    assert asked(story.look(10_451)) == [ONE]
+    story.told(10_452, Outcome.REFUSED)
+    assert story.who_died == [(ONE, Why.CLOSED, 10_452)]
+
+
+def test_the_late_close_of_a_connection_that_was_replaced_means_nothing(story):
+    story.beat(10_000, ONE, connection_id=OLD)
+    story.beat(11_000, ONE, connection_id=NEW)
+    assert story.closes(11_100, OLD) == []
+    assert story.trusted(11_100) == {1}
+    assert story.closes(11_200, NEW) == [ONE]
+
+
+def test_brokers_that_share_a_connection_are_suspect_together_and_judged_apart(story):
+    story.beat(10_000, ONE, TWO)
+    story.beat(10_000, THREE, connection_id=NEW)
+    assert story.closes(10_400) == [ONE, TWO]
+    assert asked(story.look(10_400)) == [ONE, TWO]
+    story.told(10_401, Outcome.REFUSED, ONE)
+    story.beat(10_900, TWO, connection_id=NEW)
+    assert story.who_died == [(ONE, Why.CLOSED, 10_401)]
+    assert story.trusted(10_900) == {2, 3}
+
+
+def test_who_is_suspect_already_does_not_begin_anew_when_its_connection_closes(story):
+    story.beat(10_000, ONE)
+    story.look(13_001)
+    assert story.closes(13_100) == []
+    story.told(13_101, Outcome.REFUSED)
+    assert story.who_died == [(ONE, Why.SILENT, 13_101)]
+
+
+# Silence
+
+
+def test_a_silent_broker_is_asked_and_trusted_again_when_it_answers(story):
+    story.beat(10_000, ONE)
+    assert story.look(13_000) == []
+    assert story.look(13_001) == [Probe(ONE, an_address(1), 1_000)]
+    assert story.trusted(13_001) == set()
+    story.told(13_200, Outcome.ANSWERED)
+    assert story.trusted(13_200) == {1}
+    assert story.look(16_200) == []
+    assert asked(story.look(16_201)) == [ONE]
+
+
+def test_a_silent_broker_that_does_not_answer_in_time_is_dead(story):
+    story.beat(10_000, ONE)
+    story.look(13_001)
+    story.look(14_000)
+    assert story.dead == []
+    story.told(14_001, Outcome.NO_ANSWER)
+    story.look(14_001)
+    assert story.who_died == [(ONE, Why.SILENT, 14_001)]
+    assert story.dead[0].reason == "its heartbeats stopped and it does not answer; last heard 4001 ms before"
+
+
+def test_a_broker_that_cannot_be_reached_has_its_full_second_all_the_same(story):
+    story.beat(10_000, ONE)
+    for now_ms in range(13_001, 14_001, 100):
+        if story.look(now_ms):
+            story.told(now_ms, Outcome.NO_ANSWER)
+    assert story.dead == []
+    story.look(14_001)
+    assert story.who_died == [(ONE, Why.SILENT, 14_001)]
+
+
+def test_a_broker_with_a_shorter_heartbeat_timeout_is_suspect_by_its_own(story):
+    story.beat(10_000, ONE, timeout_ms=1_500)
+    assert story.look(11_500) == []
+    assert asked(story.look(11_501)) == [ONE]
+
+
+def test_a_broker_that_stood_still_for_two_seconds_is_never_suspect(story):
+    for now_ms in (*range(10_000, 12_001, 1_000), *range(14_000, 17_001, 1_000)):
+        assert story.look(now_ms) == []
+        story.beat(now_ms, ONE)
+        assert story.trusted(now_ms) == {1}
+    assert story.dead == []
+
+
+def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
+    story.beat(10_000, ONE, TWO)
+    story.look(13_001)
+    assert story.detection.suspects == {ONE, TWO}
+    story.detection.seen(ONE, 13_002, NEW)
+    story.detection.restarted(TWO, 13_003, NEW)
+    assert story.detection.suspects == set()
+    assert story.live.get(TWO).awaits_beat
+    story.told(13_500, Outcome.REFUSED, ONE)
+    story.told(13_500, Outcome.NO_ANSWER, TWO)
+    story.look(13_501)
+    assert story.dead == []
+
+
+def test_a_broker_that_never_said_where_it_is_cannot_be_asked_there(story):
+    story.detection.seen(ONE, 10_000, OLD)
+    assert story.look(13_001) == [Probe(ONE, "", 1_000)]
+
+
+# Questions
+
+
+def test_nobody_is_asked_twice_at_a_time(story):
+    story.beat(10_000, ONE)
+    assert asked(story.look(13_001)) == [ONE]
+    assert [story.look(now_ms) for now_ms in range(13_002, 14_900, 100)] == [[]] * 19
+
+
+def test_a_question_that_nobody_reports_of_was_not_answered(story):
+    story.beat(10_000, ONE)
+    story.look(13_001)
+    story.look(15_000)
+    assert story.dead == []
+    story.look(15_001)
+    assert story.who_died == [(ONE, Why.SILENT, 15_001)]
+    assert story.dead[0].outcome is Outcome.NO_ANSWER
+
+
+def test_a_question_that_nobody_reports_of_is_repeated_while_there_is_time(story):
+    story.beat(10_000, ONE)
+    story.closes(10_000)
+    story.look(10_000)
+    story.beat(10_100, ONE, connection_id=NEW)
+    story.closes(11_900, NEW)
+    assert story.look(11_900) == []
+    assert asked(story.look(12_000)) == [ONE]
+
+
+def test_an_answer_from_before_a_broker_was_heard_does_not_speak_against_it_later(story):
+    story.beat(10_000, ONE)
+    story.closes(10_100)
+    story.look(10_100)
+    story.beat(10_200, ONE, connection_id=NEW)
+    story.closes(10_300, NEW)
+    story.look(10_300)
+    story.told(10_400, Outcome.REFUSED)
+    assert story.dead == []
+    assert asked(story.look(10_400)) == [ONE]
+    story.told(10_401, Outcome.REFUSED)
+    assert story.who_died == [(ONE, Why.CLOSED, 10_401)]
+
+
+def test_what_nobody_has_asked_means_nothing(story):
+    story.beat(10_000, ONE)
+    story.closes(10_100)
+    story.told(10_100, Outcome.REFUSED, ONE)
+    story.told(10_100, Outcome.REFUSED, TWO)
+    assert story.dead == []
+
+
+# A controller that stood still
+
+
+def test_after_a_standstill_of_the_controller_brokers_have_a_round_of_beats_to_be_heard(story):
+    story.beat(10_000, ONE, TWO)
+    story.closes(10_100)
+    story.look(10_100)
+    story.detection.doubt_self(30_000)
+    story.told(30_000, Outcome.REFUSED, ONE)
+    story.told(30_000, Outcome.NO_ANSWER, TWO)
+    for now_ms in range(30_000, 31_500, 100):
+        assert story.look(now_ms) == []
+    story.beat(31_400, ONE, TWO, connection_id=NEW)
+    assert story.look(31_500) == []
+    assert story.dead == []
+    assert story.trusted(31_500) == {1, 2}
+
+
+def test_who_is_not_heard_after_a_standstill_either_is_asked_before_it_is_dead(story):
+    story.beat(10_000, ONE)
+    story.look(13_001)
+    story.told(13_900, Outcome.NO_ANSWER)
+    story.detection.doubt_self(30_000)
+    assert story.look(31_499) == []
+    assert story.look(31_500) == [Probe(ONE, an_address(1), 1_000)]
+    assert story.dead == []
+    story.told(32_500, Outcome.NO_ANSWER)
+    story.look(32_500)
+    assert story.who_died == [(ONE, Why.SILENT, 32_500)]
+
+
+def test_a_question_that_ran_out_while_the_controller_stood_still_proves_nothing(story):
+    # What was due meanwhile is told in any order, the timeout of a question before the standstill is noticed.
+    story.beat(10_000, ONE)
+    story.look(13_001)
+    story.told(30_000, Outcome.NO_ANSWER)
+    story.detection.doubt_self(30_000)
+    story.beat(30_001, ONE)
+    story.look(31_500)
+    assert story.dead == []
+    assert story.trusted(31_500) == {1}
+
+
+def test_no_heartbeat_is_too_old_because_the_controller_stood_still(story):
+    story.beat(10_000, ONE, TWO)
+    story.closes(10_000, NEW)
+    assert story.trusted(30_000) == set()
+    story.detection.doubt_self(30_000)
+    assert story.trusted(30_000) == {1, 2}
+    story.beat(30_500, TWO)
+    assert story.trusted(31_500) == {2}
+
+
+def test_a_second_standstill_begins_another_round(story):
+    story.beat(10_000, ONE)
+    story.detection.doubt_self(20_000)
+    story.detection.doubt_self(21_000)
+    assert story.look(22_499) == []
+    assert asked(story.look(22_500)) == [ONE]
+
+
+# Who was never heard, who has gone
+
+
+def test_a_broker_that_was_never_heard_is_lost_only_after_the_pause(story):
+    assert story.detection.pause_ends_ms == 13_000
+    assert not story.detection.is_lost(ONE, 12_999)
+    assert story.detection.is_lost(ONE, 13_000)
+
+
+def test_the_pause_lasts_as_long_as_the_longest_heartbeat_timeout_that_was_heard(story):
+    story.beat(1_000, TWO, timeout_ms=20_000)
+    story.beat(1_000, THREE, timeout_ms=5_000)
+    assert story.detection.pause_ends_ms == 23_000
+    assert not story.detection.is_lost(ONE, 22_999)
+
+
+def test_one_broker_with_an_endless_timeout_does_not_make_the_pause_endless(story):
+    story.beat(1_000, TWO, timeout_ms=2**62)
+    assert story.detection.pause_ends_ms == 63_000
+
+
+def test_a_standstill_lengthens_the_pause(story):
+    story.detection.doubt_self(50_000)
+    assert not story.detection.is_lost(ONE, 51_499)
+    assert story.detection.is_lost(ONE, 51_500)
+
+
+def test_a_broker_that_was_seen_dying_is_lost_without_the_pause_until_it_is_heard_again(story):
+    story.beat(1_000, ONE)
+    assert not story.detection.is_lost(ONE, 1_000)
+    story.closes(1_100)
+    story.look(1_100)
+    story.told(1_101, Outcome.REFUSED)
+    assert story.detection.is_lost(ONE, 1_101)
+    story.detection.restarted(ONE, 2_000, NEW)
+    assert not story.detection.is_lost(ONE, 2_000)
+    assert story.detection.gone(ONE) is None
+
+
+def test_a_suspect_is_not_lost(story):
+    story.beat(10_000, ONE)
+    story.look(60_000)
+    assert story.detection.suspects == {ONE}
+    assert not story.detection.is_lost(ONE, 60_000)
+
+
+def test_only_the_last_brokers_that_have_gone_are_remembered(story, monkeypatch):
+    monkeypatch.setattr(module, "_GONE_MAX", 2)
+    story.beat(10_000, ONE, TWO, THREE)
+    story.closes(10_100)
+    story.look(10_100)
+    for key in (TWO, ONE, THREE):
+        story.told(10_101, Outcome.REFUSED, key)
+    assert story.detection.gone(TWO) is None
+    assert story.detection.gone(ONE)
+    assert story.detection.gone(THREE)
+
+
+def test_a_broker_that_belongs_to_no_set_any_more_leaves_nothing_behind(story):
+    empty = [len(each) for each in vars(story.detection).values() if isinstance(each, dict)]
+    story.beat(10_000, ONE)
+    story.closes(10_100)
+    story.look(10_100)
+    story.detection.forget(ONE)
+    story.told(10_200, Outcome.REFUSED)
+    assert [len(each) for each in vars(story.detection).values() if isinstance(each, dict)] == empty
+    assert story.detection.gone(ONE) is None
+    assert story.dead == []
+
+
+def test_who_left_the_table_meanwhile_is_not_dead_once_more(story):
+    story.beat(10_000, ONE)
+    story.closes(10_100)
+    story.look(10_100)
+    story.live.forget(ONE)
+    story.told(10_101, Outcome.REFUSED)
+    assert story.dead == []
+    assert story.detection.suspects == set()
+
+
+# Whatever happens
+
+KEYS = st.sampled_from([ONE, TWO])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("beat"), KEYS, st.sampled_from([OLD, NEW])),
+        st.tuples(st.just("closes"), st.sampled_from([OLD, NEW])),
+        st.tuples(st.just("told"), st.sampled_from(Outcome), KEYS),
+        st.tuples(st.just("doubts")),
+        st.tuples(st.just("waits"), st.integers(0, 4_000)),
+    ),
+    max_size=40,
+)
+
+
+def happens(story, now_ms, step):
+    match step:
+        case "beat", key, connection_id:
+            story.beat(now_ms, key, connection_id=connection_id)
+        case "closes", connection_id:
+            story.closes(now_ms, connection_id)
+        case "told", outcome, key:
+            story.told(now_ms, outcome, key)
+        case ("doubts",):
+            story.detection.doubt_self(now_ms)
+        case "waits", for_ms:
+            return now_ms + for_ms
+    return now_ms
+
+
+@given(STEPS)
+def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps):
+    story, now_ms, beats = Story(), 0, []
+    for step in steps:
+        now_ms = happens(story, now_ms, step)
+        if step[0] == "beat":
+            beats.append((step[1], now_ms))
+        story.look(now_ms)
+    for dead in story.dead:
+        assert dead.outcome is not Outcome.ANSWERED
+        assert dead.last.heard_ms <= dead.suspected_ms
+        assert not [at for key, at in beats if key == dead.key and dead.suspected_ms < at < dead.judged_ms]
+    # Nobody is heard, and no question is reported of: in the end all are dead, and nothing is left over.
+    for _ in range(200):
+        now_ms += 50
+        story.look(now_ms)
+    assert story.detection.suspects == set()
+    assert list(story.live.rows()) == []
+    assert not story.detection._questions
