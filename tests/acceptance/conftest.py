@@ -9,10 +9,12 @@ import functools
 import itertools
 
 import pytest
+from groups import java_group, our_group
 from peers.controllers import JavaController, OurController
 from peers.jars import V5_5
 from peers.lab import Lab
-from replicated import ReplicatedSet
+from peers.waiting import wait_until
+from replicated import VERY_LONG_S, ReplicatedSet
 from verdicts import Table
 
 TABLE = Table()
@@ -25,11 +27,25 @@ class Stage:
     def __init__(self, folder, run):
         self.lab = Lab(folder)
         self.run = run
+        self.group = None
+        self._closing = contextlib.ExitStack()
+        self._closing.callback(self.lab.close)
 
     def controller(self, name="controller", **properties):
-        """Start one controller that is alone."""
+        """Start one controller that is alone, and return it once it leads."""
         make = OurController if self.run.is_ours else JavaController
-        return self.lab.kept(make(self.lab.folder, name, **properties)).start()
+        controller = self.lab.kept(make(self.lab.folder, name, **properties)).start()
+        wait_until(controller.serves, seconds=VERY_LONG_S, what=f"{name} serves")
+        return controller
+
+    def controllers(self, *, behind_ways=False):
+        """Start a group of three, ours on an etcd of three; `behind_ways`, brokers reach ours by ways that can be cut.
+
+        Each of ours has ways of its own to etcd.
+        """
+        self.group = (our_group if self.run.is_ours else java_group)(self.lab, behind_ways=behind_ways)
+        self._closing.callback(self.group.close)
+        return self.group.start().controllers
 
     @functools.cached_property
     def namesrv(self):
@@ -44,7 +60,7 @@ class Stage:
         )
 
     def close(self):
-        self.lab.close()
+        self._closing.close()
 
 
 class Stages:
@@ -64,9 +80,13 @@ class Stages:
     def idle(self, run):
         """Return a set whose controller runs and whose brokers were never started."""
         self.close()
-        self._stage = Stage(self._new_folder("stage"), run)
+        self._stage = self.new_stage(run)
         self._set = self._stage.new_set()
         return self._set
+
+    def new_stage(self, run):
+        """Return a stage that is the caller's to close."""
+        return Stage(self._new_folder("stage"), run)
 
     def shared(self, run):
         """Return a set of two that is complete, whatever other tests did to it before."""
@@ -119,10 +139,10 @@ def stage(run, stages, tmp_path):
 def line(run, request):
     """Open a line of the checklist: `with line("3", "what must be so") as it: ...`."""
 
-    def opened(number, behaviour, *, known_to_fail=False):
+    def opened(number, behaviour, *, java_fails=None):
         brokers = "" if run.broker_version == V5_5 else f", brokers {run.broker_version}"
         subject = f"{run.controller}{brokers}{'' if run.full else ', short'}"
-        return TABLE.line(run, number, behaviour, subject=subject, known_to_fail=known_to_fail)
+        return TABLE.line(run, number, behaviour, subject=subject, java_fails=java_fails)
 
     return opened
 

@@ -14,6 +14,8 @@ GET_REPLICA_INFO = 1004
 GET_METADATA = 1005
 GET_SYNC_STATE_DATA = 1006
 
+NOT_LEADER = 2007
+
 #: The consensus library of the Java controller looks into classes that Java 17 keeps shut.
 REFLECTING = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.lang", "java.util")]
 
@@ -88,10 +90,10 @@ class Controller:
         assert answer.code == SUCCESS, answer
         return answer.fields
 
-    def leads(self):
-        """Return whether it runs and says of itself that it leads."""
+    def serves(self):
+        """Return whether it leads and has finished its start, so that it answers what only a leader answers."""
         try:
-            return self.metadata().get("isLeader") == "true"
+            return self.replica_info("nobody").code != NOT_LEADER
         except OSError:
             return False
 
@@ -160,8 +162,8 @@ class JavaController(Controller):
 
 
 def leader_of(controllers):
-    """Return the one of these that leads, None if none does."""
-    return next((each for each in controllers if each.process.running and each.leads()), None)
+    """Return the one of these that answers as the leader, None if none does."""
+    return next((each for each in controllers if each.process.running and each.serves()), None)
 
 
 def _set_state(told):

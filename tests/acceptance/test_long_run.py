@@ -1,0 +1,89 @@
+"""Line 28 of the checklist: everything happens again and again to two brokers and three controllers, at random."""
+
+import os
+import random
+import time
+
+import pytest
+from lengths import in_soak
+from peers.controllers import leader_of
+from peers.waiting import wait_until
+from replicated import VERY_LONG_S, Moment
+
+#: How long, in seconds; an hour is the full length.
+RUN_S = int(os.environ.get("ACCEPTANCE_RUN_S", "600"))
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(RUN_S + 900)]
+
+
+def leader(replicated):
+    return wait_until(lambda: leader_of(replicated.controllers), seconds=VERY_LONG_S, what="a controller leads")
+
+
+def kill_the_master(replicated, group):
+    before, master = replicated.state(), replicated.master
+    master.process.kill()
+    replicated.wait_for_master(lambda state: state.master != before.master, seconds=VERY_LONG_S)
+    replicated.restart(master)
+
+
+def freeze_the_master(replicated, group):
+    before, master = replicated.state(), replicated.master
+    master.process.pause()
+    replicated.wait_for_master(lambda state: state.master != before.master, seconds=VERY_LONG_S)
+    master.process.resume()
+
+
+def kill_the_slave(replicated, group):
+    before = replicated.state()
+    (slave,) = replicated.slaves
+    slave.process.kill()
+    replicated.wait_for_state(lambda state: state.in_sync == {before.master}, seconds=VERY_LONG_S, what="shrunk")
+    replicated.restart(slave)
+
+
+def cut_connections(replicated, group):
+    before = replicated.state()
+    for _ in range(5):
+        for front in group.fronts:
+            front.cut()
+        time.sleep(1)
+    assert replicated.state().epochs == before.epochs
+
+
+def kill_the_leading_controller(replicated, group):
+    old = leader(replicated)
+    old.process.kill()
+    leader(replicated)
+    old.start()
+
+
+EVENTS = (kill_the_master, freeze_the_master, kill_the_slave, cut_connections, kill_the_leading_controller)
+
+
+@in_soak
+def test_a_long_run_of_everything_loses_nothing(run, stage, line):
+    seed = random.randrange(2**32)
+    with line("28", f"random mix for {RUN_S} s, seed {seed}") as it:
+        chosen = random.Random(seed)
+        replicated = stage.new_set(stage.controllers(behind_ways=True))
+        last = replicated.start().wait_until_complete()
+        load = replicated.load(**{"interval-ms": 50})
+        events = EVENTS if run.is_ours else [each for each in EVENTS if each is not cut_connections]
+        began = Moment()
+        done = dict.fromkeys((event.__name__ for event in events), 0)
+        while began.elapsed() < RUN_S:
+            event = chosen.choice(events)
+            event(replicated, stage.group)
+            done[event.__name__] += 1
+            state = replicated.wait_until_complete()
+            assert [replicated.is_master(broker) for broker in replicated.brokers].count(True) == 1
+            assert state.master_epoch >= last.master_epoch
+            assert state.sync_state_set_epoch >= last.sync_state_set_epoch
+            last = state
+            load.wait_for_more()
+        load.stop()
+        it.saw(", ".join(f"{count} x {event}" for event, count in done.items()))
+        it.saw(f"{len(load.acknowledged())} sends acknowledged, {len(load.failures())} failed")
+        assert replicated.lost(load) == []
+        it.saw("loss 0")
