@@ -7,28 +7,71 @@ import sys
 
 import pytest
 from controller_builders import CLUSTER, SET, a_set
+from fakes.witness import RecordingWitness, eventually
+from peers.etcd import running_etcd
 
 from controller.broker_set import Floor
 from controller.decisions.membership import Applicant, apply_id, new_set
+from controller.entry import Decision, Entry
 from controller.events import MasterElected, MasterLost
 from controller.refusals import BrokerIdInvalid
-from controller.store import Changed, Decision, Entry, EntryMoved, Kept, SetStore
+from controller.store import Changed, EntryMoved, Kept, Member, SetStore
 from controller.stores.embedded import EmbeddedStore, StoreInUse
+from controller.stores.etcd import EtcdOptions, EtcdStore
+from remoting.clock import SystemClock
 
 AN_ENTRY = Entry(broker_set=a_set())
+ME = Member(id="n0", address="10.0.0.1:9878")
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory):
+    with running_etcd(tmp_path_factory.mktemp("etcd")) as etcd:
+        yield etcd
+
+
+@pytest.fixture(params=["embedded", pytest.param("etcd", marks=pytest.mark.etcd)])
+def kind(request):
+    return request.param
 
 
 @pytest.fixture
-def opened(tmp_path):
-    """Return a function that opens the store anew, as the next process does."""
-    return lambda: EmbeddedStore(tmp_path / "store")
+def made(kind, request, tmp_path):
+    """Return a function that makes the store anew, as the next process does."""
+    if kind == "embedded":
+        return lambda **more: EmbeddedStore(tmp_path / "store", **more)
+    options = EtcdOptions(endpoints=request.getfixturevalue("etcd").endpoints, group=str(tmp_path))
+    return lambda **more: EtcdStore(options, SystemClock(), **more)
+
+
+@pytest.fixture
+def witness():
+    return RecordingWitness()
+
+
+@pytest.fixture
+async def opened(made, witness):
+    """Return a function that makes the store anew, in place of the one before, and waits until it leads."""
+    stores = []
+
+    async def open_one(**more):
+        while stores:
+            await stores.pop().close()
+        store = made(**more)
+        stores.append(store)
+        witness.is_leading = False
+        await store.join(ME, witness)
+        await eventually(lambda: witness.is_leading, seconds=30, what="the only controller leads")
+        return store
+
+    yield open_one
+    for store in stores:
+        await store.close()
 
 
 @pytest.fixture
 async def backend(opened):
-    backend = opened()
-    yield backend
-    await backend.close()
+    return await opened()
 
 
 # Backends
@@ -44,34 +87,83 @@ async def test_nothing_is_there_at_first(backend):
     [AN_ENTRY, Entry(floor=Floor(master_epoch=9, next_broker_id=4)), Entry(broker_set=a_set(master=None, replicas={}))],
 )
 async def test_what_is_committed_is_there_after_a_restart(opened, entry):
-    backend = opened()
-    assert await backend.commit(SET, entry, 0) == 1
-    await backend.close()
-    backend = opened()
-    assert dict(await backend.load()) == {SET: Kept(entry, 1)}
-    await backend.close()
+    backend = await opened()
+    revision = await backend.commit(SET, entry, 0)
+    backend = await opened()
+    assert dict(await backend.load()) == {SET: Kept(entry, revision)}
 
 
 async def test_names_may_be_any_text(backend):
     for name in ("", "a/b", "%", "é中", "x" * 1000):
-        await backend.commit(name, AN_ENTRY, 0)
-        assert await backend.read(name) == Kept(AN_ENTRY, 1)
+        revision = await backend.commit(name, AN_ENTRY, 0)
+        assert revision > 0
+        assert await backend.read(name) == Kept(AN_ENTRY, revision)
+    assert len(await backend.load()) == 5
 
 
-@pytest.mark.parametrize("revision", [0, 2, 9])
-async def test_an_entry_that_moved_is_not_overwritten(backend, revision):
-    await backend.commit(SET, AN_ENTRY, 0)
-    with pytest.raises(EntryMoved):
-        await backend.commit(SET, Entry(), revision)
-    assert await backend.read(SET) == Kept(AN_ENTRY, 1)
-    assert await backend.commit(SET, Entry(), 1) == 2
+async def test_an_entry_that_moved_is_not_overwritten(backend):
+    revision = await backend.commit(SET, AN_ENTRY, 0)
+    for other in (0, revision - 1, revision + 1, revision + 9):
+        with pytest.raises(EntryMoved, match=SET):
+            await backend.commit(SET, Entry(), other)
+    assert await backend.read(SET) == Kept(AN_ENTRY, revision)
+    assert await backend.commit(SET, Entry(), revision) > revision
+
+
+async def test_a_name_is_another_entry_than_all_others(backend):
+    await backend.commit("a", AN_ENTRY, 0)
+    assert await backend.read("A") == await backend.read("a/") == await backend.read("") == Kept()
 
 
 async def test_of_many_that_commit_at_once_one_succeeds(backend):
     commits = [backend.commit(SET, Entry(broker_set=a_set(master_epoch=n)), 0) for n in range(20)]
     results = await asyncio.gather(*commits, return_exceptions=True)
-    assert results.count(1) == 1
+    assert sum(isinstance(each, int) for each in results) == 1
     assert sum(isinstance(each, EntryMoved) for each in results) == 19
+
+
+async def test_many_entries_are_all_there_after_a_restart(opened):
+    backend = await opened()
+    names = [f"broker-{n}" for n in range(600)]
+    revisions = await asyncio.gather(*(backend.commit(name, AN_ENTRY, 0) for name in names[:10]))
+    for begin in range(10, len(names), 40):
+        part = names[begin : begin + 40]
+        revisions += await asyncio.gather(*(backend.commit(name, AN_ENTRY, 0) for name in part))
+    backend = await opened()
+    assert dict(await backend.load()) == {
+        name: Kept(AN_ENTRY, revision) for name, revision in zip(names, revisions, strict=True)
+    }
+
+
+async def test_what_this_process_stores_is_not_told_to_it_as_news(backend, witness):
+    revision = 0
+    for epoch in range(20):
+        revision = await backend.commit(SET, Entry(broker_set=a_set(master_epoch=epoch)), revision)
+    assert await backend.read(SET) == Kept(Entry(broker_set=a_set(master_epoch=19)), revision)
+    assert witness.entries == []
+
+
+async def test_the_only_controller_is_the_only_member(backend, witness):
+    await eventually(lambda: witness.members == (ME,), seconds=10, what="it is listed")
+
+
+async def test_each_call_is_told_to_an_observer(opened):
+    calls = []
+
+    class Observer:
+        def store_call(self, kind, result, seconds):
+            assert 0 <= seconds < 60
+            calls.append((kind, result))
+
+    backend = await opened(observer=Observer())
+    calls.clear()
+    await backend.commit(SET, AN_ENTRY, 0)
+    with pytest.raises(EntryMoved):
+        await backend.commit(SET, AN_ENTRY, 0)
+    await backend.read(SET)
+    await backend.load()
+    asked = [each for each in calls if each[0] in ("commit", "read", "load")]
+    assert asked == [("commit", "ok"), ("commit", "moved"), ("read", "ok"), ("load", "ok")]
 
 
 # The store of sets over it
@@ -132,7 +224,7 @@ async def test_each_number_is_handed_out_once_however_many_ask_at_once(store):
 async def test_a_set_that_others_have_changed_is_decided_anew(store, backend):
     await store.change(SET, applying(1, "me"))
     theirs = Entry(broker_set=a_set(master_epoch=40))
-    await backend.commit(SET, theirs, 1)
+    await backend.commit(SET, theirs, (await backend.read(SET)).revision)
     changed = await store.change(SET, lambda _: Decision(reply=None, events=(MasterLost(),)))
     assert changed.before == theirs.broker_set
     assert (changed.after.master, changed.after.master_epoch) == (None, 41)
@@ -152,20 +244,25 @@ async def test_a_set_that_was_cleaned_begins_above_what_it_had(store):
 # The embedded store
 
 
-async def test_two_controllers_cannot_use_one_file(opened, backend):
-    await backend.commit(SET, AN_ENTRY, 0)
+@pytest.fixture
+def embedded(tmp_path):
+    return EmbeddedStore(tmp_path / "store")
+
+
+async def test_two_controllers_cannot_use_one_file(embedded, tmp_path):
+    await embedded.commit(SET, AN_ENTRY, 0)
     with pytest.raises(StoreInUse, match="another controller"):
-        opened()
+        EmbeddedStore(tmp_path / "store")
+    await embedded.close()
 
 
-async def test_an_entry_that_cannot_be_read_is_named(opened, tmp_path):
-    backend = opened()
-    await backend.commit(SET, AN_ENTRY, 0)
-    await backend.close()
+async def test_an_entry_that_cannot_be_read_is_named(embedded, tmp_path):
+    await embedded.commit(SET, AN_ENTRY, 0)
+    await embedded.close()
     with sqlite3.connect(tmp_path / "store" / "controller.db") as file:
         file.execute("UPDATE entries SET entry = '{'")
     file.close()
-    backend = opened()
+    backend = EmbeddedStore(tmp_path / "store")
     with pytest.raises(Exception, match=f"controller.db: the entry of {SET} cannot be read"):
         await backend.load()
     await backend.close()
@@ -174,8 +271,8 @@ async def test_an_entry_that_cannot_be_read_is_named(opened, tmp_path):
 KILLED_WHILE_COMMITTING = """
 import asyncio, os, sys
 from pathlib import Path
-from controller.store import Entry
-from controller.broker_set import BrokerSet, Floor
+from controller.entry import Entry
+from controller.broker_set import Floor
 from controller.stores.embedded import EmbeddedStore
 
 async def main():
@@ -189,7 +286,7 @@ asyncio.run(main())
 """
 
 
-def test_what_was_acknowledged_is_there_after_a_kill_at_any_moment(tmp_path, opened):
+def test_what_was_acknowledged_is_there_after_a_kill_at_any_moment(tmp_path):
     for round_ in range(5):
         with subprocess.Popen(
             [sys.executable, "-c", KILLED_WHILE_COMMITTING, str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
@@ -201,7 +298,7 @@ def test_what_was_acknowledged_is_there_after_a_kill_at_any_moment(tmp_path, ope
         acknowledged = int(said[-1]) if said else 0
 
         async def reopened(at_least):
-            backend = opened()
+            backend = EmbeddedStore(tmp_path / "store")
             kept = await backend.read("a")
             assert kept.revision >= at_least
             assert kept.entry.floor.master_epoch == kept.revision - 1
