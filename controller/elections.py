@@ -5,7 +5,7 @@ which is asked for every few seconds, does not push the others out.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -121,9 +121,9 @@ class Held(NamedTuple):
 class Elections:
     """The last elections, the newest last."""
 
-    def __init__(self, controller_address: str) -> None:
-        #: For commands that operators copy.
-        self._address = controller_address
+    def __init__(self) -> None:
+        #: Where this controller is, for commands that operators copy.
+        self.controller_address = ""
         self._records: deque[ElectionRecord] = deque(maxlen=ELECTIONS_MAX)
         self._last: dict[str, ElectionRecord] = {}
         self._held = 0
@@ -137,6 +137,14 @@ class Elections:
     def of_set(self, broker_name: str) -> ElectionRecord | None:
         """Return the last election of a set that is still known."""
         return self._last.get(broker_name)
+
+    def notified(self, broker_name: str, number: int, broker_id: int, notified: Notified) -> ElectionRecord | None:
+        """Note what came of telling a broker; returns the election if it is still the last of its set."""
+        record = self._last.get(broker_name)
+        if record is None or record.number != number:
+            return None
+        record.notified = {**record.notified, broker_id: notified}
+        return record
 
     def add(self, held: Held, unix_ms: int) -> tuple[ElectionRecord, bool]:
         """Keep an election; returns it, and whether it is another one than the last of its set."""
@@ -186,9 +194,9 @@ class Elections:
         )
 
     def _force(self, broker_set: BrokerSet, best: Standing) -> str:
-        allow = f"mqadmin updateControllerConfig -a {self._address} -k enableElectUncleanMaster -v "
+        allow = f"mqadmin updateControllerConfig -a {self.controller_address} -k enableElectUncleanMaster -v "
         elect = (
-            f"mqadmin electMaster -a {self._address} -b {best.broker_id} "
+            f"mqadmin electMaster -a {self.controller_address} -b {best.broker_id} "
             f"-bn {broker_set.broker_name} -c {broker_set.cluster}"
         )
         return f"{allow}true && {elect}; {allow}false"
@@ -209,20 +217,29 @@ def _standing(broker_set: BrokerSet, broker_id: int, held: Held) -> Standing:
     )
 
 
-def _best_outsider(standings: Iterable[Standing]) -> Standing | None:
-    """Return the living broker with the longest log, where none that is in sync lives."""
+def _best_outsider(standings: Sequence[Standing]) -> Standing | None:
+    """Return the living broker with the longest log, where all that are in sync are dead."""
+    if any(each.in_sync and each.verdict is not Verdict.NOT_ALIVE for each in standings):
+        return None
     living = [each for each in standings if each.verdict is Verdict.OUT_OF_SYNC]
     return max(living, key=lambda each: (each.epoch or 0, each.max_offset or 0), default=None)
 
 
 def _stake(held: Held, broker_id: int | None) -> int | None:
-    """Return by how many bytes the log of a broker is shorter than the longest that is known of those in sync."""
+    """Return by how many bytes the log of a broker is shorter than the longest that is known of those in sync.
+
+    None if nobody knows: logs of different epochs have parted somewhere, and their ends say nothing about each other.
+    """
+    if broker_id in held.before.sync_state_set:
+        return 0
     mine = held.last.get(broker_id) if broker_id is not None else None
-    known = [heard.max_offset for i, heard in held.last.items() if i in held.before.sync_state_set]
-    if broker_id in held.before.sync_state_set or mine is None or not known:
-        return 0 if broker_id in held.before.sync_state_set else None
-    longest = max(known)
-    return max(0, longest - mine.max_offset) if UNKNOWN not in (longest, mine.max_offset) else None
+    in_sync = [heard for i, heard in held.last.items() if i in held.before.sync_state_set]
+    longest = max(in_sync, key=lambda heard: heard.progress, default=None)
+    if mine is None or longest is None or mine.epoch != longest.epoch:
+        return None
+    if UNKNOWN in (mine.epoch, mine.max_offset, longest.max_offset):
+        return None
+    return max(0, longest.max_offset - mine.max_offset)
 
 
 def _reason(broker_set: BrokerSet, election: Election, standings: tuple[Standing, ...]) -> str:
