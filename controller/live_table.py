@@ -49,6 +49,12 @@ class LiveTable:
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, Heard]] = {}
         self._over: dict[int, set[BrokerKey]] = {}
+        self._brokers = 0
+
+    @property
+    def brokers(self) -> int:
+        """How many brokers were heard lately."""
+        return self._brokers
 
     def get(self, key: BrokerKey) -> Heard | None:
         """Return what was heard of one broker."""
@@ -101,6 +107,7 @@ class LiveTable:
         members = self._rows.get(key.broker_name, {})
         before = members.pop(key.broker_id, None)
         if before is not None:
+            self._brokers -= 1
             self._unbind(key, before.connection_id)
         if not members:
             self._rows.pop(key.broker_name, None)
@@ -109,6 +116,8 @@ class LiveTable:
         members = self._rows.setdefault(key.broker_name, {})
         before = members.get(key.broker_id)
         members[key.broker_id] = heard
+        if before is None:
+            self._brokers += 1
         if before is None or before.connection_id != heard.connection_id:
             if before is not None:
                 self._unbind(key, before.connection_id)

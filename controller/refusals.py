@@ -29,6 +29,15 @@ class ClusterDiffers(RequestRefused):
         super().__init__(f"{broker_name} is a set of the cluster {stored}, the request says {sent}")
 
 
+class CodeNotSupported(RequestRefused):
+    """A request that no controller answers."""
+
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+    def __init__(self, request_code: int) -> None:
+        super().__init__(f" request type {request_code} not supported")
+
+
 class NotLeader(RequestRefused):
     """Another controller leads, or none does; brokers ask for the leader themselves."""
 
@@ -36,6 +45,15 @@ class NotLeader(RequestRefused):
 
     def __init__(self, leader: str | None) -> None:
         super().__init__(f"the leader is {leader}" if leader else "no controller leads at present")
+
+
+class NotStoredNow(RequestRefused):
+    """The store cannot be asked, or does not answer; the broker tries again by itself."""
+
+    is_told = True
+
+    def __init__(self, broker_name: str, cause: str) -> None:
+        super().__init__(f"nothing was changed, or it is not known: {cause}; try again ({broker_name})")
 
 
 class RequestInvalid(RequestRefused):
@@ -71,12 +89,6 @@ class NobodyElectable(RequestRefused):
     """An election without a new master; the remark says why."""
 
     code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
-
-
-class NoMaster(RequestRefused):
-    """An election that left the set without master."""
-
-    code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
 
 
 class BrokerUnknown(RequestRefused):

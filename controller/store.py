@@ -116,9 +116,16 @@ class SetStore:
         """Know everything that is stored now; before it nothing is."""
         self._kept = dict(await self._backend.load())
 
+    def entry(self, broker_name: str) -> Entry:
+        """Return what is stored under a name, as it is known here."""
+        return self._kept.get(broker_name, Kept()).entry
+
     def get(self, broker_name: str) -> BrokerSet | None:
         """Return a set as it is known here."""
-        return self._kept.get(broker_name, Kept()).entry.broker_set
+        return self.entry(broker_name).broker_set
+
+    def __len__(self) -> int:
+        return len(self._kept)
 
     def sets(self) -> Iterable[BrokerSet]:
         """Return every set as it is known here."""
@@ -166,4 +173,3 @@ class SetStore:
         if kept.entry == entry and kept.revision > revision:
             return kept.revision
         raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
-

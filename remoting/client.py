@@ -14,7 +14,7 @@ import msgspec
 from remoting.clock import Clock
 from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
-from remoting.errors import InvokeError, InvokeTimeout
+from remoting.errors import ConnectionRefused, InvokeError, InvokeTimeout
 from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
 
 _OPAQUE_MAX: Final = 2**31 - 1
@@ -71,6 +71,21 @@ class RemotingClient:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._link(address)
                 return await link.ask(msgspec.structs.replace(request, opaque=self._next_opaque()))
+        except TimeoutError:
+            raise InvokeTimeout(address, timeout_ms) from None
+
+    async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """As `invoke`, over a connection of its own: one that stands may not know yet that its peer is gone.
+
+        Raises ConnectionRefused too.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                link = await self._connect(address)
+                try:
+                    return await link.ask(msgspec.structs.replace(request, opaque=self._next_opaque()))
+                finally:
+                    link.transport.abort()
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
 
@@ -137,6 +152,8 @@ class RemotingClient:
             _, protocol = await asyncio.get_running_loop().create_connection(
                 lambda: _Link(address, self._limits, self._serialize_type), host, port, ssl=self._tls
             )
+        except ConnectionRefusedError:
+            raise ConnectionRefused(address, "cannot connect: connection refused") from None
         except OSError as error:
             raise InvokeError(address, f"cannot connect: {error.strerror or error}") from None
         if self._closed:

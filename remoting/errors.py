@@ -7,6 +7,7 @@ RemotingError
 +-- RequestRefused        the request was understood and is answered with a code and a remark
 +-- InvokeError           a request of ours came to nothing
     +-- InvokeTimeout     no answer before its deadline
+    +-- ConnectionRefused nobody listens at the address
 """
 
 from collections.abc import Mapping
@@ -70,3 +71,7 @@ class InvokeTimeout(InvokeError):
     def __init__(self, address: str, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         super().__init__(address, f"no answer within {timeout_ms} ms")
+
+
+class ConnectionRefused(InvokeError):
+    """Nobody listens at the address: the machine is there, the process is not."""

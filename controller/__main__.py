@@ -1,0 +1,26 @@
+"""Starts a controller. Answers to `ControllerStartup`."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from controller.config import CONTROLLER, ControllerConfig
+from serving.start import Start, asked_start, leaving_if_not_started, run
+
+
+def main() -> None:
+    """Run `rmq-controller` until it is told to stop; leaves the process."""
+    with leaving_if_not_started(CONTROLLER):
+        start = asked_start(CONTROLLER)
+        run(start.config_file, lambda: _serve(start))
+
+
+def _serve(start: Start[ControllerConfig]) -> Coroutine[Any, Any, None]:
+    """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
+    from controller.service import Controller  # noqa: PLC0415
+    from serving.process import serve  # noqa: PLC0415
+
+    return serve(CONTROLLER, start.config, start.ignored, lambda around: Controller(start.config, around))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""ControllerConfig: every option of the controller with its unit, default and reader.
+
+Answers to Java's `ControllerConfig`, whose property names and defaults are kept (controller.md 8.1). What any server
+has stands in `serving/config.py`. Where broker sets are kept is our own matter: DLedger and jRaft mean nothing here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, get_args
+
+from remoting.codes import CONTROLLER_REQUESTS
+from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
+from serving.options import INT_MAX, AddressList, FilePath, Flag, OneOf, Option, Secret, Text, Whole
+from serving.server_kind import ServerKind
+
+StoreKind = Literal["embedded", "etcd"]
+
+_FLAG: Final = Flag()
+_TEXT: Final = Text()
+_PATH: Final = FilePath()
+_AT_LEAST_1: Final = Whole(1, INT_MAX)
+_ANY_NUMBER: Final = Whole()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerConfig(ServerConfig):
+    """All options. Each comment names the reader, or says why nobody here reads it."""
+
+    config_store_path: ConfigStorePath = "~/controller/controller.properties"
+    config_black_list: ConfigBlackList = "configBlackList;configStorePath"
+    listen_port: ListenPort = 9878
+    http_port: HttpPort = 9881
+
+    # ControllerConfig
+
+    #: Read by stores/opening.py.
+    controller_store_path: Annotated[
+        str,
+        Option("controllerStorePath", FilePath(may_be_blank=False), "Folder of the embedded store.", remote=False),
+    ] = "~/controller/store"
+    #: Read by control.py.
+    enable_elect_unclean_master: Annotated[
+        bool,
+        Option(
+            "enableElectUncleanMaster",
+            _FLAG,
+            "A broker outside the SyncStateSet may become master if nobody in it lives; messages get lost.",
+        ),
+    ] = False
+    #: Read by control.py.
+    notify_broker_role_changed: Annotated[
+        bool,
+        Option(
+            "notifyBrokerRoleChanged", _FLAG, "Brokers are told of a new master at once; else they learn it in 5 s."
+        ),
+    ] = True
+    #: Read by service.py.
+    controller_request_thread_pool_queue_capacity: Annotated[
+        int,
+        Option(
+            "controllerRequestThreadPoolQueueCapacity",
+            _AT_LEAST_1,
+            "Requests that may wait; beyond it they are answered SYSTEM_BUSY.",
+        ),
+    ] = 50000
+    #: Threads of the Java server.
+    controller_thread_pool_nums: Annotated[
+        int, Option("controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.", has_effect=False)
+    ] = 16
+    #: Sets without master are looked at all the time here.
+    scan_inactive_master_interval_ms: Annotated[
+        int,
+        Option("scanInactiveMasterInterval", _ANY_NUMBER, "Time between two looks for dead masters.", has_effect=False),
+    ] = 5000
+    #: suspectTimeoutMs decides here.
+    scan_not_active_broker_interval_ms: Annotated[
+        int,
+        Option(
+            "scanNotActiveBrokerInterval", _ANY_NUMBER, "Time between two looks for silent brokers.", has_effect=False
+        ),
+    ] = 5000
+    #: An election that ends without master is not repeated at once here.
+    elect_master_max_retry_count: Annotated[
+        int, Option("electMasterMaxRetryCount", _ANY_NUMBER, "How often an election is repeated.", has_effect=False)
+    ] = 3
+    #: Reads are never stale here.
+    process_read_event: Annotated[
+        bool,
+        Option("processReadEvent", _FLAG, "Reads go through the log.", also=("isProcessReadEvent",), has_effect=False),
+    ] = False
+    #: DLedger and jRaft: the store is another one here.
+    controller_type: Annotated[str, Option("controllerType", _TEXT, "DLedger or jRaft.", has_effect=False)] = "DLedger"
+    controller_dleger_group: Annotated[
+        str, Option("controllerDLegerGroup", _TEXT, "Group of DLedger.", has_effect=False)
+    ] = ""
+    controller_dleger_peers: Annotated[
+        str, Option("controllerDLegerPeers", _TEXT, "Peers of DLedger.", has_effect=False)
+    ] = ""
+    controller_dleger_self_id: Annotated[
+        str, Option("controllerDLegerSelfId", _TEXT, "Name of this peer of DLedger.", has_effect=False)
+    ] = ""
+    mapped_file_size_bytes: Annotated[
+        int, Option("mappedFileSize", _ANY_NUMBER, "Size of a log file of DLedger, in bytes.", has_effect=False)
+    ] = 1024 * 1024 * 1024
+    jraft_election_timeout_ms: Annotated[
+        int, Option("jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.", has_effect=False)
+    ] = 1000
+    jraft_scan_wait_timeout_ms: Annotated[
+        int, Option("jRaftScanWaitTimeoutMs", _ANY_NUMBER, "Wait of jRaft before a scan.", has_effect=False)
+    ] = 1000
+    jraft_snapshot_interval_secs: Annotated[
+        int, Option("jRaftSnapshotIntervalSecs", _ANY_NUMBER, "Time between snapshots of jRaft.", has_effect=False)
+    ] = 3600
+    jraft_group_id: Annotated[str, Option("jRaftGroupId", _TEXT, "Group of jRaft.", has_effect=False)] = (
+        "jRaft-Controller"
+    )
+    jraft_server_id: Annotated[str, Option("jRaftServerId", _TEXT, "This peer of jRaft.", has_effect=False)] = (
+        "localhost:9880"
+    )
+    jraft_init_conf: Annotated[str, Option("jRaftInitConf", _TEXT, "Peers of jRaft.", has_effect=False)] = (
+        "localhost:9880,localhost:9881,localhost:9882"
+    )
+    jraft_controller_rpc_addr: Annotated[
+        str, Option("jRaftControllerRPCAddr", _TEXT, "Addresses of the peers of jRaft.", has_effect=False)
+    ] = "localhost:9770,localhost:9771,localhost:9772"
+    #: Metrics are served at httpPort.
+    metrics_exporter_type: Annotated[
+        str, Option("metricsExporterType", _TEXT, "How metrics leave.", has_effect=False)
+    ] = "DISABLE"
+    metrics_grpc_exporter_target: Annotated[
+        str, Option("metricsGrpcExporterTarget", _TEXT, "Where metrics go.", has_effect=False)
+    ] = ""
+    metrics_grpc_exporter_header: Annotated[
+        str, Option("metricsGrpcExporterHeader", _TEXT, "Header of that.", has_effect=False)
+    ] = ""
+    metric_grpc_exporter_timeout_ms: Annotated[
+        int, Option("metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that.", has_effect=False)
+    ] = 3000
+    metric_grpc_exporter_interval_ms: Annotated[
+        int, Option("metricGrpcExporterIntervalInMills", _ANY_NUMBER, "Interval of that.", has_effect=False)
+    ] = 60000
+    metric_logging_exporter_interval_ms: Annotated[
+        int,
+        Option("metricLoggingExporterIntervalInMills", _ANY_NUMBER, "Interval of logged metrics.", has_effect=False),
+    ] = 10000
+    metrics_prom_exporter_port: Annotated[
+        int, Option("metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.", has_effect=False)
+    ] = 5557
+    metrics_prom_exporter_host: Annotated[
+        str, Option("metricsPromExporterHost", _TEXT, "Address of the metrics.", has_effect=False)
+    ] = ""
+    metrics_label: Annotated[str, Option("metricsLabel", _TEXT, "Labels of all metrics.", has_effect=False)] = ""
+    metrics_in_delta: Annotated[bool, Option("metricsInDelta", _FLAG, "Metrics are differences.", has_effect=False)] = (
+        False
+    )
+
+    # Ours
+
+    #: Read by service.py.
+    suspect_timeout_ms: Annotated[
+        int,
+        Option(
+            "suspectTimeoutMs",
+            Whole(500, 600_000),
+            "Silence after which a broker is asked whether it lives, in milliseconds; without an answer it is dead.",
+        ),
+    ] = 3000
+    #: Read by control.py.
+    adopt_unknown_brokers: Annotated[
+        bool,
+        Option(
+            "adoptUnknownBrokers",
+            _FLAG,
+            "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
+        ),
+    ] = False
+    #: Read by service.py.
+    advertised_address: Annotated[
+        str,
+        Option(
+            "advertisedAddress",
+            AddressList(),
+            "Address host:port at which brokers reach this controller; blank for bindAddress and listenPort, or the "
+            "address of this machine.",
+            remote=False,
+        ),
+    ] = ""
+    #: Read by service.py.
+    controller_group: Annotated[
+        str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", remote=False)
+    ] = "rocketmq"
+    #: Read by service.py.
+    controller_id: Annotated[
+        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", remote=False)
+    ] = ""
+    #: Read by stores/opening.py, as all that follow.
+    controller_store: Annotated[
+        StoreKind,
+        Option(
+            "controllerStore",
+            OneOf(get_args(StoreKind)),
+            "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
+            remote=False,
+        ),
+    ] = "embedded"
+    etcd_endpoints: Annotated[
+        str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", remote=False)
+    ] = ""
+    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", remote=False)] = ""
+    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", remote=False)] = field(
+        default="", repr=False
+    )
+    etcd_ca_path: Annotated[
+        str, Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", remote=False)
+    ] = ""
+    etcd_cert_path: Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", remote=False)] = ""
+    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", remote=False)] = ""
+
+
+def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
+    """Yield what does not go together."""
+    if config.controller_store == "etcd" and not config.etcd_endpoints:
+        yield "etcd_endpoints", "set as well, because controllerStore is etcd"
+    if bool(config.etcd_cert_path) != bool(config.etcd_key_path):
+        missing = "etcd_key_path" if config.etcd_cert_path else "etcd_cert_path"
+        yield missing, "set as well: a certificate and its key go together"
+    if config.etcd_password and not config.etcd_user:
+        yield "etcd_user", "set as well, because etcdPassword is"
+    if ";" in config.advertised_address:
+        yield "advertised_address", "one address"
+
+
+CONTROLLER: Final = ServerKind(
+    name="controller",
+    program="rmq-controller",
+    variable_prefix="RMQ_CONTROLLER_",
+    metric_prefix="rocketmq_controller_",
+    id_key="controller_id",
+    requests=CONTROLLER_REQUESTS,
+    config_class=ControllerConfig,
+    conflicts=_conflicts,
+)

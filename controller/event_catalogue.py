@@ -1,0 +1,176 @@
+"""Every event that a controller logs: its name, level, keys, meaning, and what to do about it.
+
+What any server logs stands in `serving/server_events.py`. `docs/controller-logs.md` is this catalogue as a page:
+`python -m controller.event_catalogue > docs/controller-logs.md` writes it, and a test compares.
+"""
+
+import sys
+from typing import Final
+
+from controller.config import CONTROLLER
+from serving import server_events
+from serving.log_events import Level, LogEvent, log_page
+
+_WHO: Final = ("cluster", "broker", "broker_id", "addr")
+_EPOCHS: Final = ("master_epoch", "sync_state_set_epoch")
+
+# Controllers among each other, and their store
+
+LEADERSHIP_GAINED: Final = LogEvent(
+    name="leadership_gained",
+    level=Level.INFO,
+    keys=("group", "duration_ms", "broker_sets"),
+    meaning="This controller leads, knows all that is stored, and answers for the sets.",
+)
+LEADERSHIP_LOST: Final = LogEvent(
+    name="leadership_lost",
+    level=Level.WARNING,
+    keys=("group", "leader"),
+    meaning="This controller leads no longer and answers CONTROLLER_NOT_LEADER; brokers keep their roles.",
+    advice="Nothing if another one leads; else look at the store.",
+)
+STORE_FAILED: Final = LogEvent(
+    name="store_failed",
+    level=Level.ERROR,
+    keys=("broker", "error"),
+    meaning="A change could not be stored, so it was not made, or nobody knows; it is decided anew when asked again.",
+    advice="Look at the disk, or at etcd: see controller/OPERATIONS.md.",
+)
+SELF_DOUBTED: Final = LogEvent(
+    name="self_doubted",
+    level=Level.WARNING,
+    keys=("held_ms",),
+    meaning="This process stood still, so brokers only seem silent; nobody is judged for a round of heartbeats.",
+    advice="Find out what held the process: no processor time, swapping, a paused machine.",
+)
+
+# Brokers
+
+BROKER_ID_APPLIED: Final = LogEvent(
+    name="broker_id_applied",
+    level=Level.INFO,
+    keys=(*_WHO, "set_added"),
+    meaning="A broker has an id for good.",
+)
+BROKER_STARTED: Final = LogEvent(
+    name="broker_started",
+    level=Level.INFO,
+    keys=(*_WHO, "old_addr", "adopted"),
+    meaning="A broker has started and registered with its id.",
+)
+MASTER_RESTARTED: Final = LogEvent(
+    name="master_restarted",
+    level=Level.WARNING,
+    keys=(*_WHO, *_EPOCHS),
+    meaning="The recorded master has started again, so it leads no longer; the next election gives a new epoch.",
+)
+BROKER_SUSPECTED: Final = LogEvent(
+    name="broker_suspected",
+    level=Level.INFO,
+    keys=(*_WHO, "was_master"),
+    meaning="The connection of a broker closed; it is asked whether it lives.",
+)
+BROKER_DIED: Final = LogEvent(
+    name="broker_died",
+    level=Level.WARNING,
+    keys=(*_WHO, "was_master", "reason", "evidence", "silent_ms", "suspected_ms"),
+    meaning="A broker is dead, and why that is believed.",
+    advice="Start it again.",
+)
+SYNC_STATE_SET_ALTERED: Final = LogEvent(
+    name="sync_state_set_altered",
+    level=Level.INFO,
+    keys=("cluster", "broker", "master", "old", "new", *_EPOCHS),
+    meaning="The master reported who has all messages.",
+    advice="If it shrank, look at the broker that left it.",
+)
+BROKERS_CLEANED: Final = LogEvent(
+    name="brokers_cleaned",
+    level=Level.WARNING,
+    audit=True,
+    keys=("cluster", "broker", "broker_ids", "set_removed", "was_master"),
+    meaning="An operator removed brokers, or a whole set.",
+)
+
+# Elections
+
+_ELECTION: Final = (
+    "election",
+    "cluster",
+    "broker",
+    "trigger",
+    "cause",
+    "reason",
+    "old_master",
+    "new_master",
+    *_EPOCHS,
+    "candidates",
+    "suspect_ms",
+    "judge_ms",
+    "commit_ms",
+)
+MASTER_ELECTED: Final = LogEvent(
+    name="master_elected",
+    level=Level.INFO,
+    keys=_ELECTION,
+    meaning="A set has another master; `candidates` tells each broker's log and why it was not elected.",
+)
+UNCLEAN_MASTER_ELECTED: Final = LogEvent(
+    name="unclean_master_elected",
+    level=Level.ERROR,
+    keys=(*_ELECTION, "bytes_at_stake"),
+    meaning="A broker outside the SyncStateSet leads, as enableElectUncleanMaster allows: messages are lost.",
+    advice="Set enableElectUncleanMaster to false again; compare the logs with `mqadmin getBrokerEpoch`.",
+)
+MASTER_KEPT: Final = LogEvent(
+    name="master_kept",
+    level=Level.INFO,
+    keys=_ELECTION,
+    meaning="An election was asked for, and the present master stays.",
+)
+NOBODY_ELECTED: Final = LogEvent(
+    name="nobody_elected",
+    level=Level.ERROR,
+    keys=(*_ELECTION, "bytes_at_stake", "force"),
+    meaning="A set has no master, because nobody who has all messages lives.",
+    advice="Start a broker of the SyncStateSet; `force` gives the set a master at the price of `bytes_at_stake`.",
+)
+ROLE_NOTIFICATION_FAILED: Final = LogEvent(
+    name="role_notification_failed",
+    level=Level.WARNING,
+    keys=(*_WHO, *_EPOCHS, "tries", "error"),
+    meaning="A broker did not confirm the new master; it learns of it by its own poll, within 5 s.",
+)
+
+#: All of the above and those of any server, in the order of the page.
+EVENTS: Final = (
+    *server_events.LIFE,
+    *server_events.MEANS,
+    LEADERSHIP_GAINED,
+    LEADERSHIP_LOST,
+    STORE_FAILED,
+    SELF_DOUBTED,
+    BROKER_ID_APPLIED,
+    BROKER_STARTED,
+    MASTER_RESTARTED,
+    BROKER_SUSPECTED,
+    BROKER_DIED,
+    SYNC_STATE_SET_ALTERED,
+    BROKERS_CLEANED,
+    MASTER_ELECTED,
+    UNCLEAN_MASTER_ELECTED,
+    MASTER_KEPT,
+    NOBODY_ELECTED,
+    ROLE_NOTIFICATION_FAILED,
+    *server_events.SETTINGS,
+    *server_events.TRAFFIC,
+)
+
+
+def as_markdown() -> str:
+    """Return the catalogue as the page `docs/controller-logs.md`."""
+    return log_page(CONTROLLER, EVENTS, "controller/event_catalogue.py")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(as_markdown())

@@ -1,0 +1,356 @@
+"""Every request of a controller: decode the shape, ask the control, encode the reply (controller.md section 1).
+
+Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjson reads as well as its own.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from controller.broker_set import BrokerSet
+from controller.config import ControllerConfig
+from controller.control import Control, Elected
+from controller.decisions.election import Result
+from controller.decisions.membership import Applicant, Cleaning, Registrant
+from controller.decisions.sync_state import WantedSyncStateSet
+from controller.live_table import (
+    HEARTBEAT_TIMEOUT_MS_DEFAULT,
+    PRIORITY_LOWEST,
+    UNKNOWN,
+    BrokerKey,
+    Heard,
+)
+from controller.refusals import CleaningRefused, CodeNotSupported, MetadataUnknown, RequestInvalid
+from remoting.clock import Clock
+from remoting.codec import decode_body, decode_fields, encode_fields
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError
+from remoting.fastjson import Dialect, encode
+from remoting.observer import Peer
+from remoting.shapes.controller import (
+    AlterSyncStateSetHeader,
+    AlterSyncStateSetResponseHeader,
+    BrokerHeartbeatHeader,
+    BrokerIdHeader,
+    CleanBrokerDataHeader,
+    ElectMasterBody,
+    ElectMasterHeader,
+    InSyncReplica,
+    MasterHeader,
+    MemberGroup,
+    MetadataResponseHeader,
+    RegisterBrokerToControllerHeader,
+    ReplicaInfoHeader,
+    ReplicasInfo,
+    SyncStateData,
+    SyncStateSet,
+)
+from serving.stored_config import StoredConfig
+
+#: Longest name or address that is taken; RocketMQ's own names stay far below.
+NAME_CHARS_MAX: Final = 255
+#: No broker comes near; a larger one could not be raised any more (it is a Java int).
+EPOCH_MAX: Final = 2**31 - 2**20
+#: Shortest and longest heartbeat timeout that is believed.
+_TIMEOUT_MS: Final = (500, 24 * 3600 * 1000)
+
+_IDS: Final = re.compile(r"[0-9]{1,18}")
+_ADDRESS: Final = re.compile(r"[^\s;]{1,249}:[0-9]{1,5}")
+
+Answer = RemotingCommand | Awaitable[RemotingCommand]
+
+
+class Handlers:
+    """Answers every request of a controller."""
+
+    def __init__(self, control: Control, settings: StoredConfig[ControllerConfig], clock: Clock) -> None:
+        self._control = control
+        self._group = control.group
+        self._settings = settings
+        self._clock = clock
+        self._table: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
+            RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: self._alter_sync_state_set,
+            RequestCode.CONTROLLER_ELECT_MASTER: self._elect_master,
+            RequestCode.CONTROLLER_REGISTER_BROKER: self._register_broker,
+            RequestCode.CONTROLLER_GET_REPLICA_INFO: self._replica_info,
+            RequestCode.CONTROLLER_GET_METADATA_INFO: self._metadata,
+            RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: self._sync_state_data,
+            RequestCode.UPDATE_CONTROLLER_CONFIG: self._update_config,
+            RequestCode.GET_CONTROLLER_CONFIG: self._config,
+            RequestCode.CLEAN_BROKER_DATA: self._clean,
+            RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: self._next_id,
+            RequestCode.CONTROLLER_APPLY_BROKER_ID: self._apply_id,
+        }
+
+    def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
+        """Answer one request; raises RequestRefused or BodyError for what cannot be answered."""
+        handler = self._table.get(request.code)
+        if handler is None:
+            raise CodeNotSupported(request.code)
+        return handler(request, connection)
+
+    # What any controller answers
+
+    def _heartbeat(self, request: RemotingCommand, connection: Peer) -> Answer:
+        header = decode_fields(BrokerHeartbeatHeader, request.ext_fields)
+        name = _given(request.code, "brokerName", header.broker_name)
+        address = _given(request.code, "brokerAddr", header.broker_addr)
+        broker_id = _id(request.code, "brokerId", header.broker_id)
+        epoch = UNKNOWN if header.epoch is None else header.epoch
+        if epoch > EPOCH_MAX:
+            raise RequestInvalid(f"{name}: no log is at epoch {epoch}; at most {EPOCH_MAX} is believed")
+        timeout_ms = header.heartbeat_timeout_mills
+        heard = Heard(
+            heard_ms=self._clock.now_ms(),
+            timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT if timeout_ms is None else _within(timeout_ms, *_TIMEOUT_MS),
+            epoch=epoch,
+            max_offset=UNKNOWN if header.max_offset is None else header.max_offset,
+            confirm_offset=UNKNOWN if header.confirm_offset is None else header.confirm_offset,
+            priority=PRIORITY_LOWEST if header.election_priority is None else header.election_priority,
+            connection_id=connection.id,
+            address=address,
+        )
+        self._control.heartbeat(header.cluster_name or "", BrokerKey(name, broker_id), heard)
+        return request.reply()
+
+    def _metadata(self, request: RemotingCommand, _: Peer) -> Answer:
+        group, leader = self._group, self._group.known_leader
+        header = MetadataResponseHeader(
+            group=group.name,
+            controller_leader_id=leader.id if leader else None,
+            controller_leader_address=leader.address if leader else None,
+            is_leader=group.is_leader,
+            peers="".join(f"{member.id}:{member.address};" for member in group.members),
+        )
+        return request.reply(ext_fields=encode_fields(header))
+
+    def _config(self, request: RemotingCommand, _: Peer) -> Answer:
+        return request.reply(body=self._settings.listing())
+
+    async def _update_config(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        if request.body:
+            await self._settings.update_config(request.body)
+        return request.reply()
+
+    # What the leader reads
+
+    def _replica_info(self, request: RemotingCommand, _: Peer) -> Answer:
+        self._group.check_leads()
+        name = _given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
+        broker_set = self._control.store.get(name)
+        if broker_set is None:
+            raise MetadataUnknown(name)
+        header = MasterHeader(
+            master_broker_id=broker_set.master,
+            master_address=broker_set.master_address,
+            master_epoch=broker_set.master_epoch,
+        )
+        return request.reply(ext_fields=encode_fields(header), body=_sync_state_set(broker_set))
+
+    def _sync_state_data(self, request: RemotingCommand, _: Peer) -> Answer:
+        self._group.check_leads()
+        names = decode_body(list[str], request.body) if request.body else []
+        if not names:
+            raise BodyError('the body must be a list of broker names, ["broker-a"]')
+        found = (self._control.store.get(name) for name in dict.fromkeys(names))
+        table = {each.broker_name: self._replicas_info(each) for each in found if each is not None}
+        return request.reply(body=encode(SyncStateData(replicas_info_table=table), Dialect.STANDARD))
+
+    def _replicas_info(self, broker_set: BrokerSet) -> ReplicasInfo:
+        alive = self._control.live.alive(broker_set.broker_name, self._clock.now_ms())
+
+        def shown(broker_ids: Iterable[int]) -> list[InSyncReplica]:
+            return [
+                InSyncReplica(
+                    broker_name=broker_set.broker_name,
+                    broker_id=i,
+                    broker_address=broker_set.replicas[i].address,
+                    alive=i in alive,
+                )
+                for i in sorted(broker_ids)
+            ]
+
+        master = broker_set.master
+        return ReplicasInfo(
+            master_broker_id=msgspec.UNSET if master is None else master,
+            master_address=broker_set.master_address or msgspec.UNSET,
+            master_epoch=broker_set.master_epoch,
+            sync_state_set_epoch=broker_set.sync_state_set_epoch,
+            in_sync_replicas=shown(broker_set.sync_state_set),
+            not_in_sync_replicas=shown(broker_set.replicas.keys() - broker_set.sync_state_set),
+        )
+
+    def _next_id(self, request: RemotingCommand, _: Peer) -> Answer:
+        self._group.check_leads()
+        header = decode_fields(BrokerIdHeader, request.ext_fields)
+        name = _given(request.code, "brokerName", header.broker_name)
+        entry = self._control.store.entry(name)
+        counted = entry.broker_set or entry.floor
+        answer = BrokerIdHeader(
+            cluster_name=header.cluster_name, broker_name=name, next_broker_id=counted.next_broker_id
+        )
+        return request.reply(ext_fields=encode_fields(answer))
+
+    # What the leader changes
+
+    async def _apply_id(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        header = decode_fields(BrokerIdHeader, request.ext_fields)
+        check_code = _given(request.code, "registerCheckCode", header.register_check_code)
+        applicant = Applicant(
+            cluster=_given(request.code, "clusterName", header.cluster_name),
+            broker_name=_given(request.code, "brokerName", header.broker_name),
+            broker_id=_id(request.code, "appliedBrokerId", header.applied_broker_id),
+            address=_address(request.code, "registerCheckCode", check_code.partition(";")[0]),
+            check_code=check_code,
+        )
+        await self._control.apply_id(applicant)
+        answer = BrokerIdHeader(cluster_name=applicant.cluster, broker_name=applicant.broker_name)
+        return request.reply(ext_fields=encode_fields(answer))
+
+    async def _register_broker(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
+        header = decode_fields(RegisterBrokerToControllerHeader, request.ext_fields)
+        address = _given(request.code, "brokerAddress", header.broker_address)
+        registrant = Registrant(
+            cluster=header.cluster_name or "",
+            broker_name=_given(request.code, "brokerName", header.broker_name),
+            broker_id=_id(request.code, "brokerId", header.broker_id),
+            address=_address(request.code, "brokerAddress", address),
+        )
+        broker_set = await self._control.register(registrant, connection.id)
+        answer = MasterHeader(cluster_name=header.cluster_name, broker_name=registrant.broker_name)
+        master = broker_set.master
+        if master is not None and self._control.may_live(BrokerKey(registrant.broker_name, master)):
+            answer = msgspec.structs.replace(
+                answer,
+                master_broker_id=master,
+                master_address=broker_set.master_address,
+                master_epoch=broker_set.master_epoch,
+                sync_state_set_epoch=broker_set.sync_state_set_epoch,
+            )
+        # A broker reads the body whatever the header says.
+        return request.reply(ext_fields=encode_fields(answer), body=_sync_state_set(broker_set))
+
+    async def _elect_master(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
+        header = decode_fields(ElectMasterHeader, request.ext_fields)
+        name = _given(request.code, "brokerName", header.broker_name)
+        cluster, broker_id = header.cluster_name or "", header.broker_id
+        if broker_id == UNKNOWN or header.designate_elect:
+            wanted = None if broker_id == UNKNOWN else broker_id
+            elected = await self._control.designate(cluster, name, wanted, connection.peer)
+        else:
+            elected = await self._control.elect_for_broker(cluster, BrokerKey(name, broker_id), connection.id)
+        if elected.result is not Result.NOBODY:
+            return _elected(request, elected)
+        is_lost = broker_id == UNKNOWN
+        code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE if is_lost else ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+        return request.reply(code, remark=elected.reason)
+
+    async def _alter_sync_state_set(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
+        header = decode_fields(AlterSyncStateSetHeader, request.ext_fields)
+        if not request.body:
+            raise BodyError("the body must be the wanted SyncStateSet and the epoch that it was made from")
+        body = decode_body(SyncStateSet, request.body)
+        wanted = WantedSyncStateSet(
+            broker_name=_given(request.code, "brokerName", header.broker_name),
+            master=_id(request.code, "masterBrokerId", header.master_broker_id),
+            master_epoch=_number(request.code, "masterEpoch", header.master_epoch),
+            members=frozenset(body.sync_state_set),
+            sync_state_set_epoch=body.sync_state_set_epoch,
+        )
+        broker_set = await self._control.alter_sync_state_set(wanted, connection.id)
+        answer = AlterSyncStateSetResponseHeader(new_sync_state_set_epoch=broker_set.sync_state_set_epoch)
+        return request.reply(ext_fields=encode_fields(answer), body=_sync_state_set(broker_set))
+
+    async def _clean(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        header = decode_fields(CleanBrokerDataHeader, request.ext_fields)
+        name = _given(request.code, "brokerName", header.broker_name)
+        listed = (header.broker_controller_ids_to_clean or "").strip()
+        wanted = Cleaning(
+            broker_name=name,
+            cluster=header.cluster_name or "",
+            broker_ids=_listed_ids(listed) if listed else None,
+            even_living=header.is_clean_living_broker,
+        )
+        await self._control.clean(wanted)
+        return request.reply()
+
+
+def _elected(request: RemotingCommand, elected: Elected) -> RemotingCommand:
+    broker_set = elected.broker_set
+    header = MasterHeader(
+        master_broker_id=broker_set.master,
+        master_address=broker_set.master_address,
+        master_epoch=broker_set.master_epoch,
+        sync_state_set_epoch=broker_set.sync_state_set_epoch,
+    )
+    members = sorted(broker_set.sync_state_set)
+    if elected.result is Result.KEPT:
+        body = ElectMasterBody(sync_state_set=members)
+        code = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+        return request.reply(
+            code, remark=elected.reason, ext_fields=encode_fields(header), body=encode(body, Dialect.STANDARD)
+        )
+    addresses = {i: replica.address for i, replica in sorted(broker_set.replicas.items())}
+    name, cluster = broker_set.broker_name, broker_set.cluster
+    body = ElectMasterBody(
+        broker_member_group=MemberGroup(broker_addrs=addresses, broker_name=name, cluster=cluster),
+        broker_addrs=addresses,
+        broker_name=name,
+        cluster=cluster,
+        sync_state_set=members,
+    )
+    return request.reply(ext_fields=encode_fields(header), body=encode(body, Dialect.STANDARD))
+
+
+def _sync_state_set(broker_set: BrokerSet) -> bytes:
+    members = SyncStateSet(
+        sync_state_set=sorted(broker_set.sync_state_set), sync_state_set_epoch=broker_set.sync_state_set_epoch
+    )
+    return encode(members, Dialect.STANDARD)
+
+
+def _listed_ids(text: str) -> frozenset[int]:
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    if bad := [part for part in parts if not _IDS.fullmatch(part)]:
+        raise CleaningRefused(f"{bad[0][:40]!r} is no broker id; give numbers with a ';' between")
+    return frozenset(map(int, parts))
+
+
+def _given(code: int, field: str, value: str | None) -> str:
+    """Return a text that must be there; raises RequestInvalid."""
+    if not value:
+        raise RequestInvalid(f"{_request(code)} needs {field}")
+    if len(value) > NAME_CHARS_MAX:
+        raise RequestInvalid(f"{_request(code)}: {field} has {len(value)} characters, {NAME_CHARS_MAX} are allowed")
+    return value
+
+
+def _address(code: int, field: str, value: str) -> str:
+    if not _ADDRESS.fullmatch(value):
+        raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
+    return value
+
+
+def _number(code: int, field: str, value: int | None) -> int:
+    if value is None:
+        raise RequestInvalid(f"{_request(code)} needs {field}, a whole number")
+    return value
+
+
+def _id(code: int, field: str, value: int | None) -> int:
+    if _number(code, field, value) < 0:
+        raise RequestInvalid(f"{_request(code)}: {field} must not be negative, it is {value}")
+    assert value is not None, "a number"
+    return value
+
+
+def _request(code: int) -> str:
+    return f"{RequestCode(code).name} ({code})"
+
+
+def _within(value: int, least: int, most: int) -> int:
+    return max(least, min(value, most))

@@ -1,0 +1,145 @@
+"""Bodies of the HTTP answers of a controller; `openapi.py` describes them from here. Times are Unix ms, UTC."""
+
+import msgspec
+
+
+class MemberView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One controller of the group."""
+
+    id: str
+    address: str
+    is_leader: bool
+    #: It is the one that was asked.
+    is_self: bool
+
+
+class ControllerListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The controllers of the group, as the asked one knows them."""
+
+    group: str
+    #: `leader`, `follower` or `candidate`: what the asked one is.
+    role: str
+    #: None if nobody leads.
+    leader_id: str | None
+    leader_address: str | None
+    leader_changes: int
+    #: `embedded` or `etcd`.
+    store: str
+    #: Brokers that were not heard since its start are not judged before; 0 once all can be.
+    pause_ms: int
+    members: list[MemberView]
+
+
+class ReplicaView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One broker of a set."""
+
+    broker_id: int
+    address: str
+    is_master: bool
+    in_sync: bool
+    alive: bool
+    #: Something speaks against it: it is being asked.
+    suspect: bool
+    #: When it was heard last, and what it said; None if it was not heard since this controller runs.
+    last_heard_unix_ms: int | None
+    epoch: int | None
+    max_offset: int | None
+    confirm_offset: int | None
+    election_priority: int | None
+
+
+class BrokerSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One broker set."""
+
+    broker_name: str
+    cluster: str
+    #: `healthy`, `under_replicated` or `no_master`.
+    state: str
+    master_broker_id: int | None
+    master_address: str | None
+    master_epoch: int
+    sync_state_set: list[int]
+    sync_state_set_epoch: int
+    next_broker_id: int
+    replicas: list[ReplicaView]
+    #: The number of its last election here; see /v1/elections.
+    last_election: int | None
+
+
+class BrokerSetListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A page of broker sets, in the order of their names."""
+
+    broker_sets: list[BrokerSetView]
+    total: int
+    next_cursor: str | None
+
+
+class CandidateView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One broker in an election."""
+
+    broker_id: int
+    address: str
+    in_sync: bool
+    #: Elected, or why not.
+    verdict: str
+    epoch: int | None
+    max_offset: int | None
+    election_priority: int | None
+
+
+class PhasesView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """How long each part took."""
+
+    #: From the last sign of life of the master until something spoke against it.
+    suspect_ms: int | None
+    #: From then until it was judged dead.
+    judge_ms: int | None
+    #: From then, or from the request, until the result was stored.
+    commit_ms: int
+
+
+class NotifiedView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A broker that was told the result."""
+
+    broker_id: int
+    #: `ok`, `failed`, or `superseded` by a later election.
+    result: str
+    #: From the stored result until then.
+    after_ms: int
+    tries: int
+
+
+class ElectionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One election, and why it ended as it did."""
+
+    number: int
+    broker_name: str
+    cluster: str
+    unix_ms: int
+    #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `broker`, `operator`.
+    trigger: str
+    cause: str
+    #: `new_master_elected`, `keep_current_master` or `no_master_elected`.
+    result: str
+    reason: str
+    candidates: list[CandidateView]
+    old_master: int | None
+    new_master: int | None
+    master_epoch: int
+    sync_state_set_epoch: int
+    unclean: bool
+    #: What the elected lacks of the longest log in sync, or would if it was forced; None if nobody knows.
+    bytes_at_stake: int | None
+    #: Commands that would force a master, at that price; blank where there is one.
+    force: str
+    phases: PhasesView
+    notified: list[NotifiedView]
+    #: How often in a row it ended like this, and when last.
+    times: int
+    last_unix_ms: int
+
+
+class ElectionListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The last elections, the newest first."""
+
+    elections: list[ElectionView]

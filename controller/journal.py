@@ -1,0 +1,270 @@
+"""Turns what happened to sets and brokers into log lines and counts; the one place that decides which.
+
+Heartbeats and polls are only counted. Every election is one line, and those that end as the one before are none.
+"""
+
+from controller import event_catalogue as catalogue
+from controller.broker_set import BrokerSet
+from controller.config import CONTROLLER, ControllerConfig
+from controller.decisions.election import Result
+from controller.decisions.membership import Applicant, Cleaning, Registrant
+from controller.decisions.sync_state import WantedSyncStateSet
+from controller.detection import Dead, Outcome
+from controller.effects import NotifyRoleChanged, Recipient
+from controller.elections import ElectionRecord, Notified, Trigger
+from controller.events import MasterLost, ReplicaAdopted
+from controller.live_table import BrokerKey
+from controller.set_counts import SetCounts
+from controller.store import Changed, Member, StoreError
+from remoting.codes import CONTROLLER_REQUESTS, RequestCode
+from serving.journal import ServerJournal
+from serving.log_events import LogEvent
+from serving.logs import Logs
+
+#: Only brokers send these; operators' tools send the others too.
+BROKER_CODES = frozenset(
+    {
+        RequestCode.BROKER_HEARTBEAT,
+        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+        RequestCode.CONTROLLER_REGISTER_BROKER,
+        RequestCode.CONTROLLER_GET_REPLICA_INFO,
+        RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+        RequestCode.CONTROLLER_APPLY_BROKER_ID,
+    }
+    & frozenset(CONTROLLER_REQUESTS)
+)
+
+_LOST = frozenset({Trigger.MASTER_DEAD, Trigger.MASTER_NOT_HEARD, Trigger.NO_MASTER})
+
+
+class Journal(ServerJournal[ControllerConfig]):
+    """Observes the whole controller."""
+
+    _counts: SetCounts
+
+    def __init__(self, logs: Logs, counts: SetCounts, config: ControllerConfig) -> None:
+        """Take the configuration in force, to tell later what changed of it."""
+        super().__init__(CONTROLLER, logs, counts, config)
+
+    # Leadership and store
+
+    def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
+        """Note that this controller answers for the sets."""
+        self._logs.write(catalogue.LEADERSHIP_GAINED, group=group, duration_ms=duration_ms, broker_sets=broker_sets)
+
+    def leadership_lost(self, group: str, leader: Member | None) -> None:
+        """Note that this controller does not any more."""
+        self._logs.write(
+            catalogue.LEADERSHIP_LOST,
+            group=group,
+            leader=None if leader is None else f"{leader.id} at {leader.address}",
+        )
+
+    def store_failed(self, broker_name: str, error: StoreError) -> None:
+        """Note a change that could not be stored."""
+        self._logs.write(catalogue.STORE_FAILED, broker=broker_name, error=str(error))
+
+    def store_call(self, kind: str, result: str, seconds: float) -> None:
+        """Count one call to the store."""
+        self._counts.store_calls.add((kind, result))
+        self._counts.store_durations.observe((kind,), seconds)
+
+    def self_doubted(self, held_ms: int) -> None:
+        """Note that this process stood still."""
+        self._counts.self_doubts += 1
+        self._logs.write(catalogue.SELF_DOUBTED, held_ms=held_ms)
+
+    # Brokers
+
+    def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:
+        """Note a broker's id, once."""
+        if changed.before == changed.after:
+            return
+        self._logs.write(
+            catalogue.BROKER_ID_APPLIED,
+            cluster=applicant.cluster,
+            broker=applicant.broker_name,
+            broker_id=applicant.broker_id,
+            addr=applicant.address,
+            set_added=changed.before is None,
+        )
+
+    def broker_started(self, registrant: Registrant, changed: Changed[None]) -> None:
+        """Note a broker's start."""
+        before, after = changed.before, changed.after
+        assert after is not None, "only members start"
+        old = before.replicas.get(registrant.broker_id) if before is not None else None
+        who = {
+            "cluster": after.cluster,
+            "broker": after.broker_name,
+            "broker_id": registrant.broker_id,
+            "addr": registrant.address,
+        }
+        events = changed.decision.events
+        moved = old is not None and old.address != registrant.address
+        adopted = any(isinstance(event, ReplicaAdopted) for event in events)
+        self._logs.write(
+            catalogue.BROKER_STARTED, **who, old_addr=old.address if old and moved else None, adopted=adopted
+        )
+        if not adopted and any(isinstance(event, MasterLost) for event in events):
+            self._logs.write(catalogue.MASTER_RESTARTED, **who, **_epochs(after))
+
+    def broker_suspect(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
+        """Note a closed connection of a broker."""
+        self._logs.write(catalogue.BROKER_SUSPECTED, **_who(key, broker_set))
+
+    def broker_dead(self, dead: Dead, broker_set: BrokerSet | None) -> None:
+        """Note a death."""
+        self._counts.deaths.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
+        self._logs.write(
+            catalogue.BROKER_DIED,
+            **_who(dead.key, broker_set),
+            reason=dead.reason,
+            evidence=dead.why.value,
+            silent_ms=dead.judged_ms - dead.last.heard_ms,
+            suspected_ms=dead.judged_ms - dead.suspected_ms,
+        )
+
+    def broker_probed(self, outcome: Outcome) -> None:
+        """Count a question to a broker."""
+        self._counts.probes.add((outcome.value,))
+
+    def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
+        """Note who is in sync now."""
+        before, after = changed.before, changed.after
+        assert before is not None, "a set was altered"
+        assert after is not None, "as above"
+        self._logs.write(
+            catalogue.SYNC_STATE_SET_ALTERED,
+            cluster=after.cluster,
+            broker=after.broker_name,
+            master=wanted.master,
+            old=sorted(before.sync_state_set),
+            new=sorted(after.sync_state_set),
+            **_epochs(after),
+        )
+
+    def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
+        """Note what an operator removed."""
+        before, after = changed.before, changed.after
+        assert before is not None, "a set was cleaned"
+        gone = before.replicas.keys() - (after.replicas.keys() if after is not None else set())
+        self.audit(
+            catalogue.BROKERS_CLEANED,
+            cluster=before.cluster,
+            broker=wanted.broker_name,
+            broker_ids=sorted(gone),
+            set_removed=after is None,
+            was_master=before.master in gone,
+        )
+
+    # Elections
+
+    def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
+        """Note an election with its reason."""
+        counts = self._counts
+        counts.elections.add((record.cluster, record.broker_name, record.result.value))
+        counts.election_durations.observe((record.result.value,), seconds)
+        if not is_news:
+            return
+        if record.cause.trigger in _LOST:
+            counts.failovers.add(
+                (record.cluster, record.cause.evidence or record.cause.trigger.value, _outcome(record))
+            )
+        phases = record.phases
+        for phase, lasted_ms in (
+            ("detect", phases.suspect_ms),
+            ("judge", phases.judge_ms),
+            ("commit", phases.commit_ms),
+        ):
+            if lasted_ms is not None:
+                counts.failover_phases.observe((phase,), lasted_ms / 1000)
+        self._logs.write(_event_of(record), **_election_keys(record))
+
+    def role_notified(
+        self, effect: NotifyRoleChanged, recipient: Recipient, notified: Notified, record: ElectionRecord | None
+    ) -> None:
+        """Note what came of telling a broker its role."""
+        counts = self._counts
+        counts.notifications.add((notified.result,))
+        if notified.result == "ok" and recipient.broker_id == effect.master.broker_id:
+            counts.failover_phases.observe(("notify",), notified.after_ms / 1000)
+            if record is not None and record.phases.suspect_ms is not None:
+                spent = (record.phases.suspect_ms, record.phases.judge_ms or 0, record.phases.commit_ms)
+                counts.failover_phases.observe(("total",), (sum(spent) + notified.after_ms) / 1000)
+
+    def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
+        """Note a broker that does not confirm."""
+        self._logs.write(
+            catalogue.ROLE_NOTIFICATION_FAILED,
+            broker=effect.broker_name,
+            broker_id=recipient.broker_id,
+            addr=recipient.address,
+            master_epoch=effect.master_epoch,
+            sync_state_set_epoch=effect.sync_state_set_epoch,
+            tries=tries,
+            error=error,
+        )
+
+
+def _who(key: BrokerKey, broker_set: BrokerSet | None) -> dict[str, object]:
+    replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
+    return {
+        "cluster": broker_set.cluster if broker_set is not None else None,
+        "broker": key.broker_name,
+        "broker_id": key.broker_id,
+        "addr": replica.address if replica is not None else None,
+        "was_master": broker_set is not None and broker_set.master == key.broker_id,
+    }
+
+
+def _epochs(broker_set: BrokerSet) -> dict[str, object]:
+    return {
+        "master_epoch": broker_set.master_epoch,
+        "sync_state_set_epoch": broker_set.sync_state_set_epoch,
+    }
+
+
+def _outcome(record: ElectionRecord) -> str:
+    return "failed_over" if record.result is Result.NEW_MASTER else record.result.value
+
+
+def _event_of(record: ElectionRecord) -> LogEvent:
+    if record.result is Result.NOBODY:
+        return catalogue.NOBODY_ELECTED
+    if record.result is Result.KEPT:
+        return catalogue.MASTER_KEPT
+    return catalogue.UNCLEAN_MASTER_ELECTED if record.is_unclean else catalogue.MASTER_ELECTED
+
+
+def _election_keys(record: ElectionRecord) -> dict[str, object]:
+    keys: dict[str, object] = {
+        "election": record.number,
+        "cluster": record.cluster,
+        "broker": record.broker_name,
+        "trigger": record.cause.trigger.value,
+        "cause": record.cause.why,
+        "reason": record.reason,
+        "old_master": record.old_master,
+        "new_master": record.new_master,
+        "master_epoch": record.master_epoch,
+        "sync_state_set_epoch": record.sync_state_set_epoch,
+        "candidates": [
+            {
+                "broker_id": each.broker_id,
+                "in_sync": each.in_sync,
+                "epoch": each.epoch,
+                "max_offset": each.max_offset,
+                "verdict": each.verdict.value,
+            }
+            for each in record.standings
+        ],
+        "suspect_ms": record.phases.suspect_ms,
+        "judge_ms": record.phases.judge_ms,
+        "commit_ms": record.phases.commit_ms,
+    }
+    if record.result is Result.NOBODY or record.is_unclean:
+        keys["bytes_at_stake"] = record.bytes_at_stake
+    if record.force:
+        keys["force"] = record.force
+    return keys

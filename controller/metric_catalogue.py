@@ -1,0 +1,80 @@
+"""Every metric of a controller: its name, type, labels and meaning.
+
+What any server has stands in `serving/metric_families.py`. `docs/controller-metrics.md` is this catalogue as a page:
+`python -m controller.metric_catalogue > docs/controller-metrics.md` writes it, and a test compares. How each is read
+stands in `metrics.py`.
+"""
+
+import sys
+from typing import Final
+
+from controller.config import CONTROLLER
+from serving.metric_families import Family, FamilyMaker, ServerFamilies, metric_page
+
+_MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
+
+SERVER: Final = ServerFamilies(CONTROLLER)
+
+# The group and its store
+
+ROLE: Final = _MAKE.gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader, as with the Java controller.")
+LEADER_CHANGES: Final = _MAKE.counter("leader_changes", "Changes of the leading controller, seen from this one.")
+STORE_TXN: Final = _MAKE.counter(
+    "store_txn", "Calls to the store, reads too, by what was asked and what came of it.", "operation", "result"
+)
+STORE_TXN_DURATION: Final = _MAKE.histogram("store_txn_duration_seconds", "Calls to the store.", "operation")
+SELF_DOUBTS: Final = _MAKE.counter("self_doubts", "Standstills of this process after which nobody was judged.")
+
+# Sets and brokers; only of the leader, but for heartbeats
+
+ACTIVE_BROKERS: Final = _MAKE.gauge("active_brokers", "Living brokers of a set.", "cluster", "broker")
+BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Sets by how they are.", "cluster", "state")
+REPLICAS: Final = _MAKE.gauge("replicas", "Brokers of a set, dead ones too.", "cluster", "broker")
+SYNC_STATE_SET_SIZE: Final = _MAKE.gauge("sync_state_set_size", "Brokers of a set in sync.", "cluster", "broker")
+MASTER_EPOCH: Final = _MAKE.gauge("master_epoch", "Master epoch of a set.", "cluster", "broker")
+BROKER_LAST_HEARTBEAT: Final = _MAKE.gauge(
+    "broker_last_heartbeat_timestamp_seconds", "Last sign of life of a broker.", "cluster", "broker", "broker_id"
+)
+SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Brokers that are being asked whether they live.")
+PROBES: Final = _MAKE.counter("probes", "Questions to suspect brokers by what came of them.", "outcome")
+DEATHS: Final = _MAKE.counter("broker_deaths", "Brokers found dead, by how it began.", "cluster", "reason")
+
+# Elections
+
+ELECTIONS: Final = _MAKE.counter("election", "Elections by how they ended.", "cluster", "broker", "election_result")
+ELECTION_DURATION: Final = _MAKE.histogram(
+    "election_duration_seconds", "From the request or the loss until the result was stored.", "election_result"
+)
+FAILOVERS: Final = _MAKE.counter(
+    "failovers", "Elections because a master was lost, by how that showed.", "cluster", "cause", "outcome"
+)
+FAILOVER_PHASES: Final = _MAKE.histogram(
+    "failover_phase_duration_seconds",
+    "Parts of a failover: detect, judge, commit, notify (until the new master confirmed), total.",
+    "phase",
+)
+NOTIFICATIONS: Final = _MAKE.counter(
+    "role_notifications", "Brokers told of a new master, by what came of it.", "result"
+)
+
+#: All of the above, in the order of the page.
+FAMILIES: Final = (
+    *SERVER.life,
+    *SERVER.traffic,
+    *(each for each in list(globals().values()) if isinstance(each, Family)),
+    SERVER.config_changes,
+)
+
+_LABELS: Final = """\
+Times are in seconds, sizes in bytes. `broker` is the name of a broker set; no label holds an address. `cluster` has
+at most 20 values and `broker` 1000, all others count as `__other__` and in
+`rocketmq_controller_label_overflow_total`. On Linux the `process_*` metrics are there too."""
+
+
+def as_markdown() -> str:
+    """Return the catalogue as the page `docs/controller-metrics.md`."""
+    return metric_page(CONTROLLER, FAMILIES, "controller/metric_catalogue.py", _LABELS)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(as_markdown())

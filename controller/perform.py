@@ -1,0 +1,151 @@
+"""Carries out what the control asks for: telling brokers who leads, and asking them whether they live.
+
+Java sends NOTIFY_BROKER_ROLE_CHANGED without waiting; brokers answer it nevertheless, so here it is repeated until they
+do. Of several notifications for one broker the latest counts.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from controller.detection import Outcome
+from controller.effects import AskBroker, Effect, NotifyRoleChanged, Recipient
+from controller.elections import ElectionRecord, Elections, Notified
+from controller.live_table import BrokerKey
+from remoting.client import RemotingClient
+from remoting.clock import Clock
+from remoting.codec import encode_fields
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import ConnectionRefused, InvokeError
+from remoting.fastjson import Dialect, encode
+from remoting.shapes.controller import MasterHeader, SyncStateSet
+
+#: How long a broker may take to change its role; a master waits for what is still to be indexed.
+NOTIFY_TIMEOUT_MS: Final = 3_000
+#: Pauses between the tries.
+NOTIFY_PAUSES_S: Final = (0.2, 1.0)
+
+Probed = Callable[[BrokerKey, Outcome], None]
+
+
+class PerformObserver(Protocol):
+    """Who is told what came of it."""
+
+    def broker_probed(self, outcome: Outcome) -> None:
+        """Learn of the answer to a question."""
+
+    def role_notified(
+        self, effect: NotifyRoleChanged, recipient: Recipient, notified: Notified, record: ElectionRecord | None
+    ) -> None:
+        """Learn whether a broker knows its role."""
+
+    def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
+        """Learn that a broker does not confirm."""
+
+
+class Performer:
+    """Performs effects in tasks of `tasks`, so none outlives the service."""
+
+    def __init__(
+        self,
+        tasks: asyncio.TaskGroup,
+        client: RemotingClient,
+        elections: Elections,
+        clock: Clock,
+        observer: PerformObserver,
+    ) -> None:
+        self._tasks = tasks
+        self._client = client
+        self._elections = elections
+        self._clock = clock
+        self._observer = observer
+        #: Told what came of each question.
+        self.probed: Probed = lambda _key, _outcome: None
+        self._telling: dict[BrokerKey, asyncio.Task[None]] = {}
+
+    def perform(self, effect: Effect) -> None:
+        """Begin to carry out an effect."""
+        if isinstance(effect, AskBroker):
+            self._tasks.create_task(self._ask(effect))
+            return
+        for recipient in effect.recipients:
+            key = BrokerKey(effect.broker_name, recipient.broker_id)
+            if (earlier := self._telling.get(key)) is not None:
+                earlier.cancel()
+            task = self._tasks.create_task(self._tell(effect, recipient))
+            self._telling[key] = task
+            task.add_done_callback(partial(self._told, key))
+
+    async def close(self) -> None:
+        """Tell nobody any more."""
+        for task in self._telling.values():
+            task.cancel()
+
+    def _told(self, key: BrokerKey, done: asyncio.Task[None]) -> None:
+        if self._telling.get(key) is done:
+            del self._telling[key]
+
+    async def _ask(self, effect: AskBroker) -> None:
+        # A small question that any broker in controller mode answers.
+        question = RemotingCommand(RequestCode.GET_BROKER_EPOCH_CACHE)
+        outcome = Outcome.ANSWERED
+        try:
+            await self._client.ask_anew(effect.address, question, effect.probe.timeout_ms)
+        except ConnectionRefused:
+            outcome = Outcome.REFUSED
+        except (InvokeError, ValueError):
+            # ValueError: brokers name their address themselves, and no resolver takes some.
+            outcome = Outcome.NO_ANSWER
+        self._observer.broker_probed(outcome)
+        self.probed(effect.probe.key, outcome)
+
+    async def _tell(self, effect: NotifyRoleChanged, recipient: Recipient) -> None:
+        request = _notification(effect)
+        error = ""
+        tries = 0
+        result = "failed"
+        try:
+            for pause_s in (*NOTIFY_PAUSES_S, None):
+                tries += 1
+                error = await self._try(recipient, request)
+                if not error:
+                    result = "ok"
+                    break
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
+            else:
+                self._observer.role_notification_failed(effect, recipient, tries, error)
+        except asyncio.CancelledError:
+            result = "superseded"
+            raise
+        finally:
+            notified = Notified(result, self._clock.now_ms() - effect.since_ms, tries)
+            record = self._elections.notified(effect.broker_name, effect.election, recipient.broker_id, notified)
+            self._observer.role_notified(effect, recipient, notified, record)
+
+    async def _try(self, recipient: Recipient, request: RemotingCommand) -> str:
+        """Return why a broker does not know its role, blank if it does."""
+        try:
+            answer = await self._client.invoke(recipient.address, request, NOTIFY_TIMEOUT_MS)
+        except (InvokeError, ValueError) as error:
+            return str(error)
+        if answer.code == ResponseCode.SUCCESS:
+            return ""
+        return f"it answers {answer.code}: {answer.remark or 'no remark'}"
+
+
+def _notification(effect: NotifyRoleChanged) -> RemotingCommand:
+    header = MasterHeader(
+        master_broker_id=effect.master.broker_id,
+        master_address=effect.master.address,
+        master_epoch=effect.master_epoch,
+        sync_state_set_epoch=effect.sync_state_set_epoch,
+    )
+    body = SyncStateSet(sync_state_set=list(effect.sync_state_set), sync_state_set_epoch=effect.sync_state_set_epoch)
+    return RemotingCommand(
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+        ext_fields=encode_fields(header),
+        body=encode(body, Dialect.STANDARD),
+    )

@@ -1,0 +1,235 @@
+"""Wires a controller: its store, its rules, what any server has around them, and what it does by itself.
+
+Answers to `ControllerManager`. Nothing of RocketMQ's rules is here; what can be decided without a loop is elsewhere.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from controller.config import CONTROLLER, ControllerConfig
+from controller.control import LOOK_MS, Control, ControlParts
+from controller.detection import Detection
+from controller.elections import Elections
+from controller.group import Group
+from controller.handlers import Handlers
+from controller.http_views import Views
+from controller.journal import BROKER_CODES, Journal
+from controller.live_table import LiveTable
+from controller.perform import Performer
+from controller.set_counts import SetCounts
+from controller.store import Backend, Member, SetStore, StoreError
+from controller.stores.opening import open_store
+from remoting.codes import RequestCode
+from remoting.observer import CloseReason, Peer
+from serving.journal import Attributed
+from serving.not_started import NotStarted
+from serving.process import ServerProcess, Surroundings, import_aside
+from serving.stored_config import StoredConfig
+
+if TYPE_CHECKING:
+    from serving.http_endpoints import Endpoint
+
+#: How often sets without master are looked for.
+_SETS_LOOK_S: Final = 0.25
+#: How soon a store that could not be asked is asked again.
+_STORE_AGAIN_S: Final = 0.5
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
+
+
+class Controller:
+    """One controller with all its parts."""
+
+    def __init__(self, config: ControllerConfig, surroundings: Surroundings) -> None:
+        """Wire it; raises NotStarted."""
+        self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
+        self._counts = SetCounts()
+        self._process = ServerProcess(CONTROLLER, config, self._counts, surroundings)
+        self._journal = Journal(self._logs, self._counts, config)
+        self._settings = StoredConfig(CONTROLLER, config, self._journal, self._process.follow)
+        self._client = self._process.make_client()
+        self._backend = self._open_store(config)
+        self._store = SetStore(self._backend)
+        self._group = Group(config.controller_group, _member(config, 0), self._clock, self._store.entry_changed)
+        self._group.on_elected = self._elected
+        self._group.on_deposed = lambda: self._journal.leadership_lost(self._group.name, self._group.leader)
+        live = LiveTable()
+        self._elections = Elections()
+        self._performer = Performer(self._tasks, self._client, self._elections, self._clock, self._journal)
+        self._control = Control(
+            ControlParts(
+                store=self._store,
+                group=self._group,
+                live=live,
+                detection=Detection(live, self._clock.now_ms()),
+                elections=self._elections,
+                clock=self._clock,
+                config=lambda: self._settings.config,
+                perform=self._performer.perform,
+                observer=self._journal,
+                start=self._tasks.create_task,
+            )
+        )
+        self._performer.probed = self._control.probed
+        self._server = self._process.make_listener(
+            Attributed(
+                Handlers(self._control, self._settings, self._clock), BROKER_CODES, RequestCode.BROKER_HEARTBEAT
+            ),
+            _ConnectionWatch(self._journal, self._lost),
+            urgent=frozenset({RequestCode.BROKER_HEARTBEAT}),
+            queued_requests_max=config.controller_request_thread_pool_queue_capacity,
+        )
+        self._led = asyncio.Event()
+        self._is_closing = False
+
+    async def run(self) -> None:
+        """Serve until told to stop, then stop in order. Raises NotStarted."""
+        config = self._settings.config
+        host, port = await self._process.open()
+        self._group.me = _member(config, port)
+        self._elections.controller_address = self._group.me.address
+        joining = self._tasks.create_task(self._join())
+        if config.controller_store == "embedded":
+            # Nobody else can lead: whoever sees the next line is served.
+            await joining
+            await self._led.wait()
+        self._logs.announce(
+            f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
+        )
+        await self._process.start_http(self._site)
+        await self._process.serve(self._look_at_brokers, self._look_at_sets)
+        joining.cancel()
+        await self._resign()
+        await self._process.drain(self._settings.config)
+        self._is_closing = True
+        await self._process.close(self._performer.close, self._client.close, self._backend.close)
+
+    async def _site(self) -> "tuple[Sequence[Endpoint], Views]":
+        """Return what is served over HTTP; peers are served while its libraries are loaded."""
+        metrics = await import_aside("controller.metrics")
+        endpoints = await import_aside("controller.http_endpoints")
+        sources = metrics.MetricSources(
+            statistics=self._server.statistics,
+            counts=self._counts,
+            logs=self._logs,
+            health=self._process.health,
+            control=self._control,
+            clock=self._clock,
+        )
+        views = Views(self._process.health, metrics.Metrics(sources), self._settings, self._control, self._clock)
+        return endpoints.ENDPOINTS, views
+
+    # The group
+
+    def _open_store(self, config: ControllerConfig) -> Backend:
+        try:
+            return open_store(config, self._clock, _StoreCalls(self._journal))
+        except StoreError as error:
+            raise NotStarted(str(error)) from error
+
+    async def _join(self) -> None:
+        """Belong to the controllers of the store; a store that cannot be asked is asked again."""
+        while True:
+            try:
+                await self._backend.join(self._group.me, self._group)
+            except StoreError as error:
+                self._journal.store_failed("", error)
+                await asyncio.sleep(_STORE_AGAIN_S)
+            else:
+                return
+
+    def _elected(self) -> None:
+        self._tasks.create_task(self._take_over())
+
+    async def _take_over(self) -> None:
+        """Know all that is stored, and lead."""
+        began_ms = self._clock.now_ms()
+        while True:
+            try:
+                await self._store.load()
+            except StoreError as error:
+                self._journal.store_failed("", error)
+                await asyncio.sleep(_STORE_AGAIN_S)
+            else:
+                break
+        self._group.ready()
+        self._led.set()
+        if self._group.is_leader:
+            self._journal.leadership_gained(
+                self._group.name, self._clock.now_ms() - began_ms, sum(1 for _ in self._store.sets())
+            )
+
+    async def _resign(self) -> None:
+        try:
+            await self._backend.resign()
+        except StoreError as error:
+            self._journal.store_failed("", error)
+
+    # What happens by itself
+
+    async def _look_at_brokers(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_MS / 1000)
+            self._control.look_at_brokers()
+
+    async def _look_at_sets(self) -> None:
+        while True:
+            await asyncio.sleep(_SETS_LOOK_S)
+            self._control.look_at_sets()
+
+    def _lost(self, connection_id: int) -> None:
+        if not self._is_closing:
+            self._control.connection_lost(connection_id)
+
+
+class _StoreCalls:
+    """Brings what the threads of a store tell to the event loop."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._loop = asyncio.get_running_loop()
+
+    def store_call(self, kind: str, result: str, seconds: float) -> None:
+        """Count one call."""
+        self._loop.call_soon_threadsafe(self._journal.store_call, kind, result, seconds)
+
+
+class _ConnectionWatch:
+    """Passes everything on to the journal, and tells the control of connections that ended."""
+
+    def __init__(self, journal: Journal, lost: Callable[[int], None]) -> None:
+        self._lost = lost
+        self._journal = journal
+        self.connection_opened = journal.connection_opened
+        self.connection_refused = journal.connection_refused
+        self.connection_paused = journal.connection_paused
+        self.frame_rejected = journal.frame_rejected
+        self.request_rejected = journal.request_rejected
+        self.handler_failed = journal.handler_failed
+
+    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
+        """Suspect the brokers that were heard over a connection that is gone."""
+        self._journal.connection_closed(connection, reason)
+        self._lost(connection.id)
+
+
+def _member(config: ControllerConfig, port: int) -> Member:
+    """Return what other controllers and brokers know this one by."""
+    host = config.bind_address
+    if host in _ANY_ADDRESS:
+        host = _own_address()
+    shown = f"[{host}]" if ":" in host else host
+    address = config.advertised_address or f"{shown}:{port or config.listen_port}"
+    return Member(id=config.controller_id or address, address=address)
+
+
+def _own_address() -> str:
+    """Return the address from which this machine reaches others, as brokers choose theirs."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: the system only chooses a route.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

@@ -1,0 +1,39 @@
+"""What happened to sets and brokers since the start, counted; read by `metrics.py` at a scrape."""
+
+from typing import Final
+
+from controller.decisions.election import Result
+from controller.detection import Outcome
+from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Tally
+from serving.server_counts import LATENCY_S, ServerCounts
+
+#: Upper bounds in seconds, for failovers and detection.
+FAILOVER_S: Final = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 125, 130, 180, 300)
+#: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
+PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
+PHASES: Final = ("detect", "judge", "commit", "notify", "total")
+RESULTS: Final = tuple(result.value for result in Result)
+NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
+
+
+class SetCounts(ServerCounts):
+    """What a controller counts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Cluster, set and result.
+        self.elections = Tally(label_sets_max=BROKERS_MAX * len(RESULTS), peer_labels=2, each=RESULTS)
+        #: Seconds by result, from the request or the loss until it was stored.
+        self.election_durations = HistogramTable(LATENCY_S, known=[(result,) for result in RESULTS])
+        #: Cluster, what the election was held for, and result.
+        self.failovers = Tally(label_sets_max=CLUSTERS_MAX * 16, peer_labels=1)
+        #: Seconds by phase.
+        self.failover_phases = HistogramTable(PHASE_S, known=[(phase,) for phase in PHASES])
+        self.notifications = Tally(known=[(result,) for result in NOTIFIED])
+        self.probes = Tally(known=[(outcome.value,) for outcome in Outcome])
+        #: Cluster and why.
+        self.deaths = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1)
+        self.self_doubts = 0
+        #: What was asked of the store, and what came of it.
+        self.store_calls = Tally()
+        self.store_durations = HistogramTable(LATENCY_S)
