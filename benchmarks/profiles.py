@@ -21,7 +21,7 @@ from servers import REPOSITORY
 
 from namesrv.config import NameServerConfig
 from namesrv.handlers import Handlers
-from namesrv.journal import Attributed
+from namesrv.journal import BROKER_CODES
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
@@ -29,6 +29,7 @@ from remoting.clock import SystemClock
 from remoting.connection import Connection
 from remoting.limits import ServerLimits
 from remoting.server import RemotingServer, ServerOptions
+from serving.journal import Attributed
 
 PROFILES: Final = REPOSITORY / "benchmarks" / "profiles"
 #: What uvloop hands over at once.
@@ -69,7 +70,13 @@ class Bench:
         settings = Settings(config, KvConfig(), Silent(), state.configure, lambda _: None)
         handlers = Handlers(state, settings, SystemClock(), lambda _: None)
         options = ServerOptions(urgent=frozenset({105}), limits=ServerLimits(frame_bytes_max=2**26))
-        server = RemotingServer(Attributed(handlers), Silent(), tasks, SystemClock(), options)
+        server = RemotingServer(
+            Attributed(handlers, BROKER_CODES, busiest=105),
+            Silent(),
+            tasks,
+            SystemClock(),
+            options,
+        )
         self.transport: Any = Taking()
         self.connection = Connection(server)
         self.connection.connection_made(self.transport)

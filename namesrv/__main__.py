@@ -20,9 +20,10 @@ def main() -> None:
 
 def _serve(start: Start[NameServerConfig], kv: KvConfig) -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
-    from namesrv.service import serve  # noqa: PLC0415
+    from namesrv.service import NameServer  # noqa: PLC0415
+    from serving.process import serve  # noqa: PLC0415
 
-    return serve(start.config, kv, start.ignored)
+    return serve(NAMESRV, start.config, start.ignored, lambda around: NameServer(start.config, kv, around))
 
 
 if __name__ == "__main__":

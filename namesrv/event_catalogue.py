@@ -1,62 +1,15 @@
 """Every event that this server logs: its name, level, keys, meaning, and what to do about it.
 
-A name says what happened, `noun_verb_past`; what it happened to stands in the keys. `docs/logs.md` is this catalogue as
-a page: `python -m namesrv.event_catalogue > docs/logs.md` writes it, and a test compares.
+What any server logs stands in `serving/server_events.py`. `docs/logs.md` is this catalogue as a page:
+`python -m namesrv.event_catalogue > docs/logs.md` writes it, and a test compares.
 """
 
 import sys
-from enum import IntEnum
 from typing import Final
 
-import msgspec
-
-
-class Level(IntEnum):
-    """How much an event matters; the numbers are those of the standard library."""
-
-    DEBUG = 10
-    INFO = 20
-    WARNING = 30
-    ERROR = 40
-
-    @property
-    def word(self) -> str:
-        """Return the level as log lines and options spell it."""
-        return self.name.lower()
-
-
-class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of line."""
-
-    name: str
-    level: Level
-    #: Keys that the line has beside those of every line; one may be missing where it would say nothing.
-    keys: tuple[str, ...] = ()
-    meaning: str
-    #: What an operator does about it.
-    advice: str = "Nothing."
-    #: A change that somebody asked for: the line also has `audit`, `peer`, `request_code` and `opaque`.
-    audit: bool = False
-
-
-class Key(msgspec.Struct, frozen=True):
-    """A key that any line may have."""
-
-    name: str
-    meaning: str
-
-
-#: The keys of every line, in this order.
-COMMON_KEYS: Final = (
-    Key("timestamp", "UTC, ISO 8601 with milliseconds."),
-    Key("level", "debug, info, warning or error."),
-    Key("event", "A name of the table below."),
-    Key("ns_id", "Host name and port of this NameServer."),
-    Key("version", "Version of this NameServer."),
-    Key("suppressed", "So many lines of the same event and broker or peer were left out before this one."),
-    Key("lines_dropped", "So many lines were lost before this one because the output did not take them."),
-    Key("exception", "What was raised and where, without local variables."),
-)
+from namesrv.config import NAMESRV
+from serving import server_events
+from serving.log_events import Level, LogEvent, log_page
 
 _WHO: Final = ("cluster", "broker", "broker_id", "addr")
 _CHANGES: Final = ("topics_added", "topics_removed", "queues_changed", "perms_changed", "sample_topics")
@@ -64,84 +17,12 @@ _LEFT: Final = (*_WHO, "reason", "silent_ms", "heartbeat_timeout_ms", "was_maste
 
 # The server itself
 
-SERVER_STARTED: Final = LogEvent(
-    name="server_started",
-    level=Level.INFO,
-    keys=("python", "config"),
-    meaning="The process runs; `config` holds every property in force, secrets masked.",
-)
-OPTION_IGNORED: Final = LogEvent(
-    name="option_ignored",
-    level=Level.WARNING,
-    keys=("property", "path", "line", "reason", "error"),
-    meaning="A line of a configuration file changes nothing.",
-    advice="Correct or remove the line.",
-)
-SERVER_READY: Final = LogEvent(
-    name="server_ready",
-    level=Level.INFO,
-    keys=("addr", "http_addr", "duration_ms"),
-    meaning="Brokers and clients are served.",
-)
-SERVER_START_FAILED: Final = LogEvent(
-    name="server_start_failed",
-    level=Level.ERROR,
-    keys=("error",),
-    meaning="The server cannot start and ends.",
-    advice="The error names the file, the port or the option.",
-)
-SERVER_DRAINING: Final = LogEvent(
-    name="server_draining",
-    level=Level.INFO,
-    keys=("reason", "connections"),
-    meaning="The stop has begun: unready, and peers are sent elsewhere.",
-)
-SERVER_STOPPED: Final = LogEvent(
-    name="server_stopped",
-    level=Level.INFO,
-    keys=("duration_ms",),
-    meaning="All connections are closed; the process ends.",
-)
-CHORE_FAILED: Final = LogEvent(
-    name="chore_failed",
-    level=Level.ERROR,
-    keys=("chore",),
-    meaning="Something the server does at intervals failed; it is begun again after a second.",
-    advice="A fault of the server: report it with the line.",
-)
-SERVER_FAILED: Final = LogEvent(
-    name="server_failed",
-    level=Level.ERROR,
-    keys=(),
-    meaning="A fault of the server that nothing catches; the process ends with an error.",
-    advice="Start it again, and report it with the line.",
-)
 SCAN_SKIPPED: Final = LogEvent(
     name="scan_skipped",
     level=Level.WARNING,
     keys=("late_ms",),
     meaning="The process stood still, so its brokers only seem silent; they get one scan interval to be heard.",
     advice="Find out what held the process: no processor time, swapping, a paused machine.",
-)
-FILES_LIMITED: Final = LogEvent(
-    name="files_limited",
-    level=Level.WARNING,
-    keys=("connections_max", "limit"),
-    meaning="The process may open fewer files than connectionsMax needs, so it takes fewer connections.",
-    advice="Raise the limit of open files (ulimit -Hn, LimitNOFILE), or lower connectionsMax.",
-)
-CERTIFICATE_LOADED: Final = LogEvent(
-    name="certificate_loaded",
-    level=Level.INFO,
-    keys=("certificate", "path", "expires"),
-    meaning="A TLS certificate is in use from now on: at the start, after its file changed, or after SIGHUP.",
-)
-CERTIFICATE_LOAD_FAILED: Final = LogEvent(
-    name="certificate_load_failed",
-    level=Level.ERROR,
-    keys=("certificate", "path", "error"),
-    meaning="A TLS certificate cannot be read; the one before, if there was one, stays in use.",
-    advice="Repair the file; it is looked at twice a second.",
 )
 
 # Brokers
@@ -266,137 +147,36 @@ KV_STORE_FAILED: Final = LogEvent(
     meaning="A KV change was refused because its file could not be written; nothing changed.",
     advice="The error names the file and the reason, often a full disk or missing rights.",
 )
-CONFIG_CHANGED: Final = LogEvent(
-    name="config_changed",
-    level=Level.INFO,
-    audit=True,
-    keys=("old", "new", "unknown"),
-    meaning="Properties have new values, secrets masked; `unknown` ones were left aside.",
-)
-CONFIG_STORE_FAILED: Final = LogEvent(
-    name="config_store_failed",
-    level=Level.ERROR,
-    audit=True,
-    keys=("error",),
-    meaning="A change of the configuration was refused because its file could not be written; nothing changed.",
-    advice="The error names the file and the reason, often a full disk or missing rights.",
-)
 
-# Connections and requests
-
-CONNECTION_OPENED: Final = LogEvent(
-    name="connection_opened",
-    level=Level.DEBUG,
-    keys=("peer",),
-    meaning="A peer connected.",
+#: All of the above and those of any server, in the order of the page.
+EVENTS: Final = (
+    *server_events.LIFE,
+    SCAN_SKIPPED,
+    *server_events.MEANS,
+    BROKER_REGISTERED,
+    BROKER_TOPICS_CHANGED,
+    BROKER_TOPICS_IGNORED,
+    REGISTRATION_CONFLICTED,
+    BROKER_SUPERSEDED,
+    BROKER_UNREGISTERED,
+    BROKER_EXPIRED,
+    BROKER_DISCONNECTED,
+    BROKER_EVICTED,
+    REGISTRATION_IGNORED,
+    UNREGISTRATION_IGNORED,
+    MIN_BROKER_ID_NOTIFIED,
+    MIN_BROKER_ID_NOTIFICATION_FAILED,
+    TOPICS_CHANGED,
+    KV_CHANGED,
+    KV_STORE_FAILED,
+    *server_events.SETTINGS,
+    *server_events.TRAFFIC,
 )
-CONNECTION_REFUSED: Final = LogEvent(
-    name="connection_refused",
-    level=Level.WARNING,
-    keys=("peer", "connections_max"),
-    meaning="A peer connected beyond connectionsMax and was closed.",
-    advice="Find out who holds the connections, or raise connectionsMax and the limit of open files.",
-)
-CONNECTION_PAUSED: Final = LogEvent(
-    name="connection_paused",
-    level=Level.WARNING,
-    keys=("peer", "unread_bytes"),
-    meaning="A peer takes none of its answers; nothing more is read from it, and if it stays so it is disconnected.",
-    advice="Look at the peer: stopped, or behind a blocked network.",
-)
-CONNECTION_CLOSED: Final = LogEvent(
-    name="connection_closed",
-    level=Level.DEBUG,
-    keys=("peer", "reason"),
-    meaning="A connection ended.",
-)
-SLOW_READER_DISCONNECTED: Final = LogEvent(
-    name="slow_reader_disconnected",
-    level=Level.WARNING,
-    keys=("peer", "reason"),
-    meaning="A peer left its answers unread for too long, or the most of all beyond unreadBytesMax: disconnected.",
-    advice="Look at the peer: stopped, or behind a blocked network.",
-)
-FRAME_REJECTED: Final = LogEvent(
-    name="frame_rejected",
-    level=Level.WARNING,
-    keys=("peer", "reason", "error"),
-    meaning="A peer sent bytes that are no RocketMQ frame; its connection was closed.",
-    advice="Find out what connects there: a port scan, another protocol, TLS to a plain port.",
-)
-REQUEST_REJECTED: Final = LogEvent(
-    name="request_rejected",
-    level=Level.WARNING,
-    keys=("peer", "request_code", "opaque", "reason", "error"),
-    meaning="A request was answered with an error because it could not be read, or was not served.",
-    advice="The error names the field or the problem; look at the peer's version.",
-)
-REQUEST_FAILED: Final = LogEvent(
-    name="request_failed",
-    level=Level.ERROR,
-    keys=("peer", "request_code", "opaque", "exception"),
-    meaning="A request met a fault of this server; the peer was answered SYSTEM_ERROR.",
-    advice="Report it with the line.",
-)
-HTTP_REQUEST_REJECTED: Final = LogEvent(
-    name="http_request_rejected",
-    level=Level.WARNING,
-    keys=("peer", "error"),
-    meaning="A peer sent bytes to the HTTP port that are no HTTP; it was answered 400 and disconnected.",
-    advice="Find out what connects there.",
-)
-HTTP_REQUEST_FAILED: Final = LogEvent(
-    name="http_request_failed",
-    level=Level.ERROR,
-    keys=("peer", "method", "path", "exception"),
-    meaning="An HTTP request met a fault of this server and was answered 500.",
-    advice="Report it with the line.",
-)
-LIBRARY_LOGGED: Final = LogEvent(
-    name="library_logged",
-    level=Level.WARNING,
-    keys=("logger", "message", "exception"),
-    meaning="A library said something; the line has the library's own level.",
-    advice="Read the message.",
-)
-
-#: All of the above, in their order.
-EVENTS: Final = tuple(each for each in list(globals().values()) if isinstance(each, LogEvent))
 
 
 def as_markdown() -> str:
     """Return the catalogue as the page `docs/logs.md`."""
-    head = [
-        "# Log events",
-        "",
-        "One line per fact that an operator would put in a timeline, on standard output; none per heartbeat, query or",
-        "topic. Written from `namesrv/event_catalogue.py`; do not edit.",
-        "",
-        "Lines of one event about one broker or peer are limited to 5 at once and then one each 10 s; those left out",
-        "are counted in `rocketmq_namesrv_log_suppressed_total` and in the next line's `suppressed`. Errors are never",
-        "lost: what was held back comes as one line 10 s later. Debug and audit lines are not limited that way.",
-        "",
-        "## Keys of every line",
-        "",
-        "| key | meaning |",
-        "|---|---|",
-        *(f"| `{key.name}` | {key.meaning} |" for key in COMMON_KEYS),
-        "",
-        "## Events",
-        "",
-        "Events marked *audit* are changes that somebody asked for: they also have `audit`, and `peer`, `request_code`",
-        "and `opaque` of the request. They are written at every `logLevel`.",
-        "",
-        "| event | level | keys | meaning | what to do |",
-        "|---|---|---|---|---|",
-    ]
-    return "\n".join([*head, *map(_row, EVENTS)]) + "\n"
-
-
-def _row(event: LogEvent) -> str:
-    keys = ", ".join(f"`{key}`" for key in event.keys)
-    level = f"{event.level.word}, *audit*" if event.audit else event.level.word
-    return f"| `{event.name}` | {level} | {keys} | {event.meaning} | {event.advice} |"
+    return log_page(NAMESRV, EVENTS, "namesrv/event_catalogue.py")
 
 
 if __name__ == "__main__":

@@ -7,27 +7,6 @@ import msgspec
 from remoting.shapes.route import DataVersion
 
 
-class Fault(msgspec.Struct, frozen=True, rename="camel"):
-    """What went wrong."""
-
-    #: One word for programs: `not_found`, `bad_request`, `method_not_allowed`, `unavailable`, `internal`.
-    code: str
-    #: One sentence for people.
-    message: str
-
-
-class ErrorAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """Body of every answer from 400 on."""
-
-    error: Fault
-
-
-class HealthAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """The probe holds."""
-
-    status: Literal["ok", "ready"]
-
-
 class TopicCounts(msgspec.Struct, frozen=True, rename="camel"):
     """Topics by what they are for."""
 
@@ -147,10 +126,3 @@ class KvListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Entries of one KV namespace by key; a page ends early when it has grown to 1 MiB."""
 
     items: list[KvEntryView]
-
-
-class ConfigView(msgspec.Struct, frozen=True, rename="camel"):
-    """The properties in force."""
-
-    #: As in a configuration file, secrets masked.
-    properties: dict[str, str]

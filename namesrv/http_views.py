@@ -4,24 +4,19 @@ No view walks topics or queues beyond one page: the loop that runs them serves b
 """
 
 import re
-from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from namesrv import overview
-from namesrv.config import NAMESRV
-from namesrv.health import Health, Serving
-from namesrv.http_pages import BadCursor, Key, Page, PageRequest, TopicNames, page_of, with_prefix
+from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.http_shapes import (
     BrokerListing,
     BrokerSetView,
     BrokerView,
     ClusterListing,
     ClusterView,
-    ConfigView,
-    HealthAnswer,
     KvEntryView,
     KvListing,
     KvNamespaceListing,
@@ -31,60 +26,24 @@ from namesrv.http_shapes import (
     TopicView,
 )
 from namesrv.overview import ClusterNumbers, Role, SetState
-from namesrv.releases import release_of
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey
 from namesrv.tables.topic_census import kind_of
+from namesrv.topic_names import TopicNames
 from remoting.clock import Clock
 from remoting.shapes.route import TopicRouteData
-from serving.config_text import listed_properties
+from serving.health import Health
+from serving.http_pages import PageRequest, page_of, with_prefix
+from serving.http_views import Asked, HttpRefused, MetricsText, NotFound, ServerViews, asked_page
+from serving.releases import release_of
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024
 
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
-
-
-class HttpRefused(Exception):
-    """A request is answered with an error; the text is a sentence for people."""
-
-    status = 400
-    code = "bad_request"
-
-
-class NotFound(HttpRefused):
-    """There is no such thing."""
-
-    status = 404
-    code = "not_found"
-
-
-class Unavailable(HttpRefused):
-    """This server does not want to be used now."""
-
-    status = 503
-    code = "unavailable"
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks, checked against what its path takes."""
-
-    #: Parts of the path by name.
-    path: Mapping[str, str] = msgspec.field(default_factory=dict)
-    page: PageRequest = msgspec.field(default_factory=PageRequest)
-    prefix: str = ""
-    #: The Host header, or the address the request came to.
-    host: str = ""
-
-
-class MetricsText(Protocol):
-    """What renders the metrics."""
-
-    async def text(self) -> bytes:
-        """Return the text format of Prometheus."""
 
 
 class ViewSources(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,35 +58,21 @@ class ViewSources(msgspec.Struct, frozen=True, kw_only=True):
     served_at: tuple[str, int]
 
 
-class Views:
+class Views(ServerViews[NameServerConfig]):
     """One method per path."""
 
     def __init__(self, sources: ViewSources) -> None:
+        super().__init__(NAMESRV, sources.health, sources.metrics, sources.settings)
         self._sources = sources
         self._tables = sources.state.tables
         self._topic_names = TopicNames(self._tables.topics)
-
-    # Probes and metrics
-
-    def alive(self, _: Asked) -> HealthAnswer:
-        """Answer from the loop: who can answer lives."""
-        return HealthAnswer("ok")
-
-    def ready(self, _: Asked) -> HealthAnswer:
-        """Tell whether peers should be sent here."""
-        self._check_ready()
-        return HealthAnswer("ready")
-
-    async def metrics(self, _: Asked) -> bytes:
-        """Return the metrics."""
-        return await self._sources.metrics.text()
 
     # Lists
 
     def clusters(self, asked: Asked) -> ClusterListing:
         """Return a page of clusters."""
         numbers = overview.clusters(self._sources.state)
-        page = _page(sorted(numbers), asked, str)
+        page = asked_page(sorted(numbers), asked, str)
         items = [_cluster_view(name, numbers[name]) for name in page.keys]
         return ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
@@ -138,7 +83,7 @@ class Views:
             for broker_set in self._tables.brokers.sets()
             for broker_id, member in broker_set.members.items()
         }
-        page = _page(sorted(members), asked, tuple[str, str, int])
+        page = asked_page(sorted(members), asked, tuple[str, str, int])
         items = [self._broker_view(members[key], key[2]) for key in page.keys]
         return BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
@@ -165,7 +110,7 @@ class Views:
     async def topics(self, asked: Asked) -> TopicListing:
         """Return a page of topics, of those that begin with the prefix."""
         names = with_prefix(await self._topic_names.names(), asked.prefix)
-        page = _page(names, asked, str)
+        page = asked_page(names, asked, str)
         items = [
             TopicView(
                 topic=topic, kind=kind_of(topic).value, broker_sets=len(self._tables.topics.queues_of(topic) or ())
@@ -187,7 +132,7 @@ class Views:
     def kv_namespaces(self, asked: Asked) -> KvNamespaceListing:
         """Return a page of KV namespaces."""
         table = self._sources.settings.kv.table
-        page = _page(sorted(table), asked, str)
+        page = asked_page(sorted(table), asked, str)
         items = [KvNamespaceView(namespace=name, entries=len(table[name])) for name in page.keys]
         return KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
@@ -198,7 +143,7 @@ class Views:
         if entries is None:
             raise NotFound(f"There is no KV namespace {namespace}.")
         keys = sorted(entries)
-        page = _page(keys, asked, str)
+        page = asked_page(keys, asked, str)
         sizes = accumulate(len(key) + len(entries[key]) for key in page.keys)
         fitting = sum(size <= KV_PAGE_CHARS_MAX for size in sizes)
         if fitting < len(page.keys):
@@ -206,10 +151,6 @@ class Views:
             page = page_of(keys, shorter, str)
         items = [KvEntryView(key=key, value=entries[key]) for key in page.keys]
         return KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
-
-    def config(self, _: Asked) -> ConfigView:
-        """Return the properties in force."""
-        return ConfigView(listed_properties(NAMESRV, self._sources.settings.config))
 
     # What Java clients look up
 
@@ -220,18 +161,13 @@ class Views:
         it has after an error as well as after a blank answer, but a load balancer turns to another member only after
         an error. The error needs a body, without one that client fails with a NullPointerException.
         """
-        self._check_ready()
+        self.check_ready()
         config = self._sources.settings.config
         if config.namesrv_addr_list:
             return config.namesrv_addr_list
         bound, port = self._sources.served_at
         host = _host_of(asked.host) if bound in _ANY_ADDRESS else bound
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-    def _check_ready(self) -> None:
-        serving = self._sources.health.serving
-        if serving is not Serving.READY:
-            raise Unavailable(f"This NameServer is {serving.value}.")
 
     def _broker_view(self, broker_set: BrokerSet, broker_id: int) -> BrokerView:
         member = broker_set.members[broker_id]
@@ -264,13 +200,6 @@ def _cluster_view(name: str, numbers: ClusterNumbers) -> ClusterView:
         read_queues=numbers.read_queues,
         write_queues=numbers.write_queues,
     )
-
-
-def _page(keys: Sequence[Key], asked: Asked, kind: type[Key]) -> Page[Key]:
-    try:
-        return page_of(keys, asked.page, kind)
-    except BadCursor:
-        raise HttpRefused("cursor must be the nextCursor of the page before, of the same list.") from None
 
 
 def _host_of(header: str) -> str:

@@ -1,18 +1,14 @@
-"""Turns what happened into log lines and counts: events of the state, of the settings, and of the connections.
+"""Turns what happened into log lines and counts: events of the state and of the settings.
 
 The one place that decides which events of `event_catalogue.py` a happening becomes, and that a registration becomes one
 line however much it changes. Heartbeats and unchanged registrations are only counted.
 """
 
 from collections import Counter
-from collections.abc import Awaitable
-from contextvars import ContextVar
 from typing import Final
 
-import msgspec
-
 from namesrv import event_catalogue as catalogue
-from namesrv.code_names import UNKNOWN, request_name
+from namesrv.broker_counts import BrokerCounts
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.effects import (
     BrokerRegistered,
@@ -27,20 +23,14 @@ from namesrv.effects import (
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
-from namesrv.event_catalogue import LogEvent
-from namesrv.logs import Logs
-from namesrv.server_counts import ServerCounts
 from namesrv.set_change import SAMPLE_TOPICS_MAX
-from remoting.answers import Dispatcher
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
-from remoting.errors import FrameError, InvokeError
-from remoting.observer import CloseReason, ConnectionKind, Peer, Rejection
-from remoting.prepared import PreparedAnswer
-from serving.config_text import listed_properties
+from remoting.errors import InvokeError
+from remoting.observer import Peer, Rejection
+from serving.journal import ServerJournal
+from serving.logs import Logs
 from serving.stored_config import NotStored
-
-Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
 _LEFT: Final = {
     DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
@@ -50,7 +40,7 @@ _LEFT: Final = {
 }
 
 #: Only brokers send these; what else a broker sends, clients and tools send too.
-_BROKER_CODES: Final = frozenset(
+BROKER_CODES: Final = frozenset(
     {
         RequestCode.REGISTER_BROKER,
         RequestCode.UNREGISTER_BROKER,
@@ -60,60 +50,14 @@ _BROKER_CODES: Final = frozenset(
 )
 
 
-class Asker(msgspec.Struct, frozen=True):
-    """Who asked for what is being done."""
-
-    peer: str
-    request_code: int
-    opaque: int
-
-
-_asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
-
-
-class Attributed:
-    """Hands requests on to a dispatcher, so that audit lines can tell who asked.
-
-    It also notes on each connection whether a broker or a client is at its other end.
-    """
-
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._dispatch = dispatcher.dispatch
-
-    def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
-        """Answer one request as the dispatcher does."""
-        if request.code in _BROKER_CODES:
-            connection.kind = ConnectionKind.BROKER
-        elif connection.kind is ConnectionKind.UNKNOWN:
-            connection.kind = ConnectionKind.CLIENT
-        if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            # The busiest request, and it changes nothing.
-            return self._dispatch(request, connection)
-        asker = Asker(connection.peer, request.code, request.opaque)
-        token = _asker.set(asker)
-        try:
-            answer = self._dispatch(request, connection)
-        finally:
-            _asker.reset(token)
-        return answer if isinstance(answer, RemotingCommand | PreparedAnswer) else _asked_by(asker, answer)
-
-
-async def _asked_by(asker: Asker, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
-    token = _asker.set(asker)
-    try:
-        return await answer
-    finally:
-        _asker.reset(token)
-
-
-class Journal:
+class Journal(ServerJournal[NameServerConfig]):
     """Observes the whole server."""
 
-    def __init__(self, logs: Logs, counts: ServerCounts, config: NameServerConfig) -> None:
+    _counts: BrokerCounts
+
+    def __init__(self, logs: Logs, counts: BrokerCounts, config: NameServerConfig) -> None:
         """Take the configuration in force, to tell later what changed of it."""
-        self._logs = logs
-        self._counts = counts
-        self._properties = listed_properties(NAMESRV, config)
+        super().__init__(NAMESRV, logs, counts, config)
         #: Broker name -> members that could not be told of the notification that is under way.
         self._not_reached: Counter[str] = Counter()
 
@@ -188,66 +132,20 @@ class Journal:
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Note a KV entry that was put or deleted."""
         self._counts.kv_changes.add(("stored",))
-        self._audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
+        self.audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
 
     def kv_not_stored(self, error: NotStored) -> None:
         """Note a KV change that the disk refused."""
         self._counts.kv_changes.add(("failed",))
-        self._audit(catalogue.KV_STORE_FAILED, error=str(error))
+        self.audit(catalogue.KV_STORE_FAILED, error=str(error))
 
-    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
-        """Note new values of properties, and the level that lines need from now on."""
-        self._counts.config_changes.add(("stored",))
-        before, self._properties = self._properties, listed_properties(NAMESRV, config)
-        self._logs.set_level(config.log_level)
-        self._audit(
-            catalogue.CONFIG_CHANGED,
-            old={key: before.get(key, "") for key in changed},
-            new={key: self._properties.get(key, "") for key in changed},
-            unknown=unknown,
-        )
-
-    def config_not_stored(self, error: NotStored) -> None:
-        """Note a change of the configuration that the disk refused."""
-        self._counts.config_changes.add(("failed",))
-        self._audit(catalogue.CONFIG_STORE_FAILED, error=str(error))
-
-    # Connections and requests
-
-    def connection_opened(self, connection: Peer) -> None:
-        """Note a new connection."""
-        self._logs.write(catalogue.CONNECTION_OPENED, peer=connection.peer)
-
-    def connection_refused(self, peer: str, connections_max: int) -> None:
-        """Note a connection beyond the limit."""
-        self._logs.write(catalogue.CONNECTION_REFUSED, peer=peer, connections_max=connections_max)
-
-    def connection_paused(self, connection: Peer, unread_bytes: int) -> None:
-        """Note a peer that takes none of its answers."""
-        self._logs.write(catalogue.CONNECTION_PAUSED, peer=connection.peer, unread_bytes=unread_bytes)
-
-    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Note the end of a connection."""
-        is_slow = reason is CloseReason.SLOW_READER
-        event = catalogue.SLOW_READER_DISCONNECTED if is_slow else catalogue.CONNECTION_CLOSED
-        self._logs.write(event, peer=connection.peer, reason=reason.value)
-
-    def frame_rejected(self, connection: Peer, error: FrameError) -> None:
-        """Note bytes that are no frame."""
-        self._logs.write(catalogue.FRAME_REJECTED, peer=connection.peer, reason=error.kind, error=str(error))
+    # Requests
 
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
         """Note a request that was not carried out."""
-        if reason is Rejection.DRAINING:
-            # Every peer is sent elsewhere then; `server_draining` has told it.
-            return
-        if request.code == RequestCode.REGISTER_BROKER:
+        if request.code == RequestCode.REGISTER_BROKER and reason is not Rejection.DRAINING:
             self._counts.registration_rejected((request.ext_fields or {}).get("clusterName", ""))
-        self._logs.write(catalogue.REQUEST_REJECTED, **_request(connection, request), reason=reason.value, error=error)
-
-    def handler_failed(self, connection: Peer, request: RemotingCommand, error: Exception) -> None:
-        """Note a fault of ours."""
-        self._logs.write(catalogue.REQUEST_FAILED, **_request(connection, request), exc_info=error)
+        super().request_rejected(connection, request, reason, error)
 
     # Lines
 
@@ -305,7 +203,7 @@ class Journal:
 
     def _changed_by_admin(self, events: list[TopicsChangedByAdmin]) -> None:
         """Tell what one command did, to however many broker sets."""
-        self._audit(
+        self.audit(
             catalogue.TOPICS_CHANGED,
             command=events[0].request,
             target=events[0].target,
@@ -313,25 +211,6 @@ class Journal:
             brokers=len(events),
             **_changes(_summed([event.changes for event in events])),
         )
-
-    def _audit(self, event: LogEvent, **keys: object) -> None:
-        if (asker := _asker.get()) is not None:
-            keys |= {
-                "peer": asker.peer,
-                "request_code": request_name(asker.request_code),
-                "opaque": asker.opaque,
-            }
-        self._logs.write(event, **keys)
-
-
-def _request(connection: Peer, request: RemotingCommand) -> dict[str, object]:
-    # The number of a code that nobody knows is what a reader of the line wants.
-    name = request_name(request.code)
-    return {
-        "peer": connection.peer,
-        "request_code": request.code if name == UNKNOWN else name,
-        "opaque": request.opaque,
-    }
 
 
 def _version(event: BrokerRegistered) -> dict[str, int]:

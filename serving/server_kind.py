@@ -54,6 +54,11 @@ class ServerKind(Generic[Config]):
         )
 
     @cached_property
+    def request_names(self) -> Mapping[int, str]:
+        """What metrics and logs call the requests that it knows."""
+        return MappingProxyType({int(code): code.name.lower() for code in self.requests})
+
+    @cached_property
     def defaults(self) -> Config:
         """The configuration of somebody who gives none."""
         return self.config_class()  # type: ignore[call-arg]  # the class of a server has a default for each option

@@ -22,15 +22,12 @@ from serving.config_checks import ConfigError
 from serving.config_sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys, tls_config_path
 from serving.config_text import listed_properties
 from serving.durable_file import DurableFileError
+from serving.not_started import NotStarted
 from serving.properties_files import load_properties, load_tls_properties
 from serving.server_kind import ServerKind
 
 #: Java's -1.
 EXIT_NOT_STARTED: Final = 255
-
-
-class NotStarted(Exception):
-    """The server cannot serve; the text says why."""
 
 
 class Start(msgspec.Struct, Generic[Config], frozen=True):

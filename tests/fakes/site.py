@@ -7,19 +7,20 @@ from yarl import URL
 
 from fakes.clock import FakeClock
 from fakes.lines import Lines
-from namesrv.config import NameServerConfig
-from namesrv.health import Health
-from namesrv.http_api import make_app, start_http
-from namesrv.http_views import ViewSources
+from namesrv.broker_counts import BrokerCounts
+from namesrv.config import NAMESRV, NameServerConfig
+from namesrv.http_endpoints import ENDPOINTS
+from namesrv.http_views import Views, ViewSources
 from namesrv.journal import Journal
 from namesrv.kv_config import KvConfig
-from namesrv.logs import Logs, json_line
 from namesrv.metrics import Metrics, MetricSources
 from namesrv.route_counts import RouteCounts
 from namesrv.route_state import RouteState
-from namesrv.server_counts import ServerCounts
 from namesrv.settings import Settings
 from remoting.statistics import ServerStatistics
+from serving.health import Health
+from serving.http_api import make_app, start_http
+from serving.logs import Logs, json_line
 
 
 class Site:
@@ -28,7 +29,7 @@ class Site:
         self.clock = FakeClock()
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
-        self.counts = ServerCounts()
+        self.counts = BrokerCounts()
         self.journal = Journal(self.logs, self.counts, self.config)
         self.state = RouteState(self.config)
         self.settings = Settings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
@@ -45,7 +46,6 @@ class Site:
                 logs=self.logs,
                 health=self.health,
                 clock=self.clock,
-                version="0.1.0",
             )
         )
         self.sources = ViewSources(
@@ -63,7 +63,7 @@ class Site:
 
     async def __aenter__(self):
         port = socket.create_server(("127.0.0.1", 0))
-        self.server = await start_http(make_app(self.sources, self.counts, self.logs, "0.1.0"), port)
+        self.server = await start_http(make_app(NAMESRV, ENDPOINTS, Views(self.sources), self.counts, self.logs), port)
         self.url = f"http://127.0.0.1:{self.server.port}"
         self.session = aiohttp.ClientSession()
         return self

@@ -10,13 +10,14 @@ from builders import CLUSTER, topic_configs
 from clusters import register
 from fakes.site import Site
 
-from namesrv import http_api, http_views
+from namesrv import http_views
 from namesrv.config import NameServerConfig
-from namesrv.health import Serving
 from namesrv.http_endpoints import ENDPOINTS
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
 from remoting.shapes.route import DataVersion
+from serving import http_api
+from serving.health import Serving
 
 
 @pytest.fixture

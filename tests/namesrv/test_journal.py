@@ -6,20 +6,22 @@ from clusters import register
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 
-from namesrv.config import NameServerConfig
-from namesrv.counts import OTHER
+from namesrv.broker_counts import BrokerCounts
+from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.effects import BeatKind, NotifyMinBrokerIdChange
-from namesrv.event_catalogue import COMMON_KEYS, EVENTS
-from namesrv.journal import Attributed, Journal
-from namesrv.logs import Logs, json_line
+from namesrv.event_catalogue import EVENTS
+from namesrv.journal import BROKER_CODES, Journal
 from namesrv.route_state import RouteState
-from namesrv.server_counts import ServerCounts
 from namesrv.tables.live_table import LiveKey
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import FrameError, FrameTooLarge, InvokeTimeout
 from remoting.observer import CloseReason, ConnectionKind, Rejection
 from remoting.shapes.route import DataVersion, QueueData
+from serving.counts import OTHER
+from serving.journal import Attributed
+from serving.log_events import common_keys
+from serving.logs import Logs, json_line
 from serving.stored_config import NotStored
 
 A = LiveKey("broker-a", "broker-a-0:10911")
@@ -43,7 +45,7 @@ class Desk:
         self.seen = []
         self.logs = Logs(self.lines, json_line(), FakeClock(), {})
         self.logs.set_level("debug")
-        self.counts = ServerCounts()
+        self.counts = BrokerCounts()
         self.journal = Journal(self.logs, self.counts, NameServerConfig(tls_server_key_password="hunter2"))
         self.state = RouteState(NameServerConfig())
 
@@ -76,7 +78,7 @@ def check_against_catalogue(line):
     event = next(each for each in EVENTS if each.name == line["event"])
     assert line["level"] == event.level.word
     audit = {"audit", "peer", "request_code", "opaque"} if event.audit else set()
-    assert set(line) <= {*event.keys, *(key.name for key in COMMON_KEYS), *audit}
+    assert set(line) <= {*event.keys, *(key.name for key in common_keys(NAMESRV)), *audit}
 
 
 # Brokers
@@ -267,8 +269,12 @@ class Commands:
 ASKER = {"audit": True, "peer": "10.0.0.9:50000", "opaque": 42}
 
 
+def attributed(commands):
+    return Attributed(commands, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
 def command(act, code):
-    return Attributed(Commands(act)).dispatch(RemotingCommand(code, opaque=42), Connection())
+    return attributed(Commands(act)).dispatch(RemotingCommand(code, opaque=42), Connection())
 
 
 def test_a_command_that_touches_many_broker_sets_is_one_audit_line(desk):
@@ -368,7 +374,7 @@ def test_what_the_disk_refused_is_an_error(desk):
 def test_a_connection_shows_by_its_requests_what_is_at_its_other_end(codes, kind):
     connection = Connection()
     for code in codes:
-        answer = Attributed(Commands(lambda: None)).dispatch(RemotingCommand(code, opaque=1), connection)
+        answer = attributed(Commands(lambda: None)).dispatch(RemotingCommand(code, opaque=1), connection)
         assert answer.opaque == 1
     assert connection.kind is kind
 

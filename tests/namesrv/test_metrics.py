@@ -9,12 +9,12 @@ from clusters import register
 from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
 
-from namesrv.counts import BROKERS_MAX, OTHER
-from namesrv.health import Serving
 from namesrv.kv_config import KvConfig
-from namesrv.server_counts import LATENCY_S
 from remoting.observer import CloseReason, ConnectionKind, Rejection
 from remoting.statistics import LATENCY_BOUNDS_NS
+from serving.counts import BROKERS_MAX, OTHER
+from serving.health import Serving
+from serving.server_counts import LATENCY_S
 
 
 @pytest.fixture

@@ -10,17 +10,11 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 
-from namesrv import logs as logs_module
-from namesrv.event_catalogue import (
-    BROKER_EXPIRED,
-    CONNECTION_OPENED,
-    FRAME_REJECTED,
-    KV_CHANGED,
-    REQUEST_FAILED,
-    SERVER_READY,
-    Level,
-)
-from namesrv.logs import TEXT_CHARS_MAX, Logs, console_line, json_line, open_logs
+from namesrv.event_catalogue import BROKER_EXPIRED, KV_CHANGED
+from serving import logs as logs_module
+from serving.log_events import Level
+from serving.logs import TEXT_CHARS_MAX, Logs, console_line, json_line, open_logs
+from serving.server_events import CONNECTION_OPENED, FRAME_REJECTED, REQUEST_FAILED, SERVER_READY
 
 
 def raised(error, password=None):
@@ -207,7 +201,7 @@ def test_after_the_end_libraries_are_no_longer_heard(lines, clock):
 def test_the_format_follows_the_option_and_the_terminal(monkeypatch, lines, clock, log_format, is_terminal, is_json):
     monkeypatch.setattr(os, "isatty", lambda _: is_terminal)
     monkeypatch.setattr(logs_module, "LineWriter", lambda _: lines)
-    logs = open_logs(log_format, "warning", clock, ns_id="host:1", version="1")
+    logs = open_logs(log_format, "warning", clock, {"ns_id": "host:1", "version": "1"})
     logs.write(BROKER_EXPIRED, broker="broker-a")
     logs.write(SERVER_READY)
     logs.close(1)
@@ -218,9 +212,9 @@ def test_the_format_follows_the_option_and_the_terminal(monkeypatch, lines, cloc
 def test_a_line_on_standard_output_is_there_after_the_end():
     program = (
         "from namesrv.event_catalogue import BROKER_EXPIRED\n"
-        "from namesrv.logs import open_logs\n"
+        "from serving.logs import open_logs\n"
         "from remoting.clock import SystemClock\n"
-        "logs = open_logs('json', 'info', SystemClock(), ns_id='h:1', version='1')\n"
+        "logs = open_logs('json', 'info', SystemClock(), {'ns_id': 'h:1', 'version': '1'})\n"
         "logs.write(BROKER_EXPIRED, broker='broker-a')\n"
         "logs.close(5)\n"
     )
@@ -230,7 +224,7 @@ def test_a_line_on_standard_output_is_there_after_the_end():
 
 def test_rich_is_not_loaded_where_it_is_and_stays_usable():
     program = (
-        "import importlib.util, sys, namesrv.logs\n"
+        "import importlib.util, sys, serving.logs\n"
         "assert not [name for name in sys.modules if name.startswith('rich')], 'loaded'\n"
         "if importlib.util.find_spec('rich'): import rich.console\n"
     )

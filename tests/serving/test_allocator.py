@@ -6,7 +6,7 @@ import sys
 import pytest
 
 PROGRAM = """
-from namesrv.allocator import FreeMemory, keep_freed_memory, resident_bytes
+from serving.allocator import FreeMemory, keep_freed_memory, resident_bytes
 keep_freed_memory()
 free = FreeMemory()
 before = resident_bytes()
@@ -24,7 +24,7 @@ assert not free.give_back(), "nothing more is to be given back"
 
 #: Holes smaller than a page cannot be given back. Once they were in use, all that is free later counts.
 HOLES = """
-from namesrv.allocator import FreeMemory, keep_freed_memory, resident_bytes
+from serving.allocator import FreeMemory, keep_freed_memory, resident_bytes
 keep_freed_memory()
 free = FreeMemory()
 before = resident_bytes()

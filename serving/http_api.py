@@ -9,21 +9,23 @@ is imported when the remoting port is already open.
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Final
 
 import msgspec
 
-from namesrv import openapi
-from namesrv.event_catalogue import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
-from namesrv.http_endpoints import ENDPOINTS, JSON_TYPE, Endpoint
-from namesrv.http_pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
-from namesrv.http_shapes import ErrorAnswer, Fault
-from namesrv.http_views import Asked, HttpRefused, Views, ViewSources
-from namesrv.lean_aiohttp import HttpProcessingError, hdrs, web
-from namesrv.logs import Logs
-from namesrv.server_counts import ServerCounts
+from serving import openapi
+from serving.config import Config
+from serving.http_endpoints import JSON_TYPE, Endpoint
+from serving.http_pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
+from serving.http_shapes import ErrorAnswer, Fault
+from serving.http_views import Asked, HttpRefused
+from serving.lean_aiohttp import HttpProcessingError, hdrs, web
+from serving.logs import Logs
+from serving.server_counts import ServerCounts
+from serving.server_events import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
+from serving.server_kind import ServerKind
 
 #: Connections at one time; each costs a descriptor that brokers and clients need too.
 CONNECTIONS_MAX: Final = 256
@@ -38,7 +40,7 @@ STOP_S: Final = 0.5
 UNMATCHED: Final = "unmatched"
 
 _SHOWN_CHARS_MAX: Final = 80
-_HEADERS: Final = {"Server": "rmq-namesrv", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _LOGS: Final = web.AppKey("logs", Logs)
 
@@ -73,16 +75,17 @@ class _Refuse(asyncio.Protocol):
         transport.abort()
 
 
-def make_app(sources: ViewSources, counts: ServerCounts, logs: Logs, version: str) -> web.Application:
-    """Return the application that answers every path of the table."""
-    app = web.Application(middlewares=[_observing(counts, logs)])
+def make_app(
+    kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counts: ServerCounts, logs: Logs
+) -> web.Application:
+    """Return the application that answers every path of the table with the views of its server."""
+    app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counts, logs)])
     app[_LOGS] = logs
-    views = Views(sources)
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints:
         app.router.add_get(endpoint.path, _answering(endpoint, views))
         # A rate misses a counter that is born at 1.
         counts.http_requests.add((hdrs.METH_GET, endpoint.path, "2xx"), 0)
-    app.router.add_get(openapi.PATH, _describing(version))
+    app.router.add_get(openapi.PATH, _describing(lambda: openapi.document(kind, endpoints)))
     return app
 
 
@@ -126,8 +129,8 @@ def _server_logger(logs: Logs) -> logging.Logger:
     return logger
 
 
-def _answering(endpoint: Endpoint, views: Views) -> _Handler:
-    headers = {**_HEADERS, hdrs.CONTENT_TYPE: endpoint.content_type}
+def _answering(endpoint: Endpoint, views: object) -> _Handler:
+    headers = {hdrs.CONTENT_TYPE: endpoint.content_type}
 
     async def answer(request: web.Request) -> web.Response:
         value = endpoint.view(views, _asked(endpoint, request))
@@ -138,19 +141,22 @@ def _answering(endpoint: Endpoint, views: Views) -> _Handler:
     return answer
 
 
-def _describing(version: str) -> _Handler:
+def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
     described: list[bytes] = []
 
     async def answer(_: web.Request) -> web.Response:
         if not described:
-            described.append(_encode(openapi.document(version)))
-        return web.Response(body=described[0], headers={**_HEADERS, hdrs.CONTENT_TYPE: JSON_TYPE})
+            described.append(_encode(document()))
+        return web.Response(body=described[0], headers={hdrs.CONTENT_TYPE: JSON_TYPE})
 
     return answer
 
 
-def _observing(counts: ServerCounts, logs: Logs) -> Any:
-    """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer."""
+def _observing(headers: Mapping[str, str], counts: ServerCounts, logs: Logs) -> Any:
+    """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
+
+    Every answer gets the headers.
+    """
 
     @web.middleware
     async def observe(request: web.Request, handler: _Handler) -> web.StreamResponse:
@@ -167,6 +173,7 @@ def _observing(counts: ServerCounts, logs: Logs) -> Any:
                 HTTP_REQUEST_FAILED, peer=_peer(request), method=request.method, path=request.path, exc_info=error
             )
             response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
+        response.headers.update(headers)
         method = request.method if request.method in (hdrs.METH_GET, hdrs.METH_HEAD) else "other"
         resource = request.match_info.route.resource
         route = resource.canonical if resource else UNMATCHED
@@ -190,7 +197,7 @@ def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
 
 def _fault(status: int, code: str, sentence: str, headers: Mapping[str, str] | None = None) -> web.Response:
     body = _encode(ErrorAnswer(Fault(code, sentence)))
-    return web.Response(status=status, body=body, headers={**_HEADERS, hdrs.CONTENT_TYPE: JSON_TYPE, **(headers or {})})
+    return web.Response(status=status, body=body, headers={hdrs.CONTENT_TYPE: JSON_TYPE, **(headers or {})})
 
 
 def _body(value: Any) -> bytes:

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv import http_pages
-from namesrv.http_pages import BadCursor, PageRequest, TopicNames, page_of, sorted_in_turns, with_prefix
 from namesrv.tables.topic_table import TopicTable
+from namesrv.topic_names import TopicNames
 from remoting.shapes.route import QueueData
+from serving import http_pages
+from serving.http_pages import BadCursor, PageRequest, page_of, sorted_in_turns, with_prefix
 
 BROKER_KEY = tuple[str, str, int]
 

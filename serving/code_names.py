@@ -2,18 +2,19 @@
 
 from typing import Final
 
-from remoting.codes import NAMESRV_REQUESTS, ResponseCode
+from remoting.codes import ResponseCode
+from serving.config import Config
+from serving.server_kind import ServerKind
 
-#: Stands for every code that a NameServer does not have; peers can send any number.
+#: Stands for every code that a server does not have; peers can send any number.
 UNKNOWN: Final = "unknown"
 
-_REQUESTS: Final = {int(code): code.name.lower() for code in NAMESRV_REQUESTS}
 _RESPONSES: Final = {int(code): code.name.lower() for code in ResponseCode}
 
 
-def request_name(code: int) -> str:
+def request_name(kind: ServerKind[Config], code: int) -> str:
     """Return the name of a request code."""
-    return _REQUESTS.get(code, UNKNOWN)
+    return kind.request_names.get(code, UNKNOWN)
 
 
 def response_name(code: int) -> str:

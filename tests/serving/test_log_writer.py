@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from namesrv.log_writer import LineWriter
+from serving.log_writer import LineWriter
 
 
 @pytest.fixture

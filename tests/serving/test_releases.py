@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.releases import release_of
+from serving.releases import release_of
 
 
 @pytest.mark.parametrize(

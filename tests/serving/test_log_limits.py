@@ -1,6 +1,6 @@
 """Which lines pass, and that nothing that matters is lost."""
 
-from namesrv.log_limits import BUCKETS_MAX, BURST, REFILL_MS, TOTAL_BURST, TOTAL_REFILL_MS, LogLimits
+from serving.log_limits import BUCKETS_MAX, BURST, REFILL_MS, TOTAL_BURST, TOTAL_REFILL_MS, LogLimits
 
 FLAP = ("broker_expired", "broker-a")
 FAULT = ("request_failed", "10.0.0.1")

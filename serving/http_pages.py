@@ -13,8 +13,6 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from namesrv.tables.topic_table import TopicTable
-
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 
@@ -76,25 +74,6 @@ async def sorted_in_turns(names: Iterable[str]) -> list[str]:
         merged += part
         await asyncio.sleep(0)
     return merged
-
-
-class TopicNames:
-    """The sorted names of a topic table, sorted again only when a topic came or went."""
-
-    def __init__(self, topics: TopicTable) -> None:
-        self._topics = topics
-        self._names: list[str] = []
-        self._version = -1
-        self._turn = asyncio.Lock()
-
-    async def names(self) -> Sequence[str]:
-        """Return the names, sorted; not to be changed."""
-        async with self._turn:
-            if self._version != self._topics.names_version:
-                version = self._topics.names_version
-                self._names = await sorted_in_turns(self._topics.topics())
-                self._version = version
-            return self._names
 
 
 def _cursor(key: Key) -> str:

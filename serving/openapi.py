@@ -1,12 +1,15 @@
 """The OpenAPI 3.1 description of the HTTP paths, made from their table and the shapes of their answers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from namesrv.http_endpoints import ENDPOINTS, JSON_TYPE, Endpoint, Parameter
-from namesrv.http_shapes import ErrorAnswer
+from serving import __version__
+from serving.config import Config
+from serving.http_endpoints import JSON_TYPE, Endpoint, Parameter
+from serving.http_shapes import ErrorAnswer
+from serving.server_kind import ServerKind
 
 #: Where the description itself is answered.
 PATH: Final = "/v1/openapi.json"
@@ -19,21 +22,21 @@ _REFUSALS: Final = {
 }
 
 
-def document(version: str) -> dict[str, Any]:
-    """Return the description as plain values."""
-    shapes: list[type] = list(dict.fromkeys(each.shape for each in ENDPOINTS if each.shape is not None))
+def document(kind: ServerKind[Config], endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Return the description of all paths of a server as plain values."""
+    shapes: list[type] = list(dict.fromkeys(each.shape for each in endpoints if each.shape is not None))
     schemas, components = msgspec.json.schema_components(
         [*shapes, ErrorAnswer], ref_template="#/components/schemas/{name}"
     )
     by_shape = dict(zip([*shapes, ErrorAnswer], schemas, strict=True))
-    paths = {each.path: {"get": _operation(each, by_shape)} for each in ENDPOINTS}
+    paths = {each.path: {"get": _operation(each, by_shape)} for each in endpoints}
     paths[PATH] = {"get": _own_operation(by_shape)}
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "RocketMQ NameServer",
-            "version": version,
-            "description": "Read-only views of one NameServer. HEAD is answered wherever GET is.",
+            "title": f"RocketMQ {kind.name}",
+            "version": __version__,
+            "description": f"Read-only views of one {kind.name}. HEAD is answered wherever GET is.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,

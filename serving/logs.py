@@ -13,11 +13,12 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
-from namesrv.event_catalogue import LIBRARY_LOGGED, Level, LogEvent
-from namesrv.lean_structlog import EventDict, ExceptionDictTransformer, ExceptionRenderer, Processor, structlog
-from namesrv.log_limits import Line, LogLimits, Subject
-from namesrv.log_writer import LineWriter
 from remoting.clock import Clock
+from serving.lean_structlog import EventDict, ExceptionDictTransformer, ExceptionRenderer, Processor, structlog
+from serving.log_events import Level, LogEvent
+from serving.log_limits import Line, LogLimits, Subject
+from serving.log_writer import LineWriter
+from serving.server_events import LIBRARY_LOGGED
 
 Format = Literal["auto", "json", "console"]
 
@@ -158,12 +159,15 @@ class Logs:
             self._sink.put(finished)
 
 
-def open_logs(log_format: Format, level: str, clock: Clock, *, ns_id: str, version: str) -> Logs:
-    """Start to log on standard output; `auto` is console lines on a terminal and JSON elsewhere."""
+def open_logs(log_format: Format, level: str, clock: Clock, bound: dict[str, str]) -> Logs:
+    """Start to log on standard output, each line with the `bound` keys.
+
+    `auto` is console lines on a terminal and JSON elsewhere.
+    """
     stdout = 1
     is_console = log_format == "console" or (log_format == "auto" and os.isatty(stdout))
     render = console_line() if is_console else json_line()
-    logs = Logs(LineWriter(stdout), render, clock, {"ns_id": ns_id, "version": version})
+    logs = Logs(LineWriter(stdout), render, clock, bound)
     logs.set_level(level)
     return logs
 

@@ -1,6 +1,6 @@
 """Counts and their limits."""
 
-from namesrv.counts import LABEL_CHARS_MAX, OTHER, Histogram, HistogramTable, Tally
+from serving.counts import LABEL_CHARS_MAX, OTHER, Histogram, HistogramTable, Tally
 
 
 def test_known_label_sets_start_at_zero():

@@ -1,11 +1,10 @@
-"""What happened since the start, counted: from the state's events, and from what the service measures.
+"""What happened to brokers and routes since the start, counted: from the state's events, and from what is measured.
 
 Everything is touched by one thread, the loop's, and read by `metrics.py` at a scrape.
 """
 
 from typing import Final
 
-from namesrv.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER, Histogram, HistogramTable, Tally
 from namesrv.effects import (
     BeatKind,
     BrokerBeat,
@@ -19,9 +18,8 @@ from namesrv.effects import (
     StaleRegistration,
     TopicsChangedByAdmin,
 )
-
-#: Upper bounds in seconds, for what takes a moment.
-LATENCY_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+from serving.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER, Histogram, HistogramTable, Tally
+from serving.server_counts import LATENCY_S, ServerCounts
 
 #: Upper bounds in seconds, for how long it takes until a silence is noticed.
 DETECTION_S: Final = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 125, 130, 180, 300)
@@ -57,10 +55,11 @@ def _by_cluster(each: tuple[str, ...]) -> Tally:
     return Tally(label_sets_max=CLUSTERS_MAX * len(each), peer_labels=1, each=each)
 
 
-class ServerCounts:
-    """All that is counted in the NameServer itself; `remoting/statistics.py` counts what is on the wire."""
+class BrokerCounts(ServerCounts):
+    """All that is counted in the NameServer itself."""
 
     def __init__(self) -> None:
+        super().__init__()
         #: Cluster and kind.
         self.heartbeats = _by_cluster(tuple(kind.value for kind in BeatKind))
         #: Cluster and broker name.
@@ -81,17 +80,8 @@ class ServerCounts:
         #: Brokers told of a new smallest broker id, by result.
         self.notifications = Tally(known=[("sent",), ("failed",)])
         self.kv_changes = Tally(known=[("stored",), ("failed",)])
-        self.config_changes = Tally(known=[("stored",), ("failed",)])
         #: Seconds.
         self.expiry_scan = Histogram(LATENCY_S)
-        #: Seconds by which a timer of the loop came late.
-        self.event_loop_lag = Histogram(LATENCY_S)
-        #: Method, route and class of the status.
-        self.http_requests = Tally()
-        #: Seconds, by method and route.
-        self.http_durations = HistogramTable(LATENCY_S)
-        #: Which certificate -> Unix seconds of its end.
-        self.certificate_expiry: dict[str, float] = {}
 
     def count(self, event: Event) -> None:
         """Count one event of the state."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from namesrv.one_by_one import OneByOne
+from serving.one_by_one import OneByOne
 
 
 class Work:

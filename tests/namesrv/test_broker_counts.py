@@ -4,10 +4,10 @@ import pytest
 from builders import CLUSTER, topic_configs
 from clusters import register
 
+from namesrv.broker_counts import BrokerCounts, is_late
 from namesrv.config import NameServerConfig
 from namesrv.effects import BeatKind
 from namesrv.route_state import RouteState
-from namesrv.server_counts import ServerCounts, is_late
 from namesrv.tables.live_table import LiveKey
 from remoting.shapes.route import DataVersion
 
@@ -17,7 +17,7 @@ class Counted:
 
     def __init__(self):
         self.state = RouteState(NameServerConfig())
-        self.counts = ServerCounts()
+        self.counts = BrokerCounts()
 
     def count(self, outcome):
         for event in outcome.events:

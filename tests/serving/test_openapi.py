@@ -7,12 +7,14 @@ import pytest
 from clusters import register
 from fakes.site import Site
 
-from namesrv import openapi
-from namesrv.health import Serving
-from namesrv.http_api import make_app
+from namesrv.config import NAMESRV
 from namesrv.http_endpoints import ENDPOINTS
-from namesrv.http_shapes import ErrorAnswer
+from namesrv.http_views import Views
 from namesrv.kv_config import KvConfig
+from serving import openapi
+from serving.health import Serving
+from serving.http_api import make_app
+from serving.http_shapes import ErrorAnswer
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def filled(path):
 
 async def test_every_route_of_the_server_is_described_and_no_other(site):
     _, described = await site.get(openapi.PATH)
-    app = make_app(site.sources, site.counts, site.logs, "0.1.0")
+    app = make_app(NAMESRV, ENDPOINTS, Views(site.sources), site.counts, site.logs)
     assert set(described["paths"]) == {resource.canonical for resource in app.router.resources()}
     assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "0.1.0")
 

@@ -3,8 +3,8 @@ import asyncio
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 
-from namesrv.logs import Logs, json_line
-from namesrv.service import keep_up
+from serving.chores import keep_up
+from serving.logs import Logs, json_line
 
 
 async def test_a_chore_that_failed_is_told_and_begun_again():
@@ -19,7 +19,7 @@ async def test_a_chore_that_failed_is_told_and_begun_again():
         begun_again.set()
         await asyncio.Event().wait()
 
-    keeping_up = asyncio.create_task(keep_up(look_around, logs, pause_s=0))
+    keeping_up = asyncio.create_task(keep_up(look_around, "look_around", logs, pause_s=0))
     await asyncio.wait_for(begun_again.wait(), 5)
     keeping_up.cancel()
     (line,) = lines.decoded()

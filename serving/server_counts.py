@@ -1,0 +1,26 @@
+"""What happened since the start, counted, in any server; `remoting/statistics.py` counts what is on the wire.
+
+Everything is touched by one thread, the loop's, and read by `metrics.py` at a scrape.
+"""
+
+from typing import Final
+
+from serving.counts import Histogram, HistogramTable, Tally
+
+#: Upper bounds in seconds, for what takes a moment.
+LATENCY_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+class ServerCounts:
+    """What any server counts in itself."""
+
+    def __init__(self) -> None:
+        self.config_changes = Tally(known=[("stored",), ("failed",)])
+        #: Seconds by which a timer of the loop came late.
+        self.event_loop_lag = Histogram(LATENCY_S)
+        #: Method, route and class of the status.
+        self.http_requests = Tally()
+        #: Seconds, by method and route.
+        self.http_durations = HistogramTable(LATENCY_S)
+        #: Which certificate -> Unix seconds of its end.
+        self.certificate_expiry: dict[str, float] = {}

@@ -1,0 +1,36 @@
+"""What the system tells this process: to stop, or to read its certificates again. All servers in it follow."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+
+class Signals:
+    """SIGTERM and SIGINT, which stop, and SIGHUP; one for a process, whatever serves in it."""
+
+    def __init__(self) -> None:
+        #: Set by the first SIGTERM or SIGINT.
+        self.stop = asyncio.Event()
+        #: Set by the second one: whoever waits for peers to leave waits no longer.
+        self.hurry = asyncio.Event()
+        self._at_hangup: list[Callable[[], None]] = []
+
+    def listen(self) -> None:
+        """Take signals from now on; before, they end the process as the system does by itself."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
+
+    def at_hangup(self, call: Callable[[], None]) -> None:
+        """Call this at each SIGHUP."""
+        self._at_hangup.append(call)
+
+    def _stop(self) -> None:
+        if self.stop.is_set():
+            self.hurry.set()
+        self.stop.set()
+
+    def _hang_up(self) -> None:
+        for call in self._at_hangup:
+            call()
