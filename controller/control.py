@@ -31,7 +31,7 @@ from controller.entry import Decision, Entry, Reply
 from controller.group import Group
 from controller.live_table import BrokerKey, Heard, LiveTable
 from controller.refusals import NobodyElectable, NotLeader, NotStoredNow
-from controller.store import Changed, Deposed, SetStore, StoreError
+from controller.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 from remoting.clock import Clock
 
 #: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits.
@@ -172,9 +172,11 @@ class Control:
         """Find a master because a broker asks for one; it would lead itself."""
         self._check_cluster(key.broker_name, cluster)
         self._sign_of_life(key, connection_id)
+        began_ms = self._clock.now_ms()
         await self._first_beat(key)
+        waited_s = (self._clock.now_ms() - began_ms) / 1000
         cause = Cause(trigger=Trigger.BROKER, why=f"broker {key.broker_id} found no master", broker_id=key.broker_id)
-        return await self._elect(key.broker_name, Call(broker_id=key.broker_id), cause)
+        return await self._elect(key.broker_name, Call(broker_id=key.broker_id), cause, COMMIT_S - waited_s)
 
     async def alter_sync_state_set(self, wanted: WantedSyncStateSet, connection_id: int) -> BrokerSet:
         """Store who is in sync, as the master reports it."""
@@ -307,7 +309,7 @@ class Control:
 
     # Elections
 
-    async def _elect(self, broker_name: str, call: Call, cause: Cause) -> Elected:
+    async def _elect(self, broker_name: str, call: Call, cause: Cause, within_s: float = COMMIT_S) -> Elected:
         began_ms = self._clock.now_ms()
 
         def decide(entry: Entry) -> Decision[Election]:
@@ -321,7 +323,7 @@ class Control:
             )
             return decide_election(broker_name, entry, self._electorate(broker_name, entry, call, now_ms), wanted)
 
-        changed = await self._change(broker_name, decide)
+        changed = await self._change(broker_name, decide, within_s)
         record = self._explain(changed, cause, began_ms)
         return Elected(_present(changed.after), record.result, record.reason)
 
@@ -435,11 +437,13 @@ class Control:
         if broker_set is not None:
             check_cluster(broker_set, cluster)
 
-    async def _change(self, broker_name: str, decide: Callable[[Entry], Decision[Reply]]) -> Changed[Reply]:
+    async def _change(
+        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], within_s: float = COMMIT_S
+    ) -> Changed[Reply]:
         self.group.check_leads()
         began_ms = self._clock.now_ms()
         try:
-            return await self.store.change(broker_name, decide)
+            return await self.store.change(broker_name, decide, within_s)
         except Deposed:
             raise NotLeader(None) from None
         except StoreError as error:

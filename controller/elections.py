@@ -121,9 +121,9 @@ class Held(NamedTuple):
 class Elections:
     """The last elections, the newest last."""
 
-    def __init__(self) -> None:
-        #: Where this controller is, for commands that operators copy.
-        self.controller_address = ""
+    def __init__(self, controller_address: str) -> None:
+        #: Where this controller is, for commands that operators copy; known once it listens.
+        self.controller_address = controller_address
         self._records: deque[ElectionRecord] = deque(maxlen=ELECTIONS_MAX)
         self._last: dict[str, ElectionRecord] = {}
         self._held = 0

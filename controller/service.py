@@ -55,7 +55,7 @@ class Controller:
         self._group.on_elected = self._elected
         self._group.on_deposed = lambda: self._journal.leadership_lost(self._group.name, self._group.leader)
         live = LiveTable()
-        self._elections = Elections()
+        self._elections = Elections(self._group.me.address)
         self._performer = Performer(self._tasks, self._client, self._elections, self._clock, self._journal)
         self._control = Control(
             ControlParts(

@@ -7,6 +7,7 @@ set meanwhile, the set is read again and decided anew. Requests of one set take 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -110,7 +111,8 @@ class SetStore:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._kept: dict[str, Kept] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        #: Only of sets that are being changed: anybody can name any set.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def load(self) -> None:
         """Know everything that is stored now; before it nothing is."""
@@ -136,40 +138,63 @@ class SetStore:
         if kept.revision > self._kept.get(broker_name, Kept()).revision:
             self._kept[broker_name] = kept
 
-    async def change(self, broker_name: str, decide: Callable[[Entry], Decision[Reply]]) -> Changed[Reply]:
+    async def change(
+        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], within_s: float = COMMIT_S
+    ) -> Changed[Reply]:
         """Store what `decide` makes of a set, and return it once it is durable.
 
-        What `decide` raises goes through, and nothing has changed. Raises StoreError if it cannot be stored.
+        What `decide` raises goes through, and nothing has changed. Raises StoreError if it cannot be stored within
+        `within_s`, the wait for earlier changes of the set included; READ_AGAIN_S more if the outcome is unknown.
         """
+        ends_s = asyncio.get_running_loop().time() + within_s
         lock = self._locks.setdefault(broker_name, asyncio.Lock())
-        async with lock:
-            for _ in range(_TRIES):
-                kept = self._kept.get(broker_name, Kept())
-                decision = decide(kept.entry)
-                before = kept.entry.broker_set
-                wanted = decision.after(kept.entry)
-                if wanted == kept.entry:
-                    return Changed(decision, before, before)
-                try:
-                    revision = await self._commit(broker_name, wanted, kept.revision)
-                except EntryMoved:
-                    self._kept[broker_name] = await self._backend.read(broker_name)
-                    continue
-                self._kept[broker_name] = Kept(wanted, revision)
-                return Changed(decision, before, wanted.broker_set)
+        try:
+            async with asyncio.timeout_at(ends_s):
+                await lock.acquire()
+        except TimeoutError:
+            raise StoreError(f"{broker_name}: earlier changes still wait for the store") from None
+        try:
+            return await self._change(broker_name, decide, ends_s)
+        finally:
+            lock.release()
+
+    async def _change(
+        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], ends_s: float
+    ) -> Changed[Reply]:
+        for _ in range(_TRIES):
+            kept = self._kept.get(broker_name, Kept())
+            decision = decide(kept.entry)
+            before = kept.entry.broker_set
+            wanted = decision.after(kept.entry)
+            if wanted == kept.entry:
+                return Changed(decision, before, before)
+            try:
+                revision = await self._commit(broker_name, wanted, kept.revision, ends_s)
+            except EntryMoved:
+                self._kept[broker_name] = await self._read_again(broker_name)
+                continue
+            self._kept[broker_name] = Kept(wanted, revision)
+            return Changed(decision, before, wanted.broker_set)
         raise EntryMoved(f"{broker_name} was changed by others {_TRIES} times while it was decided about")
 
-    async def _commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+    async def _commit(self, broker_name: str, entry: Entry, revision: int, ends_s: float) -> int:
         try:
-            async with asyncio.timeout(COMMIT_S):
+            async with asyncio.timeout_at(ends_s):
                 return await self._backend.commit(broker_name, entry, revision)
         except (OutcomeUnknown, TimeoutError) as error:
-            cause = str(error) or f"no answer within {COMMIT_S} s"
+            cause = str(error) or "the store did not answer in time"
         try:
-            async with asyncio.timeout(READ_AGAIN_S):
-                kept = self._kept[broker_name] = await self._backend.read(broker_name)
-        except (OutcomeUnknown, TimeoutError):
+            kept = self._kept[broker_name] = await self._read_again(broker_name)
+        except OutcomeUnknown:
             raise OutcomeUnknown(f"{broker_name}: it is not known whether the store has it: {cause}") from None
         if kept.entry == entry and kept.revision > revision:
             return kept.revision
         raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
+
+    async def _read_again(self, broker_name: str) -> Kept:
+        """Return an entry as it is stored; raises OutcomeUnknown if that takes too long."""
+        try:
+            async with asyncio.timeout(READ_AGAIN_S):
+                return await self._backend.read(broker_name)
+        except TimeoutError:
+            raise OutcomeUnknown(f"{broker_name}: it could not be read again within {READ_AGAIN_S} s") from None
