@@ -12,9 +12,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from controller.broker_set import BrokerSet
-from controller.entry import Decision as Decision
-from controller.entry import Entry as Entry
-from controller.entry import Reply
+from controller.entry import Decision, Entry, Reply
 from remoting.errors import RemotingError
 
 #: How often a set that others change is decided anew.
