@@ -33,7 +33,7 @@ CALLS_MAX: Final = 8
 #: Renewals do not wait behind commits: one thread for the election, one for the membership.
 RENEWALS_MAX: Final = 2
 #: How long closing waits for what is under way to end.
-CLOSE_S: Final = 0.5
+CLOSE_S: Final = 0.3
 
 News = Swept | list[Change]
 
@@ -98,7 +98,7 @@ class EtcdStore:
         self._watch.start()
 
     async def resign(self) -> None:
-        """Give the key `leader` back; after a second without an answer the lease is left to end by itself."""
+        """Give the key `leader` back; without an answer the lease is left to end by itself."""
         if self._election is not None:
             await self._election.resign()
 

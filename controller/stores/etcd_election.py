@@ -28,7 +28,7 @@ from controller.stores.etcd_threads import CallThreads
 from remoting.clock import Clock
 
 #: How long giving up the lead may take; without it the lease ends by itself.
-LEAVE_MS: Final = 1000
+LEAVE_MS: Final = 800
 
 Answer = TypeVar("Answer")
 
@@ -74,7 +74,7 @@ class Election:
         self._woken.set()
 
     async def resign(self) -> None:
-        """Let another lead at once; what etcd does not take within a second ends with the lease."""
+        """Let another lead at once; what etcd does not take within a moment ends with the lease."""
         self._take(self._state.leaving())
         self._woken.set()
         await asyncio.wait({self._task}, timeout=LEAVE_MS / 1000)

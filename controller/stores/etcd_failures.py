@@ -77,7 +77,9 @@ def failure_of(endpoint: str, code: str, details: str) -> Failure:
         if saying in said:
             return Failure(fate, f"etcd at {endpoint}: {said}{advice or _hint(said)}")
     fate = Fate.REFUSED if code in _REFUSALS else Fate.UNKNOWN
-    return Failure(fate, f"etcd at {endpoint}: {said}{_hint(said)}", is_silence=code == "DEADLINE_EXCEEDED")
+    return Failure(
+        fate, f"etcd at {endpoint}: {said}{_hint(said)}", is_silence="DEADLINE" in code or "Deadline" in said
+    )
 
 
 def _hint(said: str) -> str:

@@ -16,7 +16,7 @@ MEMBER_TTL_S: Final = 15
 RENEW_EVERY_S: Final = 5
 RETRY_S: Final = 1
 #: How long taking oneself off the list may take; without it the lease ends by itself.
-LEAVE_MS: Final = 500
+LEAVE_MS: Final = 400
 
 Answer = TypeVar("Answer")
 

@@ -1,0 +1,271 @@
+"""Several controllers on one etcd: who leads, who takes over and when, and what a deposed one can no longer do."""
+
+import asyncio
+import time
+
+import pytest
+from contract.etcd_group import SOON_S, Controller, an_entry, group, leader_of
+from controller_builders import SET
+from fakes.witness import eventually
+from peers.etcd import Way, running_etcd
+
+from controller.leadership import LEASE_TTL_S
+from controller.store import Deposed, Kept, Member, OutcomeUnknown
+from controller.stores.etcd_membership import IdTaken
+from remoting.clock import SystemClock
+
+pytestmark = pytest.mark.etcd
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory):
+    with running_etcd(tmp_path_factory.mktemp("etcd")) as etcd:
+        yield etcd
+
+
+@pytest.fixture
+def name(tmp_path):
+    """A group of its own for each test."""
+    return str(tmp_path)
+
+
+@pytest.fixture
+def way(etcd):
+    way = Way(etcd.endpoints[0])
+    yield way
+    way.close()
+
+
+async def test_of_three_one_leads_and_all_know_it(etcd, name):
+    async with group(etcd.endpoints, number=3, group=name) as controllers:
+        first, *others = controllers
+        everybody = tuple(each.member for each in controllers)
+        for each in others:
+            await each.knows(first.member)
+        for each in controllers:
+            await eventually(lambda each=each: each.witness.members == everybody, seconds=SOON_S, what="all are listed")
+        assert [each.witness.is_leading for each in controllers] == [True, False, False]
+
+
+async def test_a_lead_is_renewed_before_it_ends(etcd, name):
+    async with group(etcd.endpoints, group=name) as (leader,):
+        until_ms = leader.witness.until_ms
+        assert until_ms - SystemClock().now_ms() < LEASE_TTL_S * 1000
+        await eventually(lambda: leader.witness.until_ms > until_ms + 4000, seconds=SOON_S, what="it is renewed")
+        assert leader.witness.deposed_at == []
+
+
+async def test_who_resigns_hands_over_at_once(etcd, name):
+    async with group(etcd.endpoints, number=2, group=name) as (leader, other):
+        begin = time.perf_counter()
+        await leader.store.resign()
+        await other.leads()
+        # Without it the lease would have to end first.
+        assert time.perf_counter() - begin < LEASE_TTL_S - 1.5
+        assert not leader.witness.is_leading
+        await leader.knows(other.member)
+        with pytest.raises(Deposed):
+            await leader.commit()
+        await other.commit()
+
+
+async def test_when_the_leader_vanishes_another_takes_over(etcd, name):
+    async with group(etcd.endpoints, number=3, group=name) as controllers:
+        revision = await controllers[0].commit()
+        await controllers[0].vanish()
+        begin = time.perf_counter()
+        leader = await leader_of(controllers[1:])
+        print(f"taken over after {time.perf_counter() - begin:.2f} s")
+        assert dict(await leader.store.load()) == {SET: Kept(an_entry(), revision)}
+        await leader.commit(6, revision)
+
+
+async def test_the_others_learn_what_the_leader_stores_and_removes(etcd, name):
+    async with group(etcd.endpoints, number=2, group=name) as (leader, other):
+        revision = await leader.commit()
+        await eventually(
+            lambda: other.witness.entries == [(SET, Kept(an_entry(), revision))], seconds=SOON_S, what="it"
+        )
+        assert leader.witness.entries == []
+        key = leader.store._keys.broker_set(SET).decode()
+        etcd.ctl("del", key)
+        for each in (leader, other):
+            await eventually(
+                lambda each=each: each.witness.entries and not each.witness.entries[-1][1].entry.broker_set,
+                seconds=SOON_S,
+                what="it is told to be gone",
+            )
+            assert each.witness.entries[-1][1].revision > revision
+
+
+async def test_a_controller_restarted_within_its_lease_leads_at_once(etcd, name):
+    async with group(etcd.endpoints, group=name) as (leader,):
+        await leader.vanish()
+        again = Controller(1, etcd.endpoints, group=name)
+        begin = time.perf_counter()
+        await again.join()
+        await again.leads()
+        assert time.perf_counter() - begin < LEASE_TTL_S - 1.5
+        await again.close()
+
+
+async def test_two_processes_of_one_controller_do_not_depose_each_other_for_ever(etcd, name):
+    async with group(etcd.endpoints, group=name) as (leader,):
+        twin = Controller(1, etcd.endpoints, group=name)
+        await twin.join()
+        both = [leader, twin]
+        await eventually(lambda: len(leader.witness.deposed_at) == 1, seconds=SOON_S, what="the first is deposed")
+        await leader_of(both)
+        leads = len(leader.witness.led_at) + len(twin.witness.led_at)
+        await asyncio.sleep(4)
+        assert len(leader.witness.led_at) + len(twin.witness.led_at) == leads
+        await twin.close()
+
+
+async def test_two_controllers_with_one_id_are_refused_by_both_addresses(etcd, name):
+    async with group(etcd.endpoints, group=name):
+        other = Controller(1, etcd.endpoints, group=name)
+        other.member = Member(id="n1", address="10.9.9.9:1")
+        with pytest.raises(IdTaken, match=r"n1: this one at 10\.9\.9\.9:1 and one at 10\.0\.0\.1:9878"):
+            await other.join()
+        await other.close()
+
+
+async def test_a_controller_off_the_list_puts_itself_on_it_again(etcd, name):
+    async with group(etcd.endpoints, group=name) as (leader,):
+        await eventually(lambda: leader.witness.members, seconds=SOON_S, what="it is listed")
+        etcd.ctl("del", leader.store._keys.member("n1").decode())
+        await eventually(lambda: not leader.witness.members, seconds=SOON_S, what="it is not listed")
+        await eventually(lambda: leader.witness.members == (leader.member,), seconds=SOON_S, what="it is listed again")
+
+
+async def test_a_leader_whose_key_is_removed_learns_it(etcd, name):
+    async with group(etcd.endpoints, group=name) as (leader,):
+        etcd.ctl("del", leader.store._keys.leader.decode())
+        await eventually(lambda: leader.witness.deposed_at, seconds=SOON_S, what="it does not lead")
+        await leader.leads()
+
+
+# Cut off
+
+
+async def test_a_leader_that_is_cut_off_stops_before_another_leads(etcd, name, way):
+    cut_off = Controller(1, [way.endpoint], group=name)
+    other = Controller(2, etcd.endpoints, group=name)
+    try:
+        await cut_off.join()
+        await cut_off.leads()
+        await other.join()
+        way.hold()
+        await other.leads()
+        assert cut_off.witness.deposed_at[0] < other.witness.led_at[0]
+        assert cut_off.witness.leader is None
+        with pytest.raises(Deposed, match="does not lead"):
+            await cut_off.commit()
+        way.let_go()
+        await cut_off.knows(other.member)
+    finally:
+        way.let_go()
+        await cut_off.close()
+        await other.close()
+
+
+async def test_what_a_deposed_leader_has_sent_does_not_go_in_when_it_arrives_late(etcd, name, way):
+    late = Controller(1, [way.endpoint], group=name)
+    other = Controller(2, etcd.endpoints, group=name)
+    try:
+        await late.join()
+        await late.leads()
+        await other.join()
+        revision = await late.commit(5)
+        way.hold()
+        sent = asyncio.create_task(late.commit(6, revision))
+        with pytest.raises(OutcomeUnknown):
+            await sent
+        await other.leads()
+        assert await other.store.read(SET) == Kept(an_entry(5), revision)
+        way.let_go()
+        await late.knows(other.member)
+        assert await other.store.read(SET) == Kept(an_entry(5), revision)
+        await other.commit(7, revision)
+    finally:
+        way.let_go()
+        await late.close()
+        await other.close()
+
+
+async def test_a_leader_that_does_not_know_it_was_deposed_learns_it_from_its_commit(etcd, name, way):
+    """It decides, another wins, then its transaction arrives, on a connection that works."""
+    slow = Controller(1, [way.endpoint], group=name)
+    try:
+        await slow.join()
+        await slow.leads()
+        revision = await slow.commit(5)
+        stranger = Member(id="n2", address="10.0.0.2:9878")
+        key = slow.store._keys.leader.decode()
+        way.delay_s = 0.4
+        sent = asyncio.create_task(slow.commit(6, revision))
+        etcd.ctl("del", key)
+        etcd.ctl("put", key, '{"id":"n2","addr":"10.0.0.2:9878","run":"x"}')
+        with pytest.raises(Deposed, match=r"n2 at 10\.0\.0\.2:9878 leads instead"):
+            await sent
+        assert not slow.witness.is_leading
+        await slow.knows(stranger)
+        assert (await slow.store.read(SET)) == Kept(an_entry(5), revision)
+    finally:
+        way.delay_s = 0
+        etcd.ctl("del", key)
+        await slow.close()
+
+
+async def test_a_lost_answer_to_a_campaign_does_not_keep_anybody_from_leading(etcd, name, way):
+    controller = Controller(1, [way.endpoint], group=name)
+    try:
+        await controller.join()
+        await controller.leads()
+        for _ in range(5):
+            way.cut()
+            await asyncio.sleep(0.3)
+        await controller.leads()
+        await controller.commit()
+    finally:
+        await controller.close()
+
+
+async def test_an_etcd_that_answers_after_five_seconds_is_not_waited_for(etcd, name, way):
+    controller = Controller(1, [way.endpoint], group=name)
+    try:
+        await controller.join()
+        await controller.leads()
+        revision = await controller.commit()
+        way.delay_s = 5
+        begin = time.perf_counter()
+        with pytest.raises((OutcomeUnknown, Deposed)):
+            await controller.commit(6, revision)
+        assert time.perf_counter() - begin < 4
+        await eventually(lambda: controller.witness.deposed_at, seconds=SOON_S, what="it does not lead")
+        way.delay_s = 0
+        await controller.leads()
+        known = await controller.store.read(SET)
+        await controller.commit(7, known.revision)
+    finally:
+        way.delay_s = 0
+        await controller.close()
+
+
+async def test_closing_does_not_wait_for_an_etcd_that_does_not_answer(etcd, name, way):
+    controller = Controller(1, [way.endpoint], group=name)
+    await controller.join()
+    await controller.leads()
+    way.hold()
+    pending = [asyncio.create_task(controller.commit(name=f"b{n}")) for n in range(30)]
+    await asyncio.sleep(0.1)
+    begin = time.perf_counter()
+    await controller.close()
+    took_s = time.perf_counter() - begin
+    print(f"closed after {took_s:.2f} s")
+    # Two of them, and generous room; a renewal waits no longer than the lease of the members.
+    assert took_s < 6
+    results = await asyncio.gather(*pending, return_exceptions=True)
+    assert all(isinstance(each, (OutcomeUnknown, Deposed)) or "closed" in str(each) for each in results), results
+    way.let_go()
