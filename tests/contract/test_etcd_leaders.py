@@ -10,7 +10,7 @@ from fakes.witness import eventually
 from peers.etcd import Way, running_etcd
 
 from controller.leadership import LEASE_TTL_S
-from controller.store import Deposed, Kept, Member, OutcomeUnknown
+from controller.store import Deposed, Kept, Member, OutcomeUnknown, StoreError
 from controller.stores.etcd_membership import IdTaken
 from remoting.clock import SystemClock
 
@@ -73,9 +73,7 @@ async def test_when_the_leader_vanishes_another_takes_over(etcd, name):
     async with group(etcd.endpoints, number=3, group=name) as controllers:
         revision = await controllers[0].commit()
         await controllers[0].vanish()
-        begin = time.perf_counter()
         leader = await leader_of(controllers[1:])
-        print(f"taken over after {time.perf_counter() - begin:.2f} s")
         assert dict(await leader.store.load()) == {SET: Kept(an_entry(), revision)}
         await leader.commit(6, revision)
 
@@ -262,10 +260,8 @@ async def test_closing_does_not_wait_for_an_etcd_that_does_not_answer(etcd, name
     await asyncio.sleep(0.1)
     begin = time.perf_counter()
     await controller.close()
-    took_s = time.perf_counter() - begin
-    print(f"closed after {took_s:.2f} s")
-    # Two of them, and generous room; a renewal waits no longer than the lease of the members.
-    assert took_s < 6
+    # Below two seconds, on a machine that has time.
+    assert time.perf_counter() - begin < 6
     results = await asyncio.gather(*pending, return_exceptions=True)
-    assert all(isinstance(each, (OutcomeUnknown, Deposed)) or "closed" in str(each) for each in results), results
+    assert all(isinstance(each, StoreError) for each in results)
     way.let_go()

@@ -24,7 +24,7 @@ MEMORY_BYTES_MIN = 1 << 30
 
 def missing_programs():
     """Return what has to be installed first."""
-    return [name for name in ("etcd", "etcdctl") if shutil.which(name) is None]
+    return [name for name in ("etcd", "etcdctl", "openssl") if shutil.which(name) is None]
 
 
 class Member:
@@ -257,6 +257,15 @@ class Way:
                 parts.append((time.perf_counter() + self.delay_s, part))
                 arrived.notify()
         _shut(source)
+
+
+def certificate(folder, name):
+    """Write a key and a certificate for loopback that vouches for itself; return its authority, itself, and the key."""
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", cert]
+    subprocess.run(command, check=True, capture_output=True)
+    return str(cert), str(cert), str(key)
 
 
 def _roomy(folder):
