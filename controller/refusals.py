@@ -144,8 +144,8 @@ class ReplicasInvalid(RequestRefused):
     code = ResponseCode.CONTROLLER_INVALID_REPLICAS
     ext_fields = NO_NEW_EPOCH
 
-    def __init__(self, broker_name: str, strangers: list[int]) -> None:
-        super().__init__(f"{broker_name} has no brokers {strangers}")
+    def __init__(self, broker_name: str, strangers: list[int], *, current: list[int]) -> None:
+        super().__init__(f"{broker_name} has no brokers {strangers}, but {current}")
 
 
 class ReplicasNotAlive(RequestRefused):

@@ -47,7 +47,7 @@ def alter(broker_set: BrokerSet, wanted: WantedSyncStateSet, alive: Collection[i
     if wanted.sync_state_set_epoch != broker_set.sync_state_set_epoch:
         raise StaleSyncStateSetEpoch(name, sent=wanted.sync_state_set_epoch, current=broker_set.sync_state_set_epoch)
     if strangers := sorted(wanted.members - broker_set.replicas.keys()):
-        raise ReplicasInvalid(name, strangers)
+        raise ReplicasInvalid(name, strangers, current=sorted(broker_set.replicas))
     if silent := sorted(wanted.members.difference(alive)):
         raise ReplicasNotAlive(name, silent)
     if broker_set.master not in wanted.members:

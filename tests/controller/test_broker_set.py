@@ -12,6 +12,7 @@ from controller.events import (
     MasterElected,
     MasterEpochRaised,
     MasterLost,
+    ReplicaAdopted,
     ReplicasRemoved,
     SyncStateSetAltered,
 )
@@ -24,6 +25,7 @@ from controller.events import (
         (MasterLost(), None, 6, {1, 2}, 7),
         (SyncStateSetAltered(frozenset({1, 2, 3})), 1, 5, {1, 2, 3}, 8),
         (BrokerIdApplied(4, "10.0.0.4:1", "x"), 1, 5, {1, 2}, 7),
+        (ReplicaAdopted(4, "10.0.0.4:1"), 1, 5, {1, 2}, 7),
         (BrokerAddressChanged(1, "10.0.0.9:1"), 1, 5, {1, 2}, 7),
         (ReplicasRemoved(frozenset({3})), 1, 5, {1, 2}, 7),
         (ReplicasRemoved(frozenset({2})), 1, 5, {1}, 8),
@@ -66,6 +68,21 @@ def test_a_set_remembers_below_what_it_must_not_begin_again():
 
 def test_a_master_has_the_address_of_its_replica():
     assert a_set().master_address == an_address(1)
+
+
+def test_an_adopted_broker_keeps_its_id_and_no_other_gets_it():
+    after = a_set().apply(ReplicaAdopted(9, "10.0.0.9:1"))
+    assert (after.replicas[9].address, after.next_broker_id) == ("10.0.0.9:1", 10)
+    assert a_set().apply(ReplicaAdopted(2, an_address(2))).next_broker_id == 4
+
+
+def test_all_brokers_that_a_lost_set_is_put_together_from_count_as_in_sync_until_the_first_is_elected():
+    lost = BrokerSet(broker_name=SET, cluster=CLUSTER).as_rebuilding()
+    both = lost.apply(ReplicaAdopted(2, an_address(2))).apply(ReplicaAdopted(1, an_address(1)))
+    assert (both.sync_state_set, both.is_elected, both.master) == ({1, 2}, True, None)
+    led = both.apply(MasterElected(1))
+    assert (led.sync_state_set, led.is_rebuilding) == ({1}, False)
+    assert led.apply(ReplicaAdopted(3, an_address(3))).sync_state_set == {1}
 
 
 IDS = st.integers(1, 3)

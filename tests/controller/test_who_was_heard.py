@@ -5,7 +5,7 @@ from controller_builders import SET, heard
 
 from controller.live_table import UNKNOWN, BrokerKey, LiveTable
 
-ONE = BrokerKey(SET, 1)
+ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 
 
 @pytest.fixture
@@ -50,8 +50,41 @@ def test_a_broker_that_was_never_heard_is_by_its_first_request(table):
 
 def test_a_set_goes_with_its_last_broker(table):
     table.beat(ONE, heard())
-    table.forget(BrokerKey(SET, 2))
+    table.forget(TWO)
     table.forget(ONE)
     table.forget(BrokerKey("other", 1))
     assert list(table.rows()) == []
     assert vars(table) == vars(LiveTable())
+
+
+def test_an_answer_is_a_sign_of_life_of_who_was_heard_before(table):
+    table.beat(ONE, heard(timeout_ms=3_000))
+    table.answered(ONE, 3_500)
+    table.answered(TWO, 3_500)
+    assert set(table.alive(SET, 3_500)) == {1}
+    assert table.get(TWO) is None
+
+
+def test_each_connection_has_the_brokers_that_were_heard_over_it_last(table):
+    table.beat(TWO, heard(connection_id=7))
+    table.beat(ONE, heard(connection_id=7))
+    assert table.over(7) == (ONE, TWO)
+    table.beat(ONE, heard(connection_id=8))
+    assert (table.over(7), table.over(8), table.over(9)) == ((TWO,), (ONE,), ())
+
+
+def test_one_member_of_a_set_can_go_alone(table):
+    table.beat(ONE, heard(connection_id=7))
+    table.beat(TWO, heard(connection_id=7))
+    assert table.brokers == 2
+    table.forget(ONE)
+    assert (list(table.rows()), table.over(7), table.brokers) == ([(TWO, heard(connection_id=7))], (TWO,), 1)
+
+
+def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(table):
+    table.restarted(ONE, now_ms=5, connection_id=8)
+    assert table.get(ONE).awaits_beat
+    table.seen(ONE, now_ms=6, connection_id=8)
+    assert table.get(ONE).awaits_beat
+    table.beat(ONE, heard())
+    assert not table.get(ONE).awaits_beat

@@ -5,8 +5,11 @@ from controller_builders import a_set, electorate, heard, replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.decisions.election import Call, Result, Verdict, elect
-from controller.events import MasterElected, MasterLost
+from controller.broker_set import BrokerSet
+from controller.decisions.election import Call, Electorate, Result, Verdict, decide_election, elect
+from controller.entry import Entry
+from controller.events import MasterElected, MasterEpochRaised, MasterLost
+from controller.refusals import SetUnknown
 
 LOST = Call()
 THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3}), "master": None}
@@ -119,6 +122,99 @@ def test_nobody_is_elected_instead_of_a_designated_broker_that_cannot_lead(broke
 def test_the_present_master_can_be_designated_to_no_effect():
     election = elect(a_set(), electorate({1: heard(), 2: heard()}), Call(broker_id=1, is_designated=True))
     assert (election.result, election.event) == (Result.KEPT, None)
+
+
+# Who may be dead
+
+
+def test_a_suspect_does_not_stand_for_election():
+    known = Electorate(trusted={3: heard()}, heard={2: heard(max_offset=9999), 3: heard()})
+    election = elect(a_set(**THREE_IN_SYNC), known, LOST)
+    assert election.event == MasterElected(3)
+    assert verdicts(election) == {1: Verdict.NOT_ALIVE, 2: Verdict.SUSPECT, 3: Verdict.ELECTED}
+
+
+def test_who_missed_a_beat_is_passed_over_while_another_can_lead():
+    alive = {2: heard(heard_ms=7_999, max_offset=9999), 3: heard(heard_ms=8_000)}
+    election = elect(a_set(**THREE_IN_SYNC), electorate(alive), Call(fresh_from_ms=8_000))
+    assert election.event == MasterElected(3)
+    assert verdicts(election)[2] is Verdict.OVERDUE
+
+
+def test_who_missed_a_beat_leads_where_nobody_else_can():
+    alive = {2: heard(heard_ms=7_000, max_offset=10), 3: heard(heard_ms=7_900)}
+    election = elect(a_set(**THREE_IN_SYNC), electorate(alive), Call(fresh_from_ms=8_000))
+    assert election.event == MasterElected(3)
+    assert verdicts(election)[2] is Verdict.BEHIND
+
+
+@pytest.mark.parametrize("call", [LOST, Call(broker_id=2), Call(allows_unclean=True)])
+@pytest.mark.parametrize(
+    "known",
+    [
+        Electorate(trusted={2: heard()}, heard={1: heard(), 2: heard()}),
+        Electorate(trusted={2: heard()}, heard={2: heard()}, master_may_live=True),
+    ],
+    ids=["suspect", "not heard yet"],
+)
+def test_nobody_takes_the_place_of_a_master_that_may_live(call, known):
+    election = elect(a_set(), known, call)
+    assert (election.result, election.event) == (Result.NOBODY, None)
+
+
+def test_an_operator_may_replace_a_master_that_may_live():
+    known = Electorate(trusted={2: heard()}, heard={1: heard(), 2: heard()})
+    assert elect(a_set(), known, Call(broker_id=2, is_designated=True)).event == MasterElected(2)
+
+
+def test_of_equal_logs_the_preferred_broker_is_elected_and_the_other_is_told_why():
+    election = elect(a_set(**THREE_IN_SYNC), electorate({2: heard(priority=2), 3: heard(priority=1)}), LOST)
+    assert verdicts(election)[2] is Verdict.LOWER_PRIORITY
+
+
+def test_nobody_else_is_elected_where_unclean_elections_are_allowed_and_the_designated_is_dead():
+    call = Call(broker_id=2, is_designated=True, allows_unclean=True)
+    election = elect(a_set(), electorate({1: heard(), 3: heard()}), call)
+    assert (election.result, election.event) == (Result.NOBODY, None)
+    assert verdicts(election)[3] is Verdict.NOT_WANTED
+
+
+# Epochs
+
+
+@pytest.mark.parametrize(("epoch", "master_epoch"), [(9, 10), (6, 7), (5, 6), (-1, 6)])
+def test_a_new_master_is_above_every_epoch_that_a_log_has_seen(epoch, master_epoch):
+    entry = Entry(broker_set=a_set())
+    decision = decide_election("broker-a", entry, electorate({2: heard(), 3: heard(epoch=epoch)}), LOST)
+    assert decision.reply.event == MasterElected(2)
+    assert (MasterEpochRaised(epoch) in decision.events) == (epoch > 5)
+    after = decision.after(entry).broker_set
+    assert (after.master, after.master_epoch) == (2, master_epoch)
+
+
+def test_a_lost_master_is_above_every_epoch_too_so_that_brokers_ask_for_another():
+    entry = Entry(broker_set=a_set(sync_state_set=frozenset({1})))
+    after = decide_election("broker-a", entry, electorate({2: heard(epoch=9)}), LOST).after(entry).broker_set
+    assert (after.master, after.master_epoch) == (None, 10)
+
+
+def test_no_epoch_moves_where_nothing_else_changes():
+    kept = decide_election("broker-a", Entry(broker_set=a_set()), electorate({1: heard(epoch=9)}), LOST)
+    assert (kept.reply.result, kept.events) == (Result.KEPT, ())
+    asked = Call(broker_id=3)
+    in_vain = decide_election("broker-a", Entry(broker_set=a_set(master=None)), electorate({3: heard(epoch=9)}), asked)
+    assert (in_vain.reply.result, in_vain.events) == (Result.NOBODY, ())
+
+
+def test_a_set_that_nobody_is_heard_of_has_no_epoch_to_be_above_of():
+    entry = Entry(broker_set=BrokerSet(broker_name="broker-a", cluster="C"))
+    assert decide_election("broker-a", entry, Electorate(), LOST).events == ()
+
+
+def test_a_set_that_is_not_known_has_no_election():
+    with pytest.raises(SetUnknown, match="there is no set broker-a") as refused:
+        decide_election("broker-a", Entry(), Electorate(), LOST)
+    assert refused.value.code == 2010
 
 
 IDS = st.integers(1, 4)

@@ -1,13 +1,34 @@
 """Ids are handed out once, addresses follow their brokers, and cleaning loses no messages unasked."""
 
 import pytest
-from controller_builders import CLUSTER, SET, a_set, an_address, replicas
+from controller_builders import CLUSTER, SET, a_set, an_address, electorate, heard, replicas
 from msgspec.structs import replace
 
 from controller.broker_set import Floor
-from controller.decisions.membership import Applicant, Cleaning, apply_id, clean, new_set, register
-from controller.events import BrokerAddressChanged, BrokerIdApplied, MasterLost, ReplicasRemoved
-from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers
+from controller.decisions.election import Call, decide_election
+from controller.decisions.membership import (
+    Applicant,
+    Cleaning,
+    Registrant,
+    apply_id,
+    clean,
+    decide_adoption,
+    decide_cleaning,
+    decide_id,
+    decide_registration,
+    new_set,
+    register,
+)
+from controller.entry import Entry
+from controller.events import (
+    BrokerAddressChanged,
+    BrokerIdApplied,
+    MasterEpochRaised,
+    MasterLost,
+    ReplicaAdopted,
+    ReplicasRemoved,
+)
+from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers, SetUnknown
 
 APPLICANT = Applicant(cluster=CLUSTER, broker_name=SET, broker_id=4, address="10.0.0.4:1", check_code="10.0.0.4:1;9")
 
@@ -98,3 +119,144 @@ def test_a_set_without_master_can_go_as_a_whole():
 def test_a_set_that_was_never_elected_has_nothing_to_lose():
     young = a_set(replicas=replicas(1, 2), master=None, is_elected=False, sync_state_set=frozenset())
     assert cleaned(1, alive=(), broker_set=young) == ReplicasRemoved(frozenset({1}))
+
+
+# What is stored
+
+
+def registrant(broker_id, cluster=CLUSTER):
+    return Registrant(cluster=cluster, broker_name=SET, broker_id=broker_id, address=an_address(broker_id))
+
+
+def after(entry, decision):
+    return decision.after(entry).broker_set
+
+
+def test_the_first_id_begins_a_set_without_master():
+    first = replace(APPLICANT, broker_id=1)
+    began = after(Entry(), decide_id(Entry(), first))
+    assert (began.cluster, set(began.replicas), began.next_broker_id) == (CLUSTER, {1}, 2)
+    assert (began.master, began.master_epoch, began.sync_state_set, began.is_elected) == (None, 0, frozenset(), False)
+
+
+def test_no_other_id_begins_a_set():
+    with pytest.raises(BrokerIdInvalid, match="id 4 is not free, the next is 1") as refused:
+        decide_id(Entry(), APPLICANT)
+    assert refused.value.code == 2014
+
+
+def test_an_id_that_is_asked_for_again_changes_nothing():
+    entry = Entry(broker_set=a_set().apply(apply_id(a_set(), APPLICANT)))
+    assert decide_id(entry, APPLICANT).after(entry) == entry
+
+
+def test_a_set_that_was_cleaned_is_begun_above_its_floor():
+    entry = Entry(floor=Floor(master_epoch=9, next_broker_id=4))
+    began = after(entry, decide_id(entry, APPLICANT))
+    assert (began.master_epoch, began.next_broker_id) == (9, 5)
+
+
+def test_a_recorded_master_that_starts_leaves_its_set_without_master_in_a_new_epoch():
+    entry = Entry(broker_set=a_set())
+    told = after(entry, decide_registration(entry, registrant(1)))
+    assert (told.master, told.master_epoch, told.sync_state_set) == (None, 6, {1, 2})
+
+
+@pytest.mark.parametrize(
+    ("entry", "who", "said"),
+    [
+        (Entry(), registrant(1), "there is no set broker-a"),
+        (Entry(broker_set=a_set()), registrant(1, "Other"), "of the cluster DefaultCluster, the request says Other"),
+        (Entry(broker_set=a_set()), registrant(9), "no broker 9"),
+    ],
+)
+def test_a_broker_that_is_not_known_has_to_apply_for_an_id_first(entry, who, said):
+    with pytest.raises((SetUnknown, BrokerUnknown), match=said) as refused:
+        decide_registration(entry, who)
+    assert refused.value.code == 2010
+
+
+def test_a_blank_cluster_means_any():
+    entry = Entry(broker_set=a_set())
+    assert decide_registration(entry, registrant(2, "")).events == ()
+
+
+# Adoption
+
+
+def test_after_a_lost_store_brokers_keep_their_ids_and_get_a_master_above_every_epoch():
+    entry = Entry()
+    for broker_id in (2, 1, 3):
+        entry = decide_adoption(entry, registrant(broker_id), epoch=5).after(entry)
+    rebuilt = entry.broker_set
+    assert (set(rebuilt.replicas), rebuilt.next_broker_id) == ({1, 2, 3}, 4)
+    assert (rebuilt.sync_state_set, rebuilt.master, rebuilt.master_epoch) == ({1, 2, 3}, None, 6)
+    known = electorate({1: heard(max_offset=900), 2: heard(), 3: heard(max_offset=950)})
+    led = after(entry, decide_election(SET, entry, known, Call()))
+    assert (led.master, led.master_epoch, led.sync_state_set) == (2, 7, {2})
+
+
+def test_a_broker_with_a_higher_epoch_raises_that_of_a_set_that_is_put_together_again():
+    entry = Entry()
+    entry = decide_adoption(entry, registrant(1), epoch=5).after(entry)
+    decision = decide_adoption(entry, registrant(2), epoch=9)
+    assert decision.events == (ReplicaAdopted(2, an_address(2)), MasterEpochRaised(9), MasterLost())
+    assert after(entry, decision).master_epoch == 10
+
+
+def test_a_set_is_put_together_again_above_its_floor():
+    entry = Entry(floor=Floor(master_epoch=20, next_broker_id=4))
+    rebuilt = after(entry, decide_adoption(entry, registrant(1), epoch=5))
+    assert (rebuilt.master_epoch, rebuilt.next_broker_id) == (20, 4)
+
+
+def test_a_broker_that_is_adopted_into_a_known_set_is_not_in_sync():
+    entry = Entry(broker_set=a_set())
+    decision = decide_adoption(entry, registrant(9), epoch=99)
+    assert decision.events == (ReplicaAdopted(9, an_address(9)),)
+    assert after(entry, decision).sync_state_set == {1, 2}
+
+
+def test_a_known_broker_is_not_adopted_again():
+    entry = Entry(broker_set=a_set())
+    assert decide_adoption(entry, registrant(1), epoch=5) == decide_registration(entry, registrant(1))
+
+
+def test_a_broker_of_another_cluster_is_not_adopted():
+    with pytest.raises(SetUnknown, match="the request says Other"):
+        decide_adoption(Entry(broker_set=a_set()), registrant(9, "Other"), epoch=5)
+
+
+# Cleaning
+
+
+def cleaning(*broker_ids, cluster="", even_living=False):
+    ids = frozenset(broker_ids) if broker_ids else None
+    return Cleaning(broker_name=SET, cluster=cluster, broker_ids=ids, even_living=even_living)
+
+
+@pytest.mark.parametrize(
+    ("entry", "wish", "said"),
+    [
+        (Entry(), cleaning(1), "there is no set broker-a"),
+        (Entry(broker_set=a_set()), cleaning(3, cluster="Other"), "DefaultCluster, the request says Other"),
+    ],
+)
+def test_nothing_is_cleaned_that_is_not_there(entry, wish, said):
+    with pytest.raises(CleaningRefused, match=said) as refused:
+        decide_cleaning(entry, wish, ())
+    assert refused.value.code == 2009
+
+
+def test_the_next_set_of_a_cleaned_name_begins_above_it():
+    entry = Entry(broker_set=a_set(master=None))
+    assert decide_cleaning(entry, cleaning(cluster=CLUSTER), ()).after(entry) == Entry(
+        floor=Floor(master_epoch=5, next_broker_id=4)
+    )
+
+
+def test_a_cleaned_master_leads_no_longer_and_is_out_of_sync():
+    entry = Entry(broker_set=a_set())
+    cleaned_set = after(entry, decide_cleaning(entry, cleaning(1, even_living=True), {1, 2, 3}))
+    assert (cleaned_set.master, cleaned_set.master_epoch) == (None, 6)
+    assert (cleaned_set.sync_state_set, cleaned_set.sync_state_set_epoch, cleaned_set.next_broker_id) == ({2}, 8, 4)

@@ -4,7 +4,8 @@ import pytest
 from controller_builders import SET, a_set
 from msgspec.structs import replace
 
-from controller.decisions.sync_state import WantedSyncStateSet, alter
+from controller.decisions.sync_state import WantedSyncStateSet, alter, decide_alteration
+from controller.entry import Entry
 from controller.events import SyncStateSetAltered
 from controller.refusals import (
     NotTheMaster,
@@ -38,7 +39,14 @@ def test_what_the_master_reports_becomes_the_sync_state_set():
         (a_set(), wanted(master_epoch=4), ALIVE, StaleMasterEpoch, 2000, "epoch 5, the request says 4"),
         (a_set(), wanted(master_epoch=6), ALIVE, StaleMasterEpoch, 2000, "epoch 5, the request says 6"),
         (a_set(), wanted(sync_state_set_epoch=6), ALIVE, StaleSyncStateSetEpoch, 2001, "epoch 7, the request says 6"),
-        (a_set(), wanted(members=frozenset({1, 8, 9})), ALIVE, ReplicasInvalid, 2003, "no brokers [8, 9]"),
+        (
+            a_set(),
+            wanted(members=frozenset({1, 8, 9})),
+            ALIVE,
+            ReplicasInvalid,
+            2003,
+            "no brokers [8, 9], but [1, 2, 3]",
+        ),
         (a_set(), WANTED, {1, 2}, ReplicasNotAlive, 2006, "[3] are not alive"),
         (a_set(), WANTED, {2, 3}, ReplicasNotAlive, 2006, "[1] are not alive"),
         (a_set(), wanted(members=frozenset({2, 3})), ALIVE, SyncStateSetRefused, 2013, "lacks its master"),
@@ -55,3 +63,38 @@ def test_the_first_check_that_fails_is_told():
     everything_wrong = wanted(master=2, master_epoch=1, sync_state_set_epoch=1, members=frozenset({9}))
     with pytest.raises(NotTheMaster):
         alter(a_set(), everything_wrong, set())
+
+
+def test_what_is_wrong_is_told_in_the_order_of_the_original():
+    # Each wish has one fault less than the one before: the first that is left is told.
+    wishes = [
+        (wanted(members=frozenset({1, 2}), master=2), SyncStateSetRefused),
+        (wanted(master=2, master_epoch=1, sync_state_set_epoch=1, members=frozenset({9})), NotTheMaster),
+        (wanted(master_epoch=1, sync_state_set_epoch=1, members=frozenset({9})), StaleMasterEpoch),
+        (wanted(sync_state_set_epoch=1, members=frozenset({9})), StaleSyncStateSetEpoch),
+        (wanted(members=frozenset({3, 9})), ReplicasInvalid),
+        (wanted(members=frozenset({3})), ReplicasNotAlive),
+    ]
+    for wish, refusal in wishes:
+        with pytest.raises(refusal):
+            alter(a_set(), wish, {1, 2})
+    with pytest.raises(SyncStateSetRefused, match="lacks its master"):
+        alter(a_set(), wanted(members=frozenset({3})), ALIVE)
+
+
+def test_each_refusal_tells_the_broker_that_there_is_no_new_epoch():
+    with pytest.raises(StaleMasterEpoch) as refused:
+        alter(a_set(), wanted(master_epoch=4), ALIVE)
+    assert refused.value.ext_fields == {"newSyncStateSetEpoch": "0"}
+
+
+def test_a_report_is_stored_with_the_next_epoch():
+    entry = Entry(broker_set=a_set())
+    after = decide_alteration(entry, WANTED, ALIVE).after(entry).broker_set
+    assert (after.sync_state_set, after.sync_state_set_epoch, after.master_epoch) == ({1, 2, 3}, 8, 5)
+
+
+def test_a_set_that_is_not_known_has_no_sync_state_set_to_change():
+    with pytest.raises(SyncStateSetRefused, match="there is no set broker-a") as refused:
+        decide_alteration(Entry(), WANTED, ALIVE)
+    assert refused.value.code == 2013
