@@ -146,17 +146,17 @@ class ReplicatedSet:
         )
         return load.ready()
 
-    def lost(self, *loads):
-        """Return the acknowledged keys that cannot be read now, after some time for the confirm offset to follow."""
-        acknowledged = {each.key for load in loads for each in load.acknowledged()}
+    def lose_nothing(self, *loads):
+        """Fail if something acknowledged cannot be read, after some time for the confirm offset to follow."""
+        acknowledged = {each.key: each for load in loads for each in load.acknowledged()}
         assert acknowledged, "nothing was acknowledged, so nothing can be seen"
         scan = self._lab.scan("scan", namesrv=[self.namesrv.address], topic=self.topic)
-        missing = acknowledged
+        missing = set(acknowledged)
         deadline = time.perf_counter() + IN_SYNC_S
         while missing and time.perf_counter() < deadline:
-            missing = acknowledged - set(scan.keys() or ())
+            missing = set(acknowledged) - set(scan.keys() or ())
         scan.process.kill()
-        return sorted(missing)
+        assert not missing, _loss(acknowledged, missing)
 
     def send_to(self, broker, key):
         """Send one message to this broker, whatever its role, and return the code of its answer."""
@@ -233,3 +233,15 @@ def _epoch_cache(broker):
     answer = Caller(broker.address).ask(GET_EPOCH_CACHE)
     assert answer.code == 0, answer
     return json.loads(answer.body)
+
+
+def _loss(acknowledged, missing):
+    """Tell how much was lost, and when that was sent: the messages, after the first one."""
+    began_ms = min(each.unix_ms for each in acknowledged.values())
+    lost = sorted((acknowledged[key] for key in missing), key=lambda each: each.unix_ms)
+    first, last = lost[0], lost[-1]
+    return (
+        f"{len(lost)} of {len(acknowledged)} acknowledged messages cannot be read: from {first.key} to {last.key}, "
+        f"{first.unix_ms - began_ms} to {last.unix_ms - began_ms} ms after the first one, "
+        f"acknowledged by the ports {sorted({each.port for each in lost})}"
+    )

@@ -64,8 +64,7 @@ class Table:
     def __init__(self):
         kept = os.environ.get("ACCEPTANCE_RESULTS")
         self._file = Path(kept) if kept else None
-        told = json.loads(self._file.read_text()) if self._file and self._file.exists() else []
-        self._lines = {(line["number"], line["subject"]): Line(**line) for line in told}
+        self._lines = {}
 
     @contextmanager
     def line(self, run, number, behaviour, *, subject, java_fails):
@@ -88,12 +87,20 @@ class Table:
         assert line.passed or not run.full or not run.is_ours, "; ".join(line.misses)
 
     def _keep(self, line):
+        self._look_up()
         self._lines[line.number, line.subject] = line
         if self._file:
             self._file.write_text(json.dumps([asdict(each) for each in self._lines.values()], indent=1))
 
+    def _look_up(self):
+        """Take over what was kept by other runs, which may go on beside this one."""
+        if self._file and self._file.exists():
+            for told in json.loads(self._file.read_text()):
+                self._lines[told["number"], told["subject"]] = Line(**told)
+
     def rows(self):
         """Return a text line for each line of the checklist and each controller, in order."""
+        self._look_up()
         ordered = sorted(self._lines.values(), key=lambda line: (int(line.number.split("+")[0]), line.subject))
         return [
             f"{line.number:>4} | {line.behaviour} | {line.subject} | {'; '.join(line.measured)} | "

@@ -110,9 +110,10 @@ class Load:
     def failures(self):
         return [each for each in self.sendings() if each.failure is not None]
 
-    def wait_for_more(self, *, seconds=60):
-        """Wait until a message more was acknowledged."""
-        self.process.wait_for(r"^OK ", seconds=seconds, position=self.process.position())
+    def wait_for_more(self, *, count=1, seconds=60):
+        """Wait until so many messages more were acknowledged."""
+        position = self.process.position()
+        self.process.wait_for(rf"(^OK [\s\S]*?){{{count}}}", seconds=seconds, position=position)
         return self
 
     def stop(self):

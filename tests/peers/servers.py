@@ -121,7 +121,7 @@ class Broker:
         return self
 
     def ready(self):
-        self.process.wait_for(r"boot success", seconds=60)
+        self.process.wait_for(r"boot success", seconds=180)
         return self
 
     def stored_topics(self):
