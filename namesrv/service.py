@@ -11,7 +11,6 @@ from namesrv.broker_counts import BrokerCounts
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.event_catalogue import SCAN_SKIPPED
 from namesrv.handlers import Handlers
-from namesrv.http_views import Views, ViewSources
 from namesrv.journal import BROKER_CODES, Journal
 from namesrv.kv_config import KvConfig
 from namesrv.perform import Performer
@@ -26,6 +25,7 @@ from serving.process import ServerProcess, Surroundings, import_aside
 from serving.server_events import CHORE_FAILED
 
 if TYPE_CHECKING:
+    from namesrv.http_views import Views
     from serving.http_endpoints import Endpoint
 
 #: A scan that comes later than this was held up with everything else: nobody could be heard meanwhile.
@@ -73,6 +73,7 @@ class NameServer:
         """Return what is served over HTTP; peers are served while its libraries are loaded."""
         metrics = await import_aside("namesrv.metrics")
         endpoints = await import_aside("namesrv.http_endpoints")
+        http_views = await import_aside("namesrv.http_views")
         measured = metrics.MetricSources(
             state=self._state,
             settings=self._settings,
@@ -83,7 +84,7 @@ class NameServer:
             health=self._process.health,
             clock=self._clock,
         )
-        sources = ViewSources(
+        sources = http_views.ViewSources(
             state=self._state,
             settings=self._settings,
             health=self._process.health,
@@ -91,7 +92,7 @@ class NameServer:
             metrics=metrics.Metrics(measured),
             served_at=self._server.address,
         )
-        return endpoints.ENDPOINTS, Views(sources)
+        return endpoints.ENDPOINTS, http_views.Views(sources)
 
     # What happens by itself
 

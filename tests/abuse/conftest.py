@@ -14,7 +14,7 @@ from peers.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
 GROWTH_MAX = 1.2
-#: namesrv/allocator.py lets the C library keep freed memory, on purpose: no more than so much is looked for.
+#: serving/allocator.py lets the C library keep freed memory, on purpose: no more than so much is looked for.
 KEPT_KIB = 2 * 64 * 1024
 #: What a machine does not give back in pieces: arenas of the C library, tables that have grown.
 SLACK_KIB = 16 * 1024

@@ -156,11 +156,6 @@ def test_cluster_test_mode_is_refused_with_what_to_do():
     assert "cluster-test mode is not part of this server; leave it out, or run the Java NameServer" in str(caught.value)
 
 
-def test_a_controller_in_the_same_process_is_refused():
-    with pytest.raises(ConfigError, match="the controller is not part of this version"):
-        from_sources(NAMESRV, sources("enableControllerInNamesrv=true\n"))
-
-
 def test_values_that_do_not_go_together_are_told_with_where_they_stand():
     with pytest.raises(ConfigError) as caught:
         from_sources(NAMESRV, sources("writeBufferHighWaterMark=1\nwriteBufferLowWaterMark=2\ntls.server.keyPath=/k\n"))

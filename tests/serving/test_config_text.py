@@ -67,6 +67,8 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
     assert listing_text({key: text for key, text in listed.items() if key in java_keys}) == JAVA_LISTING
     assert set(listed) - java_keys == {
         "connectionsMax",
+        "controllerHttpPort",
+        "controllerListenPort",
         "frameMaxLength",
         "httpBindAddress",
         "httpPort",

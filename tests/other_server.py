@@ -1,0 +1,36 @@
+"""A second kind of server, so that nothing of `serving/` is tried with the NameServer alone."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from remoting.codes import RequestCode
+from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
+from serving.options import Option, Whole
+from serving.server_kind import ServerKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherConfig(ServerConfig):
+    config_store_path: ConfigStorePath = "~/other/other.properties"
+    config_black_list: ConfigBlackList = "configBlackList;configStorePath"
+    listen_port: ListenPort = 1234
+    http_port: HttpPort = 1235
+    least: Annotated[int, Option("least", Whole(0, 9), "The least.")] = 1
+    most: Annotated[int, Option("most", Whole(0, 9), "The most.")] = 5
+
+
+def conflicts(config):
+    if config.least > config.most:
+        yield "least", f"at most most, which is {config.most}"
+
+
+OTHER = ServerKind(
+    name="other server",
+    program="rmq-other",
+    variable_prefix="RMQ_OTHER_",
+    metric_prefix="rocketmq_other_",
+    id_key="other_id",
+    requests=(RequestCode.BROKER_HEARTBEAT,),
+    config_class=OtherConfig,
+    conflicts=conflicts,
+)

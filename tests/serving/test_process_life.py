@@ -1,0 +1,146 @@
+"""The life of servers in one process, with real sockets: opened, ready, told to stop, drained, closed."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import ssl
+
+import aiohttp
+import pytest
+from fakes.lines import Lines
+from other_server import OTHER, OtherConfig
+from peers.processes import free_port
+
+from remoting.clock import SystemClock
+from remoting.command import RemotingCommand
+from remoting.frame import CommandReader, encode
+from serving.http_endpoints import CONFIG, PROBES
+from serving.http_views import ServerViews
+from serving.journal import Attributed, ServerJournal
+from serving.logs import Logs, json_line
+from serving.not_started import NotStarted
+from serving.process import ServerProcess, Surroundings
+from serving.server_counts import ServerCounts
+from serving.signals import Signals
+from serving.stored_config import StoredConfig
+
+
+class OtherServer:
+    """The least that is a server: it answers every request, and shows its configuration over HTTP."""
+
+    def __init__(self, surroundings, **config):
+        self.config = OtherConfig(bind_address="127.0.0.1", listen_port=0, http_port=free_port(), **config)
+        counts = ServerCounts()
+        journal = ServerJournal(OTHER, surroundings.logs, counts, self.config)
+        self.process = ServerProcess(OTHER, self.config, counts, surroundings)
+        self.settings = StoredConfig(OTHER, self.config, journal, self.process.follow)
+        dispatcher = Attributed(self, frozenset(), busiest=-1)
+        self.listener = self.process.make_listener(dispatcher, journal, urgent=frozenset(), queued_requests_max=10)
+        self.is_open = asyncio.Event()
+        self.closed = []
+
+    def dispatch(self, request, connection):
+        return request.reply(remark=connection.peer)
+
+    async def run(self):
+        await self.process.open()
+        await self.process.start_http(self.site)
+        self.is_open.set()
+        await self.process.serve(self.own_chore)
+        await self.process.drain(self.settings.config)
+        await self.process.close(self.close_more)
+
+    async def site(self):
+        return (*PROBES, CONFIG), ServerViews(OTHER, self.process.health, self, self.settings)
+
+    async def text(self):
+        return b"nothing 0\n"
+
+    async def own_chore(self):
+        raise OSError("disk gone")
+
+    async def close_more(self):
+        self.closed.append(len(self.listener.connections))
+
+    async def ask(self):
+        reader, writer = await asyncio.open_connection(*self.listener.address)
+        writer.write(encode(RemotingCommand(1, opaque=7)))
+        answers = []
+        commands = CommandReader()
+        while not answers:
+            answers += commands.receive(await reader.read(65536))
+        return answers[0], writer
+
+
+@pytest.fixture
+async def around():
+    lines = Lines()
+    logs = Logs(lines, json_line(), SystemClock(), {"other_id": "h:1"})
+    async with asyncio.TaskGroup() as tasks:
+        yield Surroundings(SystemClock(), logs, tasks, Signals())
+    logs.close(1)
+
+
+def events_of(around):
+    return [line["event"] for line in around.logs._sink.decoded()]
+
+
+async def started(around, **config):
+    server = OtherServer(around, **config)
+    running = around.tasks.create_task(server.run())
+    await asyncio.wait_for(server.is_open.wait(), 30)
+    return server, running
+
+
+async def test_two_servers_live_side_by_side_and_stop_at_one_signal(around):
+    (one, running_one), (two, running_two) = await started(around), await started(around)
+    for server in (one, two):
+        answer, writer = await server.ask()
+        assert answer.opaque == 7
+        writer.close()
+        async with aiohttp.ClientSession() as session:
+            base = f"http://127.0.0.1:{server.config.http_port}"
+            assert (await (await session.get(f"{base}/readyz")).json()) == {"status": "ready"}
+            shown = await session.get(f"{base}/v1/config")
+            assert shown.headers["Server"] == "rmq-other"
+            assert (await shown.json())["properties"]["listenPort"] == "0"
+            described = await (await session.get(f"{base}/v1/openapi.json")).json()
+            assert described["info"]["title"] == "RocketMQ other server"
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(asyncio.gather(running_one, running_two), 30)
+    assert (one.closed, two.closed) == ([0], [0])
+    told = events_of(around)
+    assert [told.count(event) for event in ("server_ready", "server_draining", "server_stopped")] == [2, 2, 2]
+    assert "chore_failed" in told
+
+
+async def test_a_second_signal_ends_the_wait_for_peers_to_leave(around):
+    server, running = await started(around, enable_shutdown_gracefully=True, shutdown_wait_time_seconds=600)
+    _, writer = await server.ask()
+    os.kill(os.getpid(), signal.SIGINT)
+    while "server_draining" not in events_of(around):
+        await asyncio.sleep(0.01)
+    assert not running.done()
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.wait_for(running, 30)
+    writer.close()
+    with contextlib.suppress(ConnectionError, ssl.SSLError):
+        await writer.wait_closed()
+
+
+async def test_a_port_that_is_taken_ends_the_start(around):
+    server, running = await started(around)
+    taken = OtherServer(around)
+    object.__setattr__(taken.config, "listen_port", server.listener.address[1])
+    with pytest.raises(NotStarted, match="in use"):
+        await taken.process.open()
+    taken.process._http_socket.close()
+    around.signals.stop.set()
+    await asyncio.wait_for(running, 30)
+
+
+async def test_what_the_configuration_limits_reaches_the_listener(around):
+    limits = OtherServer(around, server_socket_backlog=77, unread_bytes_max=4096, connections_max=3).listener.limits
+    assert (limits.backlog, limits.unread_bytes_max, limits.connections_max) == (77, 4096, 3)
+    assert limits.queued_requests_max == 10
