@@ -16,10 +16,11 @@ $(VENV)/.dev: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
-## run: a NameServer in the foreground, on loopback
+## run: a NameServer and a controller in the foreground, on loopback
 run: $(VENV)/.run
-	@echo "Point a broker at the address it prints:  namesrvAddr=127.0.0.1:9876  (NAMESRV_ADDR=... for clients)"
-	$(BIN)/rmq-namesrv --bind-address 127.0.0.1 $(RUN_ARGS)
+	@echo "Point a broker at the addresses it prints:  namesrvAddr=127.0.0.1:9876  (NAMESRV_ADDR=... for clients)"
+	@echo "For brokers that shall be failed over:  enableControllerMode=true  controllerAddr=127.0.0.1:9878"
+	$(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv $(RUN_ARGS)
 
 ## check: format, lint, types, import contracts
 check: $(VENV)/.dev

@@ -1,6 +1,7 @@
 """Starts a controller. Answers to `ControllerStartup`."""
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 
 from controller.config import CONTROLLER, ControllerConfig
@@ -17,9 +18,10 @@ def main() -> None:
 def _serve(start: Start[ControllerConfig]) -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
     from controller.service import Controller  # noqa: PLC0415
-    from serving.process import serve  # noqa: PLC0415
+    from serving.process import serve, serve_together  # noqa: PLC0415
 
-    return serve(CONTROLLER, start.config, start.ignored, lambda around: Controller(start.config, around))
+    config, ignored = start.config, start.ignored
+    return serve_together(partial(serve, CONTROLLER, config, ignored, partial(Controller, config)))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
-"""Starts a NameServer. Answers to `NamesrvStartup`."""
+"""Starts a NameServer, and a controller beside it where it is told to. Answers to `NamesrvStartup`."""
 
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.kv_config import KvConfig
 from namesrv.state_files import load_kv_config
+from serving.config_sources import WhyIgnored
 from serving.start import Start, asked_start, leaving_if_not_started, run
+
+if TYPE_CHECKING:
+    from controller.beside import Beside
 
 
 def main() -> None:
@@ -15,15 +20,31 @@ def main() -> None:
     with leaving_if_not_started(NAMESRV):
         start = asked_start(NAMESRV)
         kv = load_kv_config(Path(start.config.kv_config_path))
-        run(start.config_file, lambda: _serve(start, kv))
+        beside = _controller(start)
+        run(start.config_file, lambda: _serve(start, kv, beside))
 
 
-def _serve(start: Start[NameServerConfig], kv: KvConfig) -> Coroutine[Any, Any, None]:
+def _controller(start: "Start[NameServerConfig]") -> "Beside | None":
+    config = start.config
+    if not config.enable_controller_in_namesrv:
+        return None
+    # The only place where one server knows of the other: to start it.
+    from controller.beside import controller_beside  # noqa: PLC0415
+
+    return controller_beside(start.config_file, config, config.controller_listen_port, config.controller_http_port)
+
+
+def _serve(start: Start[NameServerConfig], kv: KvConfig, beside: "Beside | None") -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
     from namesrv.service import NameServer  # noqa: PLC0415
-    from serving.process import serve  # noqa: PLC0415
+    from serving.process import serve, serve_together  # noqa: PLC0415
 
-    return serve(NAMESRV, start.config, start.ignored, lambda around: NameServer(start.config, kv, around))
+    ignored = start.ignored
+    if beside is not None:
+        ignored = tuple(each for each in ignored if each.why is not WhyIgnored.UNKNOWN or not beside.knows(each.key))
+    config = start.config
+    own = partial(serve, NAMESRV, config, ignored, partial(NameServer, config, kv))
+    return serve_together(own) if beside is None else serve_together(own, beside.serve)
 
 
 if __name__ == "__main__":

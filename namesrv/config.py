@@ -19,9 +19,6 @@ _ANY_NUMBER: Final = Whole()
 _NO_CLUSTER_TEST: Final = AlwaysFalse(
     "cluster-test mode is not part of this server; leave it out, or run the Java NameServer for it"
 )
-_NO_CONTROLLER: Final = AlwaysFalse(
-    "the controller is not part of this version; leave it out, and run Java controllers on their own"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +32,7 @@ class NameServerConfig(ServerConfig):
 
     # NamesrvConfig
 
-    #: Read by service.py, which loads it, and settings.py, which saves it.
+    #: Read by __main__.py, which loads it, and settings.py, which saves it.
     kv_config_path: Annotated[
         str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", remote=False)
     ] = "~/namesrv/kvConfig.json"
@@ -107,14 +104,13 @@ class NameServerConfig(ServerConfig):
         bool,
         Option("notifyMinBrokerIdChanged", _FLAG, "Brokers are told when the lowest broker id of their set changes."),
     ] = False
-    #: Always false, so it has no reader.
+    #: Read by __main__.py.
     enable_controller_in_namesrv: Annotated[
         bool,
         Option(
             "enableControllerInNamesrv",
-            _NO_CONTROLLER,
-            "A controller in the same process; only false.",
-            has_effect=False,
+            _FLAG,
+            "A controller runs in the same process, with its properties in the same file.",
         ),
     ] = False
     #: Read by handlers.py.
@@ -137,6 +133,19 @@ class NameServerConfig(ServerConfig):
 
     # Ours
 
+    #: Read by __main__.py, as the next one.
+    controller_listen_port: Annotated[
+        int,
+        Option(
+            "controllerListenPort",
+            Whole(0, 65535),
+            "With enableControllerInNamesrv: port of the controller for brokers.",
+        ),
+    ] = 9878
+    controller_http_port: Annotated[
+        int,
+        Option("controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: port of its HTTP side."),
+    ] = 9881
     #: Read by http_api.py.
     namesrv_addr_list: Annotated[
         str,

@@ -9,7 +9,7 @@ import gc
 import importlib
 import platform
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
 import msgspec
@@ -67,8 +67,9 @@ async def serve(
     config: Config,
     ignored: Sequence[IgnoredKey],
     make: Callable[[Surroundings], Server],
+    signals: Signals,
 ) -> None:
-    """Run the server that `make` returns until SIGTERM or SIGINT, and log its life. Raises NotStarted."""
+    """Run the server that `make` returns until the signals say to stop, and log its life. Raises NotStarted."""
     clock = SystemClock()
     bound = {kind.id_key: f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
     logs = open_logs(config.log_format, config.log_level, clock, bound)
@@ -80,7 +81,7 @@ async def serve(
     not_started: list[BaseException] = []
     try:
         async with asyncio.TaskGroup() as tasks:
-            await make(Surroundings(clock, logs, tasks, Signals())).run()
+            await make(Surroundings(clock, logs, tasks, signals)).run()
     except* NotStarted as group:
         logs.write(events.SERVER_START_FAILED, error=str(group.exceptions[0]))
         not_started += group.exceptions
@@ -90,6 +91,23 @@ async def serve(
     finally:
         logs.close(_LOG_CLOSE_S)
     # Raised there, some releases of Python 3.11 would put it into a group again.
+    for error in not_started:
+        raise error
+
+
+async def serve_together(*servers: Callable[[Signals], Coroutine[Any, Any, None]]) -> None:
+    """Run servers in this process until SIGTERM or SIGINT; one that does not start, or fails, ends all of them.
+
+    Raises NotStarted.
+    """
+    signals = Signals()
+    not_started: list[BaseException] = []
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for serve_one in servers:
+                tasks.create_task(serve_one(signals))
+    except* NotStarted as group:
+        not_started += group.exceptions
     for error in not_started:
         raise error
 

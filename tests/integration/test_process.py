@@ -123,7 +123,6 @@ def test_a_java_properties_file_is_read_as_it_is(run, tmp_path):
     [
         ("a=b\nlistenPort=many\n", ["line 2", "listenPort", "many"]),
         ("clusterTest=true\n", ["line 1", "clusterTest"]),
-        ("enableControllerInNamesrv=true\n", ["line 1", "enableControllerInNamesrv"]),
         ("x=\\u00g0\n", ["line 1"]),
     ],
 )

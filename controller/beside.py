@@ -1,0 +1,64 @@
+"""A controller in the process of another server: Java's `enableControllerInNamesrv`.
+
+It reads the same configuration file for what is a controller's own. What any server has, the addresses it binds, TLS,
+limits and logs among it, is as the other server has it, but for the ports.
+"""
+
+import dataclasses
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from controller.config import CONTROLLER, ControllerConfig
+from serving.config import ServerConfig
+from serving.config_sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys
+from serving.properties_files import load_properties
+from serving.signals import Signals
+
+#: What is not as the other server has it; changes of the configuration do not go into the other server's file.
+_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "config_store_path", "config_black_list", "unknown"})
+_SHARED_FIELDS: Final = tuple(each.name for each in dataclasses.fields(ServerConfig) if each.name not in _OWN_FIELDS)
+#: Properties that the other server has read.
+_COMMON_KEYS: Final = frozenset(
+    key
+    for field in dataclasses.fields(ServerConfig)
+    if (option := CONTROLLER.options.get(field.name)) is not None
+    for key in (option.key, *option.also)
+)
+
+
+class Beside(NamedTuple):
+    """A controller that is to run beside another server."""
+
+    config: ControllerConfig
+    #: Lines of the common file that only mean something to a Java controller.
+    ignored: tuple[IgnoredKey, ...]
+
+    def serve(self, signals: Signals) -> Coroutine[Any, Any, None]:
+        """Serve until the signals say to stop; raises NotStarted."""
+        from controller.service import Controller  # noqa: PLC0415  # not needed to read the configuration
+        from serving.process import serve  # noqa: PLC0415
+
+        return serve(CONTROLLER, self.config, self.ignored, lambda around: Controller(self.config, around), signals)
+
+    @staticmethod
+    def knows(key: str) -> bool:
+        """Tell whether a property of the common file is the controller's."""
+        return key in CONTROLLER.field_of_key
+
+
+def controller_beside(config_file: str, other: ServerConfig, listen_port: int, http_port: int) -> Beside:
+    """Return what the file of another server says of a controller, which gets these ports; raises ConfigError."""
+    environment = {"HOME": str(Path("~").expanduser()), **os.environ}
+    file = load_properties(config_file) if config_file else PropertiesFile()
+    own = tuple(each for each in file.properties if Beside.knows(each.key) and each.key not in _COMMON_KEYS)
+    options = {
+        "listenPort": str(listen_port),
+        "httpPort": str(http_port),
+        "configStorePath": CONTROLLER.defaults.config_store_path,
+    }
+    sources = Sources(options=options, environment=environment, file=PropertiesFile(file.path, own))
+    config = from_sources(CONTROLLER, sources)
+    shared = {name: getattr(other, name) for name in _SHARED_FIELDS}
+    return Beside(dataclasses.replace(config, **shared), ignored_keys(CONTROLLER, sources))
