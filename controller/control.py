@@ -40,7 +40,7 @@ BEAT_AWAITED_S: Final = 1.0
 _SLOW_STORE_MS: Final = 1_000
 #: Brokers that belong to a set which is put together again come within their poll of 5 s.
 REBUILDING_MS: Final = 8_000
-#: How many brokers without a set may be heard at a time: anybody can send a heartbeat.
+#: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
 STRANGERS_MAX: Final = 10_000
 #: How often brokers are looked at, and for how long a standstill may hold that up.
 LOOK_MS: Final = 100
@@ -132,10 +132,11 @@ class Control:
     def heartbeat(self, cluster: str, key: BrokerKey, heard: Heard) -> None:
         """Take a heartbeat."""
         broker_set = self.store.get(key.broker_name)
-        if broker_set is None:
-            if self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
-                return
-        elif cluster and cluster != broker_set.cluster:
+        if broker_set is not None and cluster and cluster != broker_set.cluster:
+            return
+        # Members always have a place; who claims to be another broker of a known set is a stranger as well.
+        is_member = broker_set is not None and key.broker_id in broker_set.replicas
+        if not is_member and self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
             return
         self.detection.beat(key, heard)
         if self._awaiting and (waiting := self._awaiting.get(key)) is not None:
@@ -150,6 +151,8 @@ class Control:
     async def register(self, registrant: Registrant, connection_id: int) -> BrokerSet:
         """Take note that a broker has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
+        # What is refused says nothing about a broker of that name.
+        self._check_cluster(registrant.broker_name, registrant.cluster)
         self._restarted(key, connection_id)
         adopts = self._config().adopt_unknown_brokers
         changed = await self._change(

@@ -22,7 +22,14 @@ from controller.live_table import (
     BrokerKey,
     Heard,
 )
-from controller.refusals import CleaningRefused, CodeNotSupported, MetadataUnknown, RequestInvalid
+from controller.refusals import (
+    BrokerUnknown,
+    CleaningRefused,
+    CodeNotSupported,
+    MetadataUnknown,
+    RequestInvalid,
+    SetUnknown,
+)
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
 from remoting.codes import RequestCode, ResponseCode
@@ -57,8 +64,12 @@ EPOCH_MAX: Final = 2**31 - 2**20
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS: Final = (500, 24 * 3600 * 1000)
 
+#: Most ids in one list; a set has some brokers.
+IDS_MAX: Final = 1_000
+
 _IDS: Final = re.compile(r"[0-9]{1,18}")
-_ADDRESS: Final = re.compile(r"[^\s;]{1,249}:[0-9]{1,5}")
+_ADDRESS: Final = re.compile(r"[!-:<-~]{1,249}:([0-9]{1,5})")
+_PORT_MAX: Final = 65_535
 
 Answer = RemotingCommand | Awaitable[RemotingCommand]
 
@@ -98,7 +109,7 @@ class Handlers:
     def _heartbeat(self, request: RemotingCommand, connection: Peer) -> Answer:
         header = decode_fields(BrokerHeartbeatHeader, request.ext_fields)
         name = _given(request.code, "brokerName", header.broker_name)
-        address = _given(request.code, "brokerAddr", header.broker_addr)
+        address = _address(request.code, "brokerAddr", _given(request.code, "brokerAddr", header.broker_addr))
         broker_id = _id(request.code, "brokerId", header.broker_id)
         epoch = UNKNOWN if header.epoch is None else header.epoch
         if epoch > EPOCH_MAX:
@@ -215,13 +226,16 @@ class Handlers:
         header = decode_fields(RegisterBrokerToControllerHeader, request.ext_fields)
         address = _given(request.code, "brokerAddress", header.broker_address)
         registrant = Registrant(
-            cluster=header.cluster_name or "",
+            cluster=_given(request.code, "clusterName", header.cluster_name),
             broker_name=_given(request.code, "brokerName", header.broker_name),
             broker_id=_id(request.code, "brokerId", header.broker_id),
             address=_address(request.code, "brokerAddress", address),
         )
-        broker_set = await self._control.register(registrant, connection.id)
-        answer = MasterHeader(cluster_name=header.cluster_name, broker_name=registrant.broker_name)
+        answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
+        try:
+            broker_set = await self._control.register(registrant, connection.id)
+        except (SetUnknown, BrokerUnknown) as refused:
+            return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
         if master is not None and self._control.may_live(BrokerKey(registrant.broker_name, master)):
             answer = msgspec.structs.replace(
@@ -254,6 +268,8 @@ class Handlers:
         if not request.body:
             raise BodyError("the body must be the wanted SyncStateSet and the epoch that it was made from")
         body = decode_body(SyncStateSet, request.body)
+        if len(body.sync_state_set) > IDS_MAX:
+            raise RequestInvalid(f"a SyncStateSet of {len(body.sync_state_set)} brokers; at most {IDS_MAX} are taken")
         wanted = WantedSyncStateSet(
             broker_name=_given(request.code, "brokerName", header.broker_name),
             master=_id(request.code, "masterBrokerId", header.master_broker_id),
@@ -315,6 +331,8 @@ def _sync_state_set(broker_set: BrokerSet) -> bytes:
 
 def _listed_ids(text: str) -> frozenset[int]:
     parts = [part.strip() for part in text.split(";") if part.strip()]
+    if len(parts) > IDS_MAX:
+        raise CleaningRefused(f"{len(parts)} ids; at most {IDS_MAX} are taken at a time")
     if bad := [part for part in parts if not _IDS.fullmatch(part)]:
         raise CleaningRefused(f"{bad[0][:40]!r} is no broker id; give numbers with a ';' between")
     return frozenset(map(int, parts))
@@ -330,7 +348,8 @@ def _given(code: int, field: str, value: str | None) -> str:
 
 
 def _address(code: int, field: str, value: str) -> str:
-    if not _ADDRESS.fullmatch(value):
+    parts = _ADDRESS.fullmatch(value)
+    if parts is None or not 0 < int(parts[1]) <= _PORT_MAX:
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
     return value
 

@@ -1,4 +1,4 @@
-"""The recording of tests/golden, line by line: what real peers asked and what the Java NameServer 5.5.0 answered."""
+"""The recordings of tests/golden, line by line: what real peers asked, and what the Java servers 5.5.0 answered."""
 
 import base64
 import gzip
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from remoting.codes import SerializeType
 
-RECORDING = Path(__file__).parent / "golden" / "namesrv.jsonl.gz"
+FOLDER = Path(__file__).parent / "golden"
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,16 @@ class Closing:
 
 
 @cache
-def recording():
-    """Return every line in the order of time, as an Exchange or a Closing."""
-    with gzip.open(RECORDING, "rt", encoding="utf-8") as lines:
+def recording(server="namesrv"):
+    """Return every line of what peers and this server said, in the order of time, as an Exchange or a Closing."""
+    with gzip.open(FOLDER / f"{server}.jsonl.gz", "rt", encoding="utf-8") as lines:
         return tuple(_read(line, number) for number, line in enumerate(lines, start=1))
 
 
 @cache
-def exchanges():
+def exchanges(server="namesrv"):
     """Return the requests with their answers, in the order of time."""
-    return tuple(item for item in recording() if isinstance(item, Exchange))
+    return tuple(item for item in recording(server) if isinstance(item, Exchange))
 
 
 def _read(line, number):

@@ -1,0 +1,225 @@
+"""Brokers of a set as a controller sees them: hand-made, each with a port of its own and a line to the controller.
+
+What they answer, whether they beat, and which of their connections stays, the test decides.
+"""
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+from peers.scripted import Line
+from peers.wire import SUCCESS, frame
+
+HEARTBEAT = 904
+ALTER_SYNC_STATE_SET = 1001
+ELECT_MASTER = 1002
+REGISTER = 1003
+REPLICA_INFO = 1004
+EPOCH_CACHE = 1007
+ROLE_CHANGED = 1008
+CLEAN = 1011
+NEXT_ID = 1012
+APPLY_ID = 1013
+
+RESPONSE = 1
+ONE_WAY = 2
+CLUSTER = "C"
+ANSWER_S = 10
+
+
+@dataclass(frozen=True)
+class Told:
+    """A request that the controller sent."""
+
+    code: int
+    flag: int
+    fields: dict
+    body: bytes
+    at_s: float
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+class Replica:
+    """A broker that listens from the start, and beats while `beating`. `answers` gives a code, or None for silence."""
+
+    def __init__(self, controller, name, *, cluster=CLUSTER, port=0, binary=False):
+        self.name = name
+        self.cluster = cluster
+        self.broker_id = None
+        self.epoch = -1
+        self.max_offset = 0
+        self.told = []
+        self.answers = lambda _told: SUCCESS
+        self._controller = controller
+        self._binary = binary
+        self._lock = threading.Lock()
+        self._dead = threading.Event()
+        self._beating = threading.Event()
+        self._accepted = []
+        self._listener = None
+        self.address = None
+        self.open_port(port)
+        self._line = self._connected()
+
+    @property
+    def identity(self):
+        return {"clusterName": self.cluster, "brokerName": self.name}
+
+    # To the controller
+
+    def ask(self, code, fields, body=b""):
+        with self._lock:
+            return self._line.ask(code, fields, body)
+
+    def ask_set(self, code, body=b"", **fields):
+        """Ask with the name of the set and these fields; True as `true`, None for no field."""
+        return self.ask(code, self.fields(**fields), body)
+
+    def fields(self, **fields):
+        texts = {key: str(value).lower() if isinstance(value, bool) else value for key, value in fields.items()}
+        return {key: str(value) for key, value in (self.identity | texts).items() if value is not None}
+
+    def next_id(self):
+        return int(self.ask_set(NEXT_ID).fields["nextBrokerId"])
+
+    def apply(self, broker_id, *, code=None):
+        return self.ask_set(APPLY_ID, appliedBrokerId=broker_id, registerCheckCode=code or f"{self.address};17")
+
+    def register(self):
+        return self.ask_set(REGISTER, brokerId=self.broker_id, brokerAddress=self.address)
+
+    def elect(self):
+        """Ask for a master, as a broker does that knows of none."""
+        return self.ask_set(ELECT_MASTER, brokerId=self.broker_id, designateElect=False)
+
+    def report(self, members, *, master_epoch, sync_state_set_epoch):
+        body = {"syncStateSet": list(members), "syncStateSetEpoch": sync_state_set_epoch}
+        fields = {"masterBrokerId": self.broker_id, "masterEpoch": master_epoch}
+        return self.ask_set(ALTER_SYNC_STATE_SET, json.dumps(body).encode(), **fields)
+
+    def info(self):
+        return self.ask(REPLICA_INFO, {"brokerName": self.name})
+
+    def join(self):
+        """Get an id, register and beat from now on."""
+        self.broker_id = self.next_id()
+        assert self.apply(self.broker_id).code == SUCCESS
+        assert self.register().code == SUCCESS
+        self.beat()
+        return self.keep_beating()
+
+    def beat(self, **fields):
+        """Send one heartbeat; `fields` replace what it says, None leaves a field out."""
+        said = {
+            "brokerAddr": self.address,
+            "brokerId": self.broker_id,
+            "heartbeatTimeoutMills": 10_000,
+            "epoch": self.epoch,
+            "maxOffset": self.max_offset,
+            "confirmOffset": self.max_offset,
+        }
+        with self._lock:
+            self._line.send(HEARTBEAT, self.fields(**said | fields), flag=ONE_WAY)
+
+    def keep_beating(self):
+        self._beating.set()
+        threading.Thread(target=self._beat_on, daemon=True).start()
+        return self
+
+    def stop_beating(self):
+        self._beating.clear()
+
+    # What goes wrong
+
+    def cut(self):
+        """Lose the connection to the controller; the port lives."""
+        self._beating.clear()
+        _shut(self._line)
+
+    def reconnect(self):
+        with self._lock:
+            self._line = self._connected()
+
+    def open_port(self, port=0):
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._listen, args=(self._listener,), daemon=True).start()
+
+    def close_port(self):
+        _close(self._listener)
+        for connection in self._accepted:
+            _close(connection)
+        self._accepted.clear()
+
+    def die(self):
+        """Close everything, as the system does for a killed process."""
+        self._dead.set()
+        self._beating.clear()
+        self.close_port()
+        _shut(self._line)
+
+    def _connected(self):
+        host, port = self._controller.split(":")
+        return Line(socket.create_connection((host, int(port)), timeout=ANSWER_S), binary=self._binary)
+
+    def _beat_on(self):
+        while self._beating.is_set() and not self._dead.wait(0.5):
+            with contextlib.suppress(OSError):
+                self.beat()
+
+    def _listen(self, listener):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                self._accepted.append(connection)
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        with contextlib.suppress(OSError, struct.error):
+            while True:
+                told, opaque = _received(connection)
+                self.told.append(told)
+                code = self.answers(told)
+                if code is not None and not told.flag & ONE_WAY:
+                    connection.sendall(frame(code, opaque=opaque, flag=RESPONSE))
+
+    def notices(self):
+        """Return the 1008 that came."""
+        return [told for told in self.told if told.code == ROLE_CHANGED]
+
+
+def _received(connection):
+    (length,) = struct.unpack(">I", _exactly(connection, 4))
+    data = _exactly(connection, length)
+    header_bytes = struct.unpack(">I", data[:4])[0] & 0xFFFFFF
+    header = json.loads(data[4 : 4 + header_bytes])
+    fields = header.get("extFields") or {}
+    told = Told(header["code"], header["flag"], fields, data[4 + header_bytes :], time.perf_counter())
+    return told, header["opaque"]
+
+
+def _exactly(connection, count):
+    data = b""
+    while len(data) < count:
+        chunk = connection.recv(count - len(data))
+        if not chunk:
+            raise ConnectionResetError("closed")
+        data += chunk
+    return data
+
+
+def _shut(line):
+    _close(line._connection)
+
+
+def _close(each):
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()
