@@ -80,6 +80,8 @@ class Electorate(Struct, frozen=True, kw_only=True):
     trusted: Mapping[int, Heard] = {}
     #: Everybody that was heard lately.
     heard: Mapping[int, Heard] = {}
+    #: Nothing is known of the recorded master yet: it may live although it was not heard.
+    master_may_live: bool = False
 
     @property
     def epoch(self) -> int:
@@ -111,9 +113,12 @@ def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election
         broker_set,
         {i: heard for i, heard in electorate.trusted.items() if i in broker_set.replicas},
         frozenset(electorate.heard),
+        electorate.master_may_live or broker_set.master in electorate.heard,
     )
     if not broker_set.is_elected:
         return _first(field, call)
+    if not call.is_designated and _is_undecided(field):
+        return _nobody(field, call)
     in_sync = {i: heard for i, heard in field.alive.items() if i in broker_set.sync_state_set}
     for eligible, is_unclean in ((in_sync, False), (field.alive, True)):
         if is_unclean and not call.allows_unclean:
@@ -124,6 +129,12 @@ def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election
     return _nobody(field, call)
 
 
+def _is_undecided(field: "_Field") -> bool:
+    """Tell whether the master is suspect, or not heard yet: what it acknowledges meanwhile must not be lost."""
+    master = field.broker_set.master
+    return master is not None and master not in field.alive and field.may_be_led
+
+
 class _Field(NamedTuple):
     """Who stands for election."""
 
@@ -131,6 +142,8 @@ class _Field(NamedTuple):
     alive: Mapping[int, Heard]
     #: Also those that may be dead.
     heard: frozenset[int]
+    #: Nothing speaks for the death of the master yet, or not enough.
+    may_be_led: bool
 
 
 def _first(field: _Field, call: Call) -> Election:
@@ -194,7 +207,7 @@ def _nobody(field: _Field, call: Call) -> Election:
     eligible = broker_set.replicas if call.allows_unclean else broker_set.sync_state_set
     candidates = _candidates(field, lambda i: Verdict.NOT_WANTED if i in eligible else Verdict.OUT_OF_SYNC)
     # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing.
-    is_lost = call.broker_id is None and broker_set.master is not None
+    is_lost = call.broker_id is None and broker_set.master is not None and not field.may_be_led
     return Election(result=Result.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
 
 
