@@ -118,8 +118,8 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     seen_ms: int | None = None
     #: The revision of the store of which `holder` is known.
     seen_revision: int = 0
-    #: The revision of the store at the last look. A lower one later means that the store was put back to an old state.
-    looked_revision: int = 0
+    #: The highest revision of the store that was heard of, with whatever it came.
+    known_revision: int = 0
     look_due_ms: int = 0
     #: No step begins before.
     pause_until_ms: int = 0
@@ -179,14 +179,17 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         # live at once would otherwise depose each other for ever. What was under way there fails by its token.
         return holder.run == self.run or (self.is_new and holder.member == self.me)
 
-    def looked(self, holder: Holder | None, revision: int, now_ms: int) -> "Leadership":
-        """Learn who holds the key at this revision of the store."""
-        known = replace(
-            self, seen_ms=now_ms, look_due_ms=now_ms + LOOK_EVERY_MS, looked_revision=revision, pause_until_ms=0
-        )
-        if revision < self.looked_revision:
-            # A backup was restored. What is known of the sets is not what is stored: whoever leads begins again.
-            known = replace(known.without_key(), seen_revision=revision, look_due_ms=known.look_due_ms)
+    def looked(self, holder: Holder | None, revision: int, now_ms: int, *, known_before: int) -> "Leadership":
+        """Learn who holds the key at this revision of the store, asked when `known_before` was the highest known.
+
+        A lower one means that a backup was restored. What is known of the sets is not what is stored, even if the key
+        is in the backup: whoever leads begins again.
+        """
+        known = replace(self, seen_ms=now_ms, look_due_ms=now_ms + LOOK_EVERY_MS, pause_until_ms=0)
+        if revision < known_before:
+            known = replace(
+                known, token=0, lease=None, known_revision=revision, seen_revision=min(revision, self.seen_revision)
+            )
         seen = known.heard(holder, revision)
         is_new = self.is_new and holder is not None and seen.is_left_over(holder)
         return replace(seen, is_new=is_new)
@@ -195,12 +198,16 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         """Learn of a change of the key; what is older than what is known changes nothing."""
         if revision < self.seen_revision:
             return self
-        seen = replace(self, holder=holder, seen_revision=revision)
+        seen = replace(self, holder=holder, seen_revision=revision).knowing(revision)
         if self.token:
             return seen if holder is not None and holder.token == self.token else seen.without_key()
         if holder is not None and self.lease is not None and holder.lease_id == self.lease.id:
             return replace(seen, token=holder.token, is_new=False)  # the answer to a campaign was lost
         return seen
+
+    def knowing(self, revision: int) -> "Leadership":
+        """Learn that the store has come to this revision."""
+        return replace(self, known_revision=max(revision, self.known_revision))
 
     def doubted(self) -> "Leadership":
         """Learn that something is not as it was thought: look at once."""

@@ -135,6 +135,7 @@ class EtcdStore:
                 partial(self._commit, self._keys.broker_set(broker_name), entry_value(entry), revision, token),
             )
             self._known.learned(broker_name, stored)
+            election.knowing(stored)
         except DeposedBy as error:
             election.heard(error.sight)
             election.doubted()
@@ -207,6 +208,7 @@ class EtcdStore:
                 self._members[member_id] = member
                 self._tell_members()
             case EntryChanged(broker_name, kept):
+                self._election.knowing(kept.revision)
                 self._report(self._known.heard(broker_name, kept))
             case Unreadable(text):
                 self.unreadable = text

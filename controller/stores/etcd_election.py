@@ -68,6 +68,10 @@ class Election:
         self._take(self._state.heard(*sight))
         self._woken.set()
 
+    def knowing(self, revision: int) -> None:
+        """Learn that etcd has come to this revision."""
+        self._take(self._state.knowing(revision))
+
     def doubted(self) -> None:
         """Have the key looked at."""
         self._take(self._state.doubted())
@@ -139,7 +143,8 @@ class Election:
         """Return what is known afterwards; what was heard while etcd was asked is in it."""
         match step:
             case Look():
-                return self._after_look(await self._ask("look", etcd_requests.look(self._keys)))
+                known_before = self._state.known_revision
+                return self._after_look(await self._ask("look", etcd_requests.look(self._keys)), known_before)
             case Grant():
                 lease_id = await self._ask("grant", etcd_requests.grant(LEASE_TTL_S))
                 return self._state.granted(lease_id, sent_ms)
@@ -157,10 +162,10 @@ class Election:
                 return self._state.released()
         raise AssertionError(f"{step} is not performed here")
 
-    def _after_look(self, sight: Sight) -> Leadership:
-        if sight.revision < self._state.looked_revision:
+    def _after_look(self, sight: Sight, known_before: int) -> Leadership:
+        if sight.revision < known_before:
             self._went_back()
-        return self._state.looked(*sight, self._clock.now_ms())
+        return self._state.looked(*sight, self._clock.now_ms(), known_before=known_before)
 
     async def _leave(self, token: int, lease_id: int | None) -> None:
         try:

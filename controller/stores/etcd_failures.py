@@ -63,6 +63,7 @@ _SAYINGS: Final = (
 #: Where a handshake fails the reason is not in this sentence; what usually is behind it.
 _HINTS: Final = (
     ("handshake failed", "; do the CA, the certificate and the name of the endpoint match?"),
+    ("TSI_", "; does it ask for a client certificate?"),
     ("Socket closed", "; does it expect TLS?"),
 )
 

@@ -42,13 +42,13 @@ def new():
 
 @pytest.fixture
 def following(new):
-    return new.looked(a_holder(), 10, 0)
+    return new.looked(a_holder(), 10, 0, known_before=0)
 
 
 @pytest.fixture
 def leading(new):
     """It leads since 0, by the lease it was granted then."""
-    return new.looked(None, 19, 0).granted(LEASE, 0).heard(MINE, 20)
+    return new.looked(None, 19, 0, known_before=0).granted(LEASE, 0).heard(MINE, 20)
 
 
 # Coming to lead
@@ -60,7 +60,7 @@ def test_who_knows_nothing_looks_first_and_names_no_leader(new):
 
 
 def test_where_nobody_leads_a_lease_is_asked_for_and_then_the_key(new):
-    seen = new.looked(None, 10, 0)
+    seen = new.looked(None, 10, 0, known_before=0)
     assert seen.next_step(0) == Grant()
     granted = seen.granted(LEASE, 100)
     assert granted.next_step(100) == Campaign(LEASE)
@@ -69,13 +69,13 @@ def test_where_nobody_leads_a_lease_is_asked_for_and_then_the_key(new):
 
 
 def test_a_lease_that_has_waited_is_not_used_to_campaign(new):
-    granted = new.looked(None, 10, 0).granted(LEASE, 0)
-    later = granted.looked(None, 10, RENEW_EVERY_MS)
+    granted = new.looked(None, 10, 0, known_before=0).granted(LEASE, 0)
+    later = granted.looked(None, 10, RENEW_EVERY_MS, known_before=0)
     assert later.next_step(RENEW_EVERY_MS) == Grant()
 
 
 def test_who_loses_the_campaign_follows(new):
-    lost = new.looked(None, 10, 0).granted(LEASE, 0).heard(a_holder(), 20)
+    lost = new.looked(None, 10, 0, known_before=0).granted(LEASE, 0).heard(a_holder(), 20)
     assert lost.role == Follows(OTHER)
     assert lost.next_step(0) == Rest(LOOK_EVERY_MS)
 
@@ -91,17 +91,23 @@ def test_when_the_key_goes_a_follower_campaigns_at_once(following):
 
 
 def test_a_campaign_whose_answer_was_lost_is_found_to_be_won(new):
-    sent = new.looked(None, 10, 0).granted(LEASE, 0).failed(900)
+    sent = new.looked(None, 10, 0, known_before=0).granted(LEASE, 0).failed(900)
     assert sent.next_step(900) == Rest(900 + RETRY_MS)
     assert sent.next_step(900 + RETRY_MS) == Look()
-    assert sent.looked(MINE, 20, 1200).role == Leads(UNTIL_MS)
+    assert sent.looked(MINE, 20, 1200, known_before=0).role == Leads(UNTIL_MS)
 
 
 def test_a_campaign_found_to_be_won_too_late_is_not_led_upon(new):
-    found = new.looked(None, 10, 0).granted(LEASE, 0).failed(900).looked(MINE, 20, UNTIL_MS).at(UNTIL_MS)
+    found = (
+        new.looked(None, 10, 0, known_before=0)
+        .granted(LEASE, 0)
+        .failed(900)
+        .looked(MINE, 20, UNTIL_MS, known_before=0)
+        .at(UNTIL_MS)
+    )
     assert found.role == Follows(None)
     assert found.next_step(UNTIL_MS) == Look()
-    assert found.looked(MINE, 21, UNTIL_MS).next_step(UNTIL_MS) == Release(MINE.token)
+    assert found.looked(MINE, 21, UNTIL_MS, known_before=0).next_step(UNTIL_MS) == Release(MINE.token)
 
 
 # Leading
@@ -116,7 +122,7 @@ def test_a_lead_is_renewed_and_lasts_from_when_the_renewal_was_sent(leading):
 def test_a_leader_looks_too(leading):
     renewed = leading.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500)
     assert renewed.next_step(1500) == Look()
-    assert renewed.looked(MINE, 25, 1500).role == Leads(1500 + UNTIL_MS)
+    assert renewed.looked(MINE, 25, 1500, known_before=0).role == Leads(1500 + UNTIL_MS)
 
 
 def test_a_leader_that_cannot_renew_stops_by_itself_at_its_deadline(leading):
@@ -156,12 +162,17 @@ def test_a_doubt_is_looked_into_at_once(following):
 
 
 def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_it(leading):
-    looked = leading.looked(MINE, 30, 1500)
-    restored = looked.looked(MINE, 25, 3000)
+    committed = leading.knowing(40).knowing(30)
+    restored = committed.looked(MINE, 25, 3000, known_before=committed.known_revision)
     assert restored.role == Follows(None)
     assert restored.next_step(3000) == Release(MINE.token)
     assert restored.released().next_step(3000) == Look()
-    assert restored.looked(None, 26, 3000).next_step(3000) == Grant()
+    assert restored.known_revision == 25
+    assert restored.looked(None, 26, 3000, known_before=25).next_step(3000) == Grant()
+
+
+def test_a_look_that_was_overtaken_by_news_is_no_return_to_an_older_state(leading):
+    assert leading.knowing(40).looked(MINE, 25, 1500, known_before=20).token == MINE.token
 
 
 # Former lives, and other processes
@@ -169,19 +180,19 @@ def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_
 
 def test_a_restarted_leader_removes_its_old_key_once(new):
     old = a_holder(ME, run="before", token=5)
-    seen = new.looked(old, 10, 0)
+    seen = new.looked(old, 10, 0, known_before=0)
     assert (seen.role, seen.next_step(0)) == (Follows(None), Release(5))
-    failed = seen.failed(0).looked(old, 10, RETRY_MS)
+    failed = seen.failed(0).looked(old, 10, RETRY_MS, known_before=0)
     assert failed.next_step(RETRY_MS) == Release(5)
     released = failed.released()
     assert released.next_step(RETRY_MS) == Look()
-    assert released.looked(a_holder(ME, run="another", token=11), 11, RETRY_MS).next_step(RETRY_MS) == Rest(
-        RETRY_MS + LOOK_EVERY_MS
-    )
+    assert released.looked(a_holder(ME, run="another", token=11), 11, RETRY_MS, known_before=0).next_step(
+        RETRY_MS
+    ) == Rest(RETRY_MS + LOOK_EVERY_MS)
 
 
 def test_another_process_under_the_same_name_is_not_deposed_by_who_runs_already(leading):
-    twin = leading.heard(None, 30).looked(a_holder(ME, run="twin", token=31), 31, 100)
+    twin = leading.heard(None, 30).looked(a_holder(ME, run="twin", token=31), 31, 100, known_before=0)
     assert twin.role == Follows(None)
     assert twin.next_step(100) == Rest(100 + LOOK_EVERY_MS)
 
