@@ -38,12 +38,14 @@ from remoting.clock import Clock
 BEAT_AWAITED_S: Final = 1.0
 #: After that long for one change, brokers may only seem silent.
 _SLOW_STORE_MS: Final = 1_000
+#: A store that stays slow must not keep the dead from being judged for ever.
+_DOUBT_AGAIN_MS: Final = 10_000
 #: Brokers that belong to a set which is put together again come within their poll of 5 s.
 REBUILDING_MS: Final = 8_000
 #: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
 STRANGERS_MAX: Final = 10_000
 #: How often brokers are looked at, and for how long a standstill may hold that up.
-LOOK_MS: Final = 100
+LOOK_MS: Final = 50
 _STANDSTILL_MS: Final = 700
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
@@ -126,6 +128,7 @@ class Control:
         self._busy: dict[str, int] = {}
         self._rebuilding_since_ms: dict[str, int] = {}
         self._looked_ms = self._clock.now_ms()
+        self._doubted_ms = self._looked_ms - _DOUBT_AGAIN_MS
 
     # Requests of brokers
 
@@ -217,8 +220,11 @@ class Control:
     def connection_lost(self, connection_id: int) -> None:
         """Suspect who was heard over a connection that is gone."""
         self._doubt_after_standstill()
-        for key in self.detection.connection_lost(connection_id, self._clock.now_ms()):
+        suspects = self.detection.connection_lost(connection_id, self._clock.now_ms())
+        for key in suspects:
             self._observer.broker_suspect(key, self.store.get(key.broker_name))
+        if suspects:
+            self.look_at_brokers()
 
     def look_at_brokers(self) -> None:
         """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
@@ -454,7 +460,8 @@ class Control:
             raise NotStoredNow(broker_name, str(error)) from error
         finally:
             ended_ms = self._clock.now_ms()
-            if ended_ms - began_ms > _SLOW_STORE_MS:
+            if ended_ms - began_ms > _SLOW_STORE_MS and ended_ms - self._doubted_ms > _DOUBT_AGAIN_MS:
+                self._doubted_ms = ended_ms
                 self.detection.doubt_self(ended_ms)
 
 

@@ -62,8 +62,8 @@ class Dead(NamedTuple):
 
     key: BrokerKey
     why: Why
-    #: What the last question to it came to; None if there was no time to ask.
-    outcome: Outcome | None
+    #: What the last question to it came to.
+    outcome: Outcome
     last: Heard
     suspected_ms: int
     judged_ms: int
@@ -75,12 +75,8 @@ class Dead(NamedTuple):
             Why.CLOSED: "its connection closed",
             Why.SILENT: "its heartbeats stopped",
         }[self.why]
-        then = {
-            Outcome.REFUSED: "its port refuses connections",
-            Outcome.NO_ANSWER: "it does not answer",
-            Outcome.ANSWERED: "it answers no longer",
-            None: "it could not be asked",
-        }[self.outcome]
+        is_refused = self.outcome is Outcome.REFUSED
+        then = "its port refuses connections" if is_refused else "it does not answer"
         return f"{began} and {then}; last heard {self.judged_ms - self.last.heard_ms} ms before"
 
 
@@ -133,7 +129,10 @@ class Detection:
         self._gone: dict[BrokerKey, Gone] = {}
         self._started_ms = started_ms
         self._judges_from_ms = started_ms
-        self._timeout_ms_longest = 0
+        self._timeout_ms_longest = HEARTBEAT_TIMEOUT_MS_DEFAULT
+        #: Nobody can have been silent for too long before then, with this timeout.
+        self._silence_due_ms = started_ms
+        self._suspect_timeout_ms = 0
 
     # What is heard
 
@@ -142,16 +141,27 @@ class Detection:
         self._live.beat(key, heard)
         self._timeout_ms_longest = max(self._timeout_ms_longest, min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX))
         self._trust(key)
+        self._expect(heard)
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker."""
         self._live.seen(key, now_ms, connection_id)
         self._trust(key)
+        self._expect(self._live.get(key))
 
     def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take the request that a broker starts with."""
         self._live.restarted(key, now_ms, connection_id)
         self._trust(key)
+        self._expect(self._live.get(key))
+
+    def _expect(self, heard: Heard | None) -> None:
+        """Look again when this broker may have been silent for too long."""
+        if heard is not None:
+            self._silence_due_ms = min(self._silence_due_ms, self._silent_from_ms(heard))
+
+    def _silent_from_ms(self, heard: Heard) -> int:
+        return heard.heard_ms + min(self._suspect_timeout_ms, heard.timeout_ms)
 
     def _trust(self, key: BrokerKey) -> None:
         if self._suspicions:
@@ -198,10 +208,19 @@ class Detection:
         return probes, dead
 
     def _suspect_silent(self, now_ms: int, suspect_timeout_ms: int) -> None:
+        if suspect_timeout_ms == self._suspect_timeout_ms and now_ms <= self._silence_due_ms:
+            # Thousands of brokers beat each second, and are looked through only every other second.
+            return
+        self._suspect_timeout_ms = suspect_timeout_ms
+        self._silence_due_ms = now_ms + suspect_timeout_ms
         for key, heard in self._live.rows():
-            silent_ms = now_ms - heard.heard_ms
-            if silent_ms > min(suspect_timeout_ms, heard.timeout_ms) and key not in self._suspicions:
+            if key in self._suspicions:
+                continue
+            from_ms = self._silent_from_ms(heard)
+            if now_ms > from_ms:
                 self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms)
+            else:
+                self._silence_due_ms = min(self._silence_due_ms, from_ms)
 
     def _asked(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> Probe:
         timeout_ms = max(min(suspicion.deadline_ms - now_ms, ANSWER_MS), _ASK_AGAIN_MS_MAX)
@@ -246,7 +265,9 @@ class Detection:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
             self._live.answered(key, now_ms)
+            self._expect(self._live.get(key))
             return []
+        assert suspicion.outcome is not None, "nobody is judged who was not asked"
         self._live.forget(key)
         while len(self._gone) >= _GONE_MAX:
             del self._gone[next(iter(self._gone))]
@@ -282,8 +303,7 @@ class Detection:
     @property
     def pause_ends_ms(self) -> int:
         """Until when a broker that was never heard may still live."""
-        timeout_ms = self._timeout_ms_longest or HEARTBEAT_TIMEOUT_MS_DEFAULT
-        return max(self._started_ms + timeout_ms + _PAUSE_MARGIN_MS, self._judges_from_ms)
+        return max(self._started_ms + self._timeout_ms_longest + _PAUSE_MARGIN_MS, self._judges_from_ms)
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker that belongs to no set any more."""

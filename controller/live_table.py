@@ -100,7 +100,8 @@ class LiveTable:
         """Forget how far a log was: a new process may have recovered less."""
         before = self.get(key) or Heard(now_ms)
         after = before._replace(heard_ms=now_ms, connection_id=connection_id, awaits_beat=True)
-        self._put(key, after._replace(epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN))
+        # Where it was, and how far, was another process.
+        self._put(key, after._replace(address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN))
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker."""
