@@ -6,7 +6,7 @@ import sys
 import textwrap
 
 import pytest
-from contract.etcd_group import SOON_S, Controller, an_entry, group
+from contract.etcd_group import SOON_S, Controller, an_entry, group, leader_of
 from controller_builders import SET
 from fakes.witness import eventually
 from peers.etcd import certificate, running_etcd
@@ -172,7 +172,7 @@ async def test_a_restored_backup_is_noticed_by_all(etcd, tmp_path):
         for epoch in range(2, 8):
             revision = await controllers[0].commit(epoch, revision)
         told = (SET, Kept(an_entry(7), revision))
-        await eventually(lambda: controllers[1].witness.entries[-1] == told, seconds=SOON_S, what="both know it")
+        await eventually(lambda: controllers[1].witness.entries[-1:] == [told], seconds=SOON_S, what="both know it")
         leads = sum(len(each.witness.led_at) for each in controllers)
         etcd.kill()
         etcd.restore(tmp_path / "backup")
@@ -183,7 +183,7 @@ async def test_a_restored_backup_is_noticed_by_all(etcd, tmp_path):
         leader = await leader_of(controllers)
         other = next(each for each in controllers if each is not leader)
         told = (SET, Kept(an_entry(1), old))
-        await eventually(lambda: other.witness.entries[-1] == told, seconds=SOON_S, what="the other is told")
+        await eventually(lambda: other.witness.entries[-1:] == [told], seconds=SOON_S, what="the other is told")
         assert dict(await leader.store.load()) == {SET: Kept(an_entry(1), old)}
         await leader.commit(9, old)
 
