@@ -9,10 +9,11 @@ import functools
 import itertools
 
 import pytest
-from groups import java_group, our_group
+from groups import CutWay, java_group, our_group
 from peers.controllers import JavaController, OurController
 from peers.jars import V5_5
 from peers.lab import Lab
+from peers.processes import free_port
 from peers.waiting import wait_until
 from replicated import VERY_LONG_S, ReplicatedSet
 from verdicts import Table
@@ -28,6 +29,7 @@ class Stage:
         self.lab = Lab(folder)
         self.run = run
         self.group = None
+        self.front = None
         self._closing = contextlib.ExitStack()
         self._closing.callback(self.lab.close)
 
@@ -37,6 +39,15 @@ class Stage:
         controller = self.lab.kept(make(self.lab.folder, name, **properties)).start()
         wait_until(controller.serves, seconds=VERY_LONG_S, what=f"{name} serves")
         return controller
+
+    def controller_behind_a_way(self):
+        """Start one controller that brokers reach by a way that can be cut, where it can name another address."""
+        if not self.run.is_ours:
+            return self.controller()
+        port = free_port()
+        self.front = CutWay(f"127.0.0.1:{port}")
+        self._closing.callback(self.front.close)
+        return self.controller(port=port, told_address=self.front.endpoint)
 
     def controllers(self, *, behind_ways=False):
         """Start a group of three, ours on an etcd of three; `behind_ways`, brokers reach ours by ways that can be cut.
@@ -81,7 +92,7 @@ class Stages:
         """Return a set whose controller runs and whose brokers were never started."""
         self.close()
         self._stage = self.new_stage(run)
-        self._set = self._stage.new_set()
+        self._set = self._stage.new_set([self._stage.controller_behind_a_way()])
         return self._set
 
     def new_stage(self, run):
@@ -93,6 +104,11 @@ class Stages:
         if self._set is None or self._set.run != run or not self._set.is_complete():
             return self.fresh(run)
         return self._set
+
+    @property
+    def front(self):
+        """The way to the controller of the shared set."""
+        return self._stage.front
 
     def close(self):
         if self._stage is not None:

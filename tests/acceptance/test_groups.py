@@ -96,11 +96,11 @@ def test_another_controller_takes_over_and_no_master_moves(run, complete_set, li
         living = [each for each in complete_set.controllers if each is not old]
         old.process.kill()
         killed = Moment()
+        slave.process.kill()
         new = leader(complete_set, seconds=(TTL_S + 1) * PATIENCE)
         it.took("new leader", killed.elapsed(), limit=TTL_S + 1)
         wait_until(lambda: all_name(living, new.told_address), seconds=VERY_LONG_S, what="all name the new leader")
         it.took("all name it", killed.elapsed(), limit=TTL_S + 1)
-        slave.process.kill()
         complete_set.wait_for_state(
             lambda state: state.in_sync == {before.master}, seconds=15 * PATIENCE, what="the slave left the set"
         )
