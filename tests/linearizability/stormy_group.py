@@ -1,0 +1,192 @@
+"""Three controllers on an etcd of three that are killed while restless brokers ask them, and what is seen of it."""
+
+import asyncio
+import contextlib
+import itertools
+import random
+import time
+from dataclasses import dataclass, field
+
+from linearizability.restless import History, RestlessBroker
+from linearizability.set_checker import check
+from peers.controllers import OurController, leader_of
+from peers.etcd import running_etcd
+from peers.waiting import wait_until
+
+#: How many brokers each set has: 20 clients in all.
+SETS = {"alpha": 7, "beta": 7, "gamma": 6}
+STARTS_WITHIN_S = 60
+#: What is killed; two in a row of the leader show that a controller that has just taken over can be lost as well.
+KILLS = ("leader", "etcd leader", "follower", "leader")
+KILLS_LONG = ("leader", "leader", "follower", "etcd leader", "etcd member", "leader and etcd leader")
+#: How long after a kill the next one comes at the earliest, and how long the killed stays away.
+CALM_S = (1.0, 3.0)
+AWAY_S = (0.2, 2.0)
+SERVED_S = 0.5
+
+
+@dataclass
+class Storm:
+    """What was done and seen."""
+
+    histories: list[History]
+    seed: int
+    seconds: float = 0.0
+    kills: list[str] = field(default_factory=list)
+    check_s: float = 0.0
+    verdicts: dict[str, object] = field(default_factory=dict)
+
+    def check(self):
+        began_s = time.perf_counter()
+        for each in self.histories:
+            self.verdicts[each.broker_name] = check(each.operations, each.lives)
+        self.check_s = time.perf_counter() - began_s
+        return self
+
+    @property
+    def problems(self):
+        return "\n\n".join(
+            f"{name} (seed {self.seed}):\n{each}" for name, each in self.verdicts.items() if not each.holds
+        )
+
+    @property
+    def operations(self):
+        return [each for history in self.histories for each in history.operations]
+
+    @property
+    def longest_gap_s(self):
+        """The longest time in which no request that only a leader answers was answered."""
+        answered = sorted(each.answered_s for each in self.operations if each.answered_s is not None)
+        return max(later - earlier for earlier, later in itertools.pairwise(answered))
+
+    @property
+    def codes(self):
+        """How often each request had each answer."""
+        return sum((each.codes for each in self.histories), start=type(self.histories[0].codes)())
+
+    def __str__(self):
+        unknown = sum(each.unknown for each in self.histories)
+        refused = sum(each.refused_by_followers for each in self.histories)
+        pairs = max(each.pairs_at_once for each in self.verdicts.values())
+        kinds = ", ".join(f"{self.kills.count(kind)} of a {kind}" for kind in sorted(set(self.kills)))
+        clients = f"{sum(SETS.values())} clients on {len(SETS)} sets"
+        return (
+            f"linearizability: {len(self.operations)} operations of {clients} in {self.seconds:.0f} s, {unknown} of "
+            f"unknown outcome, {refused} refused by followers; {len(self.kills)} kills ({kinds}); longest without a "
+            f"leader {self.longest_gap_s:.1f} s; checked in {self.check_s:.1f} s, at most {pairs} states at once; "
+            f"seed {self.seed}"
+        )
+
+
+class StormyGroup:
+    """The group, and its killer."""
+
+    def __init__(self, etcd, folder):
+        self.etcd = etcd
+        self.controllers = [
+            OurController(
+                folder,
+                f"c{number}",
+                controllerId=f"c{number}",
+                controllerGroup="stormy",
+                controllerStore="etcd",
+                etcdEndpoints=";".join(etcd.endpoints),
+            )
+            for number in range(3)
+        ]
+
+    @property
+    def addresses(self):
+        return [each.address for each in self.controllers]
+
+    def start(self):
+        for each in self.controllers:
+            each.launch()
+        for each in self.controllers:
+            each.ready()
+        self.leader()
+        return self
+
+    def leader(self):
+        return wait_until(lambda: leader_of(self.controllers), seconds=STARTS_WITHIN_S, what="a controller leads")
+
+    def follower(self):
+        leader = self.leader()
+        return next(each for each in self.controllers if each is not leader)
+
+    def etcd_leader(self):
+        return wait_until(self.etcd.leader, seconds=STARTS_WITHIN_S, what="etcd has a leader")
+
+    def kill(self, kind):
+        """Kill what is named, and return what starts it again; that waits until it is healthy."""
+        controllers = {"leader": [self.leader], "leader and etcd leader": [self.leader], "follower": [self.follower]}
+        members = {"etcd leader": [self.etcd_leader], "leader and etcd leader": [self.etcd_leader]}
+        members["etcd member"] = [lambda: random.choice(self.etcd.members)]
+        killed = [find() for find in controllers.get(kind, ())]
+        killed_members = [find() for find in members.get(kind, ())]
+        for each in (*killed, *killed_members):
+            each.process.kill()
+
+        def start_again():
+            for each in killed:
+                each.start()
+            for each in killed_members:
+                self.etcd.restart(each)
+
+        return start_again
+
+    def stop(self):
+        for each in self.controllers:
+            if each.process is not None and each.process.running:
+                each.process.kill()
+
+
+@contextlib.contextmanager
+def stormy_group(folder):
+    with running_etcd(folder / "etcd", members=3) as etcd:
+        group = StormyGroup(etcd, folder)
+        try:
+            yield group.start()
+        finally:
+            group.stop()
+
+
+async def ask_while_killing(group, kinds, seconds, seed):
+    """Let the brokers ask for so long at least, while these are killed one after the other; return what was seen."""
+    chance = random.Random(seed)
+    numbers = itertools.count()
+    storm = Storm([History(name, numbers) for name in SETS], seed)
+    brokers = [
+        RestlessBroker(f"{history.broker_name}{number}", history, group.addresses, chance)
+        for history in storm.histories
+        for number in range(SETS[history.broker_name])
+    ]
+    stopping = asyncio.Event()
+    began_s = time.perf_counter()
+    async with asyncio.TaskGroup() as tasks:
+        for each in brokers:
+            tasks.create_task(each.live(stopping))
+        try:
+            for kind in kinds:
+                await asyncio.sleep(chance.uniform(*CALM_S))
+                start_again = await asyncio.to_thread(group.kill, kind)
+                storm.kills.append(kind)
+                await asyncio.sleep(chance.uniform(*AWAY_S))
+                await asyncio.to_thread(start_again)
+                await asyncio.to_thread(group.leader)
+            await asyncio.sleep(max(SERVED_S, began_s + seconds - time.perf_counter()))
+        finally:
+            stopping.set()
+    storm.seconds = time.perf_counter() - began_s
+    await _look_at_last(storm, group, chance)
+    return storm
+
+
+async def _look_at_last(storm, group, chance):
+    """Ask once more how each set is: what nobody saw before is seen now."""
+    for history in storm.histories:
+        onlooker = RestlessBroker(f"{history.broker_name} onlooker", history, group.addresses, chance)
+        async with asyncio.timeout(STARTS_WITHIN_S):
+            while await onlooker.look() is None:
+                await asyncio.sleep(SERVED_S)
+        await onlooker._shut()
