@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN_ARGS ?=
 
-.PHONY: run test check unit integration bench-start bench bench-quick soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -50,6 +50,14 @@ bench: $(VENV)/.run
 
 bench-quick: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py --quick
+
+## bench-controller: 3,000 broker sets, beside the Java controller, into benchmarks/CONTROLLER.md; about 10 minutes
+bench-controller: $(VENV)/.run
+	$(BIN)/python benchmarks/controller_load.py
+
+## bench-failover: masters that die, stop and pause, with real brokers, into benchmarks/CONTROLLER.md; about 45 minutes
+bench-failover: $(VENV)/.run
+	$(BIN)/python benchmarks/failover.py
 
 ## soak: what takes too long for CI
 soak: $(VENV)/.dev

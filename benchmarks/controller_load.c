@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,7 +176,15 @@ static void begin_sets(void) {
     }
 }
 
-static void answered(int opaque, int is_success, const char *text, int size) {
+/* A request is sent again when the controller could not tell whether it was stored; then it may be so already. */
+static int is_done(enum kind kind, const struct set *s, char *text, int size) {
+    if (memmem(text, size, "\"code\":0,", 9)) return 1;
+    if (!s->tries || s->step > 3 * REPLICAS + 1) return 0;
+    if (kind == ELECT) return memmem(text, size, "\"code\":2011,", 12) != NULL;
+    return kind == ALTER && (memmem(text, size, "\"code\":2001,", 12) || memmem(text, size, "\"code\":2013,", 12));
+}
+
+static void answered(int opaque, char *text, int size) {
     enum kind kind = opaque % KINDS;
     int i = opaque / KINDS;
     if (kind >= BEAT || i >= sets * REPLICAS) return;
@@ -184,11 +193,14 @@ static void answered(int opaque, int is_success, const char *text, int size) {
     double took = now_s() - r->due[kind];
     r->due[kind] = 0;
     if (is_measuring && tally[kind].count < SAMPLES) tally[kind].ms[tally[kind].count++] = took * 1e3;
-    if (!is_success) {
+    if (!is_done(kind, s, text, size)) {
         tally[kind].errors += is_measuring;
         if (failures++ < 5) fprintf(stderr, "code %d of replica %d: %.*s\n", codes[kind], i, size, text);
         if (s->step > 3 * REPLICAS + 1) return;
-        if (++s->tries > TRIES) exit(1);
+        if (++s->tries > TRIES) {
+            fprintf(stderr, "given up after %d tries: %.*s\n", TRIES, size, text);
+            exit(1);
+        }
         retries++;
         s->again = now_s() + AGAIN_S;
         return;
@@ -225,7 +237,7 @@ static void take_answers(struct connection *c) {
             if (c->have - at < 4 + length) break;
             char *text = c->buffer + at + 8, *opaque = memmem(text, length - 4, "\"opaque\":", 9);
             if (!opaque) fail("an answer without opaque");
-            answered(atoi(opaque + 9), memmem(text, length - 4, "\"code\":0,", 9) != NULL, text, length - 4);
+            answered(atoi(opaque + 9), text, length - 4);
             at += 4 + length;
         }
         memmove(c->buffer, c->buffer + at, c->have - at);
@@ -290,6 +302,7 @@ int main(int argc, char **argv) {
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     prctl(PR_SET_TIMERSLACK, 1);
+    signal(SIGPIPE, SIG_IGN);
 
     int count = sets * REPLICAS, poll = epoll_create1(0), timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     struct connection *opened = calloc(connections, sizeof *opened);

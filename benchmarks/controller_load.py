@@ -125,11 +125,13 @@ class Usage:
     def __exit__(self, *_: object) -> None:
         self._done.set()
         self._thread.join()
-        self.samples.append(self._sample())
+        with contextlib.suppress(AssertionError):
+            self.samples.append(self._sample())
 
     def _run(self) -> None:
         while not self._done.wait(1):
-            self.samples.append(self._sample())
+            with contextlib.suppress(AssertionError):
+                self.samples.append(self._sample())
 
     def _sample(self) -> Sample:
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
@@ -209,9 +211,11 @@ def scraped(controller: Controller) -> Iterator[None]:
 
     thread = threading.Thread(target=scrape)
     thread.start()
-    yield
-    done.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def lag_buckets(controller: Controller) -> dict[float, float]:

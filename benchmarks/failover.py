@@ -1,0 +1,422 @@
+"""Failovers of real brokers under a producer that sends, with our controller and the Java one by turns.
+
+    make bench-failover                                 (about 45 minutes, into benchmarks/CONTROLLER.md)
+    python benchmarks/failover.py --quick               (two of each kind, six pauses, prints only)
+    python benchmarks/failover.py --only kill --runs 4  (prints only, as it is not the full number)
+
+Each controller has a set of two Java brokers 5.5.0 that acknowledges only what both have (allAckInSyncStateSet), and
+our NameServer. A gap is the longest time between two acknowledged messages around the event. Clients learn routes by a
+poll, so the event comes at the same offsets to the producer's polls with both controllers, spread over the interval. At
+the end of each part all that was acknowledged is looked for in a scan of the whole topic.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from controller_results import keep, row, table
+from servers import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "tests" / "acceptance"))
+
+from peers.clients import POLL_MS, Load
+from peers.controllers import Controller, JavaController, OurController
+from peers.jars import V5_5
+from peers.lab import Lab
+from peers.servers import Broker
+from peers.waiting import wait_until
+from replicated import UNIX, VERY_LONG_S, ReplicatedSet
+
+#: How long a producer sends before anything happens: its first seconds are those of its compiler.
+STEADY_S = 4
+#: How long sending is watched after it went on.
+AFTER_S = 1
+GAP_MAX_S = 90
+PAUSE_S = 2
+#: Between two pauses.
+BREATH_S = 3
+#: So many pauses in a row are one controller's.
+BLOCK = 10
+#: A send to a broker that stands still ends by its timeout, and gaps are told in multiples of it.
+SHORT_TIMEOUT_MS, DEFAULT_TIMEOUT_MS = 500, 3_000
+GOAL_WORST_S = 2
+GOAL_FROZEN_S = 4.5
+
+
+class Versions(NamedTuple):
+    """What a broker set wants to know of a run."""
+
+    broker_version: str = V5_5
+
+
+class Event(NamedTuple):
+    """What one failover came to; times are milliseconds since the event."""
+
+    gap_s: float
+    #: With the timeout that producers have by default; None where it makes no difference.
+    default_gap_s: float | None
+    steps: dict[str, int]
+
+
+@dataclass
+class Subject:
+    """A broker set with its controller."""
+
+    name: str
+    folder: Path
+    lab: Lab = field(init=False)
+    controller: Controller = field(init=False)
+    brokers: ReplicatedSet = field(init=False)
+    loads: list[Load] = field(default_factory=list)
+
+    def start(self) -> "Subject":
+        """Start everything, and wait until the set is complete."""
+        self.lab = Lab(self.folder)
+        make = OurController if self.name == "ours" else JavaController
+        self.controller = self.lab.kept(make(self.folder, f"{self.name}-controller")).start()
+        wait_until(self.controller.serves, seconds=VERY_LONG_S, what=f"{self.name} serves")
+        namesrv = self.lab.name_server(f"{self.name}-namesrv")
+        self.brokers = ReplicatedSet(
+            self.lab,
+            Versions(),
+            name=f"set-{self.name}",
+            namesrv=namesrv,
+            controllers=[self.controller],
+            count=2,
+        )
+        self.brokers.start().wait_until_complete()
+        return self
+
+    def load(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Load:
+        """Start a producer that is looked after until the end."""
+        load = self.brokers.load(**{"timeout-ms": timeout_ms})
+        self.loads.append(load)
+        return load
+
+    def lost(self) -> tuple[int, int]:
+        """Return how many messages of all producers are lost, and how many were acknowledged."""
+        acknowledged = sum(len(load.acknowledged()) for load in self.loads)
+        return len(self.brokers.lost(*self.loads)), acknowledged
+
+
+class Moment(NamedTuple):
+    """When it happened, and to whom."""
+
+    unix_ms: int
+    victim: Broker
+    namesrv_log: int
+
+
+def strike(subject: Subject, load: Load, offset: float, do: Callable[[Broker], None]) -> Moment:
+    """Do something to the master once the producer sends steadily, at an offset (0 to 1) between two of its polls."""
+    polls_from_ms = int(load.process.wait_for(r"^READY (\d+)")[1])
+    victim = subject.brokers.master
+    earliest_ms = UNIX.unix_ms() + STEADY_S * 1000
+    polls = (earliest_ms - polls_from_ms) // POLL_MS + 1
+    due_ms = polls_from_ms + (polls + offset) * POLL_MS
+    log = subject.brokers.namesrv.process.position()
+    time.sleep(max(0, due_ms - UNIX.unix_ms()) / 1000)
+    unix_ms = UNIX.unix_ms()
+    do(victim)
+    return Moment(unix_ms, victim, log)
+
+
+def first_sent(load: Load, moment: Moment, *, by_another: bool = True) -> int:
+    """Wait for the first message that another broker acknowledged since, and return when it did."""
+
+    def found() -> int | None:
+        later = (each for each in load.acknowledged() if each.unix_ms > moment.unix_ms)
+        return next((each.unix_ms for each in later if (each.port != moment.victim.port) is by_another), None)
+
+    end = time.monotonic() + GAP_MAX_S
+    while (sent_ms := found()) is None:
+        if time.monotonic() > end:
+            raise AssertionError(f"nothing was sent for {GAP_MAX_S} s")
+        # Often enough: what counts is read from the producer's own stamps.
+        time.sleep(0.25)
+    return sent_ms
+
+
+def longest_gap_s(load: Load, from_ms: int) -> float:
+    """Return the longest time between two acknowledged messages from just before a moment on."""
+    stamps = [each.unix_ms for each in load.acknowledged() if each.unix_ms >= from_ms - 1_000]
+    return max((later - earlier for earlier, later in pairwise(stamps)), default=0) / 1000
+
+
+def killed(subject: Subject, offset: float) -> Event:
+    """Kill the master, and wait until the set is complete again."""
+    load = subject.load()
+    moment = strike(subject, load, offset, lambda broker: broker.process.kill())
+    sent_ms = first_sent(load, moment)
+    time.sleep(AFTER_S)
+    gap_s, steps = longest_gap_s(load, moment.unix_ms), steps_of(subject, moment, sent_ms)
+    subject.brokers.restart(moment.victim)
+    subject.brokers.wait_until_complete()
+    load.stop()
+    return Event(gap_s, None, steps)
+
+
+def frozen(subject: Subject, offset: float) -> Event:
+    """Stop the master until another one serves, let it go on, and wait until the set is complete again."""
+    usual, load = subject.load(), subject.load(SHORT_TIMEOUT_MS)
+    moment = strike(subject, load, offset, lambda broker: broker.process.pause())
+    sent_ms = first_sent(load, moment)
+    first_sent(usual, moment)
+    time.sleep(AFTER_S)
+    gap_s, default_gap_s = longest_gap_s(load, moment.unix_ms), longest_gap_s(usual, moment.unix_ms)
+    steps = steps_of(subject, moment, sent_ms)
+    moment.victim.process.resume()
+    subject.brokers.wait_until_complete()
+    load.stop()
+    usual.stop()
+    return Event(gap_s, default_gap_s, steps)
+
+
+# Where the time goes
+
+STEPS = {
+    "suspected": "the controller suspects the master",
+    "judged": "it is judged dead",
+    "stored": "the election is stored",
+    "confirmed": "the new master has confirmed its role",
+    "routed": "the NameServer has the new master",
+    "sent": "the producer's first SEND_OK",
+}
+
+
+def steps_of(subject: Subject, moment: Moment, sent_ms: int) -> dict[str, int]:
+    """Return when each step of a failover was done; the controller's own are told only by ours."""
+    steps = {"sent": sent_ms}
+    if (routed_ms := routed_at(subject, moment)) is not None:
+        steps["routed"] = routed_ms
+    if isinstance(subject.controller, OurController):
+        election = last_election(subject.controller, subject.brokers.name)
+        phases = election["phases"]
+        steps["stored"] = election["unixMs"]
+        if phases["judgeMs"] is not None:
+            steps["judged"] = election["unixMs"] - phases["commitMs"]
+            steps["suspected"] = steps["judged"] - phases["judgeMs"]
+        for told in election["notified"]:
+            if told["brokerId"] == election["newMaster"] and told["result"] == "ok":
+                steps["confirmed"] = election["unixMs"] + told["afterMs"]
+    return {name: steps[name] - moment.unix_ms for name in STEPS if name in steps}
+
+
+def last_election(controller: OurController, name: str) -> dict[str, Any]:
+    """Return the last election of a set that was held."""
+    url = f"http://127.0.0.1:{controller.http_port}/v1/elections?prefix={name}&limit=10"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        elections = json.loads(answer.read())["elections"]
+    return next(each for each in elections if each["result"] == "new_master_elected")
+
+
+def routed_at(subject: Subject, moment: Moment) -> int | None:
+    """Return when our NameServer took the registration of the new master, as its log says."""
+    for line in subject.brokers.namesrv.process.text(moment.namesrv_log).splitlines():
+        if '"master_changed":true' in line.replace(" ", ""):
+            said = json.loads(line)["timestamp"]
+            return int(datetime.fromisoformat(said).timestamp() * 1000)
+    return None
+
+
+# The parts
+
+Subjects = list[Subject]
+
+
+@dataclass
+class Plan:
+    """How much is done."""
+
+    runs: int = 10
+    pauses: int = 50
+
+    def offsets(self) -> Iterator[float]:
+        """Yield where in the producer's poll interval each run falls; neighbours are far apart."""
+        for number in range(self.runs):
+            yield ((number * 7) % self.runs + 0.5) / self.runs if self.runs % 7 else (number + 0.5) / self.runs
+
+
+def alternating(subjects: Subjects, plan: Plan, run: Callable[[Subject, float], Event]) -> dict[str, list[Event]]:
+    """Run everything, each offset once with every subject."""
+    events: dict[str, list[Event]] = {subject.name: [] for subject in subjects}
+    for number, offset in enumerate(plan.offsets()):
+        # Neither always goes first.
+        for subject in subjects if number % 2 == 0 else reversed(subjects):
+            event = run(subject, offset)
+            events[subject.name].append(event)
+            print(
+                f"  {subject.name} at {offset:.2f}: gap {event.gap_s:.2f} s {event.steps}", file=sys.stderr, flush=True
+            )
+    return events
+
+
+def kill_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
+    """Yield the lines of the part in which masters are killed."""
+    events = alternating(subjects, plan, killed)
+    yield (
+        f"kill -9 of the master under load, {plan.runs} times each by turns. Goal: median not above Java's, worst <= "
+        f"{GOAL_WORST_S} s, nothing lost."
+    )
+    yield ""
+    yield from table("controller", "gaps, s", "median", "worst", "lost of acknowledged", "reached")
+    other = [event.gap_s for event in events.get("java", [])]
+    for subject in subjects:
+        gaps = [event.gap_s for event in events[subject.name]]
+        lost, acknowledged = subject.lost()
+        kept = not lost and max(gaps) <= GOAL_WORST_S and (not other or median(gaps) <= median(other))
+        yield row(
+            subject.name, told(gaps), *middle_and_worst(gaps), f"{lost} of {acknowledged}", verdict(subject, kept)
+        )
+    yield from steps_table(subjects, events)
+
+
+def freeze_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
+    """Yield the lines of the part in which masters stand still."""
+    events = alternating(subjects, plan, frozen)
+    yield (
+        f"SIGSTOP of the master under load until another one serves, {plan.runs} times each by turns. Goal: median <= "
+        f"{GOAL_FROZEN_S} s, nothing lost.\nTwo producers send: one gives up a send after {SHORT_TIMEOUT_MS} ms, the "
+        f"other after {DEFAULT_TIMEOUT_MS} ms, the default. As sends to a broker\nthat stands still end by their "
+        "timeout, gaps of the second are multiples of 3 s."
+    )
+    yield ""
+    yield from table(
+        "controller", "gaps, s", "median", "worst", "gaps with 3 s", "median", "lost of acknowledged", "reached"
+    )
+    for subject in subjects:
+        gaps = [event.gap_s for event in events[subject.name]]
+        usual = [event.default_gap_s or 0 for event in events[subject.name]]
+        lost, acknowledged = subject.lost()
+        kept = not lost and median(gaps) <= GOAL_FROZEN_S
+        yield row(
+            subject.name,
+            told(gaps),
+            *middle_and_worst(gaps),
+            told(usual),
+            f"{median(usual):.2f}",
+            f"{lost} of {acknowledged}",
+            verdict(subject, kept),
+        )
+    yield from steps_table(subjects, events)
+
+
+def pause_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
+    """Yield the lines of the part in which masters pause."""
+    changes, gaps = {subject.name: 0 for subject in subjects}, {subject.name: 0.0 for subject in subjects}
+    for start in range(0, plan.pauses, BLOCK):
+        for subject in subjects:
+            count = min(BLOCK, plan.pauses - start)
+            changed, gap_s = paused(subject, count)
+            changes[subject.name] += changed
+            gaps[subject.name] = max(gaps[subject.name], gap_s)
+            print(
+                f"  {subject.name}: {count} pauses, {changed} role changes, longest gap {gap_s:.2f} s", file=sys.stderr
+            )
+    yield (
+        f"SIGSTOP of the master for {PAUSE_S} s under load, {plan.pauses} times each, {BLOCK} in a row by turns. Goal: "
+        "no role change, nothing lost."
+    )
+    yield ""
+    yield from table("controller", "pauses", "role changes", "longest gap, s", "lost of acknowledged", "reached")
+    for subject in subjects:
+        name = subject.name
+        lost, acknowledged = subject.lost()
+        kept = verdict(subject, not lost and not changes[name])
+        yield row(name, plan.pauses, changes[name], f"{gaps[name]:.2f}", f"{lost} of {acknowledged}", kept)
+
+
+def paused(subject: Subject, count: int) -> tuple[int, float]:
+    """Let the master pause some times; returns how often the role changed, and the longest gap."""
+    load, changed = subject.load(), 0
+    time.sleep(STEADY_S)
+    began_ms = UNIX.unix_ms()
+    for _ in range(count):
+        before, master = subject.brokers.state(), subject.brokers.master
+        master.process.pause()
+        time.sleep(PAUSE_S)
+        master.process.resume()
+        time.sleep(BREATH_S)
+        after = subject.brokers.state()
+        if after is None or after.epochs != before.epochs:
+            changed += 1
+            subject.brokers.wait_until_complete()
+    subject.brokers.wait_until_complete()
+    load.wait_for_more().stop()
+    return changed, longest_gap_s(load, began_ms)
+
+
+def steps_table(subjects: Subjects, events: dict[str, list[Event]]) -> Iterator[str]:
+    """Yield where the time goes."""
+    yield ""
+    yield "Milliseconds since the event, median / longest; Java's controller does not tell its own steps."
+    yield ""
+    yield from table("until", *(subject.name for subject in subjects))
+    for name, meaning in STEPS.items():
+        cells = []
+        for subject in subjects:
+            known = [event.steps[name] for event in events[subject.name] if name in event.steps]
+            cells.append(f"{median(known):.0f} / {max(known)}" if known else "-")
+        yield row(meaning, *cells)
+
+
+def told(gaps: list[float]) -> str:
+    """Return all gaps, in order of length."""
+    return " ".join(f"{gap:.2f}" for gap in sorted(gaps))
+
+
+def middle_and_worst(gaps: list[float]) -> tuple[str, str]:
+    """Return both for a table."""
+    return f"**{median(gaps):.2f}**", f"{max(gaps):.2f}"
+
+
+def verdict(subject: Subject, kept: bool) -> str:  # noqa: FBT001  # as it is judged
+    """Return whether ours reached its goals."""
+    return ("yes" if kept else "**no**") if subject.name == "ours" else "-"
+
+
+PARTS = {"kill": kill_part, "freeze": freeze_part, "pause": pause_part}
+FULL = Plan()
+QUICK = Plan(runs=2, pauses=6)
+
+
+def main() -> None:
+    """Measure, print, and write the parts that are full ones."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", action="append", choices=[*PARTS], help="one part; may be given several times")
+    parser.add_argument("--runs", type=int)
+    parser.add_argument("--pauses", type=int)
+    parser.add_argument("--subject", action="append", choices=["ours", "java"], help="only this one; prints only")
+    options = parser.parse_args()
+    plan = QUICK if options.quick else FULL
+    plan = Plan(options.runs or plan.runs, options.pauses or plan.pauses)
+    names = options.subject or ["ours", "java"]
+    for part in options.only or PARTS:
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as closing:
+            subjects = []
+            for name in names:
+                subject = Subject(name, Path(folder) / name)
+                subjects.append(subject)
+                subject.start()
+                closing.callback(subject.lab.close)
+            lines = PARTS[part](subjects, plan)
+            if plan == FULL and len(names) > 1:
+                keep(part, "make bench-failover", lines)
+            else:
+                print("\n".join(lines), flush=True)
+
+
+if __name__ == "__main__":
+    main()
