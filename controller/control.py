@@ -169,8 +169,7 @@ class Control:
         after = _present(changed.after)
         if changed.before is None or key.broker_id not in changed.before.replicas:
             self._restarted(key, connection_id)
-        if after.is_rebuilding:
-            self._rebuilding_since_ms.setdefault(after.broker_name, self._clock.now_ms())
+        self._waits_for_brokers(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
 
@@ -252,7 +251,7 @@ class Control:
         now_ms = self._clock.now_ms()
         self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
         for broker_set in self.store.sets():
-            if broker_set.is_elected and broker_set.broker_name not in self._busy:
+            if broker_set.broker_name not in self._busy:
                 cause = self._need(broker_set, now_ms)
                 if cause is not None:
                     self._begin_election(broker_set.broker_name, cause)
@@ -268,27 +267,34 @@ class Control:
 
     def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
         """Return why a set has to get a master now, None if it has one or cannot have one."""
-        name, master = broker_set.broker_name, broker_set.master
-        if self._rebuilds(broker_set, now_ms):
+        if self._waits_for_brokers(broker_set, now_ms):
             return None
-        if master is None:
-            trusted = self._judged(name, now_ms)
-            electable = trusted if self._config().enable_elect_unclean_master else trusted & broker_set.sync_state_set
-            if electable & broker_set.replicas.keys():
-                return Cause(trigger=Trigger.NO_MASTER, why="the set has no master, and one can lead")
+        if self._is_behind(broker_set):
+            return Cause(trigger=Trigger.STORE_BEHIND, why="the brokers' logs are at a higher epoch than the store")
+        # The first that asks leads a set that never had a master.
+        if not broker_set.is_elected:
             return None
-        key = BrokerKey(name, master)
-        if not self.detection.is_lost(key, now_ms) or not self._judged(name, now_ms) & broker_set.replicas.keys():
+        trusted = self._judged(broker_set.broker_name, now_ms) & broker_set.replicas.keys()
+        if broker_set.master is not None:
+            return self._need_for(broker_set.broker_name, broker_set.master, now_ms) if trusted else None
+        electable = trusted if self._config().enable_elect_unclean_master else trusted & broker_set.sync_state_set
+        return Cause(trigger=Trigger.NO_MASTER, why="the set has no master, and one can lead") if electable else None
+
+    def _need_for(self, broker_name: str, master: int, now_ms: int) -> Cause | None:
+        """Return why this master has to be replaced, None if it may live."""
+        key = BrokerKey(broker_name, master)
+        if not self.detection.is_lost(key, now_ms):
             return None
         gone = self.detection.gone(key)
-        if gone is not None:
-            return Cause(
-                trigger=Trigger.MASTER_DEAD,
-                why=f"master {master} is dead",
-                last_heard_ms=gone.last.heard_ms,
-                judged_ms=gone.judged_ms,
-            )
-        return Cause(trigger=Trigger.MASTER_NOT_HEARD, why=f"master {master} was not heard since this controller runs")
+        if gone is None:
+            why = f"master {master} was not heard since this controller runs"
+            return Cause(trigger=Trigger.MASTER_NOT_HEARD, why=why)
+        return Cause(
+            trigger=Trigger.MASTER_DEAD,
+            why=f"master {master} is dead",
+            last_heard_ms=gone.last.heard_ms,
+            judged_ms=gone.judged_ms,
+        )
 
     def _mourn(self, dead: list[Dead]) -> None:
         for each in dead:
@@ -323,7 +329,12 @@ class Control:
 
         def decide(entry: Entry) -> Decision[Election]:
             now_ms = self._clock.now_ms()
-            if entry.broker_set is not None and not call.is_designated and self._rebuilds(entry.broker_set, now_ms):
+            is_asked_by_broker = not call.is_designated
+            if (
+                entry.broker_set is not None
+                and is_asked_by_broker
+                and self._waits_for_brokers(entry.broker_set, now_ms)
+            ):
                 raise NobodyElectable(f"{broker_name} waits some seconds for all of its brokers to come back")
             wanted = msgspec.structs.replace(
                 call,
@@ -363,10 +374,8 @@ class Control:
         )
         record, is_news = self.elections.add(held, self._clock.unix_ms())
         self._observer.election_held(record, is_news=is_news, seconds=(now_ms - began_ms) / 1000)
-        if changed.decision.reply.result is Result.NEW_MASTER:
-            self._rebuilding_since_ms.pop(after.broker_name, None)
-            if self._config().notify_broker_role_changed:
-                self._perform(self._notification(after, record.number, now_ms))
+        if changed.decision.reply.result is Result.NEW_MASTER and self._config().notify_broker_role_changed:
+            self._perform(self._notification(after, record.number, now_ms))
         return record
 
     def _notification(self, broker_set: BrokerSet, election: int, now_ms: int) -> NotifyRoleChanged:
@@ -435,10 +444,19 @@ class Control:
         finally:
             self._awaiting.pop(key, None)
 
-    def _rebuilds(self, broker_set: BrokerSet, now_ms: int) -> bool:
-        if not broker_set.is_rebuilding:
+    def _waits(self, entry: Entry, now_ms: int) -> bool:
+        return entry.broker_set is not None and self._waits_for_brokers(entry.broker_set, now_ms)
+
+    def _waits_for_brokers(self, broker_set: BrokerSet, now_ms: int) -> bool:
+        """Tell whether a set whose state was lost, or is an old one, waits for all of its brokers to be heard."""
+        if not broker_set.is_rebuilding and not self._is_behind(broker_set):
+            self._rebuilding_since_ms.pop(broker_set.broker_name, None)
             return False
         return now_ms < self._rebuilding_since_ms.setdefault(broker_set.broker_name, now_ms) + REBUILDING_MS
+
+    def _is_behind(self, broker_set: BrokerSet) -> bool:
+        """Tell whether a log has seen a higher epoch than the store."""
+        return Electorate(heard=self.live.of_set(broker_set.broker_name)).is_ahead_of(broker_set)
 
     def _check_cluster(self, broker_name: str, cluster: str) -> None:
         self.group.check_leads()

@@ -25,6 +25,7 @@ class Trigger(Enum):
     MASTER_DEAD = "master_dead"
     MASTER_NOT_HEARD = "master_not_heard"
     NO_MASTER = "no_master"
+    STORE_BEHIND = "store_behind"
     BROKER = "broker"
     OPERATOR = "operator"
 

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from controller.broker_set import BrokerSet
 from controller.entry import Decision, Entry
@@ -30,6 +31,8 @@ class Verdict(Enum):
     LOWER_PRIORITY = "its log is as long, its priority lower"
     HIGHER_ID = "its log and priority are the same, its id higher"
     NOT_WANTED = "another was designated"
+    NOT_NEEDED = "the master stays"
+    WAITS = "the master may live and is being asked"
     NOT_FIRST = "another asked first"
 
 
@@ -88,6 +91,10 @@ class Electorate(Struct, frozen=True, kw_only=True):
         """The highest epoch in any log."""
         return max((each.epoch for each in self.heard.values()), default=0)
 
+    def is_ahead_of(self, broker_set: BrokerSet) -> bool:
+        """Tell whether a log of the set has seen a higher epoch than the store: it was lost, or is an old backup."""
+        return any(heard.epoch > broker_set.master_epoch for i, heard in self.heard.items() if i in broker_set.replicas)
+
 
 def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call: Call) -> Decision[Election]:
     """Decide who leads a set; raises SetUnknown.
@@ -115,6 +122,8 @@ def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election
         frozenset(electorate.heard),
         electorate.master_may_live or broker_set.master in electorate.heard,
     )
+    if electorate.is_ahead_of(broker_set) and not call.is_designated:
+        return _longest(field, call)
     if not broker_set.is_elected:
         return _first(field, call)
     if not call.is_designated and _is_undecided(field):
@@ -152,6 +161,20 @@ def _first(field: _Field, call: Call) -> Election:
     candidates = _candidates(field, lambda i: Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST)
     if chosen is None:
         return Election(result=Result.NOBODY, event=None, candidates=candidates)
+    return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
+
+
+def _longest(field: _Field, call: Call) -> Election:
+    """Let the longest log lead where the store is older than the logs: who is in sync by it says nothing any more.
+
+    The master is elected anew if it has the longest: brokers follow none at an epoch that they have seen already.
+    """
+    by_log = Call(fresh_from_ms=call.fresh_from_ms)
+    nobody_leads = replace(field.broker_set, master=None)
+    chosen = _choose(nobody_leads, field.alive, by_log)
+    if chosen is None:
+        return _nobody(field, call)
+    candidates = _candidates(field, lambda i: _verdict(i, field.alive, chosen, is_kept=False, call=by_log))
     return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
 
 
@@ -193,7 +216,7 @@ def _verdict(broker_id: int, eligible: Mapping[int, Heard], chosen: int, *, is_k
     if broker_id not in eligible:
         return Verdict.OUT_OF_SYNC
     if call.is_designated or is_kept:
-        return Verdict.NOT_WANTED
+        return Verdict.NOT_WANTED if call.is_designated else Verdict.NOT_NEEDED
     mine, best = eligible[broker_id], eligible[chosen]
     if _is_overdue(mine, call) and not _is_overdue(best, call):
         return Verdict.OVERDUE
@@ -205,7 +228,8 @@ def _verdict(broker_id: int, eligible: Mapping[int, Heard], chosen: int, *, is_k
 def _nobody(field: _Field, call: Call) -> Election:
     broker_set = field.broker_set
     eligible = broker_set.replicas if call.allows_unclean else broker_set.sync_state_set
-    candidates = _candidates(field, lambda i: Verdict.NOT_WANTED if i in eligible else Verdict.OUT_OF_SYNC)
+    passed_over = Verdict.NOT_WANTED if call.is_designated else Verdict.WAITS
+    candidates = _candidates(field, lambda i: passed_over if i in eligible else Verdict.OUT_OF_SYNC)
     # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing.
     is_lost = call.broker_id is None and broker_set.master is not None and not field.may_be_led
     return Election(result=Result.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)

@@ -132,7 +132,7 @@ def test_an_unclean_election_tells_how_many_bytes_were_lost():
     [
         (heard(), None),
         (heard(epoch=4, max_offset=9_000), heard(epoch=5, max_offset=1_000)),
-        (heard(epoch=6, max_offset=9_000), heard(epoch=5, max_offset=1_000)),
+        (heard(epoch=5, max_offset=9_000), heard(epoch=4, max_offset=1_000)),
         (heard(max_offset=-1), heard()),
         (heard(), heard(max_offset=-1)),
         (heard(epoch=-1), heard(epoch=-1)),

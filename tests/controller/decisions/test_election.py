@@ -1,7 +1,7 @@
 """Who becomes master, and what an operator is told about the others."""
 
 import pytest
-from controller_builders import a_set, electorate, heard, replicas
+from controller_builders import SET, a_set, electorate, heard, replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,15 +28,49 @@ def new_set(**values):
 
 
 def test_the_first_that_asks_leads_a_set_that_never_had_a_master():
-    election = elect(new_set(), electorate({1: heard(), 2: heard(max_offset=9999)}), Call(broker_id=1))
+    election = elect(new_set(), electorate({1: heard(epoch=-1), 2: heard(epoch=-1)}), Call(broker_id=1))
     assert (election.result, election.event) == (Result.NEW_MASTER, MasterElected(1))
     assert verdicts(election) == {1: Verdict.ELECTED, 2: Verdict.NOT_FIRST, 3: Verdict.NOT_ALIVE}
 
 
 @pytest.mark.parametrize("call", [Call(broker_id=9), Call(broker_id=3), LOST, Call(broker_id=9, is_designated=True)])
 def test_nobody_else_than_a_living_member_does(call):
-    election = elect(new_set(), electorate({1: heard(), 9: heard()}), call)
+    election = elect(new_set(), electorate({1: heard(epoch=-1), 9: heard()}), call)
     assert (election.result, election.event) == (Result.NOBODY, None)
+
+
+# A store that is older than the logs
+
+
+OLD_BACKUP = {1: heard(epoch=5, max_offset=900), 2: heard(epoch=7, max_offset=50), 3: heard(epoch=7, max_offset=60)}
+
+
+def test_the_longest_log_leads_where_the_store_knows_less_than_the_logs():
+    decision = decide_election(SET, Entry(broker_set=a_set()), electorate(OLD_BACKUP), LOST)
+    assert decision.events == (MasterEpochRaised(7), MasterElected(3))
+    assert verdicts(decision.reply) == {1: Verdict.BEHIND, 2: Verdict.BEHIND, 3: Verdict.ELECTED}
+
+
+def test_a_master_with_the_longest_log_gets_an_epoch_that_brokers_heed():
+    logs = {1: heard(epoch=7, max_offset=70), 2: heard(epoch=7, max_offset=60)}
+    decision = decide_election(SET, Entry(broker_set=a_set()), electorate(logs), Call(broker_id=2))
+    assert decision.events == (MasterEpochRaised(7), MasterElected(1))
+
+
+def test_so_it_does_in_a_set_that_the_store_has_never_seen_with_a_master():
+    decision = decide_election(SET, Entry(broker_set=new_set()), electorate(OLD_BACKUP), Call(broker_id=1))
+    assert decision.events == (MasterEpochRaised(7), MasterElected(3))
+
+
+def test_nobody_leads_while_only_suspects_have_such_logs():
+    suspects = Electorate(heard=OLD_BACKUP)
+    assert decide_election(SET, Entry(broker_set=a_set()), suspects, LOST).events == ()
+
+
+def test_an_operator_decides_by_what_is_stored():
+    call = Call(broker_id=2, is_designated=True)
+    decision = decide_election(SET, Entry(broker_set=a_set()), electorate(OLD_BACKUP), call)
+    assert decision.events == (MasterEpochRaised(7), MasterElected(2))
 
 
 # The next ones
@@ -185,24 +219,26 @@ def test_nobody_else_is_elected_where_unclean_elections_are_allowed_and_the_desi
 @pytest.mark.parametrize(("epoch", "master_epoch"), [(9, 10), (6, 7), (5, 6), (-1, 6)])
 def test_a_new_master_is_above_every_epoch_that_a_log_has_seen(epoch, master_epoch):
     entry = Entry(broker_set=a_set())
-    decision = decide_election("broker-a", entry, electorate({2: heard(), 3: heard(epoch=epoch)}), LOST)
+    decision = decide_election("broker-a", entry, electorate({2: heard(epoch=epoch)}), LOST)
     assert decision.reply.event == MasterElected(2)
     assert (MasterEpochRaised(epoch) in decision.events) == (epoch > 5)
     after = decision.after(entry).broker_set
     assert (after.master, after.master_epoch) == (2, master_epoch)
 
 
-def test_a_lost_master_is_above_every_epoch_too_so_that_brokers_ask_for_another():
+def test_a_lost_master_is_above_the_epochs_of_suspects_too_so_that_brokers_ask_for_another():
     entry = Entry(broker_set=a_set(sync_state_set=frozenset({1})))
-    after = decide_election("broker-a", entry, electorate({2: heard(epoch=9)}), LOST).after(entry).broker_set
+    after = decide_election("broker-a", entry, Electorate(heard={9: heard(epoch=9)}), LOST).after(entry).broker_set
     assert (after.master, after.master_epoch) == (None, 10)
 
 
 def test_no_epoch_moves_where_nothing_else_changes():
-    kept = decide_election("broker-a", Entry(broker_set=a_set()), electorate({1: heard(epoch=9)}), LOST)
+    strangers = {9: heard(epoch=9)}
+    knows = Electorate(trusted={1: heard()}, heard={1: heard(), **strangers})
+    kept = decide_election("broker-a", Entry(broker_set=a_set()), knows, LOST)
     assert (kept.reply.result, kept.events) == (Result.KEPT, ())
-    asked = Call(broker_id=3)
-    in_vain = decide_election("broker-a", Entry(broker_set=a_set(master=None)), electorate({3: heard(epoch=9)}), asked)
+    knows = Electorate(trusted={3: heard()}, heard={3: heard(), **strangers})
+    in_vain = decide_election("broker-a", Entry(broker_set=a_set(master=None)), knows, Call(broker_id=3))
     assert (in_vain.reply.result, in_vain.events) == (Result.NOBODY, ())
 
 
