@@ -279,6 +279,12 @@ async def test_who_cannot_be_trusted_or_does_not_trust_hears_it(sealed, tmp_path
         await controller.close()
 
 
+async def test_endpoints_may_be_names_and_urls_and_the_first_may_be_nobody(etcd):
+    port = etcd.members[0].client_port
+    async with group(("http://127.0.0.1:1", f"http://localhost:{port}/")) as (leader,):
+        await leader.commit()
+
+
 def test_what_cannot_be_followed_is_refused_at_once(tmp_path):
     with pytest.raises(StoreError, match="no endpoint"):
         EtcdStore(EtcdOptions(endpoints=()), SystemClock())
