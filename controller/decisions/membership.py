@@ -1,10 +1,11 @@
 """Who belongs to a set: ids, addresses, cleaning (controller.md sections 1.4, 1.5, 1.10, 6.2 to 6.5)."""
 
 from collections.abc import Collection
+from typing import Final
 
 from msgspec import Struct
 
-from controller.broker_set import BrokerSet, Floor
+from controller.broker_set import FIRST_BROKER_ID, BrokerSet, Floor
 from controller.entry import Decision, Entry
 from controller.events import (
     BrokerAddressChanged,
@@ -16,6 +17,10 @@ from controller.events import (
     ReplicasRemoved,
 )
 from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers, SetUnknown
+
+
+#: No controller has handed out a larger one; the next id must stay a number that brokers can read.
+ADOPTED_ID_MAX: Final = 2**31 - 1
 
 
 class Applicant(Struct, frozen=True, kw_only=True):
@@ -91,6 +96,8 @@ def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decisio
         begins = new_set(registrant.broker_name, registrant.cluster, entry.floor).as_rebuilding()
     elif registrant.broker_id in begins.replicas:
         return decide_registration(entry, registrant)
+    if not FIRST_BROKER_ID <= registrant.broker_id <= ADOPTED_ID_MAX:
+        raise BrokerUnknown(registrant.broker_name, registrant.broker_id)
     check_cluster(begins, registrant.cluster)
     events: list[Event] = [ReplicaAdopted(registrant.broker_id, registrant.address)]
     if begins.is_rebuilding and epoch >= begins.master_epoch:
@@ -157,6 +164,8 @@ def clean(broker_set: BrokerSet, wanted: Cleaning, alive: Collection[int]) -> Re
                 f"{name} has the master {broker_set.master}; name the ids, or clean living brokers too"
             )
         return None
+    if not ids:
+        raise CleaningRefused(f"{name}: no ids are named; leave them out to clean the whole set")
     if strangers := sorted(ids - broker_set.replicas.keys()):
         raise CleaningRefused(f"{name} has no brokers {strangers}, but {sorted(broker_set.replicas)}")
     if not wanted.even_living and (living := sorted(ids.intersection(alive))):

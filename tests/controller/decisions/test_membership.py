@@ -222,6 +222,12 @@ def test_a_known_broker_is_not_adopted_again():
     assert decide_adoption(entry, registrant(1), epoch=5) == decide_registration(entry, registrant(1))
 
 
+@pytest.mark.parametrize("broker_id", [0, -1, 2**31, 2**63 - 1])
+def test_an_id_that_no_controller_has_handed_out_is_not_adopted(broker_id):
+    with pytest.raises(BrokerUnknown):
+        decide_adoption(Entry(), registrant(broker_id), epoch=5)
+
+
 def test_a_broker_of_another_cluster_is_not_adopted():
     with pytest.raises(SetUnknown, match="the request says Other"):
         decide_adoption(Entry(broker_set=a_set()), registrant(9, "Other"), epoch=5)
@@ -246,6 +252,12 @@ def test_nothing_is_cleaned_that_is_not_there(entry, wish, said):
     with pytest.raises(CleaningRefused, match=said) as refused:
         decide_cleaning(entry, wish, ())
     assert refused.value.code == 2009
+
+
+def test_a_list_of_no_ids_is_not_the_whole_set():
+    nobody = Cleaning(broker_name=SET, broker_ids=frozenset(), even_living=True)
+    with pytest.raises(CleaningRefused, match="no ids are named"):
+        decide_cleaning(Entry(broker_set=a_set()), nobody, ())
 
 
 def test_the_next_set_of_a_cleaned_name_begins_above_it():
