@@ -169,7 +169,8 @@ class RestlessBroker:
     async def _report(self):
         view = self._view
         known = [i for i, _ in view.addresses or ()] or sorted(view.in_sync)
-        in_sync = frozenset(self._chance.sample(known, self._chance.randint(0, len(known)))) | {self._broker_id}
+        # Mostly one more, or one less.
+        in_sync = view.in_sync ^ {self._chance.choice(known)} | {self._broker_id}
         fields = {"brokerName": self._history.broker_name, "masterBrokerId": str(self._broker_id)}
         fields |= {"masterEpoch": str(view.master_epoch)}
         body = {"syncStateSet": sorted(in_sync), "syncStateSetEpoch": view.set_epoch}

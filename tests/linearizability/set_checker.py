@@ -146,6 +146,7 @@ class _Search:
         self._lives = lives
         self._pairs_max = pairs_max
         self._under_way = {}
+        self._shown = {each.number: epoch_shown(each) for each in operations}
         self._later_epochs = self._epochs_from_here()
         self._invoked = [each.invoked_s for each in self._operations]
         self._low_s = -math.inf
@@ -184,62 +185,84 @@ class _Search:
 
     def _epochs_from_here(self):
         """Return for each operation, by its place, the lowest epoch that it or a later one shows."""
-        shown = (epoch_shown(each) for each in reversed(self._operations))
+        shown = (self._shown[each.number] for each in reversed(self._operations))
         lowest = itertools.accumulate((math.inf if each is None else each for each in shown), min)
         return [*reversed(list(lowest)), self._highest() + _UNSEEN_ELECTIONS]
 
     def _highest(self):
-        return max((each for each in map(epoch_shown, self._operations) if each is not None), default=0)
+        return max((each for each in self._shown.values() if each is not None), default=0)
 
     def _after(self, pairs, ending, at_s):
         """Return the pairs in which the operation that ends has taken effect."""
-        moment = Moment(self._lives, self._low_s, at_s)
+        turn = _Turn(self._under_way, self._shown, Moment(self._lives, self._low_s, at_s))
         place = bisect.bisect_right(self._invoked, at_s)
         later_epoch = min(self._later_epochs[place], self._later_epochs[-1])
-        after, seen = set(), set()
+        after, seen = [], set()
         stack = list(pairs)
         while stack:
-            pair = self._settled(stack.pop(), moment)
-            if pair in seen or pair.state.master_epoch > min(later_epoch, self._epoch_awaited(pair.done)):
+            pair = turn.settled(stack.pop())
+            if pair in seen or pair.state.master_epoch > min(later_epoch, turn.epoch_awaited(pair.done)):
                 continue
             seen.add(pair)
             self.pairs += 1
             if self.pairs > self._pairs_max:
                 raise TooMany
             if ending.number in pair.done:
-                after.add(Pair(pair.state, pair.done - {ending.number}))
+                after.append(Pair(pair.state, pair.done - {ending.number}))
             else:
-                stack += self._next(pair, moment)
-        return after
+                stack += turn.next(pair)
+        return turn.strongest(after)
 
-    def _epoch_awaited(self, done):
+
+class _Turn:
+    """What may happen until one answer comes."""
+
+    def __init__(self, under_way, shown, moment):
+        self._moment = moment
+        self._under_way = under_way
+        self._unanswered = frozenset(number for number, each in under_way.items() if each.answer is None)
+        self._awaited = sorted((shown[number], number) for number in under_way if shown[number] is not None)
+        self._effects = {}
+
+    def epoch_awaited(self, done):
         """Return the lowest epoch that an answer under way still shows."""
-        shown = (epoch_shown(each) for each in self._under_way.values() if each.number not in done)
-        return min((each for each in shown if each is not None), default=math.inf)
+        return next((epoch for epoch, number in self._awaited if number not in done), math.inf)
 
-    def _settled(self, pair, moment):
+    def settled(self, pair):
         """Let everything take effect that fits here and changes nothing."""
-        state = pair.state
-        fitting = [
-            number
-            for number, each in self._under_way.items()
-            if number not in pair.done
-            and each.answer is not None
-            and any(found == (state, each.answer) for found in results(state, each, moment))
-        ]
-        return Pair(state, pair.done.union(fitting)) if fitting else pair
+        fitting = self._effects_in(pair.state)[0]
+        return pair if fitting <= pair.done else Pair(pair.state, pair.done | fitting)
 
-    def _next(self, pair, moment):
+    def next(self, pair):
+        """Return what one more effect makes of it."""
         state, done = pair
-        found = {Pair(after, done) for after in by_itself(state, moment)}
-        for number, each in self._under_way.items():
-            if number not in done:
-                found |= {
-                    Pair(after, done | {number})
-                    for after, answer in results(state, each, moment)
-                    if after != state and each.answer in (None, answer)
-                }
-        return found
+        _, changes = self._effects_in(state)
+        found = [Pair(after, done) for after in by_itself(state, self._moment)]
+        return found + [Pair(after, done | {number}) for number, after in changes if number not in done]
+
+    def strongest(self, pairs):
+        """Leave out who has used up an operation without answer that another one, in the same state, still has."""
+        kept = {}
+        for pair in sorted(set(pairs), key=lambda each: len(each.done)):
+            used = pair.done & self._unanswered
+            others = kept.setdefault((pair.state, pair.done - used), [])
+            if not any(other <= used for other in others):
+                others.append(used)
+        return {Pair(state, answered | used) for (state, answered), others in kept.items() for used in others}
+
+    def _effects_in(self, state):
+        """Return the operations that fit and change nothing, and all changes with the operations that make them."""
+        known = self._effects.get(state)
+        if known is None:
+            fitting, changes = set(), []
+            for number, each in self._under_way.items():
+                for after, answer in results(state, each, self._moment):
+                    if after != state and each.answer in (None, answer):
+                        changes.append((number, after))
+                    elif after == state and answer == each.answer:
+                        fitting.add(number)
+            known = self._effects[state] = frozenset(fitting), changes
+        return known
 
 
 #: At the same time, what begins comes first: it may have taken effect before what ends then.
