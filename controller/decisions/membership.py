@@ -18,7 +18,6 @@ from controller.events import (
 )
 from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers, SetUnknown
 
-
 #: No controller has handed out a larger one; the next id must stay a number that brokers can read.
 ADOPTED_ID_MAX: Final = 2**31 - 1
 
