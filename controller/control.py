@@ -299,8 +299,10 @@ class Control:
     def _mourn(self, dead: list[Dead]) -> None:
         for each in dead:
             broker_set = self.store.get(each.key.broker_name)
+            if broker_set is None or each.key.broker_id not in broker_set.replicas:
+                continue
             self._observer.broker_dead(each, broker_set)
-            if broker_set is not None and broker_set.master == each.key.broker_id and self.group.is_leader:
+            if broker_set.master == each.key.broker_id and self.group.is_leader:
                 cause = Cause(
                     trigger=Trigger.MASTER_DEAD,
                     why=f"master {each.key.broker_id} is dead: {each.reason}",

@@ -335,8 +335,6 @@ def _listed_ids(text: str) -> frozenset[int]:
         raise CleaningRefused(f"{len(parts)} ids; at most {IDS_MAX} are taken at a time")
     if bad := [part for part in parts if not _IDS.fullmatch(part)]:
         raise CleaningRefused(f"{bad[0][:40]!r} is no broker id; give numbers with a ';' between")
-    if not parts:
-        raise CleaningRefused("no broker id is given, only separators; leave the field out for the whole set")
     return frozenset(map(int, parts))
 
 

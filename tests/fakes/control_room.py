@@ -1,0 +1,246 @@
+"""A controller without sockets: its control, handlers, log, counts and HTTP side over a store of its own.
+
+Time passes only when a test says so; what the control asks of the edge is kept in `effects`.
+"""
+
+import asyncio
+import json
+import socket
+
+import aiohttp
+from yarl import URL
+
+from controller.config import CONTROLLER, ControllerConfig
+from controller.control import Control, ControlParts
+from controller.detection import Detection
+from controller.effects import AskBroker, NotifyRoleChanged
+from controller.elections import Elections
+from controller.group import Group
+from controller.handlers import Handlers
+from controller.http_endpoints import ENDPOINTS
+from controller.http_views import Views
+from controller.journal import Journal
+from controller.live_table import LiveTable
+from controller.metrics import Metrics, MetricSources
+from controller.set_counts import SetCounts
+from controller.store import Member, SetStore
+from controller.stores.embedded import EmbeddedStore
+from fakes.clock import FakeClock
+from fakes.lines import Lines
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.errors import BodyError, RequestRefused
+from remoting.observer import ConnectionKind
+from remoting.statistics import ServerStatistics
+from serving.health import Health, Serving
+from serving.http_api import make_app, start_http
+from serving.logs import Logs, json_line
+from serving.stored_config import StoredConfig
+
+CLUSTER = "C"
+SET = "broker-a"
+ME = Member(id="n0", address="10.0.0.1:9878")
+
+
+def at(broker_id):
+    return f"10.0.0.{10 + broker_id}:30911"
+
+
+class APeer:
+    """The other end of a connection."""
+
+    def __init__(self, number):
+        self.id = number
+        self.peer = f"10.0.0.{number}:50000"
+        self.kind = ConnectionKind.UNKNOWN
+
+
+class ControlRoom:
+    """Brokers speak over the connection of their id's number."""
+
+    def __init__(self, folder, **settings):
+        settings.setdefault("config_store_path", str(folder / "controller.properties"))
+        self.config = ControllerConfig(**settings)
+        self.clock = FakeClock()
+        self.lines = Lines()
+        self.logs = Logs(self.lines, json_line(), self.clock, {})
+        self.counts = SetCounts()
+        self.journal = Journal(self.logs, self.counts, self.config)
+        self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
+        self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
+        self.store = SetStore(self.backend)
+        self.group = Group("g", ME, self.clock, self.store.entry_changed)
+        self.live = LiveTable()
+        self.detection = Detection(self.live, self.clock.now_ms())
+        self.elections = Elections(ME.address)
+        self.effects = []
+        self.tasks = set()
+        self.control = Control(
+            ControlParts(
+                store=self.store,
+                group=self.group,
+                live=self.live,
+                detection=self.detection,
+                elections=self.elections,
+                clock=self.clock,
+                config=lambda: self.settings.config,
+                perform=self.effects.append,
+                observer=self.journal,
+                start=self._start,
+            )
+        )
+        self.handlers = Handlers(self.control, self.settings, self.clock)
+        self.statistics = ServerStatistics()
+        self.health = Health()
+        self.metrics = Metrics(
+            MetricSources(
+                statistics=self.statistics,
+                counts=self.counts,
+                logs=self.logs,
+                health=self.health,
+                control=self.control,
+                clock=self.clock,
+            )
+        )
+        self.session = None
+
+    def journal_of_store(self):
+        room = self
+
+        class StoreCalls:
+            def store_call(self, kind, result, seconds):
+                room.loop.call_soon_threadsafe(room.journal.store_call, kind, result, seconds)
+
+        return StoreCalls()
+
+    def _start(self, work):
+        task = asyncio.ensure_future(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def __aenter__(self):
+        self.loop = asyncio.get_running_loop()
+        await self.backend.join(ME, self.group)
+        await self.store.load()
+        self.group.ready()
+        self.health.serving = Serving.READY
+        return self
+
+    async def __aexit__(self, *_):
+        await self.done()
+        if self.session is not None:
+            await self.session.close()
+            await self.server.stop()
+        await self.backend.close()
+        self.logs.close(1)
+
+    async def done(self):
+        """Wait for everything that nobody waits for."""
+        while self.tasks:
+            await asyncio.gather(*self.tasks)
+
+    # Requests
+
+    async def ask(self, code, fields=None, body=b"", *, over=9):
+        """Return the answer to a request, as the server would send it."""
+        texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in fields.items()}
+        request = RemotingCommand(code, opaque=1, ext_fields=texts, body=body)
+        try:
+            answer = self.handlers.dispatch(request, APeer(over))
+            return answer if isinstance(answer, RemotingCommand) else await answer
+        except RequestRefused as refused:
+            return request.refusal(refused)
+        except BodyError as error:
+            return request.reply(1, remark=str(error))
+
+    async def apply(self, broker_id, *, name=SET, cluster=CLUSTER, code=None, address=None):
+        fields = {"clusterName": cluster, "brokerName": name, "appliedBrokerId": broker_id}
+        fields |= {"registerCheckCode": f"{address or at(broker_id)};{code or broker_id}"}
+        return await self.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields, over=broker_id)
+
+    async def register(self, broker_id, *, name=SET, cluster=CLUSTER, address=None):
+        fields = {"clusterName": cluster, "brokerName": name, "brokerId": broker_id}
+        fields |= {"brokerAddress": address or at(broker_id)}
+        return await self.ask(RequestCode.CONTROLLER_REGISTER_BROKER, fields, over=broker_id)
+
+    async def beat(self, *broker_ids, name=SET, cluster=CLUSTER, over=None, **fields):
+        for broker_id in broker_ids:
+            said = {"clusterName": cluster, "brokerName": name, "brokerId": broker_id, "brokerAddr": at(broker_id)}
+            said |= {"epoch": 1, "maxOffset": 100, "heartbeatTimeoutMills": 10_000} | fields
+            answer = await self.ask(RequestCode.BROKER_HEARTBEAT, said, over=over or broker_id)
+            assert answer.code == 0, answer
+
+    async def elect(self, broker_id, *, name=SET, cluster=CLUSTER, designate=False):
+        fields = {"clusterName": cluster, "brokerName": name, "brokerId": broker_id, "designateElect": designate}
+        return await self.ask(RequestCode.CONTROLLER_ELECT_MASTER, fields, over=broker_id if broker_id > 0 else 9)
+
+    async def report(self, members, *, master=1, master_epoch=1, epoch=1, name=SET):
+        fields = {"brokerName": name, "masterBrokerId": master, "masterEpoch": master_epoch}
+        body = json.dumps({"syncStateSet": list(members), "syncStateSetEpoch": epoch}).encode()
+        return await self.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, fields, body, over=master)
+
+    async def info(self, name=SET):
+        return await self.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": name})
+
+    async def clean(self, ids=None, *, name=SET, living=False, **fields):
+        fields = {"brokerName": name, "isCleanLivingBroker": living} | fields
+        if ids is not None:
+            fields["brokerControllerIdsToClean"] = ids
+        return await self.ask(RequestCode.CLEAN_BROKER_DATA, fields)
+
+    async def a_set(self, *broker_ids, name=SET, in_sync=None):
+        """Let brokers join; the first leads at epoch 1, and those in sync are reported."""
+        for broker_id in broker_ids:
+            assert (await self.apply(broker_id, name=name)).code == 0
+            assert (await self.register(broker_id, name=name)).code == 0
+            # An empty log.
+            await self.beat(broker_id, name=name, epoch=-1, maxOffset=0)
+        assert (await self.elect(broker_ids[0], name=name)).code == 0
+        members = list(in_sync or broker_ids)
+        if members != [broker_ids[0]]:
+            assert (await self.report(members, master=broker_ids[0], name=name)).code == 0
+        return self.stored(name)
+
+    def stored(self, name=SET):
+        return self.store.get(name)
+
+    # Time
+
+    async def pass_ms(self, ms, *, beating=(), name=SET):
+        """Let time pass as it does: brokers and sets are looked at each 100 ms, who beats does so each second."""
+        for passed in range(100, ms + 100, 100):
+            self.clock.pass_ms(100)
+            if passed % 1000 == 0:
+                await self.beat(*beating, name=name)
+            self.control.look_at_brokers()
+            self.control.look_at_sets()
+            await self.done()
+
+    def asked(self):
+        """Take and return the questions to brokers that are still to be asked."""
+        found = [each.probe for each in self.effects if isinstance(each, AskBroker)]
+        self.effects[:] = [each for each in self.effects if not isinstance(each, AskBroker)]
+        return found
+
+    def notices(self):
+        return [each for each in self.effects if isinstance(each, NotifyRoleChanged)]
+
+    def events(self, name):
+        return [line for line in self.lines.decoded() if line["event"] == name]
+
+    # HTTP
+
+    async def serve_http(self):
+        port = socket.create_server(("127.0.0.1", 0))
+        views = Views(self.health, self.metrics, self.settings, self.control, self.clock)
+        self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counts, self.logs), port)
+        self.session = aiohttp.ClientSession()
+        return self
+
+    async def get(self, path, method="GET", **kwargs):
+        """Return status and body; JSON bodies decoded."""
+        url = URL(f"http://127.0.0.1:{self.server.port}{path}", encoded=True)
+        async with self.session.request(method, url, **kwargs) as response:
+            is_json = response.content_type == "application/json" and method != "HEAD"
+            return response.status, await (response.json() if is_json else response.text())
