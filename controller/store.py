@@ -132,7 +132,7 @@ class SetStore:
         return (kept.entry.broker_set for kept in self._kept.values() if kept.entry.broker_set is not None)
 
     def entry_changed(self, broker_name: str, kept: Kept) -> None:
-        """Take over what another process has made of a set."""
+        """Take over what has become of a set, unless it is older than what is known."""
         if kept.revision > self._kept.get(broker_name, Kept()).revision:
             self._kept[broker_name] = kept
 
@@ -169,9 +169,9 @@ class SetStore:
             try:
                 revision = await self._commit(broker_name, wanted, kept.revision, ends_s)
             except EntryMoved:
-                self._kept[broker_name] = await self._read_again(broker_name)
+                await self._read_again(broker_name)
                 continue
-            self._kept[broker_name] = Kept(wanted, revision)
+            self.entry_changed(broker_name, Kept(wanted, revision))
             return Changed(decision, before, wanted.broker_set)
         raise EntryMoved(f"{broker_name} was changed by others {_TRIES} times while it was decided about")
 
@@ -182,7 +182,7 @@ class SetStore:
         except (OutcomeUnknown, TimeoutError) as error:
             cause = str(error) or "the store did not answer in time"
         try:
-            kept = self._kept[broker_name] = await self._read_again(broker_name)
+            kept = await self._read_again(broker_name)
         except OutcomeUnknown:
             raise OutcomeUnknown(f"{broker_name}: it is not known whether the store has it: {cause}") from None
         if kept.entry == entry and kept.revision > revision:
@@ -190,9 +190,15 @@ class SetStore:
         raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
 
     async def _read_again(self, broker_name: str) -> Kept:
-        """Return an entry as it is stored; raises OutcomeUnknown if that takes too long."""
+        """Know an entry as it is stored, and return it; raises OutcomeUnknown if that takes too long."""
         try:
             async with asyncio.timeout(READ_AGAIN_S):
-                return await self._backend.read(broker_name)
+                while True:
+                    known = self._kept.get(broker_name)
+                    kept = await self._backend.read(broker_name)
+                    # What was told meanwhile may be newer than what was read, and may have been answered to somebody.
+                    if self._kept.get(broker_name) is known:
+                        self._kept[broker_name] = kept
+                        return kept
         except TimeoutError:
             raise OutcomeUnknown(f"{broker_name}: it could not be read again within {READ_AGAIN_S} s") from None

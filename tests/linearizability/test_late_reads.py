@@ -1,0 +1,44 @@
+"""What is read of a set to find out what has become of a commit does not hide what is told of the set meanwhile."""
+
+import pytest
+from controller_builders import SET, a_set
+
+from controller.entry import Decision, Entry
+from controller.events import MasterLost
+from controller.store import Kept, OutcomeUnknown, SetStore
+
+OLD = Kept(Entry(broker_set=a_set()), 5)
+NEW = Kept(Entry(broker_set=a_set(master=None, master_epoch=6)), 6)
+
+
+class SlowToRead:
+    """A store whose first answer to a read comes after the commit, that was late, and after the news of it."""
+
+    def __init__(self):
+        self.witness = None
+        self.stored = OLD
+
+    async def load(self):
+        return {SET: self.stored}
+
+    async def commit(self, broker_name, entry, revision):
+        raise OutcomeUnknown("no answer")
+
+    async def read(self, broker_name):
+        read, self.stored = self.stored, NEW
+        self.witness.entry_changed(broker_name, NEW)
+        return read
+
+
+@pytest.fixture
+async def store():
+    backend = SlowToRead()
+    backend.witness = SetStore(backend)
+    await backend.witness.load()
+    return backend.witness
+
+
+async def test_an_answer_that_was_newer_is_not_followed_by_an_older_one(store):
+    changed = await store.change(SET, lambda _: Decision(reply=None, events=(MasterLost(),)))
+    assert changed.after == NEW.entry.broker_set
+    assert store.get(SET) == NEW.entry.broker_set
