@@ -34,6 +34,7 @@ RESPONSE = 1
 #: Between two requests of one broker.
 PAUSE_S = (0.01, 0.12)
 LEADER_AGAIN_S = (0.05, 0.15)
+ASKS_ANYBODY = 0.05
 
 
 class History:
@@ -93,6 +94,10 @@ class RestlessBroker:
     async def look(self):
         """Ask for all of the set; None if nobody answered."""
         return await self._sync_state_data()
+
+    async def end(self):
+        """Close all connections."""
+        await self._shut()
 
     # What it does
 
@@ -254,7 +259,7 @@ class RestlessBroker:
 
     async def _ask(self, code, fields, body=b"", *, arguments=()):
         """Ask the leader, and return what the model knows the answer by; None: nobody led, or nobody knows."""
-        line = await self._line_to_leader()
+        line = await self._line_to(code)
         if line is None:
             await asyncio.sleep(self._chance.uniform(*LEADER_AGAIN_S))
             return None
@@ -262,17 +267,17 @@ class RestlessBroker:
         try:
             answer = await line.ask(code, fields, body, on_send=lambda: invoked.append(time.perf_counter()))
         except NotSent:
-            self._leader = None
+            self._doubt(line)
             return None
         except (OSError, TimeoutError):
-            self._leader = None
+            self._doubt(line)
             self._history.add(self.name, code, arguments, invoked[0])
             return None
         answered_s = time.perf_counter()
         if answer.code == NOT_LEADER:
             # It has refused, so nothing may come of it: the history does not know of it.
             self._history.refused_by_followers += 1
-            self._leader = None
+            self._doubt(line)
             return None
         if answer.code in UNCERTAIN:
             self._history.add(self.name, code, arguments, invoked[0])
@@ -283,10 +288,17 @@ class RestlessBroker:
         self._history.add(self.name, code, arguments, invoked[0], answered_s, found)
         return found
 
-    async def _line_to_leader(self):
+    async def _line_to(self, code):
+        """Return the line to the leader; who only asks also asks others, which are to refuse."""
+        if code in QUESTIONS and self._chance.random() < ASKS_ANYBODY:
+            return self._chance.choice(list(self._lines.values()))
         if self._leader is None:
             self._leader = await self._find_leader()
         return self._lines.get(self._leader)
+
+    def _doubt(self, line):
+        if line.address == self._leader:
+            self._leader = None
 
     async def _find_leader(self):
         for line in self._chance.sample(list(self._lines.values()), len(self._lines)):

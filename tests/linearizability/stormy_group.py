@@ -16,9 +16,20 @@ from peers.waiting import wait_until
 #: How many brokers each set has: 20 clients in all.
 SETS = {"alpha": 7, "beta": 7, "gamma": 6}
 STARTS_WITHIN_S = 60
-#: What is killed; two in a row of the leader show that a controller that has just taken over can be lost as well.
-KILLS = ("leader", "etcd leader", "follower", "leader")
-KILLS_LONG = ("leader", "leader", "follower", "etcd leader", "etcd member", "leader and etcd leader")
+#: What is killed, the leaders being those of the moment. One that is paused comes back when another one leads, and is
+#: not to answer what it knew.
+KILLS = ("leader", "follower, etcd leader", "paused leader", "leader")
+KILLS_LONG = (
+    "leader",
+    "leader",
+    "follower",
+    "etcd leader",
+    "paused leader",
+    "etcd member",
+    "leader, etcd leader",
+    "follower, etcd leader",
+    "leader, follower",
+)
 #: How long after a kill the next one comes at the earliest, and how long the killed stays away.
 CALM_S = (1.0, 3.0)
 AWAY_S = (0.2, 2.0)
@@ -68,7 +79,7 @@ class Storm:
         unknown = sum(each.unknown for each in self.histories)
         refused = sum(each.refused_by_followers for each in self.histories)
         pairs = max(each.pairs_at_once for each in self.verdicts.values())
-        kinds = ", ".join(f"{self.kills.count(kind)} of a {kind}" for kind in sorted(set(self.kills)))
+        kinds = ", ".join(f"{kind} {self.kills.count(kind)}" for kind in sorted(set(self.kills)))
         clients = f"{sum(SETS.values())} clients on {len(SETS)} sets"
         return (
             f"linearizability: {len(self.operations)} operations of {clients} in {self.seconds:.0f} s, {unknown} of "
@@ -107,33 +118,37 @@ class StormyGroup:
         self.leader()
         return self
 
-    def leader(self):
-        return wait_until(lambda: leader_of(self.controllers), seconds=STARTS_WITHIN_S, what="a controller leads")
+    def leader(self, among=None):
+        among = among or self.controllers
+        return wait_until(lambda: leader_of(among), seconds=STARTS_WITHIN_S, what="a controller leads")
 
-    def follower(self):
-        leader = self.leader()
-        return next(each for each in self.controllers if each is not leader)
+    def others(self, controller):
+        return [each for each in self.controllers if each is not controller]
 
     def etcd_leader(self):
         return wait_until(self.etcd.leader, seconds=STARTS_WITHIN_S, what="etcd has a leader")
 
-    def kill(self, kind):
-        """Kill what is named, and return what starts it again; that waits until it is healthy."""
-        controllers = {"leader": [self.leader], "leader and etcd leader": [self.leader], "follower": [self.follower]}
-        members = {"etcd leader": [self.etcd_leader], "leader and etcd leader": [self.etcd_leader]}
-        members["etcd member"] = [lambda: random.choice(self.etcd.members)]
-        killed = [find() for find in controllers.get(kind, ())]
-        killed_members = [find() for find in members.get(kind, ())]
-        for each in (*killed, *killed_members):
-            each.process.kill()
+    def lose(self, kinds, chance):
+        """Kill what is named, and return what brings it back; that waits until it is healthy."""
+        leader = self.leader()
+        follower = chance.choice(self.others(leader))
+        found = {"leader": leader, "paused leader": leader, "follower": follower}
+        if "etcd leader" in kinds:
+            found["etcd leader"] = self.etcd_leader()
+        found["etcd member"] = chance.choice(self.etcd.members)
+        lost = [(kind, found[kind]) for kind in kinds]
+        for kind, each in lost:
+            each.process.pause() if kind == "paused leader" else each.process.kill()
+        return lambda: [self._bring_back(kind, each) for kind, each in lost]
 
-        def start_again():
-            for each in killed:
-                each.start()
-            for each in killed_members:
-                self.etcd.restart(each)
-
-        return start_again
+    def _bring_back(self, kind, lost):
+        if kind == "paused leader":
+            self.leader(self.others(lost))
+            lost.process.resume()
+        elif kind in ("etcd leader", "etcd member"):
+            self.etcd.restart(lost)
+        else:
+            lost.start()
 
     def stop(self):
         for each in self.controllers:
@@ -169,10 +184,10 @@ async def ask_while_killing(group, kinds, seconds, seed):
         try:
             for kind in kinds:
                 await asyncio.sleep(chance.uniform(*CALM_S))
-                start_again = await asyncio.to_thread(group.kill, kind)
-                storm.kills.append(kind)
+                bring_back = await asyncio.to_thread(group.lose, kind.split(", "), chance)
+                storm.kills += kind.split(", ")
                 await asyncio.sleep(chance.uniform(*AWAY_S))
-                await asyncio.to_thread(start_again)
+                await asyncio.to_thread(bring_back)
                 await asyncio.to_thread(group.leader)
             await asyncio.sleep(max(SERVED_S, began_s + seconds - time.perf_counter()))
         finally:
@@ -189,4 +204,4 @@ async def _look_at_last(storm, group, chance):
         async with asyncio.timeout(STARTS_WITHIN_S):
             while await onlooker.look() is None:
                 await asyncio.sleep(SERVED_S)
-        await onlooker._shut()
+        await onlooker.end()
