@@ -13,6 +13,8 @@ from controller.live_table import HEARTBEAT_TIMEOUT_MS_DEFAULT, BrokerKey, Heard
 
 #: Brokers beat each second; a beat that has not come for so long is overdue.
 BEAT_OVERDUE_MS: Final = 2_000
+#: No shorter heartbeat timeout is believed, and no shorter silence makes suspect.
+SILENCE_MS_MIN: Final = 500
 #: A broker whose connection closed has at least so long to come back over another one.
 _RETURN_MS: Final = 1_000
 #: How long a silent broker has for the answer to our question.

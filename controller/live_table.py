@@ -68,6 +68,24 @@ class LiveTable:
         """Return everything."""
         return ((BrokerKey(name, i), heard) for name, members in self._rows.items() for i, heard in members.items())
 
+    def silent(self, now_ms: int, silence_ms: int) -> tuple[list[BrokerKey], int]:
+        """Return who was not heard for longer than `silence_ms`, or its own timeout, and how long the others have.
+
+        That is the shortest time until another one is silent too if nothing is heard meanwhile, at most `silence_ms`.
+        """
+        silent: list[BrokerKey] = []
+        left_ms = silence_ms
+        for name, members in self._rows.items():
+            for i, heard in members.items():
+                to_go_ms = heard.heard_ms - now_ms + min(silence_ms, heard.timeout_ms)
+                # Nearly always neither: this looks at every broker there is.
+                if to_go_ms < left_ms:
+                    if to_go_ms < 0:
+                        silent.append(BrokerKey(name, i))
+                    else:
+                        left_ms = to_go_ms
+        return silent, left_ms
+
     def alive(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
         """Return the members of a set whose deadline has not passed."""
         return {
