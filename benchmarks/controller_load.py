@@ -14,6 +14,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -350,6 +351,8 @@ def main() -> None:
     parser.add_argument("--subject", action="append", choices=["ours", "java"], help="only this one; prints only")
     parser.add_argument("--only", action="append", choices=["load"], help="the only part that there is here")
     options = parser.parse_args()
+    # Told to stop, it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     plan = QUICK if options.quick else FULL
     if options.sets:
         plan = plan._replace(sets=options.sets, connections=options.sets * REPLICAS)

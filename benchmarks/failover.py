@@ -13,6 +13,7 @@ the end of each part all that was acknowledged is looked for in a scan of the wh
 import argparse
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -43,6 +44,8 @@ STEADY_S = 4
 #: How long sending is watched after it went on.
 AFTER_S = 1
 GAP_MAX_S = 90
+#: How long what was acknowledged is looked for.
+SCAN_S = 120
 PAUSE_S = 2
 #: Between two pauses.
 BREATH_S = 3
@@ -105,9 +108,20 @@ class Subject:
         return load
 
     def lost(self) -> tuple[int, int]:
-        """Return how many messages of all producers are lost, and how many were acknowledged."""
-        acknowledged = sum(len(load.acknowledged()) for load in self.loads)
-        return len(self.brokers.lost(*self.loads)), acknowledged
+        """Return how many messages of all producers cannot be read, and how many were acknowledged.
+
+        Consumers may read up to what both brokers have, which follows after a moment.
+        """
+        acknowledged = {each.key for load in self.loads for each in load.acknowledged()}
+        topic = {"namesrv": [self.brokers.namesrv.address], "topic": self.brokers.topic}
+        scan = self.lab.scan("scan", **topic)
+        missing, end = acknowledged, time.monotonic() + SCAN_S
+        while missing and time.monotonic() < end:
+            missing = acknowledged - set(scan.keys(seconds=SCAN_S) or ())
+        scan.process.kill()
+        for key in sorted(missing)[:10]:
+            print(f"  {self.name} lost {key}", file=sys.stderr, flush=True)
+        return len(missing), len(acknowledged)
 
 
 class Moment(NamedTuple):
@@ -400,6 +414,8 @@ def main() -> None:
     parser.add_argument("--pauses", type=int)
     parser.add_argument("--subject", action="append", choices=["ours", "java"], help="only this one; prints only")
     options = parser.parse_args()
+    # Told to stop, it ends what it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     plan = QUICK if options.quick else FULL
     plan = Plan(options.runs or plan.runs, options.pauses or plan.pauses)
     names = options.subject or ["ours", "java"]
