@@ -141,7 +141,8 @@ class Detection:
     def beat(self, key: BrokerKey, heard: Heard) -> None:
         """Take a heartbeat."""
         self._live.beat(key, heard)
-        self._timeout_ms_longest = max(self._timeout_ms_longest, min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX))
+        if heard.timeout_ms > self._timeout_ms_longest:
+            self._timeout_ms_longest = min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX)
         self._trust(key)
         self._expect(heard)
 

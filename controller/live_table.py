@@ -98,10 +98,18 @@ class LiveTable:
 
     def beat(self, key: BrokerKey, heard: Heard) -> None:
         """Take a heartbeat; epoch and offset only move forward, as an older one may come late."""
-        before = self.get(key)
-        if before is not None and before.progress > heard.progress:
+        members = self._rows.get(key.broker_name)
+        before = members.get(key.broker_id) if members is not None else None
+        if members is None or before is None:
+            self._put(key, heard)
+            return
+        if before.progress > heard.progress:
             heard = heard._replace(epoch=before.epoch, max_offset=before.max_offset)
-        self._put(key, heard)
+        if before.connection_id == heard.connection_id:
+            # Nearly all beats end here.
+            members[key.broker_id] = heard
+        else:
+            self._put(key, heard)
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
