@@ -75,6 +75,8 @@ class RestlessBroker:
         self._check_code = ""
         self._broker_id = None
         self._view = None
+        #: All of the set when last seen, and who of them lived.
+        self._members = []
         self._alive = frozenset()
         self._listener = None
         self._accepted = set()
@@ -118,11 +120,11 @@ class RestlessBroker:
     def _deeds(self):
         leads = self._view.master == self._broker_id
         return {
-            self._replica_info: 35,
+            self._replica_info: 30,
             self._sync_state_data: 12,
             self._next_id: 4,
-            self._report: 45 if leads else 3,
-            self._stand: 5,
+            self._report: 100 if leads else 3,
+            self._stand: 4,
             self._designate: 3,
             self._apply_taken: 3,
             self._start_again: 2,
@@ -173,9 +175,9 @@ class RestlessBroker:
 
     async def _report(self):
         view = self._view
-        known = [i for i, _ in view.addresses or ()] or sorted(view.in_sync)
         # Mostly one more, or one less.
-        in_sync = view.in_sync ^ {self._chance.choice(known)} | {self._broker_id}
+        others = sorted({*self._members, *view.in_sync} - {self._broker_id}) or [self._broker_id]
+        in_sync = view.in_sync ^ {self._chance.choice(others)} | {self._broker_id}
         fields = {"brokerName": self._history.broker_name, "masterBrokerId": str(self._broker_id)}
         fields |= {"masterEpoch": str(view.master_epoch)}
         body = {"syncStateSet": sorted(in_sync), "syncStateSetEpoch": view.set_epoch}
@@ -188,8 +190,7 @@ class RestlessBroker:
 
     async def _apply_taken(self):
         """Apply for an id that this broker has, or another one."""
-        known = [i for i, _ in self._view.addresses or ()] or [self._broker_id]
-        await self._apply_id(self._chance.choice([self._broker_id, *known]), self._check_code)
+        await self._apply_id(self._chance.choice([self._broker_id, *self._members]), self._check_code)
 
     async def _start_again(self):
         """Register as a new process would; at times elsewhere."""
@@ -205,12 +206,12 @@ class RestlessBroker:
         await self._start()
 
     async def _clean_one(self):
-        known = [i for i, _ in self._view.addresses or () if i != self._broker_id]
-        if known:
-            await self._clean(frozenset({self._chance.choice(known)}), even_living=self._chance.random() < 0.5)
+        others = [i for i in self._members if i != self._broker_id]
+        if others:
+            await self._clean(frozenset({self._chance.choice(others)}), even_living=self._chance.random() < 0.5)
 
     async def _clean_dead(self):
-        dead = frozenset(i for i, _ in self._view.addresses or () if i not in self._alive)
+        dead = frozenset(self._members) - self._alive
         if dead:
             await self._clean(dead, even_living=False)
 
@@ -312,9 +313,9 @@ class RestlessBroker:
         if found is None or len(found) == 1 or found[1] is None:
             self._view = None
             return
-        known = self._view.addresses if self._view is not None else None
-        view = found[1]
-        self._view = view._replace(addresses=view.addresses or known)
+        self._view = found[1]
+        if self._view.addresses is not None:
+            self._members = [i for i, _ in self._view.addresses]
 
     def _hear_of_the_living(self, answer):
         told = json.loads(answer.body)["replicasInfoTable"].get(self._history.broker_name, {})

@@ -78,7 +78,7 @@ class Operation:
         ended = "?" if self.answered_s is None else f"{self.answered_s:.4f}"
         names = {ALTER: "alter", ELECT: "elect", REGISTER: "register", REPLICA_INFO: "replica info"}
         names |= {SYNC_STATE_DATA: "sync state data", CLEAN: "clean", NEXT_ID: "next id", APPLY_ID: "apply id"}
-        answer = "no answer" if self.answer is None else self.answer
+        answer = "not answered then" if self.answer is None else self.answer
         return f"{self.invoked_s:.4f} to {ended} {self.client}: {names[self.code]}{self.arguments} -> {answer}"
 
 
