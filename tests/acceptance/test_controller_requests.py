@@ -14,6 +14,7 @@ from peers.servers import CLUSTER
 from peers.waiting import wait_until
 from peers.wire import SUCCESS, frame
 from replicated import VERY_LONG_S, Moment
+from verdicts import PATIENCE
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -21,6 +22,7 @@ FENCED_MASTER_EPOCH = 2000
 FENCED_SYNC_STATE_SET_EPOCH = 2001
 INVALID_MASTER = 2002
 METADATA_NOT_EXIST = 2008
+ELECT_MASTER_FAILED = 2012
 BROKER_ID_INVALID = 2014
 
 _names = itertools.count()
@@ -89,6 +91,31 @@ def test_an_old_report_of_who_is_in_sync_changes_nothing(run, controller, name, 
         assert (refused.code, refused.fields.get("newSyncStateSetEpoch", "0")) == (FENCED_SYNC_STATE_SET_EPOCH, "0")
         assert controller.set_state(name) == moved
         it.saw("2002, 2000, 2001, nothing changed")
+
+
+@everywhere
+def test_a_set_whose_only_broker_in_sync_dies_has_no_master_until_it_returns(run, controller, name, new_broker, line):
+    with line("7+", "the same with hand-made brokers") as it:
+        master, stale = new_broker().join(), new_broker().join()
+        assert master.stand().code == SUCCESS
+        before = controller.set_state(name)
+        killed = Moment()
+        master.die()
+        wait_until(
+            lambda: controller.set_state(name).master is None,
+            seconds=10 * PATIENCE,
+            what=lambda: f"no master; now {controller.set_state(name)}",
+        )
+        it.took("no master", killed.elapsed(), limit=None)
+        assert stale.stand().code == ELECT_MASTER_FAILED
+        assert controller.set_state(name).master_epoch > before.master_epoch
+        again = new_broker()
+        again.broker_id = master.broker_id
+        assert again.register().code == SUCCESS
+        again.live()
+        wait_until(lambda: again.stand().code == SUCCESS, seconds=VERY_LONG_S, what="the old master leads again")
+        assert controller.set_state(name).master == 1
+        it.saw("2012 for the other, then the old one leads")
 
 
 @everywhere
