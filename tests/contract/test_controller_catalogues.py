@@ -1,0 +1,168 @@
+"""The catalogues of the controller's log events and metrics, their pages, and the code that writes them."""
+
+import ast
+import asyncio
+import os
+import re
+import shutil
+from asyncio.subprocess import PIPE, STDOUT
+from pathlib import Path
+
+import pytest
+from fakes.control_room import ControlRoom
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller import event_catalogue, metric_catalogue
+from controller.config import CONTROLLER
+from controller.event_catalogue import EVENTS
+from controller.metric_catalogue import FAMILIES
+from serving import server_events
+from serving.log_events import Level, LogEvent, common_keys
+
+ROOT = Path(__file__).parents[2]
+CONSTANTS = {
+    name: value
+    for catalogue in (server_events, event_catalogue)
+    for name, value in vars(catalogue).items()
+    if isinstance(value, LogEvent)
+}
+CATALOGUES = {"event_catalogue.py", "server_events.py"}
+SOURCES = [path for package in ("controller", "serving") for path in (ROOT / package).rglob("*.py")]
+
+#: What no label may hold, since there are too many of it or peers choose it.
+FORBIDDEN_LABELS = {"topic", "group", "queue", "client", "addr", "address", "peer", "controller_id"}
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield await room.serve_http()
+
+
+async def lively(room):
+    """Let everything happen that has labels of its own."""
+    await room.a_set(1, 2)
+    await room.pass_ms(1000, beating=(1, 2))
+    await room.elect(2, designate=True)
+    room.counts.certificate_expiry["server"] = 2e9
+    room.logs._limits.suppressed["broker_died"] += 1
+    room.statistics.count_finished(1004, 0)
+    room.statistics.add_latency(1004, 1_000_000)
+    room.counts.deaths.add(("C", "timeout"))
+    room.counts.failovers.add(("C", "timeout", "failed_over"))
+    await room.get("/healthz")
+
+
+def families_of(text):
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def parsed_name(family):
+    """Return the name that the parser gives a family: without `_total`."""
+    return family.name.removesuffix("_total") if family.kind == "counter" else family.name
+
+
+def test_every_event_of_the_code_is_on_the_page():
+    assert set(CONSTANTS.values()) == set(EVENTS)
+
+
+def test_the_log_page_is_the_catalogue():
+    page = (ROOT / "docs/controller-logs.md").read_text()
+    assert page == event_catalogue.as_markdown(), "python -m controller.event_catalogue > docs/controller-logs.md"
+
+
+def test_the_metric_page_is_the_catalogue():
+    page = (ROOT / "docs/controller-metrics.md").read_text()
+    assert page == metric_catalogue.as_markdown(), "python -m controller.metric_catalogue > docs/controller-metrics.md"
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)
+def test_an_event_says_what_happened_and_what_to_do(event):
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)+", event.name)
+    assert event.meaning.endswith(".")
+    assert event.advice.endswith(".")
+    assert event.level is not Level.ERROR or event.advice != "Nothing."
+    assert not {key.name for key in common_keys(CONTROLLER)} - {"exception"} & set(event.keys)
+    assert "|" not in event.meaning + event.advice
+
+
+def test_no_two_events_share_a_name_and_each_constant_is_named_for_its_event():
+    assert len({event.name for event in EVENTS}) == len(EVENTS)
+    for name, event in CONSTANTS.items():
+        assert event.name.upper() == name
+
+
+def test_every_event_is_written_somewhere():
+    used = set()
+    for path in SOURCES:
+        if path.name in CATALOGUES:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Attribute(attr=name) | ast.Name(id=name):
+                    used.add(name)
+    assert CONSTANTS.keys() - used == set()
+
+
+def test_nothing_is_printed_or_logged_past_the_catalogue():
+    for path in (ROOT / "controller").rglob("*.py"):
+        assert not re.search(r"^import logging|getLogger|structlog", path.read_text(), re.MULTILINE), path
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_a_metric_has_a_conventional_name_and_a_sentence(family):
+    assert re.fullmatch(r"rocketmq_(controller|http)_[a-z0-9_]+", family.name)
+    assert family.name.endswith("_total") == (family.kind == "counter")
+    assert family.meaning.endswith(".")
+    assert not FORBIDDEN_LABELS & set(family.labels)
+    assert "|" not in family.meaning
+
+
+async def test_a_scrape_has_the_families_of_the_catalogue_and_no_other(room):
+    await lively(room)
+    status, text = await room.get("/metrics")
+    assert status == 200
+    found = {name: family for name, family in families_of(text).items() if not name.startswith("process_")}
+    assert set(found) == {parsed_name(family) for family in FAMILIES}
+    for family in FAMILIES:
+        scraped = found[parsed_name(family)]
+        assert (scraped.type, scraped.documentation) == (family.kind, family.meaning)
+
+
+async def test_every_series_has_the_labels_of_the_catalogue_and_none_comes_twice(room):
+    await lively(room)
+    _, text = await room.get("/metrics")
+    found = families_of(text)
+    for family in FAMILIES:
+        samples = found[parsed_name(family)].samples
+        assert samples, family.name
+        for sample in samples:
+            assert set(sample.labels) - {"le"} == set(family.labels), sample
+    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(set(series)) == len(series)
+
+
+async def test_promtool_finds_nothing_in_a_live_scrape(room):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("promtool is not installed (Debian's package prometheus)")
+    await lively(room)
+    _, text = await room.get("/metrics")
+    process = await asyncio.create_subprocess_exec(promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=STDOUT)
+    findings, _ = await process.communicate(text.encode())
+    assert (process.returncode, findings) == (0, b"")
+
+
+async def test_every_line_that_is_written_has_the_keys_of_its_event(room):
+    await lively(room)
+    room.control.connection_lost(2)
+    await room.register(2)
+    await room.clean("1", living=True)
+    events = {event.name: event for event in EVENTS}
+    own = {"timestamp", "level", "event", "exception", "audit", "peer", "request_code", "opaque"}
+    written = {line["event"] for line in room.lines.decoded()}
+    assert written >= {"broker_id_applied", "broker_started", "master_elected", "sync_state_set_altered"}
+    assert written >= {"broker_suspected", "master_restarted", "brokers_cleaned"}
+    for line in room.lines.decoded():
+        assert line.keys() - own <= set(events[line["event"]].keys), line
