@@ -36,6 +36,22 @@ STORE_FAILED: Final = LogEvent(
     meaning="A change could not be stored, so it was not made, or nobody knows; it is decided anew when asked again.",
     advice="Look at the disk, or at etcd: see controller/OPERATIONS.md.",
 )
+STORE_CALLS_FAILING: Final = LogEvent(
+    name="store_calls_failing",
+    level=Level.WARNING,
+    keys=("operation", "error"),
+    meaning=(
+        "etcd does not do what this controller asks of it; told once for each kind of call. `look`, `grant`, "
+        "`campaign` and `renew` decide who leads: while they fail nobody may."
+    ),
+    advice="Look at etcd: see controller/OPERATIONS.md. Controllers need no restart.",
+)
+STORE_CALLS_ANSWERED: Final = LogEvent(
+    name="store_calls_answered",
+    level=Level.INFO,
+    keys=("operation", "silent_ms"),
+    meaning="etcd does so again.",
+)
 SELF_DOUBTED: Final = LogEvent(
     name="self_doubted",
     level=Level.WARNING,
@@ -149,6 +165,8 @@ EVENTS: Final = (
     LEADERSHIP_GAINED,
     LEADERSHIP_LOST,
     STORE_FAILED,
+    STORE_CALLS_FAILING,
+    STORE_CALLS_ANSWERED,
     SELF_DOUBTED,
     BROKER_ID_APPLIED,
     BROKER_STARTED,

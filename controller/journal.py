@@ -69,6 +69,14 @@ class Journal(ServerJournal[ControllerConfig]):
         self._counts.store_calls.add((kind, result))
         self._counts.store_durations.observe((kind,), seconds)
 
+    def store_calls_failing(self, kind: str, error: str) -> None:
+        """Note that the store does not do what is asked of it."""
+        self._logs.write(catalogue.STORE_CALLS_FAILING, operation=kind, error=error)
+
+    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
+        """Note that it does so again."""
+        self._logs.write(catalogue.STORE_CALLS_ANSWERED, operation=kind, silent_ms=silent_ms)
+
     def self_doubted(self, held_ms: int) -> None:
         """Note that this process stood still."""
         self._counts.self_doubts += 1

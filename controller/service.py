@@ -5,8 +5,8 @@ Answers to `ControllerManager`. Nothing of RocketMQ's rules is here; what can be
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from controller.config import CONTROLLER, ControllerConfig
 from controller.control import LOOK_MS, Control, ControlParts
@@ -26,6 +26,7 @@ from remoting.observer import CloseReason, Peer
 from serving.journal import Attributed
 from serving.not_started import NotStarted
 from serving.process import ServerProcess, Surroundings, import_aside
+from serving.server_events import CHORE_FAILED
 from serving.stored_config import StoredConfig
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Controller:
         self._group.on_deposed = lambda: self._journal.leadership_lost(self._group.name, self._group.leader)
         live = LiveTable()
         self._elections = Elections(self._group.me.address)
-        self._performer = Performer(self._tasks, self._client, self._elections, self._clock, self._journal)
+        self._performer = Performer(self._begin, self._client, self._elections, self._clock, self._journal)
         self._control = Control(
             ControlParts(
                 store=self._store,
@@ -68,7 +69,7 @@ class Controller:
                 config=lambda: self._settings.config,
                 perform=self._performer.perform,
                 observer=self._journal,
-                start=self._tasks.create_task,
+                start=self._begin,
             )
         )
         self._performer.probed = self._control.probed
@@ -140,7 +141,17 @@ class Controller:
                 return
 
     def _elected(self) -> None:
-        self._tasks.create_task(self._take_over())
+        self._begin(self._take_over())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something that nobody waits for; if it fails, that ends nothing else."""
+        return self._tasks.create_task(self._attempt(work))
+
+    async def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+            self._logs.write(CHORE_FAILED, chore=getattr(work, "__name__", "work").strip("_"), exc_info=error)
 
     async def _take_over(self) -> None:
         """Know all that is stored, and lead."""
@@ -154,6 +165,7 @@ class Controller:
             else:
                 break
         self._group.ready()
+        self._control.take_over()
         self._led.set()
         if self._group.is_leader:
             self._journal.leadership_gained(
@@ -193,6 +205,14 @@ class _StoreCalls:
     def store_call(self, kind: str, result: str, seconds: float) -> None:
         """Count one call."""
         self._loop.call_soon_threadsafe(self._journal.store_call, kind, result, seconds)
+
+    def store_calls_failing(self, kind: str, error: str) -> None:
+        """Note that calls fail."""
+        self._loop.call_soon_threadsafe(self._journal.store_calls_failing, kind, error)
+
+    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
+        """Note that they succeed again."""
+        self._loop.call_soon_threadsafe(self._journal.store_calls_answered, kind, silent_ms)
 
 
 class _ConnectionWatch:

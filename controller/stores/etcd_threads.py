@@ -11,6 +11,8 @@ from controller.stores.observer import StoreObserver
 from remoting.clock import Clock
 
 _RESULTS: Final = ((EntryMoved, "moved"), (Deposed, "deposed"), (OutcomeUnknown, "unknown"))
+#: The others are answers too.
+_NO_ANSWER: Final = ("unknown", "failed")
 
 Result = TypeVar("Result")
 
@@ -26,6 +28,8 @@ class CallThreads:
         self.last_error = ""
         #: When etcd last answered; None: never.
         self.answered_unix_ms: int | None = None
+        #: Since when calls of a kind fail (monotonic ms).
+        self._failing: dict[str, int] = {}
 
     async def run(self, kind: str, work: Callable[[int], Result], *, within_ms: int = CALL_MS) -> Result:
         """Return what `work` returns, called in a thread with its deadline in monotonic ms; raises StoreError."""
@@ -36,11 +40,16 @@ class CallThreads:
         except StoreError as error:
             result = next((name for kind_, name in _RESULTS if isinstance(error, kind_)), "failed")
             self.last_error = str(error)
+            if result in _NO_ANSWER and kind not in self._failing:
+                self._failing[kind] = begun_ms
+                self._observer.store_calls_failing(kind, str(error))
             raise
         else:
             result = "ok"
             self.last_error = ""
             self.answered_unix_ms = self._clock.unix_ms()
+            if (since_ms := self._failing.pop(kind, None)) is not None:
+                self._observer.store_calls_answered(kind, self._clock.now_ms() - since_ms)
             return answer
         finally:
             self._observer.store_call(kind, result, (self._clock.now_ms() - begun_ms) / 1000)

@@ -12,9 +12,21 @@ class StoreObserver(Protocol):
         The result is `ok`, `moved`, `deposed`, `unknown` or `failed`.
         """
 
+    def store_calls_failing(self, kind: str, error: str) -> None:
+        """Learn that calls of this kind fail from now on; told once, until one succeeds."""
+
+    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
+        """Learn that they succeed again, and how long they did not."""
+
 
 class NoObserver:
     """Nobody wants to know."""
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def store_calls_failing(self, kind: str, error: str) -> None:
+        """Do nothing."""
+
+    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Do nothing."""
