@@ -68,6 +68,13 @@ static struct {
     long count, errors;
 } tally[KINDS], late;
 
+/* Where nobody listens, whatever else runs on this machine: a controller may try to reach its brokers. */
+static const char *address(int i) {
+    static char text[32];
+    snprintf(text, sizeof text, "127.77.%d.%d:1", i / 250, i % 250 + 1);
+    return text;
+}
+
 static double now_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -99,10 +106,10 @@ static int framed(char *frame, enum kind kind, int replica, const char *fields, 
 static void prepare_beat(int i, int epoch) {
     char fields[512], frame[FRAME_MAX];
     snprintf(fields, sizeof fields,
-             "\"brokerAddr\":\"127.0.0.1:%d\",\"brokerId\":\"%d\",\"brokerName\":\"bench-set-%d\",\"clusterName\":"
+             "\"brokerAddr\":\"%s\",\"brokerId\":\"%d\",\"brokerName\":\"bench-set-%d\",\"clusterName\":"
              "\"bench-cluster\",\"confirmOffset\":\"100000000000\",\"electionPriority\":\"2147483647\",\"epoch\":\"%d\","
              "\"heartbeatTimeoutMills\":\"10000\",\"maxOffset\":\"100000000000\"",
-             20000 + i, i % REPLICAS + 1, i / REPLICAS, epoch);
+             address(i), i % REPLICAS + 1, i / REPLICAS, epoch);
     struct replica *r = &replicas[i];
     free(r->beat);
     r->beat_size = framed(frame, BEAT, i, fields, "");
@@ -133,12 +140,12 @@ static void ask(enum kind kind, int i, double due) {
     case APPLY_ID:
         snprintf(fields, sizeof fields,
                  "\"appliedBrokerId\":\"%d\",\"brokerName\":\"bench-set-%d\",\"clusterName\":\"bench-cluster\","
-                 "\"registerCheckCode\":\"127.0.0.1:%d;1758270000000\"", id, name, 20000 + i);
+                 "\"registerCheckCode\":\"%s;1758270000000\"", id, name, address(i));
         break;
     case REGISTER:
         snprintf(fields, sizeof fields,
-                 "\"brokerAddress\":\"127.0.0.1:%d\",\"brokerId\":\"%d\",\"brokerName\":\"bench-set-%d\","
-                 "\"clusterName\":\"bench-cluster\",\"invokeTime\":\"%ld\"", 20000 + i, id, name, (long)unix_ms);
+                 "\"brokerAddress\":\"%s\",\"brokerId\":\"%d\",\"brokerName\":\"bench-set-%d\","
+                 "\"clusterName\":\"bench-cluster\",\"invokeTime\":\"%ld\"", address(i), id, name, (long)unix_ms);
         break;
     case ELECT:
         snprintf(fields, sizeof fields,

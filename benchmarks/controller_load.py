@@ -32,6 +32,7 @@ from peers.controllers import REFLECTING, Controller, JavaController, OurControl
 from peers.jars import SOURCES, V5_5, class_path
 from peers.processes import Process
 from peers.waiting import wait_until
+from peers.wire import Answer
 from servers import JAVA_HEAP, REPOSITORY
 
 GET_SYNC_STATE_DATA = 1006
@@ -41,6 +42,8 @@ PROFILE_LINES = 40
 #: Prometheus scrapes as often.
 SCRAPE_S = 15
 ANSWER_S = 30
+#: The brokers are but connections: nobody listens where they could be told their roles.
+PROPERTIES = {"notifyBrokerRoleChanged": False}
 
 
 class Plan(NamedTuple):
@@ -248,13 +251,21 @@ def longest_lag(before: dict[float, float], after: dict[float, float]) -> str:
 def count_undisturbed(controller: Controller, sets: int) -> int:
     """Return in how many sets all are alive and nobody was elected but the first."""
     names = json.dumps([f"bench-set-{number}" for number in range(sets)]).encode()
-    told = controller.caller.ask(GET_SYNC_STATE_DATA, body=names).json["replicasInfoTable"].values()
+    answer = wait_until(lambda: _asked(controller, names), seconds=ANSWER_S, what="an answer about all sets")
+    told = answer.json["replicasInfoTable"].values()
     return sum(
         each.get("masterBrokerId") == 1
         and each["masterEpoch"] == 1
         and [one["alive"] for one in each["inSyncReplicas"] + each["notInSyncReplicas"]] == [True] * REPLICAS
         for each in told
     )
+
+
+def _asked(controller: Controller, names: bytes) -> Answer | None:
+    try:
+        return controller.caller.ask(GET_SYNC_STATE_DATA, body=names)
+    except TimeoutError:
+        return None
 
 
 def line_of(outcome: Outcome, plan: Plan, goals: Goals | None) -> str:
@@ -332,7 +343,7 @@ def profile(folder: Path, plan: Plan) -> None:
     """Write what ours spends its time on; setting up is in it, so it is kept short beside the measured time."""
     import pstats  # noqa: PLC0415  # only here
 
-    with running(ProfiledController(folder, "ours")) as controller:
+    with running(ProfiledController(folder, "ours", **PROPERTIES)) as controller:
         outcome = measured(controller, plan)
     with PROFILE.open("w") as file:
         print(f"{plan}, under cProfile: {outcome.usage.cpu_percent:.0f} % of a core.", file=file)
@@ -368,7 +379,7 @@ def main() -> None:
             return
         outcomes = []
         for name in options.subject or kinds:
-            with running(kinds[name](folder, name)) as controller:
+            with running(kinds[name](folder, name, **PROPERTIES)) as controller:
                 outcomes.append(measured(controller, plan))
         if plan == FULL and not options.subject:
             keep("load", "make bench-controller", section(outcomes, plan))

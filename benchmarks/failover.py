@@ -13,6 +13,7 @@ the end of each part all that was acknowledged is looked for in a scan of the wh
 import argparse
 import contextlib
 import json
+import re
 import signal
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from datetime import time as clock_time
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -203,17 +205,27 @@ STEPS = {
     "suspected": "the controller suspects the master",
     "judged": "it is judged dead",
     "stored": "the election is stored",
-    "confirmed": "the new master has confirmed its role",
-    "routed": "the NameServer has the new master",
+    "told": "the new master is told (1008)",
+    "promoted": "it has changed its role",
+    "routed": "the NameServer has it as master",
+    "confirmed": "it has answered the controller",
     "sent": "the producer's first SEND_OK",
 }
+#: What a broker logs; times are of the day, in its time zone.
+TOLD = re.compile(r"^(\S+) .*Receive notifyBrokerRoleChanged request", re.MULTILINE)
+PROMOTED = re.compile(r"^(\S+) .*Change broker \[.*\] to SYNC_MASTER", re.MULTILINE)
 
 
 def steps_of(subject: Subject, moment: Moment, sent_ms: int) -> dict[str, int]:
     """Return when each step of a failover was done; the controller's own are told only by ours."""
-    steps = {"sent": sent_ms}
-    if (routed_ms := routed_at(subject, moment)) is not None:
-        steps["routed"] = routed_ms
+    (successor,) = (each for each in subject.brokers.brokers if each is not moment.victim)
+    seen = {
+        "sent": sent_ms,
+        "routed": routed_at(subject, successor, moment),
+        "told": logged_at(successor, TOLD, moment),
+        "promoted": logged_at(successor, PROMOTED, moment),
+    }
+    steps = {name: at_ms for name, at_ms in seen.items() if at_ms is not None}
     if isinstance(subject.controller, OurController):
         election = last_election(subject.controller, subject.brokers.name)
         phases = election["phases"]
@@ -235,12 +247,22 @@ def last_election(controller: OurController, name: str) -> dict[str, Any]:
     return next(each for each in elections if each["result"] == "new_master_elected")
 
 
-def routed_at(subject: Subject, moment: Moment) -> int | None:
+def routed_at(subject: Subject, successor: Broker, moment: Moment) -> int | None:
     """Return when our NameServer took the registration of the new master, as its log says."""
     for line in subject.brokers.namesrv.process.text(moment.namesrv_log).splitlines():
-        if '"master_changed":true' in line.replace(" ", ""):
-            said = json.loads(line)["timestamp"]
-            return int(datetime.fromisoformat(said).timestamp() * 1000)
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("broker_id") == 0 and event.get("addr") == successor.address:
+            return int(datetime.fromisoformat(event["timestamp"]).timestamp() * 1000)
+    return None
+
+
+def logged_at(broker: Broker, pattern: re.Pattern[str], moment: Moment) -> int | None:
+    """Return when a broker first logged something after a moment."""
+    struck = datetime.fromtimestamp(moment.unix_ms / 1000).astimezone()
+    for text in pattern.findall(broker.process.text()):
+        at = datetime.combine(struck.date(), clock_time.fromisoformat(text)).astimezone()
+        if at >= struck:
+            return int(at.timestamp() * 1000)
     return None
 
 
