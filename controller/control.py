@@ -33,6 +33,7 @@ from controller.live_table import BrokerKey, Heard, LiveTable
 from controller.refusals import NobodyElectable, NotLeader, NotStoredNow
 from controller.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 from remoting.clock import Clock
+from remoting.errors import RequestRefused
 
 #: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits.
 BEAT_AWAITED_S: Final = 1.0
@@ -127,8 +128,9 @@ class Control:
         #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
         self._busy: dict[str, int] = {}
         self._rebuilding_since_ms: dict[str, int] = {}
-        self._looked_ms = self._clock.now_ms()
-        self._doubted_ms = self._looked_ms - _DOUBT_AGAIN_MS
+        #: None before the first look.
+        self._looked_ms: int | None = None
+        self._doubted_ms = self._clock.now_ms() - _DOUBT_AGAIN_MS
 
     # Requests of brokers
 
@@ -225,6 +227,14 @@ class Control:
         if suspects:
             self.look_at_brokers()
 
+    def take_over(self) -> None:
+        """Begin to lead: masters that were not heard yet are asked, and not only waited for."""
+        now_ms = self._clock.now_ms()
+        for broker_set in self.store.sets():
+            if broker_set.master is not None and broker_set.master_address is not None:
+                key = BrokerKey(broker_set.broker_name, broker_set.master)
+                self.detection.expect(key, broker_set.master_address, now_ms)
+
     def look_at_brokers(self) -> None:
         """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
         self._doubt_after_standstill()
@@ -258,12 +268,18 @@ class Control:
 
     def _doubt_after_standstill(self) -> None:
         """Judge nobody for a while if this process stood still: nobody could be heard meanwhile."""
+        if self._looked_ms is None:
+            return
         now_ms = self._clock.now_ms()
         held_ms = now_ms - self._looked_ms - LOOK_MS
         if held_ms > _STANDSTILL_MS:
             self._looked_ms = now_ms
-            self.detection.doubt_self(now_ms)
-            self._observer.self_doubted(held_ms)
+            self._doubt_self(now_ms, held_ms)
+
+    def _doubt_self(self, now_ms: int, held_ms: int) -> None:
+        self._doubted_ms = now_ms
+        self.detection.doubt_self(now_ms)
+        self._observer.self_doubted(held_ms)
 
     def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
         """Return why a set has to get a master now, None if it has one or cannot have one."""
@@ -320,8 +336,8 @@ class Control:
     async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:
         try:
             await self._elect(broker_name, Call(), cause)
-        except (NotLeader, NotStoredNow):
-            # It is told already, and the next look tries again.
+        except RequestRefused:
+            # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
             return
 
     # Elections
@@ -481,8 +497,7 @@ class Control:
         finally:
             ended_ms = self._clock.now_ms()
             if ended_ms - began_ms > _SLOW_STORE_MS and ended_ms - self._doubted_ms > _DOUBT_AGAIN_MS:
-                self._doubted_ms = ended_ms
-                self.detection.doubt_self(ended_ms)
+                self._doubt_self(ended_ms, ended_ms - began_ms)
 
 
 def _present(broker_set: BrokerSet | None) -> BrokerSet:

@@ -39,6 +39,7 @@ class Why(Enum):
 
     CLOSED = "channel_closed"
     SILENT = "timeout"
+    UNHEARD = "unheard"
 
 
 class Outcome(Enum):
@@ -76,6 +77,7 @@ class Dead(NamedTuple):
         began = {
             Why.CLOSED: "its connection closed",
             Why.SILENT: "its heartbeats stopped",
+            Why.UNHEARD: "it was not heard since this controller runs",
         }[self.why]
         is_refused = self.outcome is Outcome.REFUSED
         then = "its port refuses connections" if is_refused else "it does not answer"
@@ -96,6 +98,8 @@ class _Suspicion:
     #: Then it is dead, unless it is heard.
     deadline_ms: int
     ask_at_ms: int
+    #: Where it is to be asked, if it never said so.
+    address: str = ""
     pause_ms: int = _ASK_AGAIN_MS
     outcome: Outcome | None = None
 
@@ -184,6 +188,15 @@ class Detection:
             self._suspicions[key] = _Suspicion(Why.CLOSED, now_ms, deadline_ms, now_ms)
         return suspects
 
+    def expect(self, key: BrokerKey, address: str, now_ms: int) -> None:
+        """Ask a broker that was not heard yet, because much depends on it: a port that refuses tells that it is gone.
+
+        Whatever else comes of it, it has until `pause_ends_ms` to be heard.
+        """
+        if self._live.get(key) is None and key not in self._gone and key not in self._suspicions:
+            deadline_ms = max(self.pause_ends_ms, now_ms)
+            self._suspicions[key] = _Suspicion(Why.UNHEARD, now_ms, deadline_ms, now_ms, address)
+
     def doubt_self(self, now_ms: int) -> None:
         """Judge nobody for a round of heartbeats: this controller stood still, or was cut off.
 
@@ -229,7 +242,7 @@ class Detection:
         timeout_ms = max(min(suspicion.deadline_ms - now_ms, ANSWER_MS), _ASK_AGAIN_MS_MAX)
         self._questions[key] = _Question(suspicion, now_ms + timeout_ms + _REPORT_MS)
         heard = self._live.get(key)
-        return Probe(key, heard.address if heard else "", timeout_ms)
+        return Probe(key, heard.address if heard else suspicion.address, timeout_ms)
 
     def _is_being_asked(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> bool:
         """Tell whether what came of a question is still to be told; a question that it never is has no answer."""
@@ -259,23 +272,31 @@ class Detection:
     @staticmethod
     def _is_cleared(suspicion: _Suspicion) -> bool:
         """Tell whether one answer is enough; who closed its connection may be about to leave and is asked again."""
-        return suspicion.outcome is Outcome.ANSWERED and suspicion.why is Why.SILENT
+        return suspicion.outcome is Outcome.ANSWERED and suspicion.why is not Why.CLOSED
 
     def _settled(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> list[Dead]:
         del self._suspicions[key]
         last = self._live.get(key)
+        if last is None and suspicion.why is Why.UNHEARD:
+            last = Heard(self._started_ms, address=suspicion.address, awaits_beat=True)
         if last is None:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
-            self._live.answered(key, now_ms)
+            self._live.beat(key, last._replace(heard_ms=now_ms))
             self._expect(self._live.get(key))
             return []
+        if suspicion.why is Why.UNHEARD and suspicion.outcome is not Outcome.REFUSED:
+            # It is given up as everybody else who was never heard.
+            return []
+        return [self._dead(key, suspicion, last, now_ms)]
+
+    def _dead(self, key: BrokerKey, suspicion: _Suspicion, last: Heard, now_ms: int) -> Dead:
         assert suspicion.outcome is not None, "nobody is judged who was not asked"
         self._live.forget(key)
         while len(self._gone) >= _GONE_MAX:
             del self._gone[next(iter(self._gone))]
         self._gone[key] = Gone(now_ms, last)
-        return [Dead(key, suspicion.why, suspicion.outcome, last, suspicion.since_ms, now_ms)]
+        return Dead(key, suspicion.why, suspicion.outcome, last, suspicion.since_ms, now_ms)
 
     # What is known
 

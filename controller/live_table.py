@@ -116,12 +116,6 @@ class LiveTable:
         before = self.get(key) or Heard(now_ms)
         self._put(key, before._replace(heard_ms=now_ms, connection_id=connection_id))
 
-    def answered(self, key: BrokerKey, now_ms: int) -> None:
-        """Take the answer to a question of ours for a sign of life."""
-        before = self.get(key)
-        if before is not None:
-            self._put(key, before._replace(heard_ms=now_ms))
-
     def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Forget how far a log was: a new process may have recovered less."""
         before = self.get(key) or Heard(now_ms)

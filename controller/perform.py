@@ -5,9 +5,9 @@ do. Of several notifications for one broker the latest counts.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from controller.detection import Outcome
 from controller.effects import AskBroker, Effect, NotifyRoleChanged, Recipient
@@ -28,6 +28,8 @@ NOTIFY_TIMEOUT_MS: Final = 3_000
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
 Probed = Callable[[BrokerKey, Outcome], None]
+#: Does something that nobody waits for; what it raises is told, and ends nothing else.
+Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class PerformObserver(Protocol):
@@ -46,17 +48,17 @@ class PerformObserver(Protocol):
 
 
 class Performer:
-    """Performs effects in tasks of `tasks`, so none outlives the service."""
+    """Performs each effect in a task of its own."""
 
     def __init__(
         self,
-        tasks: asyncio.TaskGroup,
+        start: Starter,
         client: RemotingClient,
         elections: Elections,
         clock: Clock,
         observer: PerformObserver,
     ) -> None:
-        self._tasks = tasks
+        self._start = start
         self._client = client
         self._elections = elections
         self._clock = clock
@@ -68,13 +70,13 @@ class Performer:
     def perform(self, effect: Effect) -> None:
         """Begin to carry out an effect."""
         if isinstance(effect, AskBroker):
-            self._tasks.create_task(self._ask(effect))
+            self._start(self._ask(effect))
             return
         for recipient in effect.recipients:
             key = BrokerKey(effect.broker_name, recipient.broker_id)
             if (earlier := self._telling.get(key)) is not None:
                 earlier.cancel()
-            task = self._tasks.create_task(self._tell(effect, recipient))
+            task = self._start(self._tell(effect, recipient))
             self._telling[key] = task
             task.add_done_callback(partial(self._told, key))
 

@@ -428,6 +428,48 @@ def test_who_left_the_table_meanwhile_is_not_dead_once_more(story):
     assert story.detection.suspects == set()
 
 
+# Masters that a new leader has not heard
+
+
+def test_an_unheard_master_whose_port_refuses_is_dead_without_the_pause(story):
+    story.detection.expect(ONE, an_address(1), 500)
+    assert story.look(500) == [Probe(ONE, an_address(1), 1_000)]
+    story.told(502, Outcome.REFUSED)
+    assert story.who_died == [(ONE, Why.UNHEARD, 502)]
+    assert story.dead[0].reason.startswith("it was not heard since this controller runs and its port refuses")
+    assert story.detection.is_lost(ONE, 502)
+
+
+def test_an_unheard_master_that_does_not_answer_has_until_the_pause_ends(story):
+    story.detection.expect(ONE, an_address(1), 500)
+    for now_ms in range(500, 14_000, 50):
+        for _ in story.look(now_ms):
+            story.told(now_ms, Outcome.NO_ANSWER)
+    assert story.dead == []
+    assert not story.detection.is_lost(ONE, 12_999)
+    assert story.detection.is_lost(ONE, 13_000)
+    assert story.detection.suspects == set()
+
+
+def test_an_unheard_master_that_answers_lives_and_is_asked_again_when_its_beats_stay_away(story):
+    story.detection.expect(ONE, an_address(1), 500)
+    story.look(500)
+    story.told(502, Outcome.ANSWERED)
+    assert story.detection.suspects == set()
+    assert not story.detection.is_lost(ONE, 60_000)
+    assert story.look(3_503) == [Probe(ONE, an_address(1), 1_000)]
+
+
+def test_who_was_heard_or_has_gone_is_not_expected(story):
+    story.beat(10_000, ONE, TWO)
+    story.closes(10_000)
+    story.look(10_000)
+    story.told(10_001, Outcome.REFUSED, TWO)
+    for key in (ONE, TWO):
+        story.detection.expect(key, an_address(9), 10_002)
+    assert story.detection.suspects == {ONE}
+
+
 # Whatever happens
 
 KEYS = st.sampled_from([ONE, TWO])

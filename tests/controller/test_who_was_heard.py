@@ -57,14 +57,6 @@ def test_a_set_goes_with_its_last_broker(table):
     assert vars(table) == vars(LiveTable())
 
 
-def test_an_answer_is_a_sign_of_life_of_who_was_heard_before(table):
-    table.beat(ONE, heard(timeout_ms=3_000))
-    table.answered(ONE, 3_500)
-    table.answered(TWO, 3_500)
-    assert set(table.alive(SET, 3_500)) == {1}
-    assert table.get(TWO) is None
-
-
 def test_each_connection_has_the_brokers_that_were_heard_over_it_last(table):
     table.beat(TWO, heard(connection_id=7))
     table.beat(ONE, heard(connection_id=7))
