@@ -93,9 +93,16 @@ class RestlessBroker:
         finally:
             await self._shut()
 
-    async def look(self):
-        """Ask for all of the set; None if nobody answered."""
+    async def look(self, *, at=None):
+        """Ask for all of the set, the leader or whoever is at this address; None if nobody answered."""
+        self._leader = at
         return await self._sync_state_data()
+
+    async def connect(self):
+        """Be connected to all controllers that live."""
+        for line in self._lines.values():
+            with contextlib.suppress(NotSent):
+                await line.connect()
 
     async def end(self):
         """Close all connections."""
@@ -290,8 +297,8 @@ class RestlessBroker:
         return found
 
     async def _line_to(self, code):
-        """Return the line to the leader; who only asks also asks others, which are to refuse."""
-        if code in QUESTIONS and self._chance.random() < ASKS_ANYBODY:
+        """Return the line to the leader; brokers that only ask also ask others, which are to refuse."""
+        if code in QUESTIONS and self._broker_id is not None and self._chance.random() < ASKS_ANYBODY:
             return self._chance.choice(list(self._lines.values()))
         if self._leader is None:
             self._leader = await self._find_leader()

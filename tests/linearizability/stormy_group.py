@@ -34,6 +34,9 @@ KILLS_LONG = (
 CALM_S = (1.0, 3.0)
 AWAY_S = (0.2, 2.0)
 SERVED_S = 0.5
+#: How long another one leads while one is paused.
+LED_S = 1.0
+SENT_S = 0.1
 
 
 @dataclass
@@ -129,26 +132,26 @@ class StormyGroup:
         return wait_until(self.etcd.leader, seconds=STARTS_WITHIN_S, what="etcd has a leader")
 
     def lose(self, kinds, chance):
-        """Kill what is named, and return what brings it back; that waits until it is healthy."""
+        """Kill what is named, and return it."""
         leader = self.leader()
-        follower = chance.choice(self.others(leader))
-        found = {"leader": leader, "paused leader": leader, "follower": follower}
-        if "etcd leader" in kinds:
-            found["etcd leader"] = self.etcd_leader()
+        found = {"leader": leader, "paused leader": leader, "follower": chance.choice(self.others(leader))}
+        found["etcd leader"] = self.etcd_leader() if "etcd leader" in kinds else None
         found["etcd member"] = chance.choice(self.etcd.members)
-        lost = [(kind, found[kind]) for kind in kinds]
-        for kind, each in lost:
+        lost = {kind: found[kind] for kind in kinds}
+        for kind, each in lost.items():
             each.process.pause() if kind == "paused leader" else each.process.kill()
-        return lambda: [self._bring_back(kind, each) for kind, each in lost]
+        return lost
 
-    def _bring_back(self, kind, lost):
-        if kind == "paused leader":
-            self.leader(self.others(lost))
-            lost.process.resume()
-        elif kind in ("etcd leader", "etcd member"):
-            self.etcd.restart(lost)
-        else:
-            lost.start()
+    def bring_back(self, lost):
+        """Start again what was killed, and wait until it is healthy."""
+        for kind, each in lost.items():
+            if kind == "paused leader":
+                each.process.resume()
+            elif kind.startswith("etcd"):
+                self.etcd.restart(each)
+            else:
+                each.start()
+        self.leader()
 
     def stop(self):
         for each in self.controllers:
@@ -176,6 +179,11 @@ async def ask_while_killing(group, kinds, seconds, seed):
         for history in storm.histories
         for number in range(SETS[history.broker_name])
     ]
+    onlookers = [
+        RestlessBroker(f"{history.broker_name} onlooker", history, group.addresses, chance)
+        for history in storm.histories
+    ]
+    late = []
     stopping = asyncio.Event()
     began_s = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
@@ -184,24 +192,36 @@ async def ask_while_killing(group, kinds, seconds, seed):
         try:
             for kind in kinds:
                 await asyncio.sleep(chance.uniform(*CALM_S))
-                bring_back = await asyncio.to_thread(group.lose, kind.split(", "), chance)
-                storm.kills += kind.split(", ")
+                for each in onlookers:
+                    await each.connect()
+                lost = await asyncio.to_thread(group.lose, kind.split(", "), chance)
+                storm.kills += lost
                 await asyncio.sleep(chance.uniform(*AWAY_S))
-                await asyncio.to_thread(bring_back)
-                await asyncio.to_thread(group.leader)
+                if "paused leader" in lost:
+                    late += await _ask_the_paused(group, lost["paused leader"], onlookers)
+                await asyncio.to_thread(group.bring_back, lost)
             await asyncio.sleep(max(SERVED_S, began_s + seconds - time.perf_counter()))
         finally:
             stopping.set()
     storm.seconds = time.perf_counter() - began_s
-    await _look_at_last(storm, group, chance)
+    await asyncio.gather(*late)
+    await _look_at_last(onlookers)
     return storm
 
 
-async def _look_at_last(storm, group, chance):
+async def _ask_the_paused(group, paused, onlookers):
+    """Let another one lead for a while, and return questions that wait for the paused one: the first that it hears."""
+    await asyncio.to_thread(group.leader, group.others(paused))
+    await asyncio.sleep(LED_S)
+    late = [asyncio.create_task(each.look(at=paused.address)) for each in onlookers]
+    await asyncio.sleep(SENT_S)
+    return late
+
+
+async def _look_at_last(onlookers):
     """Ask once more how each set is: what nobody saw before is seen now."""
-    for history in storm.histories:
-        onlooker = RestlessBroker(f"{history.broker_name} onlooker", history, group.addresses, chance)
+    for each in onlookers:
         async with asyncio.timeout(STARTS_WITHIN_S):
-            while await onlooker.look() is None:
+            while await each.look() is None:
                 await asyncio.sleep(SERVED_S)
-        await onlooker.end()
+        await each.end()
