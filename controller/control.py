@@ -223,7 +223,9 @@ class Control:
         self._doubt_after_standstill()
         suspects = self.detection.connection_lost(connection_id, self._clock.now_ms())
         for key in suspects:
-            self._observer.broker_suspect(key, self.store.get(key.broker_name))
+            # Strangers can be thousands over one connection, and a line for each holds everybody up.
+            if self._replica_address(key) is not None:
+                self._observer.broker_suspect(key, self.store.get(key.broker_name))
         if suspects:
             self.look_at_brokers()
 

@@ -1,0 +1,83 @@
+"""What the control makes of time and of floods: who is suspect, who is dead, who leads then, how much is remembered."""
+
+import pytest
+from fakes.control_room import SET, ControlRoom
+
+from controller.control import STRANGERS_MAX
+from controller.detection import Outcome
+from controller.live_table import BrokerKey, Heard
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(room):
+    await room.a_set(1, 2)
+    await room.pass_ms(3_200, beating=(2,))
+    (probe,) = {each.key: each for each in room.asked()}.values()
+    assert probe.key == BrokerKey(SET, 1)
+    await room.pass_ms(1_200, beating=(2,))
+    room.control.probed(probe.key, Outcome.NO_ANSWER)
+    await room.pass_ms(1_000, beating=(2,))
+    assert (room.stored().master, room.stored().master_epoch) == (2, 2)
+    (elected,) = [line for line in room.events("master_elected") if line["trigger"] == "master_dead"]
+    assert "its heartbeats stopped" in elected["cause"]
+    assert elected["candidates"][0]["verdict"] == "not alive"
+
+
+async def test_a_refused_connection_is_a_death_at_once(room):
+    await room.a_set(1, 2)
+    await room.pass_ms(500)
+    room.control.connection_lost(1)
+    await room.pass_ms(100)
+    (probe,) = room.asked()
+    room.control.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+    assert room.stored().master == 2
+
+
+async def test_the_end_of_an_old_connection_says_nothing(room):
+    await room.a_set(1, 2)
+    await room.beat(1, over=77)
+    room.control.connection_lost(1)
+    await room.pass_ms(1_000, beating=(1, 2))
+    assert room.asked() == []
+    assert room.stored().master == 1
+
+
+async def test_a_standstill_is_no_death(room):
+    await room.a_set(1, 2)
+    await room.pass_ms(500, beating=(1, 2))
+    room.clock.pass_ms(30_000)
+    await room.pass_ms(500)
+    assert room.asked() == []
+    assert room.events("self_doubted")
+    assert room.stored().master == 1
+
+
+async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
+    await room.a_set(1, 2)
+    now_ms = room.clock.now_ms()
+    for number in range(STRANGERS_MAX):
+        heard = Heard(now_ms, connection_id=50, address="10.9.9.9:1")
+        room.control.heartbeat("C", BrokerKey(SET, 1_000 + number), heard)
+        room.control.heartbeat("C", BrokerKey(f"made-up-{number}", 1), heard)
+    assert room.live.brokers <= STRANGERS_MAX + len(room.store)
+    await room.beat(1, 2)
+    assert room.live.alive(SET, now_ms).keys() >= {1, 2}
+
+
+async def test_strangers_come_and_go_without_a_line_or_a_question(room):
+    await room.a_set(1, 2)
+    for number in range(100):
+        key = BrokerKey(SET if number % 2 else "made-up", 1_000 + number)
+        room.control.heartbeat("C", key, Heard(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
+    room.control.connection_lost(50)
+    await room.pass_ms(5_000, beating=(1, 2))
+    assert room.live.brokers == 2
+    assert room.events("broker_suspected") == room.events("broker_died") == []
+    assert room.asked() == []
+    assert room.stored().master == 1
