@@ -94,7 +94,9 @@ def test_an_old_report_of_who_is_in_sync_changes_nothing(run, controller, name, 
 
 
 @everywhere
-def test_a_set_whose_only_broker_in_sync_dies_has_no_master_until_it_returns(run, controller, name, new_broker, line):
+def test_a_set_whose_only_broker_in_sync_dies_has_no_master_until_it_returns(
+    run, controller, name, new_broker, mqadmin, line
+):
     with line("7+", "the same with hand-made brokers") as it:
         master, stale = new_broker().join(), new_broker().join()
         assert master.stand().code == SUCCESS
@@ -107,6 +109,8 @@ def test_a_set_whose_only_broker_in_sync_dies_has_no_master_until_it_returns(run
             what=lambda: f"no master; now {controller.set_state(name)}",
         )
         it.took("no master", killed.elapsed(), limit=None)
+        printed = mqadmin("getSyncStateSet", "-a", controller.address, "-b", name)
+        assert "#MasterBrokerId\tnull" in printed, printed
         assert stale.stand().code == ELECT_MASTER_FAILED
         assert controller.set_state(name).master_epoch > before.master_epoch
         again = new_broker()
