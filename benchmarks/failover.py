@@ -13,6 +13,7 @@ the end of each part all that was acknowledged is looked for in a scan of the wh
 import argparse
 import contextlib
 import json
+import math
 import re
 import signal
 import sys
@@ -84,6 +85,17 @@ class Subject:
     controller: Controller = field(init=False)
     brokers: ReplicatedSet = field(init=False)
     loads: list[Load] = field(default_factory=list)
+    #: In how many runs the set did not come back within its time; each began anew with empty disks.
+    failed: list[str] = field(default_factory=list)
+
+    def begin_anew(self, why: str) -> None:
+        """Leave a set that does not come back, with its messages, and start another one."""
+        print(f"  {self.name} does not come back: {why}", file=sys.stderr, flush=True)
+        self.failed.append(why)
+        self.lab.close()
+        self.loads.clear()
+        self.folder = self.folder.with_name(f"{self.name}-{len(self.failed)}")
+        self.start()
 
     def start(self) -> "Subject":
         """Start everything, and wait until the set is complete."""
@@ -290,7 +302,11 @@ def alternating(subjects: Subjects, plan: Plan, run: Callable[[Subject, float], 
     for number, offset in enumerate(plan.offsets()):
         # Neither always goes first.
         for subject in subjects if number % 2 == 0 else reversed(subjects):
-            event = run(subject, offset)
+            try:
+                event = run(subject, offset)
+            except AssertionError as error:
+                subject.begin_anew(str(error))
+                continue
             events[subject.name].append(event)
             print(
                 f"  {subject.name} at {offset:.2f}: gap {event.gap_s:.2f} s {event.steps}", file=sys.stderr, flush=True
@@ -309,7 +325,7 @@ def kill_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
     yield from table("controller", "gaps, s", "median", "worst", "lost of acknowledged", "reached")
     other = [event.gap_s for event in events.get("java", [])]
     for subject in subjects:
-        gaps = [event.gap_s for event in events[subject.name]]
+        gaps = [event.gap_s for event in events[subject.name]] or [math.nan]
         lost, acknowledged = subject.lost()
         kept = not lost and max(gaps) <= GOAL_WORST_S and (not other or median(gaps) <= median(other))
         yield row(
@@ -332,8 +348,8 @@ def freeze_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
         "controller", "gaps, s", "median", "worst", "gaps with 3 s", "median", "lost of acknowledged", "reached"
     )
     for subject in subjects:
-        gaps = [event.gap_s for event in events[subject.name]]
-        usual = [event.default_gap_s or 0 for event in events[subject.name]]
+        gaps = [event.gap_s for event in events[subject.name]] or [math.nan]
+        usual = [event.default_gap_s or 0 for event in events[subject.name]] or [math.nan]
         lost, acknowledged = subject.lost()
         kept = not lost and median(gaps) <= GOAL_FROZEN_S
         yield row(
@@ -354,7 +370,11 @@ def pause_part(subjects: Subjects, plan: Plan) -> Iterator[str]:
     for start in range(0, plan.pauses, BLOCK):
         for subject in subjects:
             count = min(BLOCK, plan.pauses - start)
-            changed, gap_s = paused(subject, count)
+            try:
+                changed, gap_s = paused(subject, count)
+            except AssertionError as error:
+                subject.begin_anew(str(error))
+                changed, gap_s = 1, math.inf
             changes[subject.name] += changed
             gaps[subject.name] = max(gaps[subject.name], gap_s)
             print(
@@ -394,7 +414,11 @@ def paused(subject: Subject, count: int) -> tuple[int, float]:
 
 
 def steps_table(subjects: Subjects, events: dict[str, list[Event]]) -> Iterator[str]:
-    """Yield where the time goes."""
+    """Yield what went wrong, and where the time goes."""
+    for subject in subjects:
+        for why in subject.failed:
+            yield ""
+            yield f"In one run the set of {subject.name} did not come back, and is not counted above: {why}"
     yield ""
     yield "Milliseconds since the event, median / longest; Java's controller does not tell its own steps."
     yield ""
@@ -419,7 +443,7 @@ def middle_and_worst(gaps: list[float]) -> tuple[str, str]:
 
 def verdict(subject: Subject, kept: bool) -> str:  # noqa: FBT001  # as it is judged
     """Return whether ours reached its goals."""
-    return ("yes" if kept else "**no**") if subject.name == "ours" else "-"
+    return ("yes" if kept and not subject.failed else "**no**") if subject.name == "ours" else "-"
 
 
 PARTS = {"kill": kill_part, "freeze": freeze_part, "pause": pause_part}
@@ -448,7 +472,8 @@ def main() -> None:
                 subject = Subject(name, Path(folder) / name)
                 subjects.append(subject)
                 subject.start()
-                closing.callback(subject.lab.close)
+                # The lab that it has then.
+                closing.callback(lambda subject=subject: subject.lab.close())
             lines = PARTS[part](subjects, plan)
             if plan == FULL and len(names) > 1:
                 keep(part, "make bench-failover", lines)
