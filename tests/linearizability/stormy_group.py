@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import random
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from linearizability.restless import History, RestlessBroker
@@ -76,7 +77,7 @@ class Storm:
     @property
     def codes(self):
         """How often each request had each answer."""
-        return sum((each.codes for each in self.histories), start=type(self.histories[0].codes)())
+        return sum((each.codes for each in self.histories), start=Counter())
 
     def __str__(self):
         unknown = sum(each.unknown for each in self.histories)
