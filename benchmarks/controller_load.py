@@ -87,9 +87,9 @@ class ProfiledController(OurController):
     def _launch(self) -> Process:
         self.profile = self.folder / "profile"
         program = (
-            "import cProfile, pstats, runpy, sys, os\n"
+            "import cProfile, os, runpy, sys, time\n"
             f"sys.argv = ['controller', '-c', {str(self._file)!r}]\n"
-            "profiler = cProfile.Profile()\n"
+            "profiler = cProfile.Profile(time.thread_time)\n"
             "leave = os._exit\n"
             "def written(code):\n"
             "    profiler.disable()\n"
