@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 10_000
 PRIORITY_LOWEST: Final = 2**31 - 1
 UNKNOWN: Final = -1
+#: Brokers that serve beat each second; beats that are further apart are those of tries to start.
+PERIODIC_MS: Final = 2_500
 
 
 class BrokerKey(NamedTuple):
@@ -36,6 +38,8 @@ class Heard(NamedTuple):
     address: str = ""
     #: It has started, and how far its log is has not been said since.
     awaits_beat: bool = False
+    #: It has started and does not serve yet: until then it beats only once for each try, some seconds apart.
+    is_starting: bool = False
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -80,10 +84,12 @@ class LiveTable:
                 to_go_ms = heard.heard_ms - now_ms + min(silence_ms, heard.timeout_ms)
                 # Nearly always neither: this looks at every broker there is.
                 if to_go_ms < left_ms:
+                    if heard.is_starting:
+                        to_go_ms = heard.heard_ms - now_ms + heard.timeout_ms
                     if to_go_ms < 0:
                         silent.append(BrokerKey(name, i))
                     else:
-                        left_ms = to_go_ms
+                        left_ms = min(left_ms, to_go_ms)
         return silent, left_ms
 
     def alive(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
@@ -103,6 +109,8 @@ class LiveTable:
         if members is None or before is None:
             self._put(key, heard)
             return
+        if before.is_starting and (before.awaits_beat or heard.heard_ms - before.heard_ms > PERIODIC_MS):
+            heard = heard._replace(is_starting=True)
         if before.progress > heard.progress:
             heard = heard._replace(epoch=before.epoch, max_offset=before.max_offset)
         if before.connection_id == heard.connection_id:
@@ -119,7 +127,7 @@ class LiveTable:
     def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Forget how far a log was: a new process may have recovered less."""
         before = self.get(key) or Heard(now_ms)
-        after = before._replace(heard_ms=now_ms, connection_id=connection_id, awaits_beat=True)
+        after = before._replace(heard_ms=now_ms, connection_id=connection_id, awaits_beat=True, is_starting=True)
         # Where it was, and how far, was another process.
         self._put(key, after._replace(address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN))
 

@@ -93,8 +93,9 @@ class Watch:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            # Whatever it is: the election asks all the time, and tells what is wrong with etcd.
-            with suppress(StoreError, grpc.RpcError):
+            # Whatever it is: the election asks all the time, and tells what is wrong with etcd. gRPC raises ValueError
+            # where the endpoint was left for another one meanwhile.
+            with suppress(StoreError, grpc.RpcError, ValueError):
                 self._follow()
             self._stopped.wait(RETRY_S)
 

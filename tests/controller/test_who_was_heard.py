@@ -80,3 +80,19 @@ def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(t
     assert table.get(ONE).awaits_beat
     table.beat(ONE, heard())
     assert not table.get(ONE).awaits_beat
+
+
+def test_a_broker_that_tries_to_start_beats_only_once_for_each_try(table):
+    table.restarted(ONE, now_ms=0, connection_id=3)
+    table.beat(ONE, heard(heard_ms=10, timeout_ms=10_000))
+    assert table.silent(now_ms=5_000, silence_ms=3_000) == ([], 3_000)
+    table.beat(ONE, heard(heard_ms=5_010, timeout_ms=10_000))
+    assert table.silent(now_ms=9_000, silence_ms=3_000) == ([], 3_000)
+    assert table.silent(now_ms=15_011, silence_ms=3_000)[0] == [ONE]
+
+
+def test_a_broker_that_beats_each_second_has_started(table):
+    table.restarted(ONE, now_ms=0, connection_id=3)
+    for heard_ms in (10, 1_010):
+        table.beat(ONE, heard(heard_ms=heard_ms, timeout_ms=10_000))
+    assert table.silent(now_ms=4_011, silence_ms=3_000)[0] == [ONE]
