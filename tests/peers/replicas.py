@@ -145,6 +145,7 @@ class Replica:
 
     def reconnect(self):
         with self._lock:
+            _shut(self._line)
             self._line = self._connected()
 
     def open_port(self, port=0):
