@@ -1,0 +1,112 @@
+"""What is done to a simulated world: a plan made from a seed, each fault ending by itself."""
+
+import random
+from typing import Final, NamedTuple
+
+#: When the faults are over.
+FAULTS_END_MS: Final = 18_000
+#: No fault lasts longer.
+_LONGEST_MS: Final = 9_000
+
+
+class Fault(NamedTuple):
+    """One thing that goes wrong, or that an operator does."""
+
+    at_ms: int
+    kind: str
+    #: Which broker or controller, and which other one.
+    who: int
+    other: int = 0
+    #: How long it lasts, or how much later something comes.
+    for_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.at_ms:>6} ms  {self.kind} who={self.who} other={self.other} for={self.for_ms} ms"
+
+
+class Settings(NamedTuple):
+    """A world before anything goes wrong."""
+
+    #: `safe`: everything must hold. `calm`: besides, nothing that happens is a reason for another master.
+    #: `unclean`: an operator allows to lose messages. `lost`: the store forgets what it said it had.
+    profile: str = "safe"
+    brokers: int = 3
+    heartbeat_timeout_ms: int = 10_000
+    #: When in each second a broker beats, and in each half second a controller looks round.
+    broker_phases_ms: tuple[int, ...] = (100, 400, 700)
+    controller_phases_ms: tuple[int, ...] = (0, 170, 340)
+
+
+_OF_BROKERS: Final = {
+    "crash_broker": 8,
+    "freeze_broker": 5,
+    "pause_broker": 2,
+    "cut_broker_from_controllers": 4,
+    "cut_broker_from_controller": 2,
+    "cut_broker_from_broker": 4,
+    "reset_connection": 2,
+    "lose_request": 2,
+    "delay_request": 2,
+    "repeat_request": 2,
+    "delay_report": 4,
+    "stray_election": 2,
+    "lose_answer": 3,
+    "lose_notice": 2,
+    "delay_notice": 2,
+    "lag": 3,
+}
+_OF_CONTROLLERS: Final = {
+    "crash_controller": 4,
+    "freeze_controller": 4,
+    "cut_controller_from_store": 3,
+    "stop_store": 2,
+    "fail_commit": 2,
+    "delay_commit": 4,
+    "lose_commit_answer": 4,
+    "resign": 1,
+}
+_OF_OPERATORS: Final = {"designate": 3, "clean": 2}
+
+KINDS: Final = {
+    "safe": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
+    "unclean": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
+    "lost": _OF_BROKERS | _OF_CONTROLLERS | {"restore_backup": 9, "wipe_store": 4, "clean_all": 4},
+    "calm": _OF_CONTROLLERS
+    | {
+        "pause_broker": 8,
+        "reset_connection": 5,
+        "lose_answer": 3,
+        "lose_notice": 2,
+        "delay_notice": 2,
+        "reset_and_ask": 3,
+        "cut_broker_from_broker": 2,
+        "lag": 2,
+    },
+}
+_PROFILES: Final = ("safe",) * 7 + ("calm", "unclean", "lost")
+
+
+def history_of(seed: int) -> tuple[Settings, tuple[Fault, ...]]:
+    """Return a world and what goes wrong in it."""
+    draw = random.Random(seed)
+    profile = draw.choice(_PROFILES)
+    brokers = draw.choice((2, 3, 3))
+    settings = Settings(
+        profile=profile,
+        brokers=brokers,
+        heartbeat_timeout_ms=draw.choice((3_000, 10_000)),
+        broker_phases_ms=tuple(draw.randrange(0, 1_000) for _ in range(brokers)),
+        controller_phases_ms=tuple(draw.randrange(0, 500) for _ in range(3)),
+    )
+    # Faults that come close to each other are those that nobody thought of together.
+    begin_ms = 0 if profile in ("safe", "unclean") and draw.random() < 0.3 else 3_000
+    moments = [draw.randrange(begin_ms, FAULTS_END_MS - 3_000) for _ in range(draw.randint(1, 4))]
+    kinds = KINDS[profile]
+    chosen = draw.choices(list(kinds), list(kinds.values()), k=draw.randint(3, 12))
+    return settings, tuple(sorted(_fault(draw, kind, moments) for kind in chosen))
+
+
+def _fault(draw: random.Random, kind: str, moments: list[int]) -> Fault:
+    at_ms = draw.choice(moments) + draw.randrange(0, 3_000)
+    for_ms = draw.choice((200, 700, 1_500, 2_500, 4_000, 6_500, _LONGEST_MS))
+    return Fault(at_ms, kind, draw.randrange(3), draw.randrange(3), for_ms)

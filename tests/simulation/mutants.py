@@ -1,0 +1,144 @@
+"""The rules with one thing wrong each, to see that a simulated history shows it."""
+
+from msgspec.structs import replace
+
+from controller.decisions.election import Electorate, decide_election
+from controller.decisions.membership import decide_adoption, decide_id
+from controller.decisions.sync_state import decide_alteration
+from controller.detection import Detection, Outcome
+from controller.entry import Decision
+from controller.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
+from controller.leadership import Leadership
+from simulation.core import Core
+
+
+def anybody_is_elected(name, entry, electorate, call):
+    return decide_election(name, entry, electorate, replace(call, allows_unclean=True))
+
+
+def first_come_is_elected(name, entry, electorate, call):
+    decision = decide_election(name, entry, electorate, call)
+    if decision.events and call.broker_id in electorate.trusted:
+        return replace(decision, events=(MasterElected(call.broker_id),))
+    return decision
+
+
+def the_recorded_master_is_lost_to_whoever_asks(name, entry, electorate, call):
+    master = entry.broker_set.master if entry.broker_set is not None else None
+    if master is None:
+        return decide_election(name, entry, electorate, call)
+    others = {i: heard for i, heard in electorate.trusted.items() if i != master}
+    return decide_election(name, entry, Electorate(trusted=others), call)
+
+
+def suspects_are_replaced(name, entry, electorate, call):
+    return decide_election(name, entry, Electorate(trusted=electorate.trusted), call)
+
+
+def epochs_in_logs_do_not_count(name, entry, electorate, call):
+    decision = decide_election(name, entry, electorate, call)
+    return replace(decision, events=tuple(each for each in decision.events if not isinstance(each, MasterEpochRaised)))
+
+
+def the_epoch_stays(decision, entry):
+    """Let a master be elected in the epoch before."""
+    after = decision.after(entry)
+    if entry.broker_set is None or after.broker_set is None or not entry.broker_set.is_elected:
+        return after
+    return replace(after, broker_set=replace(after.broker_set, master_epoch=entry.broker_set.master_epoch))
+
+
+def the_epoch_of_the_sync_state_set_stays(decision, entry):
+    after = decision.after(entry)
+    if entry.broker_set is None or after.broker_set is None or not entry.broker_set.is_elected:
+        return after
+    same = entry.broker_set.sync_state_set_epoch
+    return replace(after, broker_set=replace(after.broker_set, sync_state_set_epoch=same))
+
+
+def the_sync_state_set_outlives_an_election(decision, entry):
+    after = decision.after(entry)
+    if any(isinstance(each, MasterElected) for each in decision.events) and entry.broker_set.is_elected:
+        members = entry.broker_set.sync_state_set
+        return replace(after, broker_set=replace(after.broker_set, sync_state_set=members))
+    return after
+
+
+def a_restarted_master_goes_on(entry, registrant, epoch):
+    decision = decide_adoption(entry, registrant, epoch)
+    return replace(decision, events=tuple(each for each in decision.events if not isinstance(each, MasterLost)))
+
+
+def any_report_counts(entry, wanted, alive):
+    """Take what a master of any time says of any SyncStateSet."""
+    if entry.broker_set is None or wanted.members == entry.broker_set.sync_state_set:
+        return decide_alteration(entry, wanted, alive)
+    return Decision(reply=None, events=(SyncStateSetAltered(wanted.members & entry.broker_set.replicas.keys()),))
+
+
+def old_reports_count(entry, wanted, alive):
+    """Take what the master made of an earlier SyncStateSet."""
+    current = entry.broker_set.sync_state_set_epoch if entry.broker_set is not None else 0
+    return decide_alteration(entry, replace(wanted, sync_state_set_epoch=current), alive)
+
+
+def ids_are_given_twice(entry, applicant):
+    if entry.broker_set is not None and applicant.broker_id in entry.broker_set.replicas:
+        taken = BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
+        return Decision(reply=None, events=(taken,))
+    return decide_id(entry, applicant)
+
+
+class ClosedIsDead(Detection):
+    """As in Java: who closes a connection is dead."""
+
+    def connection_lost(self, connection_id, now_ms):
+        for key in super().connection_lost(connection_id, now_ms):
+            self._suspicions[key].deadline_ms = now_ms
+            self._suspicions[key].outcome = Outcome.NO_ANSWER
+        return []
+
+
+class NobodyIsAsked(Detection):
+    """Heartbeats alone count."""
+
+    def probed(self, key, _outcome, now_ms):
+        return super().probed(key, Outcome.REFUSED, now_ms)
+
+
+class JudgesAtOnce(Detection):
+    """No pause after the start of the controller."""
+
+    @property
+    def pause_ends_ms(self):
+        return 0
+
+
+class GreedyLeadership(Leadership):
+    """Leads until it hears of another leader."""
+
+    def at(self, now_ms):
+        return self if self.token else super().at(now_ms)
+
+
+RULES = Core()
+MUTANTS = {
+    "the SyncStateSet does not count in elections": RULES._replace(decide_election=anybody_is_elected),
+    "whoever asks is elected": RULES._replace(decide_election=first_come_is_elected),
+    "a living master is replaced": RULES._replace(decide_election=the_recorded_master_is_lost_to_whoever_asks),
+    "a suspect master is replaced": RULES._replace(decide_election=suspects_are_replaced),
+    "epochs in logs do not count": RULES._replace(decide_election=epochs_in_logs_do_not_count),
+    "the master epoch does not move": RULES._replace(after=the_epoch_stays),
+    "the SyncStateSet epoch does not move": RULES._replace(after=the_epoch_of_the_sync_state_set_stays),
+    "a new master keeps the old SyncStateSet": RULES._replace(after=the_sync_state_set_outlives_an_election),
+    "a restarted master keeps its epoch": RULES._replace(decide_adoption=a_restarted_master_goes_on),
+    "any report of the SyncStateSet counts": RULES._replace(decide_alteration=any_report_counts),
+    "late reports of the SyncStateSet count": RULES._replace(decide_alteration=old_reports_count),
+    "ids are given twice": RULES._replace(decide_id=ids_are_given_twice),
+    "a closed connection is a dead broker": RULES._replace(detection=ClosedIsDead),
+    "silent brokers are not asked": RULES._replace(detection=NobodyIsAsked),
+    "a new controller judges at once": RULES._replace(detection=JudgesAtOnce),
+    "a leader leads on after its lease": RULES._replace(leadership=GreedyLeadership),
+    "the store does not compare the leader": RULES._replace(fences=False),
+    "the store does not compare the revision": RULES._replace(compares=False),
+}

@@ -1,0 +1,77 @@
+"""Whatever goes wrong with controllers, their store and brokers, in any order: see `world.py` for what must hold.
+
+RMQ_HISTORIES_FROM=<seed> begins elsewhere; `make soak` runs RMQ_HISTORIES (default 60,000) of them.
+"""
+
+import os
+
+import pytest
+
+from simulation.faults import KINDS, Fault, Settings, history_of
+from simulation.injection import ACTS
+from simulation.mutants import MUTANTS
+from simulation.shrinking import Failure, first_failure, shrunk, told, what_fails
+from simulation.world import World
+
+FROM = int(os.environ.get("RMQ_HISTORIES_FROM", "0"))
+IN_CI = 1_200
+IN_SOAK = int(os.environ.get("RMQ_HISTORIES", "60000"))
+#: Within so many histories each mutant is found.
+MUTANT_HISTORIES = 2_000
+
+
+def must_hold(seeds):
+    failure = first_failure(seeds)
+    assert failure is None, "\n" + told(shrunk(failure))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_whatever_goes_wrong_a_set_keeps_its_messages_and_finds_its_master(part):
+    must_hold(range(FROM + part * IN_CI, FROM + (part + 1) * IN_CI))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_whatever_goes_wrong_for_long():
+    must_hold(range(FROM, FROM + IN_SOAK))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_rule_is_found(name):
+    assert first_failure(range(MUTANT_HISTORIES), MUTANTS[name]) is not None
+
+
+def test_the_shortest_history_of_a_wrong_rule_is_told():
+    core = MUTANTS["a restarted master keeps its epoch"]
+    found = first_failure(range(MUTANT_HISTORIES), core)
+    shortest = shrunk(found, core)
+    assert len(shortest.plan) <= min(2, len(found.plan))
+    text = told(shortest, core)
+    assert "crash_broker" in text
+    assert "VIOLATION: two processes lead in epoch 1" in text
+
+
+def test_a_history_can_be_run_again():
+    settings, plan = history_of(FROM + 7)
+    one, other = (told(Failure(7, settings, plan, "")) for _ in range(2))
+    assert one == other
+    assert history_of(FROM + 7) == (settings, plan)
+
+
+def test_histories_have_what_they_are_about():
+    worlds = [World(*history_of(seed)) for seed in range(100)]
+    for world in worlds:
+        world.run()
+    assert sum(world.elections for world in worlds) > 100
+    assert sum(len(world.acked) for world in worlds) > 1_000
+    assert sum(world.store.kept.entry.broker_set.master_epoch > 1 for world in worlds) > 20
+
+
+def test_every_fault_is_drawn_and_can_be_done():
+    assert set().union(*KINDS.values()) == ACTS.keys()
+
+
+@pytest.mark.parametrize("at_ms", range(5_000, 6_000, 50))
+@pytest.mark.parametrize("who", range(3))
+def test_a_broker_that_stands_still_for_two_seconds_keeps_its_role(at_ms, who):
+    assert what_fails(Settings(profile="calm"), (Fault(at_ms, "pause_broker", who),)) is None
