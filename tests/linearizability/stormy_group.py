@@ -48,6 +48,8 @@ class Storm:
     seed: int
     seconds: float = 0.0
     kills: list[str] = field(default_factory=list)
+    #: When what was lost.
+    losses: list[tuple[float, str]] = field(default_factory=list)
     check_s: float = 0.0
     verdicts: dict[str, object] = field(default_factory=dict)
 
@@ -69,10 +71,11 @@ class Storm:
         return [each for history in self.histories for each in history.operations]
 
     @property
-    def longest_gap_s(self):
-        """The longest time in which no request that only a leader answers was answered."""
+    def longest_gap(self):
+        """The longest time in which no request that only a leader answers was answered, and what was lost before."""
         answered = sorted(each.answered_s for each in self.operations if each.answered_s is not None)
-        return max(later - earlier for earlier, later in itertools.pairwise(answered))
+        gap_s, ended_s = max((later - earlier, later) for earlier, later in itertools.pairwise(answered))
+        return gap_s, next((what for at_s, what in reversed(self.losses) if at_s < ended_s), "nothing")
 
     @property
     def codes(self):
@@ -84,12 +87,13 @@ class Storm:
         refused = sum(each.refused_by_followers for each in self.histories)
         pairs = max(each.pairs_at_once for each in self.verdicts.values())
         kinds = ", ".join(f"{kind} {self.kills.count(kind)}" for kind in sorted(set(self.kills)))
+        gap_s, loss = self.longest_gap
         clients = f"{sum(SETS.values())} clients on {len(SETS)} sets"
         return (
             f"linearizability: {len(self.operations)} operations of {clients} in {self.seconds:.0f} s, {unknown} of "
             f"unknown outcome, {refused} refused by followers; {len(self.kills)} kills ({kinds}); longest without a "
-            f"leader {self.longest_gap_s:.1f} s; checked in {self.check_s:.1f} s, at most {pairs} states at once; "
-            f"seed {self.seed}"
+            f"leader {gap_s:.1f} s (after the loss of: {loss}); checked in {self.check_s:.1f} s, at most "
+            f"{pairs} states at once; seed {self.seed}"
         )
 
 
@@ -197,6 +201,7 @@ async def ask_while_killing(group, kinds, seconds, seed):
                     await each.connect()
                 lost = await asyncio.to_thread(group.lose, kind.split(", "), chance)
                 storm.kills += lost
+                storm.losses.append((time.perf_counter(), kind))
                 await asyncio.sleep(chance.uniform(*AWAY_S))
                 if "paused leader" in lost:
                     late += await _ask_the_paused(group, lost["paused leader"], onlookers)
