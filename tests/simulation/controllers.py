@@ -199,11 +199,16 @@ class Controller:
     def scan(self):
         """Elect where the set has no master, or one that is certainly not there."""
         broker_set, now_ms = self.kept.entry.broker_set, self.world.now_ms
-        if broker_set is None or not broker_set.is_elected:
+        if broker_set is None or self.waits_for_brokers(broker_set):
+            return
+        if self.is_behind(broker_set):
+            self.elect(Call, None)
+            return
+        if not broker_set.is_elected:
             return
         master = broker_set.master
         is_lost = master is not None and self.detection.is_lost(BrokerKey(SET, master), now_ms)
-        if (master is not None and not is_lost) or self.rebuilds(broker_set):
+        if master is not None and not is_lost:
             return
         judged = {i for i, heard in self.detection.trusted(SET, now_ms).items() if not heard.awaits_beat}
         members = judged & broker_set.replicas.keys()
@@ -213,13 +218,18 @@ class Controller:
         if electable or (is_lost and members):
             self.elect(Call, None)
 
-    def rebuilds(self, broker_set):
-        """Tell whether brokers of a set that is put together again are waited for."""
-        if not broker_set.is_rebuilding:
+    def waits_for_brokers(self, broker_set):
+        """Tell whether a set whose state was lost, or is an old one, waits for all of its brokers to be heard."""
+        if not broker_set.is_rebuilding and not self.is_behind(broker_set):
+            self.rebuilding_since_ms = None
             return False
         if self.rebuilding_since_ms is None:
             self.rebuilding_since_ms = self.world.now_ms
         return self.world.now_ms < self.rebuilding_since_ms + REBUILDING_MS
+
+    def is_behind(self, broker_set):
+        """Tell whether a log has seen a higher epoch than the store."""
+        return Electorate(heard=self.live.of_set(SET)).is_ahead_of(broker_set)
 
     def probed(self, run, key, outcome):
         if self.runs != run or not self.is_up:
@@ -337,7 +347,7 @@ class Controller:
         def decide(entry):
             now_ms = self.world.now_ms
             call = call_of(**wanted, allows_unclean=self.world.is_unclean, fresh_from_ms=now_ms - BEAT_OVERDUE_MS)
-            if entry.broker_set is not None and not call.is_designated and self.rebuilds(entry.broker_set):
+            if entry.broker_set is not None and not call.is_designated and self.waits_for_brokers(entry.broker_set):
                 raise NobodyElectable("waits for all brokers to come back")
             return self.core.decide_election(SET, entry, self.electorate(entry, call), call)
 
@@ -411,7 +421,7 @@ class Controller:
         def settled(changed):
             if isinstance(changed, Changed):
                 if changed.after.is_rebuilding:
-                    self.rebuilds(changed.after)
+                    self.waits_for_brokers(changed.after)
                 done(answer_of(changed.after, names_master=self.may_live(changed.after.master)))
 
         self.change(decide, settled)
