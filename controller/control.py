@@ -435,7 +435,7 @@ class Control:
         return found
 
     def _epoch_heard(self, broker_name: str) -> int:
-        return Electorate(heard=self.live.of_set(broker_name)).epoch
+        return max((heard.epoch for heard in self.live.of_set(broker_name).values()), default=0)
 
     def _replica_address(self, key: BrokerKey) -> str | None:
         broker_set = self.store.get(key.broker_name)

@@ -68,7 +68,7 @@ _TIMEOUT_MS: Final = (500, 24 * 3600 * 1000)
 IDS_MAX: Final = 1_000
 
 _IDS: Final = re.compile(r"[0-9]{1,18}")
-_ADDRESS: Final = re.compile(r"[!-:<-~]{1,249}:([0-9]{1,5})")
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,249}:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 
 Answer = RemotingCommand | Awaitable[RemotingCommand]

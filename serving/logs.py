@@ -230,9 +230,12 @@ class _LibraryHandler(logging.Handler):
 
 
 def _subject(line: EventDict) -> Subject:
-    """Return whom a line is about: a broker, a host, a library, or nobody in particular."""
+    """Return whom a line is about: a broker, an option, a host, a library, or nobody in particular."""
     if (broker := line.get("broker")) is not None:
         return line["event"], (broker, line.get("broker_id"))
+    if (key := line.get("property")) is not None:
+        # A file may have many lines that change nothing, and its author wants to know all of them.
+        return line["event"], key
     # Without the port: who reconnects for every bad frame is still the same peer.
     peer = str(line.get("peer", ""))
     return line["event"], peer.rpartition(":")[0] or peer or line.get("logger")

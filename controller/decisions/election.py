@@ -86,14 +86,13 @@ class Electorate(Struct, frozen=True, kw_only=True):
     #: Nothing is known of the recorded master yet: it may live although it was not heard.
     master_may_live: bool = False
 
-    @property
-    def epoch(self) -> int:
-        """The highest epoch in any log."""
-        return max((each.epoch for each in self.heard.values()), default=0)
+    def epoch_of(self, broker_set: BrokerSet) -> int:
+        """Return the highest epoch in the log of any member; anybody can send a heartbeat with another id."""
+        return max((heard.epoch for i, heard in self.heard.items() if i in broker_set.replicas), default=0)
 
     def is_ahead_of(self, broker_set: BrokerSet) -> bool:
         """Tell whether a log of the set has seen a higher epoch than the store: it was lost, or is an old backup."""
-        return any(heard.epoch > broker_set.master_epoch for i, heard in self.heard.items() if i in broker_set.replicas)
+        return self.epoch_of(broker_set) > broker_set.master_epoch
 
 
 def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call: Call) -> Decision[Election]:
@@ -108,8 +107,8 @@ def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call
     election = elect(broker_set, electorate, call)
     events: list[Event] = []
     if election.event is not None:
-        if electorate.epoch > broker_set.master_epoch:
-            events.append(MasterEpochRaised(electorate.epoch))
+        if electorate.is_ahead_of(broker_set):
+            events.append(MasterEpochRaised(electorate.epoch_of(broker_set)))
         events.append(election.event)
     return Decision(reply=election, events=tuple(events))
 

@@ -228,7 +228,7 @@ def test_a_new_master_is_above_every_epoch_that_a_log_has_seen(epoch, master_epo
 
 def test_a_lost_master_is_above_the_epochs_of_suspects_too_so_that_brokers_ask_for_another():
     entry = Entry(broker_set=a_set(sync_state_set=frozenset({1})))
-    after = decide_election("broker-a", entry, Electorate(heard={9: heard(epoch=9)}), LOST).after(entry).broker_set
+    after = decide_election("broker-a", entry, Electorate(heard={2: heard(epoch=9)}), LOST).after(entry).broker_set
     assert (after.master, after.master_epoch) == (None, 10)
 
 
