@@ -51,7 +51,7 @@ bench: $(VENV)/.run
 bench-quick: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py --quick
 
-## bench-controller: 3,000 broker sets, beside the Java controller, into benchmarks/CONTROLLER.md; about 10 minutes
+## bench-controller: 3,000 broker sets, beside the Java controller, into benchmarks/CONTROLLER.md; about 15 minutes
 bench-controller: $(VENV)/.run
 	$(BIN)/python benchmarks/controller_load.py
 
