@@ -1,0 +1,284 @@
+"""The options of a controller: its own, those of Java's file, and what does not go together."""
+
+import dataclasses
+
+import pytest
+
+from controller.config import CONTROLLER, ControllerConfig
+from remoting.properties import Property, parse
+from serving.config_checks import ConfigError
+from serving.config_sources import PropertiesFile, Sources, WhyIgnored, from_sources, ignored_keys
+from serving.options import FilePath, Flag, Secret, Whole, text_of
+
+PATH = "/etc/controller.conf"
+HOME = {"HOME": "/home/rmq"}
+
+#: ControllerConfig of Java 5.5.0 (controller.md 8.1), but for what is read here too.
+JAVA_ONLY = [
+    "scanNotActiveBrokerInterval",
+    "scanInactiveMasterInterval",
+    "electMasterMaxRetryCount",
+    "processReadEvent",
+    "isProcessReadEvent",
+    "controllerType",
+    "controllerDLegerGroup",
+    "controllerDLegerPeers",
+    "controllerDLegerSelfId",
+    "mappedFileSize",
+    "controllerThreadPoolNums",
+    "jRaftElectionTimeoutMs",
+    "jRaftScanWaitTimeoutMs",
+    "jRaftSnapshotIntervalSecs",
+    "jRaftGroupId",
+    "jRaftServerId",
+    "jRaftInitConf",
+    "jRaftControllerRPCAddr",
+    "metricsExporterType",
+    "metricsGrpcExporterTarget",
+    "metricsGrpcExporterHeader",
+    "metricGrpcExporterTimeOutInMills",
+    "metricGrpcExporterIntervalInMills",
+    "metricLoggingExporterIntervalInMills",
+    "metricsPromExporterPort",
+    "metricsPromExporterHost",
+    "metricsLabel",
+    "metricsInDelta",
+]
+JAVA_TOO = [
+    "rocketmqHome",
+    "configStorePath",
+    "configBlackList",
+    "controllerStorePath",
+    "enableElectUncleanMaster",
+    "notifyBrokerRoleChanged",
+    "controllerRequestThreadPoolQueueCapacity",
+    "listenPort",
+]
+
+
+def sources(*lines, environment=None, **options):
+    file = PropertiesFile(PATH, tuple(parse("\n".join(lines).encode()))) if lines else PropertiesFile()
+    return Sources(options=options, environment=HOME | (environment or {}), file=file)
+
+
+def configured(*lines, **kwargs):
+    return from_sources(CONTROLLER, sources(*lines, **kwargs))
+
+
+def complaints(*lines, **kwargs):
+    with pytest.raises(ConfigError) as refused:
+        configured(*lines, **kwargs)
+    return str(refused.value).splitlines()
+
+
+def another_value(key):
+    """Return a text that is allowed and not the default."""
+    name = CONTROLLER.field_of_key[key]
+    default = getattr(CONTROLLER.defaults, name)
+    match CONTROLLER.options[name].kind:
+        case Flag():
+            return text_of(not default)
+        case Whole():
+            return text_of(default + 1)
+        case _:
+            return "something-else"
+
+
+# The table of options
+
+
+def test_every_field_but_the_unknown_properties_is_an_option():
+    assert {each.name for each in dataclasses.fields(ControllerConfig)} == {*CONTROLLER.options, "unknown"}
+
+
+@pytest.mark.parametrize("name", CONTROLLER.options)
+def test_a_default_is_a_value_that_its_kind_allows(name):
+    default = getattr(ControllerConfig(), name)
+    assert CONTROLLER.options[name].kind.value_of(text_of(default)) == default
+
+
+def test_no_two_options_share_a_name():
+    options = CONTROLLER.options.values()
+    assert len({each.argument for each in options}) == len(options)
+    assert len({each.variable for each in options}) == len(options)
+    assert len(CONTROLLER.field_of_key) == sum(1 + len(each.also) for each in options)
+
+
+def test_every_explanation_is_one_sentence():
+    for option in CONTROLLER.options.values():
+        assert option.explanation.endswith(".")
+        assert "%" not in option.explanation, "argparse would take it for a format"
+
+
+def test_no_request_may_change_a_file_a_secret_or_where_sets_are_kept():
+    for name, option in CONTROLLER.options.items():
+        if isinstance(option.kind, FilePath | Secret) or name.startswith(("etcd_", "tls_")):
+            assert not option.remote, option.key
+    for name in ("controller_store", "controller_group", "controller_id", "advertised_address"):
+        assert not CONTROLLER.options[name].remote, name
+
+
+def test_a_configuration_does_not_show_its_secrets():
+    assert "hunter2" not in repr(ControllerConfig(etcd_user="root", etcd_password="hunter2"))
+
+
+# Where values come from
+
+
+def test_without_any_source_one_controller_keeps_its_sets_in_the_home_folder():
+    config = configured()
+    assert config == ControllerConfig(
+        config_store_path="/home/rmq/controller/controller.properties",
+        controller_store_path="/home/rmq/controller/store",
+    )
+    assert (config.controller_store, config.listen_port, config.http_port) == ("embedded", 9878, 9881)
+    assert (config.suspect_timeout_ms, config.enable_elect_unclean_master, config.notify_broker_role_changed) == (
+        3000,
+        False,
+        True,
+    )
+    assert config.adopt_unknown_brokers is False
+
+
+def test_each_option_has_a_variable_and_the_command_line_wins():
+    environment = {
+        "RMQ_CONTROLLER_LISTEN_PORT": "1",
+        "RMQ_CONTROLLER_CONTROLLER_STORE": "etcd",
+        "RMQ_CONTROLLER_ETCD_ENDPOINTS": "e1:2379;e2:2379",
+        "RMQ_CONTROLLER_ENABLE_ELECT_UNCLEAN_MASTER": "true",
+        "RMQ_CONTROLLER_SUSPECT_TIMEOUT_MS": " ",
+    }
+    config = configured("listenPort=3", "suspectTimeoutMs=1500", environment=environment, listenPort="2")
+    assert config.listen_port == 2
+    assert (config.controller_store, config.etcd_endpoints) == ("etcd", "e1:2379;e2:2379")
+    assert config.enable_elect_unclean_master is True
+    # A blank variable counts as none.
+    assert config.suspect_timeout_ms == 1500
+
+
+def test_the_variables_of_the_nameserver_mean_nothing_here():
+    assert configured(environment={"RMQ_NAMESRV_LISTEN_PORT": "1"}).listen_port == 9878
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("controllerStore=zookeeper", "embedded"),
+        ("suspectTimeoutMs=499", "500"),
+        ("suspectTimeoutMs=soon", "500"),
+        ("enableElectUncleanMaster=perhaps", "true"),
+        ("etcdEndpoints=e1", "host:port"),
+        ("controllerGroup=", "blank"),
+        ("controllerStorePath=", "blank"),
+    ],
+)
+def test_a_value_that_cannot_be_is_told_with_its_line(line, sentence):
+    (complaint,) = complaints("# a comment", line)
+    key = line.partition("=")[0]
+    assert complaint.startswith(f"line 2 of {PATH}: {key} must be ")
+    assert sentence in complaint
+
+
+# The file of a Java controller
+
+
+@pytest.mark.parametrize("key", JAVA_ONLY + JAVA_TOO)
+def test_every_property_of_java_is_known(key):
+    assert key in CONTROLLER.field_of_key
+
+
+@pytest.mark.parametrize("key", JAVA_ONLY)
+def test_what_only_means_something_to_java_is_kept_and_told_by_its_name(key):
+    given = sources(f"{key}={another_value(key)}")
+    (ignored,) = ignored_keys(CONTROLLER, given)
+    assert (ignored.key, ignored.why) == (key, WhyIgnored.NO_EFFECT)
+    assert str(ignored) == f"line 1 of {PATH}: {key} means something to the Java server only"
+    name = CONTROLLER.field_of_key[key]
+    assert text_of(getattr(from_sources(CONTROLLER, given), name)) == another_value(key)
+
+
+def test_a_listing_of_javas_defaults_is_no_attempt_to_tune():
+    listing = [f"{key}={text_of(getattr(CONTROLLER.defaults, CONTROLLER.field_of_key[key]))}" for key in JAVA_ONLY]
+    assert ignored_keys(CONTROLLER, sources(*listing)) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        ("controllerType", "DLedger"),
+        ("electMasterMaxRetryCount", "3"),
+        ("scanInactiveMasterInterval", "5000"),
+        ("controllerThreadPoolNums", "16"),
+        ("controllerRequestThreadPoolQueueCapacity", "50000"),
+        ("mappedFileSize", "1073741824"),
+        ("jRaftInitConf", "localhost:9880,localhost:9881,localhost:9882"),
+        ("metricsPromExporterPort", "5557"),
+        ("enableElectUncleanMaster", "false"),
+        ("notifyBrokerRoleChanged", "true"),
+    ],
+)
+def test_defaults_are_those_of_java(key, default):
+    assert text_of(getattr(CONTROLLER.defaults, CONTROLLER.field_of_key[key])) == default
+
+
+def test_a_property_that_nobody_knows_is_kept_and_told_with_what_was_probably_meant():
+    given = sources("enableElectUncleanMasters=true")
+    (ignored,) = ignored_keys(CONTROLLER, given)
+    assert (ignored.why, ignored.instead) == (WhyIgnored.UNKNOWN, "enableElectUncleanMaster")
+    assert from_sources(CONTROLLER, given).unknown == (Property("enableElectUncleanMasters", "true", 1),)
+
+
+# What does not go together
+
+
+@pytest.mark.parametrize(
+    ("lines", "complaint"),
+    [
+        (
+            ["controllerStore=etcd"],
+            "default: etcdEndpoints must be set as well, because controllerStore is etcd, and is blank",
+        ),
+        (
+            ["etcdCertPath=/c.pem"],
+            "default: etcdKeyPath must be set as well: a certificate and its key go together, and is blank",
+        ),
+        (
+            ["etcdKeyPath=/k.pem"],
+            "default: etcdCertPath must be set as well: a certificate and its key go together, and is blank",
+        ),
+        (["etcdPassword=hunter2"], "default: etcdUser must be set as well, because etcdPassword is, and is blank"),
+        (
+            ["advertisedAddress=a:1;b:2"],
+            f"line 1 of {PATH}: advertisedAddress must be one address, not 'a:1;b:2'",
+        ),
+        (["httpPort=9878"], f"line 1 of {PATH}: httpPort must be another port than listenPort, not '9878'"),
+        (
+            ["tls.server.keyPath=/k.pem"],
+            "default: tls.server.certPath must be set as well, because tls.server.keyPath is, and is blank",
+        ),
+    ],
+)
+def test_what_does_not_go_together_ends_the_start_with_a_sentence(lines, complaint):
+    found = complaints(*lines)
+    assert found == [complaint]
+    assert "hunter2" not in found[0]
+
+
+def test_everything_that_does_not_go_together_is_told_at_once():
+    found = complaints("controllerStore=etcd", "etcdKeyPath=/k.pem", "advertisedAddress=a:1;b:2")
+    assert len(found) == 3
+
+
+def test_what_goes_together_is_taken():
+    config = configured(
+        "controllerStore=etcd",
+        "etcdEndpoints=e1:2379 ; e2:2379;",
+        "etcdUser=root",
+        "etcdPassword=hunter2",
+        "etcdCaPath=/ca.pem",
+        "etcdCertPath=/c.pem",
+        "etcdKeyPath=/k.pem",
+        "advertisedAddress=ctl-0.example.com:9878",
+    )
+    assert config.etcd_endpoints == "e1:2379;e2:2379"
+    assert config.advertised_address == "ctl-0.example.com:9878"
