@@ -38,7 +38,7 @@ STORE_FAILED: Final = LogEvent(
 )
 STORE_CALLS_FAILING: Final = LogEvent(
     name="store_calls_failing",
-    level=Level.WARNING,
+    level=Level.ERROR,
     keys=("operation", "error"),
     meaning=(
         "etcd does not do what this controller asks of it; told once for each kind of call. `look`, `grant`, "

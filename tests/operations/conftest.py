@@ -1,0 +1,33 @@
+"""One control plane that the tests of a file share, and what was measured, for OPERATIONS.md."""
+
+import contextlib
+
+import pytest
+from operations.control_plane import ControlPlane
+
+_figures = []
+
+
+@pytest.fixture
+def figure(request):
+    """Return what notes a figure: `figure("leader again", 0.4)`; all are printed at the end."""
+
+    def noted(what, seconds):
+        _figures.append(f"{request.node.name}: {what}: {seconds:.2f} s")
+
+    return noted
+
+
+@pytest.fixture(scope="module")
+def shared_plane(tmp_path_factory):
+    """Three controllers on an etcd of three with a small quota."""
+    options = ("--quota-backend-bytes", 4 << 20)
+    with contextlib.closing(ControlPlane(tmp_path_factory.mktemp("plane"), etcd_options=options)) as made:
+        yield made.start()
+
+
+def pytest_terminal_summary(terminalreporter):
+    if _figures:
+        terminalreporter.section("operations: what was measured")
+        for line in _figures:
+            terminalreporter.write_line(line)

@@ -1,0 +1,51 @@
+"""Two real brokers move from the Java controller to ours while they run: same address, same ids, nothing lost."""
+
+import pytest
+from peers.controllers import OurController
+from peers.waiting import wait_until
+
+pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(600)]
+
+NAME = "moving"
+#: Brokers, a store and an election, on a slow machine.
+LONG_S = 120
+
+
+def complete(controller):
+    state = controller.set_state(NAME)
+    is_complete = state is not None and state.master is not None and len(state.in_sync) == 2
+    return state if is_complete else None
+
+
+def wait_for_both(controller):
+    return wait_until(
+        lambda: complete(controller), seconds=LONG_S, what=lambda: f"in sync, not {controller.set_state(NAME)}"
+    )
+
+
+def test_brokers_of_a_java_controller_are_adopted_while_they_run(lab, figure):
+    namesrv = lab.name_server()
+    java = lab.controller("java")
+    brokers = [
+        lab.broker(NAME, label=f"{NAME}-{age}", namesrv=[namesrv.address], **java.broker_settings())
+        for age in ("elder", "younger")
+    ]
+    for each in brokers:
+        each.start().ready()
+        wait_until(lambda each=each: has_joined(java, each), seconds=LONG_S, what="it has an id")
+    before = wait_for_both(java)
+    sent = lab.producer("before", namesrv=[namesrv.address], topic=NAME, count=20).finish()
+    assert sent.failures() == []
+
+    java.process.kill()
+    ours = lab.kept(OurController(lab.folder, "ours", port=java.port, adoptUnknownBrokers="true")).start()
+    after = wait_for_both(ours)
+    assert after.master_epoch > before.master_epoch
+    assert after.addresses == before.addresses
+    sent = lab.producer("after", namesrv=[namesrv.address], topic=NAME, count=20).finish()
+    assert sent.failures() == []
+
+
+def has_joined(controller, broker):
+    state = controller.set_state(NAME)
+    return state is not None and broker.address in state.addresses.values()
