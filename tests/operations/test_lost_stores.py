@@ -172,14 +172,13 @@ def test_a_folder_that_another_controller_uses_is_refused(alone, tmp_path):
     does_not_start(second, str(alone.file), "is another controller running on it?")
 
 
-@pytest.mark.parametrize("damage", ["no database", "torn", "unreadable entry"])
+@pytest.mark.parametrize("damage", ["no database", "unreadable entry"])
 def test_a_damaged_file_is_named_and_a_copy_of_it_helps(alone, damage):
     brokers = alone.brokers_of("kept")
     alone.controller.process.stop()
     copy = alone.file.read_bytes()
     damaged = {
         "no database": lambda: alone.file.write_bytes(b"x" * len(copy)),
-        "torn": lambda: alone.file.write_bytes(copy[:1000]),
         "unreadable entry": lambda: overwrite(alone.file),
     }
     damaged[damage]()

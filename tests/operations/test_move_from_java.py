@@ -1,14 +1,24 @@
-"""Two real brokers move from the Java controller to ours while they run: same address, same ids, nothing lost."""
+"""Two real brokers move from the Java controller to ours: same ids, same logs, an epoch above Java's."""
+
+import contextlib
 
 import pytest
 from peers.controllers import OurController
-from peers.waiting import wait_until
+from peers.lab import Lab
+from peers.servers import registered
+from peers.waiting import seconds_until, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.soak, pytest.mark.timeout(600)]
 
 NAME = "moving"
 #: Brokers, a store and an election, on a slow machine.
 LONG_S = 120
+
+
+@pytest.fixture
+def lab(tmp_path):
+    with contextlib.closing(Lab(tmp_path)) as made:
+        yield made
 
 
 def complete(controller):
@@ -23,7 +33,7 @@ def wait_for_both(controller):
     )
 
 
-def test_brokers_of_a_java_controller_are_adopted_while_they_run(lab, figure):
+def test_brokers_of_a_java_controller_are_adopted_when_they_start_again(lab, figure):
     namesrv = lab.name_server()
     java = lab.controller("java")
     brokers = [
@@ -37,13 +47,24 @@ def test_brokers_of_a_java_controller_are_adopted_while_they_run(lab, figure):
     sent = lab.producer("before", namesrv=[namesrv.address], topic=NAME, count=20).finish()
     assert sent.failures() == []
 
-    java.process.kill()
+    for peer in (*brokers, java):
+        peer.process.kill()
     ours = lab.kept(OurController(lab.folder, "ours", port=java.port, adoptUnknownBrokers="true")).start()
+    for each in brokers:
+        each.start()
+    figure("a master", seconds_until(lambda: has_master(ours), seconds=LONG_S, what="a master"))
     after = wait_for_both(ours)
     assert after.master_epoch > before.master_epoch
     assert after.addresses == before.addresses
+    for each in brokers:
+        wait_until(lambda each=each: registered(namesrv, each), seconds=LONG_S, what="it is registered")
     sent = lab.producer("after", namesrv=[namesrv.address], topic=NAME, count=20).finish()
     assert sent.failures() == []
+
+
+def has_master(controller):
+    state = controller.set_state(NAME)
+    return state is not None and state.master is not None
 
 
 def has_joined(controller, broker):

@@ -1,0 +1,42 @@
+"""A controller needs no more of etcd than a user who may read and write the keys of the controllers."""
+
+import pytest
+from operations.control_plane import SOON_S, apply_new_id, events
+from peers.controllers import OurController, leader_of
+from peers.etcd import running_etcd
+from peers.waiting import wait_until
+from peers.wire import SUCCESS
+
+pytestmark = [pytest.mark.etcd, pytest.mark.timeout(300)]
+
+#: As in OPERATIONS.md.
+COMMANDS = (
+    ("user", "add", "root:secret"),
+    ("user", "grant-role", "root", "root"),
+    ("role", "add", "rmq"),
+    ("role", "grant-permission", "rmq", "--prefix=true", "readwrite", "/rmq-controller/"),
+    ("user", "add", "rmq-controller:pw"),
+    ("user", "grant-role", "rmq-controller", "rmq"),
+    ("auth", "enable"),
+)
+
+
+def test_a_user_with_the_keys_of_the_controllers_leads_stores_and_hands_over(tmp_path):
+    with running_etcd(tmp_path / "etcd") as etcd:
+        for words in COMMANDS:
+            etcd.ctl(*words)
+        login = {"etcdUser": "rmq-controller", "etcdPassword": "pw"}
+        where = {"controllerStore": "etcd", "etcdEndpoints": etcd.endpoints[0]}
+        controllers = [OurController(tmp_path, name, controllerId=name, **where, **login) for name in ("c0", "c1")]
+        try:
+            for each in controllers:
+                each.start()
+            for _ in controllers:
+                leader = wait_until(lambda: leader_of(controllers), seconds=SOON_S, what="one leads")
+                assert apply_new_id(leader).code == SUCCESS
+                assert not any("permission" in each["error"] for each in events(leader, "store_calls_failing"))
+                leader.process.stop()
+        finally:
+            for each in controllers:
+                if each.process is not None and each.process.running:
+                    each.process.kill()
