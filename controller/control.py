@@ -263,10 +263,17 @@ class Control:
         now_ms = self._clock.now_ms()
         self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
         for broker_set in self.store.sets():
-            if broker_set.broker_name not in self._busy:
+            if broker_set.broker_name not in self._busy and not self._is_well(broker_set):
                 cause = self._need(broker_set, now_ms)
                 if cause is not None:
                     self._begin_election(broker_set.broker_name, cause)
+
+    def _is_well(self, broker_set: BrokerSet) -> bool:
+        """Tell at a glance that a set needs nothing, as nearly all do: its master was heard, and no epoch above it."""
+        heard = self.live.of_set(broker_set.broker_name)
+        if broker_set.master not in heard or broker_set.is_rebuilding:
+            return False
+        return all(each.epoch <= broker_set.master_epoch for each in heard.values())
 
     def _doubt_after_standstill(self) -> None:
         """Judge nobody for a while if this process stood still: nobody could be heard meanwhile."""

@@ -17,8 +17,9 @@ BEAT_OVERDUE_MS: Final = 2_000
 SILENCE_MS_MIN: Final = 500
 #: A broker whose connection closed has at least so long to come back over another one.
 _RETURN_MS: Final = 1_000
-#: How long a silent broker has for the answer to our question.
-ANSWER_MS: Final = 1_000
+#: How long a silent broker has for the answer to our question. One that stood still for 2 s, and was heard a second
+#: before that, goes on when it is asked.
+ANSWER_MS: Final = 700
 #: How much later than in its time what came of a question is waited for; nobody told, so nothing was answered.
 _REPORT_MS: Final = 1_000
 #: How long after a standstill of ours nobody is judged: each broker beats within it.

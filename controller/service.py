@@ -78,7 +78,7 @@ class Controller:
                 Handlers(self._control, self._settings, self._clock), BROKER_CODES, RequestCode.BROKER_HEARTBEAT
             ),
             _ConnectionWatch(self._journal, self._lost),
-            urgent=frozenset({RequestCode.BROKER_HEARTBEAT}),
+            urgent=RequestCode.BROKER_HEARTBEAT,
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )
         self._led = asyncio.Event()

@@ -51,8 +51,9 @@ class NameServer:
         self._server = self._process.make_listener(
             Attributed(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
             _DepartureWatch(self._journal, self._lost),
-            urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
+            urgent=RequestCode.GET_ROUTEINFO_BY_TOPIC,
             queued_requests_max=config.default_thread_pool_queue_capacity,
+            stands_ready=True,
         )
         #: Lost connections whose brokers are still to be removed.
         self._gone = OneByOne(self._forget, surroundings.tasks.create_task)

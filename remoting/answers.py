@@ -152,10 +152,13 @@ class Answers:
         self._observer.request_rejected(connection, request, reason, error)
 
     def _frame(self, answer: RemotingCommand, request: RemotingCommand, connection: Peer) -> bytes:
+        if request.is_oneway:
+            self._statistics.count_finished(request.code, answer.code)
+            return b""
         try:
             frame = encode(answer, self._serialize_type)
         except Exception as error:  # noqa: BLE001  # an answer that cannot be written is a fault of ours as well
             answer = self._answer_to(error, request, connection)
             frame = encode(answer, self._serialize_type)
         self._statistics.count_finished(request.code, answer.code)
-        return b"" if request.is_oneway else frame
+        return frame

@@ -19,6 +19,8 @@ Body = TypeVar("Body")
 
 
 _DECIMAL: Final = re.compile(r"[+-]?0*[0-9]{1,20}")
+#: So many are never more than the longest number that is read.
+_PLAIN_DIGITS_MAX: Final = 20
 
 #: What msgspec raises for a body that it cannot read.
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -115,10 +117,16 @@ def _read_boolean(text: str) -> bool:
 
 
 def _integer_reader(meta: msgspec.Meta) -> Callable[[str], int | None]:
+    least, most = meta.ge, meta.le
+    assert isinstance(least, int), "Int32 and Int64 set both"
+    assert isinstance(most, int), "as above"
+
     def read(text: str) -> int | None:
-        if _DECIMAL.fullmatch(text) is None:
+        # Nearly all numbers are plain digits.
+        is_plain = len(text) <= _PLAIN_DIGITS_MAX and text.isascii() and text.isdigit()
+        if not is_plain and _DECIMAL.fullmatch(text) is None:
             return None
         value = int(text)
-        return value if meta.ge <= value <= meta.le else None  # type: ignore[operator]  # Int32 and Int64 set both
+        return value if least <= value <= most else None
 
     return read

@@ -23,7 +23,7 @@ from remoting.observer import CloseReason, Rejection, ServerObserver
 from remoting.opening import host_and_port
 from remoting.outbox import Outbox
 from remoting.prepared import KnownRequests
-from remoting.statistics import ServerStatistics
+from remoting.statistics import UNKNOWN_CODE, ServerStatistics
 from remoting.tls import TlsContexts
 from remoting.turns import Turns
 from remoting.unfinished import TooMuchUnfinished
@@ -57,8 +57,9 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     limits: ServerLimits = msgspec.field(default_factory=ServerLimits)
     #: Codes whose requests are answered at once, in the order read, before all others.
     urgent: frozenset[int] = frozenset()
-    #: The urgent code whose answers stand ready, mostly; its requests are known again by their bytes.
-    prepared: int = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    #: The urgent code whose answers stand ready, mostly; its requests are known again by their bytes. None: no answer
+    #: stands ready.
+    prepared: int | None = RequestCode.GET_ROUTEINFO_BY_TOPIC
     #: How headers of answers are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
 
@@ -84,11 +85,14 @@ class RemotingServer:
         self.tls = tls
         self.statistics = ServerStatistics()
         self.urgent = {code: self.statistics.latencies_of(code) for code in options.urgent}
-        self.known_latencies = self.statistics.latencies_of(options.prepared)
+        self.known_latencies = self.statistics.latencies_of(
+            UNKNOWN_CODE if options.prepared is None else options.prepared
+        )
         self.outbox = Outbox(asyncio.get_running_loop().call_soon, self.known_latencies, self.statistics)
         # The frames that stand ready have JSON headers.
         is_json = options.serialize_type is SerializeType.JSON
-        known = KnownRequests(options.prepared, self.statistics) if is_json else None
+        prepared = options.prepared if is_json else None
+        known = None if prepared is None else KnownRequests(prepared, self.statistics)
         self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics, known)
         self.turns = Turns(self.answers, options.limits, self.statistics, tasks)
         #: Changeable while the server runs; 0 for never.

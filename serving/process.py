@@ -17,7 +17,7 @@ import msgspec
 from remoting.answers import Dispatcher
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
-from remoting.codes import SerializeType
+from remoting.codes import RequestCode, SerializeType
 from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
 from remoting.observer import ServerObserver
@@ -137,12 +137,22 @@ class ServerProcess(Generic[Config]):
         self.health = Health()
 
     def make_listener(
-        self, dispatcher: Dispatcher, observer: ServerObserver, urgent: frozenset[int], queued_requests_max: int
+        self,
+        dispatcher: Dispatcher,
+        observer: ServerObserver,
+        urgent: RequestCode,
+        queued_requests_max: int,
+        *,
+        stands_ready: bool = False,
     ) -> RemotingServer:
-        """Return what will serve RocketMQ peers; `urgent` requests wait in no queue."""
+        """Return what will serve RocketMQ peers.
+
+        Requests of the code `urgent` wait in no queue, and nearly all of their answers may stand ready.
+        """
         options = ServerOptions(
             limits=_limits(self._config, self._connections_max(), queued_requests_max),
-            urgent=urgent,
+            urgent=frozenset({urgent}),
+            prepared=urgent if stands_ready else None,
             serialize_type=SerializeType[self._config.serialize_type],
         )
         tls = None if self._config.tls_server_mode == "disabled" else self._certificate.contexts

@@ -87,6 +87,8 @@ class EmbeddedStore:
         connection = sqlite3.connect(self._path, isolation_level=None, timeout=0, check_same_thread=False)
         # Held from the first write on until the end: two controllers on one file would each elect.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        # A write-ahead log is synced once for each commit; FULL syncs it, or the last ones would be gone after a crash.
+        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN EXCLUSIVE")
         connection.execute(_SCHEMA)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import detection as module
-from controller.detection import Dead, Detection, Outcome, Probe, Why
+from controller.detection import ANSWER_MS, Dead, Detection, Outcome, Probe, Why
 from controller.live_table import BrokerKey, LiveTable
 
 ONE, TWO, THREE = BrokerKey(SET, 1), BrokerKey(SET, 2), BrokerKey(SET, 3)
@@ -67,7 +67,7 @@ def test_a_closed_connection_and_a_refused_port_are_the_end_of_a_broker_at_once(
     story.beat(10_000, ONE)
     assert story.closes(10_400) == [ONE]
     assert story.trusted(10_400) == set()
-    assert story.look(10_400) == [Probe(ONE, an_address(1), 1_000)]
+    assert story.look(10_400) == [Probe(ONE, an_address(1), ANSWER_MS)]
     story.told(10_402, Outcome.REFUSED)
     (dead,) = story.dead
     assert dead == Dead(ONE, Why.CLOSED, Outcome.REFUSED, dead.last, suspected_ms=10_400, judged_ms=10_402)
@@ -174,7 +174,7 @@ def test_who_is_suspect_already_does_not_begin_anew_when_its_connection_closes(s
 def test_a_silent_broker_is_asked_and_trusted_again_when_it_answers(story):
     story.beat(10_000, ONE)
     assert story.look(13_000) == []
-    assert story.look(13_001) == [Probe(ONE, an_address(1), 1_000)]
+    assert story.look(13_001) == [Probe(ONE, an_address(1), ANSWER_MS)]
     assert story.trusted(13_001) == set()
     story.told(13_200, Outcome.ANSWERED)
     assert story.trusted(13_200) == {1}
@@ -193,14 +193,15 @@ def test_a_silent_broker_that_does_not_answer_in_time_is_dead(story):
     assert story.dead[0].reason == "its heartbeats stopped and it does not answer; last heard 4001 ms before"
 
 
-def test_a_broker_that_cannot_be_reached_has_its_full_second_all_the_same(story):
+def test_a_broker_that_cannot_be_reached_has_its_full_time_all_the_same(story):
     story.beat(10_000, ONE)
-    for now_ms in range(13_001, 14_001, 100):
+    ends_ms = 13_001 + ANSWER_MS
+    for now_ms in range(13_001, ends_ms, 100):
         if story.look(now_ms):
             story.told(now_ms, Outcome.NO_ANSWER)
     assert story.dead == []
-    story.look(14_001)
-    assert story.who_died == [(ONE, Why.SILENT, 14_001)]
+    story.look(ends_ms)
+    assert story.who_died == [(ONE, Why.SILENT, ends_ms)]
 
 
 def test_a_broker_with_a_shorter_heartbeat_timeout_is_suspect_by_its_own(story):
@@ -233,7 +234,7 @@ def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
 
 def test_a_broker_that_never_said_where_it_is_cannot_be_asked_there(story):
     story.detection.seen(ONE, 10_000, OLD)
-    assert story.look(13_001) == [Probe(ONE, "", 1_000)]
+    assert story.look(13_001) == [Probe(ONE, "", ANSWER_MS)]
 
 
 # Questions
@@ -248,10 +249,11 @@ def test_nobody_is_asked_twice_at_a_time(story):
 def test_a_question_that_nobody_reports_of_was_not_answered(story):
     story.beat(10_000, ONE)
     story.look(13_001)
-    story.look(15_000)
+    given_up_ms = 13_001 + ANSWER_MS + 1_000
+    story.look(given_up_ms - 1)
     assert story.dead == []
-    story.look(15_001)
-    assert story.who_died == [(ONE, Why.SILENT, 15_001)]
+    story.look(given_up_ms)
+    assert story.who_died == [(ONE, Why.SILENT, given_up_ms)]
     assert story.dead[0].outcome is Outcome.NO_ANSWER
 
 
@@ -260,9 +262,10 @@ def test_a_question_that_nobody_reports_of_is_repeated_while_there_is_time(story
     story.closes(10_000)
     story.look(10_000)
     story.beat(10_100, ONE, connection_id=NEW)
-    story.closes(11_900, NEW)
-    assert story.look(11_900) == []
-    assert asked(story.look(12_000)) == [ONE]
+    given_up_ms = 10_000 + ANSWER_MS + 1_000
+    story.closes(given_up_ms - 100, NEW)
+    assert story.look(given_up_ms - 100) == []
+    assert asked(story.look(given_up_ms)) == [ONE]
 
 
 def test_an_answer_from_before_a_broker_was_heard_does_not_speak_against_it_later(story):
@@ -311,7 +314,7 @@ def test_who_is_not_heard_after_a_standstill_either_is_asked_before_it_is_dead(s
     story.told(13_900, Outcome.NO_ANSWER)
     story.detection.doubt_self(30_000)
     assert story.look(31_499) == []
-    assert story.look(31_500) == [Probe(ONE, an_address(1), 1_000)]
+    assert story.look(31_500) == [Probe(ONE, an_address(1), ANSWER_MS)]
     assert story.dead == []
     story.told(32_500, Outcome.NO_ANSWER)
     story.look(32_500)
@@ -433,7 +436,7 @@ def test_who_left_the_table_meanwhile_is_not_dead_once_more(story):
 
 def test_an_unheard_master_whose_port_refuses_is_dead_without_the_pause(story):
     story.detection.expect(ONE, an_address(1), 500)
-    assert story.look(500) == [Probe(ONE, an_address(1), 1_000)]
+    assert story.look(500) == [Probe(ONE, an_address(1), ANSWER_MS)]
     story.told(502, Outcome.REFUSED)
     assert story.who_died == [(ONE, Why.UNHEARD, 502)]
     assert story.dead[0].reason.startswith("it was not heard since this controller runs and its port refuses")
@@ -457,7 +460,7 @@ def test_an_unheard_master_that_answers_lives_and_is_asked_again_when_its_beats_
     story.told(502, Outcome.ANSWERED)
     assert story.detection.suspects == set()
     assert not story.detection.is_lost(ONE, 60_000)
-    assert story.look(3_503) == [Probe(ONE, an_address(1), 1_000)]
+    assert story.look(3_503) == [Probe(ONE, an_address(1), ANSWER_MS)]
 
 
 def test_who_was_heard_or_has_gone_is_not_expected(story):

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 from fakes.clock import FakeClock
-from serving import REGISTER, PeerStream, a_request, serving, success, until
+from listening import REGISTER, PeerStream, a_request, serving, success, until
 
 from remoting.client import ClientLimits, RemotingClient
 from remoting.clock import SystemClock

@@ -3,7 +3,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import E1, E4, E13_START
+from listening import E1, E4, E13_START
 
 from remoting.errors import FrameError
 from remoting.opening import OPENING_BYTES_MIN, PROXY_V1_BYTES_MAX, PROXY_V2_BYTES_MAX, Opened, Opening

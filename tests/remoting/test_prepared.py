@@ -6,8 +6,8 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from listening import E1, E2, E2_BODY, E4, ROUTE, a_request
 from msgspec.structs import replace
-from serving import E1, E2, E2_BODY, E4, ROUTE, a_request
 
 from remoting.codes import SerializeType
 from remoting.command import RemotingCommand

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 from fakes.clock import FakeClock
-from serving import (
+from listening import (
     E1,
     E2,
     E2_BODY,

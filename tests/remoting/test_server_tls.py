@@ -7,7 +7,7 @@ import struct
 import pytest
 from certificates_made import Authority
 from fakes.clock import FakeClock
-from serving import E1, E2_BODY, E13_START, REGISTER, ROUTE, a_request, serving, until
+from listening import E1, E2_BODY, E13_START, REGISTER, ROUTE, a_request, serving, until
 
 from remoting.observer import CloseReason
 from remoting.tls import TlsContexts, TlsSettings

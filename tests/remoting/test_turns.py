@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from serving import REGISTER, ROUTE, SMALL_BUFFERS, Told, a_request, serving, until
+from listening import REGISTER, ROUTE, SMALL_BUFFERS, Told, a_request, serving, until
 
 from remoting.answers import Answers
 from remoting.codes import SerializeType

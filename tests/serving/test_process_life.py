@@ -13,6 +13,7 @@ from other_server import OTHER, OtherConfig
 from peers.processes import free_port
 
 from remoting.clock import SystemClock
+from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.frame import CommandReader, encode
 from serving.http_endpoints import CONFIG, PROBES
@@ -36,7 +37,9 @@ class OtherServer:
         self.process = ServerProcess(OTHER, self.config, counts, surroundings)
         self.settings = StoredConfig(OTHER, self.config, journal, self.process.follow)
         dispatcher = Attributed(self, frozenset(), busiest=-1)
-        self.listener = self.process.make_listener(dispatcher, journal, urgent=frozenset(), queued_requests_max=10)
+        self.listener = self.process.make_listener(
+            dispatcher, journal, urgent=RequestCode.BROKER_HEARTBEAT, queued_requests_max=10
+        )
         self.is_open = asyncio.Event()
         self.closed = []
 
