@@ -316,6 +316,7 @@ class Controller:
 
     def commit_late(self, what, for_ms, settled):
         run, now_ms = self.runs, self.world.now_ms
+        store, store_run = self.world.store, self.world.store.run
         self.is_changing = True
         waits = True
 
@@ -329,7 +330,7 @@ class Controller:
 
         def arrive():
             try:
-                outcome = self.world.store.commit(*what)
+                outcome = store.commit(*what) if store.run == store_run else OutcomeUnknown("its run ended")
             except (EntryMoved, Deposed) as error:
                 outcome = error
             self.receive(lambda: settle(outcome))
@@ -343,20 +344,24 @@ class Controller:
 
     def elect(self, call_of, done, **wanted):
         """Elect; `done` may be None where nobody waits."""
+        known = None
 
         def decide(entry):
+            nonlocal known
             now_ms = self.world.now_ms
             call = call_of(**wanted, allows_unclean=self.world.is_unclean, fresh_from_ms=now_ms - BEAT_OVERDUE_MS)
             if entry.broker_set is not None and not call.is_designated and self.waits_for_brokers(entry.broker_set):
                 raise NobodyElectable("waits for all brokers to come back")
-            return self.core.decide_election(SET, entry, self.electorate(entry, call), call)
+            electorate = self.electorate(entry, call)
+            known = dict(electorate.heard)
+            return self.core.decide_election(SET, entry, electorate, call)
 
         def settled(changed):
             if not isinstance(changed, Changed):
                 if done is not None:
                     done(None)
                 return
-            self.world.elected(self, changed, wanted)
+            self.world.elected(self, changed, wanted, known)
             result = changed.decision.reply.result
             if result is Result.NEW_MASTER:
                 self.rebuilding_since_ms = None

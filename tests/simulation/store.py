@@ -11,6 +11,8 @@ class Store:
         self.world = world
         self.core = core
         self.is_down = False
+        #: Which run of it this is: nothing that was under way to an earlier one arrives.
+        self.run = 0
         self.revision = 1
         self.kept = Kept()
         self.past = [(self.kept, 1)]
@@ -76,3 +78,4 @@ class Store:
         self.kept, self.revision = self.past[max(0, len(self.past) - 1 - commits_ago)]
         self.holder = None
         self.leases.clear()
+        self.run += 1

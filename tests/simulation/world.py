@@ -12,7 +12,7 @@ from controller.detection import Outcome
 from controller.elections import Cause, Elections, Held, Trigger
 from simulation import injection
 from simulation.brokers import Broker
-from simulation.controllers import ROUND_MS, SET, Controller
+from simulation.controllers import ROUND_MS, Controller
 from simulation.core import Core
 from simulation.faults import FAULTS_END_MS, Fault, Settings
 from simulation.store import Store
@@ -246,7 +246,7 @@ class World:
             if other is not controller and other.is_up and not other.is_frozen and other.leads and self.is_kept:
                 self.fail("%s and %s lead at once", controller.me.id, other.me.id)
 
-    def elected(self, controller, changed, wanted):
+    def elected(self, controller, changed, wanted, known):
         """Check the reason of an election."""
         election, before, after = changed.decision.reply, changed.before, changed.after
         self.elections += 1
@@ -258,13 +258,13 @@ class World:
         if election.result is Result.NEW_MASTER:
             if chosen[0].broker_id != after.master:
                 self.fail("%s was chosen, %s is master", chosen, after.master)
-            heard = max((each.epoch for each in controller.live.of_set(SET).values()), default=0)
+            # Strangers do not count: anybody can send a heartbeat.
+            heard = max((each.epoch for i, each in known.items() if i in before.replicas), default=0)
             if after.master_epoch <= heard:
                 self.fail("epoch %d is handed out, %d was heard", after.master_epoch, heard)
             self.tell("%s elects %s (asked: %s)", controller.me.id, after.master, wanted)
         cause = Cause(trigger=Trigger.NO_MASTER, why="simulated")
-        last = dict(controller.live.of_set(SET))
-        held = Held(before=before, after=after, cause=cause, election=election, last=last, commit_ms=0)
+        held = Held(before=before, after=after, cause=cause, election=election, last=known, commit_ms=0)
         record, _ = self.reasons.add(held, self.now_ms)
         if not record.reason:
             self.fail("an election without a reason")
