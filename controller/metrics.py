@@ -1,5 +1,6 @@
 """The metrics of a controller as Prometheus scrapes them: read from sets, brokers and counts at that moment."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from operator import add
 
@@ -45,7 +46,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         yield catalogue.ROLE, single(control.group.role)
         yield catalogue.LEADER_CHANGES, single(control.group.leader_changes)
         yield catalogue.SELF_DOUBTS, single(counts.self_doubts)
-        yield catalogue.SUSPECT_BROKERS, single(len(control.detection.suspects))
+        yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
         yield from self._sets()
         for family, tally in _tallies(counts):
             yield family, tally.counts()
@@ -64,20 +65,30 @@ class Metrics(ServerMetrics[ControllerConfig]):
     def _sets(self) -> Iterator[tuple[Family, Values]]:
         samples: dict[Family, list[tuple[Labels, float]]] = {family: [] for family in self._guards}
         now_ms = self._sources.clock.now_ms()
+        # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
+        states: Counter[Labels] = Counter()
         # A follower knows of its sets only what it has read; the leader counts them, so that a sum counts each once.
         if self._sources.control.group.is_leader:
             for broker_set in self._sources.control.store.sets():
-                self._add_set(samples, broker_set, now_ms)
+                self._add_set(samples, states, broker_set, now_ms)
+        samples[catalogue.BROKER_SETS] += states.items()
         for family, guard in self._guards.items():
             combine = min if family is catalogue.BROKER_LAST_HEARTBEAT else add
             yield family, admitted(samples[family], guard, combine)
 
-    def _add_set(self, samples: dict[Family, list[tuple[Labels, float]]], broker_set: BrokerSet, now_ms: int) -> None:
+    def _add_set(
+        self,
+        samples: dict[Family, list[tuple[Labels, float]]],
+        states: Counter[Labels],
+        broker_set: BrokerSet,
+        now_ms: int,
+    ) -> None:
         control, clock = self._sources.control, self._sources.clock
         name, cluster = broker_set.broker_name, broker_set.cluster
         alive = control.live.alive(name, now_ms).keys() & broker_set.replicas.keys()
         state = state_of(broker_set, alive)
-        samples[catalogue.BROKER_SETS] += [((cluster, each.value), float(each is state)) for each in SetState]
+        for each in SetState:
+            states[cluster, each.value] += each is state
         for family, value in (
             (catalogue.ACTIVE_BROKERS, len(alive)),
             (catalogue.REPLICAS, len(broker_set.replicas)),
@@ -91,6 +102,12 @@ class Metrics(ServerMetrics[ControllerConfig]):
             for i, heard in control.live.of_set(name).items()
             if i in broker_set.replicas
         ]
+
+
+def _suspects(control: Control) -> int:
+    """Return how many brokers are being asked; nobody asks a broker that belongs to no set."""
+    sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detection.suspects)
+    return sum(broker_set is not None and broker_id in broker_set.replicas for broker_set, broker_id in sets)
 
 
 def _tallies(counts: SetCounts) -> tuple[tuple[Family, Tally], ...]:
