@@ -84,7 +84,8 @@ class Requests(RuleBasedStateMachine):
         after = self.entry.broker_set
         if after is not None and after.master is not None and after != before:
             assert after.master in trusted
-            assert after.master_epoch > max(heard.values())
+            # Strangers do not count: anybody can send a heartbeat.
+            assert after.master_epoch > max(epoch for i, epoch in heard.items() if i in before.replicas)
             may_be_any = allows_unclean or not before.is_elected or electorate.is_ahead_of(before)
             assert may_be_any or after.master in before.sync_state_set
 
@@ -123,5 +124,5 @@ class Requests(RuleBasedStateMachine):
             assert broker_set.is_elected
 
 
-Requests.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+Requests.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestAnyRequests = Requests.TestCase
