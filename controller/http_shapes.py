@@ -102,7 +102,7 @@ class NotifiedView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A broker that was told the result."""
 
     broker_id: int
-    #: `ok`, `failed`, or `superseded` by a later election.
+    #: `ok`, `refused` if it answered with an error, `failed` without an answer, or `superseded` by a later election.
     result: str
     #: From the stored result until then.
     after_ms: int
@@ -116,7 +116,7 @@ class ElectionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     broker_name: str
     cluster: str
     unix_ms: int
-    #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `broker`, `operator`.
+    #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `store_behind`, `broker`, `operator`.
     trigger: str
     cause: str
     #: `new_master_elected`, `keep_current_master` or `no_master_elected`.

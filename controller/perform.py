@@ -111,9 +111,8 @@ class Performer:
         try:
             for pause_s in (*NOTIFY_PAUSES_S, None):
                 tries += 1
-                error = await self._try(recipient, request)
+                result, error = await self._try(recipient, request)
                 if not error:
-                    result = "ok"
                     break
                 if pause_s is not None:
                     await asyncio.sleep(pause_s)
@@ -127,15 +126,15 @@ class Performer:
             record = self._elections.notified(effect.broker_name, effect.election, recipient.broker_id, notified)
             self._observer.role_notified(effect, recipient, notified, record)
 
-    async def _try(self, recipient: Recipient, request: RemotingCommand) -> str:
-        """Return why a broker does not know its role, blank if it does."""
+    async def _try(self, recipient: Recipient, request: RemotingCommand) -> tuple[str, str]:
+        """Return how a try ended, and why the broker does not know its role, blank if it does."""
         try:
             answer = await self._client.invoke(recipient.address, request, NOTIFY_TIMEOUT_MS)
         except (InvokeError, ValueError) as error:
-            return str(error)
+            return "failed", str(error)
         if answer.code == ResponseCode.SUCCESS:
-            return ""
-        return f"it answers {answer.code}: {answer.remark or 'no remark'}"
+            return "ok", ""
+        return "refused", f"it answers {answer.code}: {answer.remark or 'no remark'}"
 
 
 def _notification(effect: NotifyRoleChanged) -> RemotingCommand:
