@@ -1,0 +1,501 @@
+"""What a controller answers over HTTP: its group, its sets, its elections with their reasons."""
+
+import re
+
+import msgspec
+import pytest
+from controller_builders import a_set
+from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
+
+from controller.broker_set import BrokerSet
+from controller.detection import Outcome
+from controller.elections import Notified
+from controller.entry import Entry
+from controller.http_endpoints import ENDPOINTS
+from controller.store import Kept, Member, SetStore
+from serving import openapi
+from serving.health import Serving
+from serving.http_shapes import ErrorAnswer
+
+OTHER = Member(id="n1", address="10.0.0.2:9878")
+PATHS = [each.path for each in ENDPOINTS]
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield await room.serve_http()
+
+
+def stored(room, *names, **values):
+    """Let sets be known, as another controller has left them."""
+    for name in names:
+        room.store.entry_changed(name, Kept(Entry(broker_set=a_set(broker_name=name, **values)), 1))
+
+
+async def master_dies(room, master=1):
+    """Let the port of the master refuse connections."""
+    room.control.connection_lost(master)
+    await room.pass_ms(100)
+    (probe,) = room.asked()
+    room.control.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+
+
+async def elections(room, query=""):
+    status, body = await room.get(f"/v1/elections{query}")
+    assert status == 200
+    return body["elections"]
+
+
+async def refusal(room, path):
+    status, body = await room.get(path)
+    return status, body["error"]["code"], body["error"]["message"]
+
+
+# Probes
+
+
+async def test_a_controller_that_starts_lives_and_is_not_ready(room):
+    room.health.serving = Serving.STARTING
+    assert await room.get("/healthz") == (200, {"status": "ok"})
+    assert await room.get("/livez") == (200, {"status": "ok"})
+    assert await refusal(room, "/readyz") == (503, "unavailable", "This controller is starting.")
+
+
+async def test_a_follower_is_ready_because_it_sends_brokers_on_to_the_leader(room):
+    room.group.follows(OTHER)
+    assert await room.get("/readyz") == (200, {"status": "ready"})
+
+
+async def test_without_a_leader_no_controller_is_ready(room):
+    assert await room.get("/readyz") == (200, {"status": "ready"})
+    room.group.follows(None)
+    assert await refusal(room, "/readyz") == (503, "unavailable", "No controller leads at present.")
+    assert (await room.get("/livez"))[0] == 200
+
+
+async def test_a_leader_whose_lease_has_ended_is_not_ready(room):
+    room.group.leads(room.clock.now_ms() + 5_000)
+    assert (await room.get("/readyz"))[0] == 200
+    room.clock.pass_ms(5_001)
+    assert (await refusal(room, "/readyz"))[0] == 503
+
+
+async def test_a_controller_that_drains_is_not_ready(room):
+    room.health.serving = Serving.DRAINING
+    assert await refusal(room, "/readyz?verbose") == (503, "unavailable", "This controller is draining.")
+
+
+async def test_metrics_are_text(room):
+    status, text = await room.get("/metrics")
+    assert status == 200
+    assert "\nrocketmq_controller_role 3.0\n" in text
+
+
+# The group
+
+
+async def test_the_group_is_told_as_the_asked_one_knows_it(room):
+    room.group.members_changed((ME, OTHER))
+    me = {"id": ME.id, "address": ME.address}
+    other = {"id": OTHER.id, "address": OTHER.address}
+    told = {"group": "g", "role": "leader", "leaderId": ME.id, "leaderAddress": ME.address, "leaderChanges": 1}
+    told |= {"store": "embedded", "pauseMs": room.control.detection.pause_ends_ms - room.clock.now_ms()}
+    told["members"] = [me | {"isLeader": True, "isSelf": True}, other | {"isLeader": False, "isSelf": False}]
+    assert await room.get("/v1/controllers") == (200, told)
+    room.group.follows(OTHER)
+    told |= {"role": "follower", "leaderId": OTHER.id, "leaderAddress": OTHER.address, "leaderChanges": 2}
+    told["members"] = [me | {"isLeader": False, "isSelf": True}, other | {"isLeader": True, "isSelf": False}]
+    assert await room.get("/v1/controllers") == (200, told)
+    room.group.follows(None)
+    _, body = await room.get("/v1/controllers")
+    assert (body["role"], body["leaderId"], body["leaderAddress"]) == ("candidate", None, None)
+
+
+async def test_the_pause_after_the_start_runs_down_to_0(room):
+    _, before = await room.get("/v1/controllers")
+    assert before["pauseMs"] > 0
+    room.clock.pass_ms(before["pauseMs"] - 1)
+    assert (await room.get("/v1/controllers"))[1]["pauseMs"] == 1
+    room.clock.pass_ms(60_000)
+    assert (await room.get("/v1/controllers"))[1]["pauseMs"] == 0
+
+
+# Sets
+
+
+async def test_a_set_is_told_with_each_broker_and_what_it_said_last(room):
+    await room.a_set(1, 2)
+    await room.beat(1, epoch=1, maxOffset=500, confirmOffset=480, electionPriority=3)
+    heard_ms = room.clock.unix_ms()
+    room.clock.pass_ms(700)
+    room.control.connection_lost(2)
+    status, body = await room.get(f"/v1/broker-sets/{SET}")
+    assert status == 200
+    one, two = body.pop("replicas")
+    assert body == {
+        "brokerName": SET,
+        "cluster": CLUSTER,
+        "state": "healthy",
+        "masterBrokerId": 1,
+        "masterAddress": at(1),
+        "masterEpoch": 1,
+        "syncStateSet": [1, 2],
+        "syncStateSetEpoch": 2,
+        "nextBrokerId": 3,
+        "lastElection": 1,
+    }
+    assert one == {
+        "brokerId": 1,
+        "address": at(1),
+        "isMaster": True,
+        "inSync": True,
+        "alive": True,
+        "suspect": False,
+        "lastHeardUnixMs": heard_ms,
+        "epoch": 1,
+        "maxOffset": 500,
+        "confirmOffset": 480,
+        "electionPriority": 3,
+    }
+    assert (two["brokerId"], two["isMaster"], two["inSync"], two["alive"], two["suspect"]) == (
+        2,
+        False,
+        True,
+        True,
+        True,
+    )
+
+
+async def test_a_broker_that_was_not_heard_here_is_told_without_figures(room):
+    stored(room, "broker-b")
+    _, body = await room.get("/v1/broker-sets/broker-b")
+    assert (body["state"], body["masterBrokerId"], body["lastElection"]) == ("no_master", 1, None)
+    for replica in body["replicas"]:
+        assert (replica["alive"], replica["suspect"], replica["lastHeardUnixMs"]) == (False, False, None)
+        assert {replica[key] for key in ("epoch", "maxOffset", "confirmOffset", "electionPriority")} == {None}
+
+
+async def test_a_broker_that_has_started_has_not_said_how_far_its_log_is(room):
+    await room.a_set(1, 2)
+    await room.register(2)
+    _, body = await room.get(f"/v1/broker-sets/{SET}")
+    replica = body["replicas"][1]
+    assert (replica["alive"], replica["lastHeardUnixMs"]) == (True, room.clock.unix_ms())
+    assert (replica["epoch"], replica["maxOffset"]) == (None, None)
+
+
+async def test_how_a_set_is_follows_its_brokers(room):
+    seen = []
+
+    async def look():
+        seen.append((await room.get(f"/v1/broker-sets/{SET}"))[1]["state"])
+
+    await room.apply(1)
+    await look()
+    await room.a_set(1)
+    await look()
+    await room.apply(2)
+    await room.register(2)
+    await look()
+    await room.beat(2)
+    await room.report([1, 2])
+    await look()
+    room.clock.pass_ms(5_000)
+    await room.beat(1)
+    room.clock.pass_ms(6_000)
+    await look()
+    room.clock.pass_ms(60_000)
+    await look()
+    assert seen == ["no_master", "healthy", "under_replicated", "healthy", "under_replicated", "no_master"]
+
+
+async def test_sets_are_paged_in_the_order_of_their_names_and_found_by_prefix(room):
+    stored(room, "b-2", "a-1", "b-10", "b-1")
+    seen, query = [], "?prefix=b-&limit=2"
+    cursor = ""
+    while True:
+        status, body = await room.get(f"/v1/broker-sets{query}{cursor}")
+        assert (status, body["total"]) == (200, 3)
+        seen.append([each["brokerName"] for each in body["brokerSets"]])
+        if body["nextCursor"] is None:
+            break
+        cursor = f"&cursor={body['nextCursor']}"
+    assert seen == [["b-1", "b-10"], ["b-2"]]
+    _, body = await room.get("/v1/broker-sets")
+    assert [each["brokerName"] for each in body["brokerSets"]] == ["a-1", "b-1", "b-10", "b-2"]
+
+
+async def test_a_page_goes_on_where_it_was_left_off_although_that_set_is_gone(room):
+    stored(room, "a", "b", "c")
+    _, body = await room.get("/v1/broker-sets?limit=2")
+    room.store.entry_changed("b", Kept(Entry(), 2))
+    _, rest = await room.get(f"/v1/broker-sets?limit=2&cursor={body['nextCursor']}")
+    assert [each["brokerName"] for each in rest["brokerSets"]] == ["c"]
+    assert rest["total"] == 2
+
+
+async def test_without_sets_the_list_is_empty(room):
+    assert await room.get("/v1/broker-sets") == (200, {"brokerSets": [], "total": 0, "nextCursor": None})
+
+
+async def test_a_name_with_odd_characters_is_found(room):
+    stored(room, "broker ü%")
+    status, body = await room.get("/v1/broker-sets/broker%20%C3%BC%25")
+    assert (status, body["brokerName"]) == (200, "broker ü%")
+
+
+async def test_a_follower_tells_the_sets_that_it_has_read(room):
+    room.group.follows(OTHER)
+    stored(room, "broker-b")
+    assert (await room.get("/v1/broker-sets/broker-b"))[0] == 200
+
+
+# Elections
+
+
+async def test_an_election_is_told_with_its_candidates_and_its_reason(room):
+    await room.a_set(1, 2, 3, in_sync=[1, 2])
+    await room.beat(1, 2, maxOffset=500)
+    await room.beat(3, maxOffset=400)
+    await room.pass_ms(400)
+    unix_ms = room.clock.unix_ms()
+    await master_dies(room)
+    last, first = await elections(room)
+    assert last["unixMs"] == last["lastUnixMs"] == unix_ms + 100
+    del last["unixMs"], last["lastUnixMs"]
+    candidates = last.pop("candidates")
+    phases = last.pop("phases")
+    assert last.pop("cause").startswith("master 1 is dead: its connection closed and its port refuses connections")
+    assert last == {
+        "number": 2,
+        "brokerName": SET,
+        "cluster": CLUSTER,
+        "trigger": "master_dead",
+        "result": "new_master_elected",
+        "reason": "2 was elected: 1 not alive; 3 not in the SyncStateSet",
+        "oldMaster": 1,
+        "newMaster": 2,
+        "masterEpoch": 2,
+        "syncStateSetEpoch": 3,
+        "unclean": False,
+        "bytesAtStake": 0,
+        "force": "",
+        "notified": [],
+        "times": 1,
+    }
+    assert [(each["brokerId"], each["inSync"], each["verdict"]) for each in candidates] == [
+        (1, True, "not alive"),
+        (2, True, "elected"),
+        (3, False, "not in the SyncStateSet"),
+    ]
+    assert candidates[2] == {
+        "brokerId": 3,
+        "address": at(3),
+        "inSync": False,
+        "verdict": "not in the SyncStateSet",
+        "epoch": 1,
+        "maxOffset": 400,
+        "electionPriority": 2**31 - 1,
+    }
+    # Suspect when its connection closed, and judged once it was asked.
+    assert phases == {"suspectMs": 400, "judgeMs": 100, "commitMs": 0}
+    assert (first["number"], first["trigger"], first["oldMaster"], first["newMaster"]) == (1, "broker", None, 1)
+    assert (first["phases"]["suspectMs"], first["phases"]["judgeMs"]) == (None, None)
+
+
+async def test_where_nobody_could_be_elected_it_is_told_what_forces_a_master_and_what_that_costs(room):
+    await room.a_set(1, 2, in_sync=[1])
+    await room.beat(1, maxOffset=1_000)
+    await room.beat(2, maxOffset=700)
+    await room.pass_ms(300)
+    await master_dies(room)
+    last = (await elections(room))[0]
+    assert (last["result"], last["oldMaster"], last["newMaster"]) == ("no_master_elected", 1, None)
+    assert last["reason"].startswith("nobody of the SyncStateSet [1] can lead: ")
+    assert last["bytesAtStake"] == 300
+    assert f"mqadmin electMaster -a {ME.address} -b 2 -bn {SET} -c {CLUSTER}" in last["force"]
+    assert "enableElectUncleanMaster -v true" in last["force"]
+    assert last["force"].endswith("enableElectUncleanMaster -v false")
+
+
+async def test_elections_that_end_as_the_one_before_are_one_with_a_count(room):
+    await room.a_set(1, 2, in_sync=[1])
+    await room.pass_ms(300)
+    await master_dies(room)
+    for _ in range(3):
+        await room.elect(2)
+        await room.pass_ms(1_000, beating=(2,))
+    last = (await elections(room))[0]
+    assert (last["trigger"], last["times"]) == ("broker", 3)
+    assert last["lastUnixMs"] == last["unixMs"] + 2_000
+
+
+async def test_an_operators_election_tells_who_wanted_it_and_an_unclean_one_that_it_was(room):
+    await room.a_set(1, 2, 3)
+    await room.pass_ms(100)
+    assert (await room.elect(2, designate=True)).code == 0
+    last = (await elections(room))[0]
+    assert (last["trigger"], last["newMaster"], last["unclean"]) == ("operator", 2, False)
+    assert "wants broker 2 as master" in last["cause"]
+    await room.settings.update_config(b"enableElectUncleanMaster=true")
+    await master_dies(room, 2)
+    last = (await elections(room))[0]
+    assert (last["result"], last["unclean"]) == ("new_master_elected", True)
+
+
+async def test_who_was_told_stands_beside_the_election(room):
+    await room.a_set(1, 2)
+    room.elections.notified(SET, 1, 2, Notified("failed", 3_010, 3))
+    room.elections.notified(SET, 1, 1, Notified("ok", 7, 1))
+    (last,) = await elections(room)
+    assert last["notified"] == [
+        {"brokerId": 1, "result": "ok", "afterMs": 7, "tries": 1},
+        {"brokerId": 2, "result": "failed", "afterMs": 3_010, "tries": 3},
+    ]
+
+
+async def test_the_newest_elections_come_first_and_as_many_as_are_asked_for(room):
+    for name in ("b-1", "a-1", "b-2", "b-3"):
+        await room.a_set(1, name=name)
+    assert [each["number"] for each in await elections(room)] == [4, 3, 2, 1]
+    assert [each["brokerName"] for each in await elections(room, "?prefix=b-&limit=2")] == ["b-3", "b-2"]
+    assert await elections(room, "?prefix=zz") == []
+
+
+# The configuration
+
+
+async def test_the_configuration_is_shown_without_its_secrets(tmp_path):
+    async with ControlRoom(tmp_path, etcd_user="root", etcd_password="hunter2", suspect_timeout_ms=1_500) as room:
+        await room.serve_http()
+        status, body = await room.get("/v1/config")
+    assert (status, body["properties"]["etcdPassword"]) == (200, "******")
+    assert body["properties"]["suspectTimeoutMs"] == "1500"
+
+
+async def test_a_change_of_the_configuration_shows(room):
+    await room.settings.update_config(b"enableElectUncleanMaster=true")
+    assert (await room.get("/v1/config"))[1]["properties"]["enableElectUncleanMaster"] == "true"
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code", "sentence"),
+    [
+        ("/nope", 404, "not_found", "There is nothing at /nope; see /v1/openapi.json."),
+        ("/v1/broker-sets/nope", 404, "not_found", "There is no broker set nope."),
+        ("/v1/broker-sets?limit=0", 400, "bad_request", "limit must be a whole number from 1 to 1000, not 0."),
+        ("/v1/elections?limit=1001", 400, "bad_request", "limit must be a whole number from 1 to 1000, not 1001."),
+        ("/v1/elections?limit=x", 400, "bad_request", "limit must be a whole number from 1 to 1000, not x."),
+        (
+            "/v1/broker-sets?cursor=x",
+            400,
+            "bad_request",
+            "cursor must be the nextCursor of the page before, of the same list.",
+        ),
+        (
+            "/v1/elections?cursor=x",
+            400,
+            "bad_request",
+            "/v1/elections has no parameter cursor; it takes prefix, limit.",
+        ),
+        (
+            "/v1/broker-sets?prefix=a&prefix=b",
+            400,
+            "bad_request",
+            "The parameter prefix is given more than once.",
+        ),
+        ("/v1/controllers?a=1", 400, "bad_request", "/v1/controllers has no parameter a; it takes none."),
+        ("/v1/config?a=1", 400, "bad_request", "/v1/config has no parameter a; it takes none."),
+        (
+            f"/v1/broker-sets/{SET}?limit=1",
+            400,
+            "bad_request",
+            "/v1/broker-sets/{name} has no parameter limit; it takes none.",
+        ),
+    ],
+)
+async def test_an_error_is_json_with_a_sentence(room, path, status, code, sentence):
+    assert await refusal(room, path) == (status, code, sentence)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("path", ["/v1/broker-sets", "/v1/elections", "/v1/config"])
+async def test_nothing_can_be_changed(room, method, path):
+    status, body = await room.get(path, method)
+    assert (status, body["error"]["code"]) == (405, "method_not_allowed")
+
+
+async def test_a_fault_of_ours_is_logged_and_tells_the_peer_nothing(room, monkeypatch):
+    def fail(*_):
+        raise KeyError("inner detail")
+
+    monkeypatch.setattr(SetStore, "get", fail)
+    status, body = await room.get(f"/v1/broker-sets/{SET}")
+    assert (status, body["error"]["code"]) == (500, "internal")
+    assert "inner" not in str(body)
+    (line,) = room.events("http_request_failed")
+    assert (line["method"], line["path"]) == ("GET", f"/v1/broker-sets/{SET}")
+
+
+async def test_answers_name_the_controller_and_forbid_to_be_kept(room):
+    async with room.session.get(f"http://127.0.0.1:{room.server.port}/v1/controllers") as answer:
+        assert answer.headers["Server"] == "rmq-controller"
+        assert answer.headers["Cache-Control"] == "no-store"
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_no_request_leaves_a_line(room):
+    before = len(room.lines)
+    for path in PATHS:
+        await room.get(path.replace("{name}", "nope"))
+    assert len(room.lines) == before
+
+
+# The description
+
+
+async def test_every_path_is_described_and_no_other(room):
+    status, described = await room.get(openapi.PATH)
+    assert status == 200
+    assert set(described["paths"]) == {*PATHS, openapi.PATH}
+    assert described["openapi"] == "3.1.0"
+    references = re.findall(r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(described).decode())
+    assert set(references) == set(described["components"]["schemas"])
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+async def test_an_answer_has_the_described_shape(room, endpoint):
+    await room.a_set(1, 2)
+    status, body = await room.get(endpoint.path.replace("{name}", SET))
+    assert status == 200
+    if endpoint.shape is None:
+        assert isinstance(body, str)
+        return
+    read = msgspec.convert(body, endpoint.shape)
+    # Nothing came that the shape does not have.
+    assert msgspec.to_builtins(read) == body
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+async def test_every_refusal_that_is_described_happens_and_no_other(room, endpoint):
+    _, described = await room.get(openapi.PATH)
+    room.group.follows(None)
+    seen = set()
+    path = endpoint.path.replace("{name}", "nope")
+    for query in ("", "?odd=1"):
+        status, body = await room.get(path + query)
+        if status != 200:
+            msgspec.convert(body, ErrorAnswer)
+            seen.add(str(status))
+    assert seen == set(described["paths"][endpoint.path]["get"]["responses"]) - {"200", "500"}
+
+
+async def test_a_set_without_brokers_is_told_as_one_without_a_master(room):
+    room.store.entry_changed("empty", Kept(Entry(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1))
+    _, body = await room.get("/v1/broker-sets/empty")
+    assert (body["state"], body["replicas"], body["masterAddress"]) == ("no_master", [], None)
