@@ -30,6 +30,7 @@ from controller.elections import Cause, ElectionRecord, Elections, Held, Trigger
 from controller.entry import Decision, Entry, Reply
 from controller.group import Group
 from controller.live_table import BrokerKey, Heard, LiveTable
+from controller.recovery import Recovery
 from controller.refusals import NobodyElectable, NotLeader, NotStoredNow
 from controller.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 from remoting.clock import Clock
@@ -41,8 +42,6 @@ BEAT_AWAITED_S: Final = 1.0
 _SLOW_STORE_MS: Final = 1_000
 #: A store that stays slow must not keep the dead from being judged for ever.
 _DOUBT_AGAIN_MS: Final = 10_000
-#: Brokers that belong to a set which is put together again come within their poll of 5 s.
-REBUILDING_MS: Final = 8_000
 #: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
 STRANGERS_MAX: Final = 10_000
 #: How often brokers are looked at, and for how long a standstill may hold that up.
@@ -118,6 +117,7 @@ class Control:
         self.live = parts.live
         self.detection = parts.detection
         self.elections = parts.elections
+        self.recovery = Recovery(parts.live)
         self._clock = parts.clock
         self._config = parts.config
         self._perform = parts.perform
@@ -127,7 +127,6 @@ class Control:
         self._awaiting: dict[BrokerKey, asyncio.Event] = {}
         #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
         self._busy: dict[str, int] = {}
-        self._rebuilding_since_ms: dict[str, int] = {}
         #: None before the first look.
         self._looked_ms: int | None = None
         self._doubted_ms = self._clock.now_ms() - _DOUBT_AGAIN_MS
@@ -171,7 +170,7 @@ class Control:
         after = _present(changed.after)
         if changed.before is None or key.broker_id not in changed.before.replicas:
             self._restarted(key, connection_id)
-        self._waits_for_brokers(after, self._clock.now_ms())
+        self.recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
 
@@ -188,6 +187,8 @@ class Control:
     async def alter_sync_state_set(self, wanted: WantedSyncStateSet, connection_id: int) -> BrokerSet:
         """Store who is in sync, as the master reports it."""
         name = wanted.broker_name
+        if (broker_set := self.store.get(name)) is not None and self.group.is_leader:
+            self.recovery.reported(broker_set, wanted, connection_id, self._clock.now_ms())
         self._sign_of_life(BrokerKey(name, wanted.master), connection_id)
         changed = await self._change(
             name, lambda entry: decide_alteration(entry, wanted, self.live.alive(name, self._clock.now_ms()))
@@ -273,6 +274,8 @@ class Control:
         heard = self.live.of_set(broker_set.broker_name)
         if broker_set.master not in heard or broker_set.is_rebuilding:
             return False
+        if self.recovery.reported_epoch(broker_set) is not None:
+            return False
         return all(each.epoch <= broker_set.master_epoch for each in heard.values())
 
     def _doubt_after_standstill(self) -> None:
@@ -292,10 +295,10 @@ class Control:
 
     def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
         """Return why a set has to get a master now, None if it has one or cannot have one."""
-        if self._waits_for_brokers(broker_set, now_ms):
+        if self.recovery.waits(broker_set, now_ms):
             return None
-        if self._is_behind(broker_set):
-            return Cause(trigger=Trigger.STORE_BEHIND, why="the brokers' logs are at a higher epoch than the store")
+        if self.recovery.is_behind(broker_set):
+            return Cause(trigger=Trigger.STORE_BEHIND, why="the brokers know a higher epoch than the store")
         # The first that asks leads a set that never had a master.
         if not broker_set.is_elected:
             return None
@@ -357,11 +360,7 @@ class Control:
         def decide(entry: Entry) -> Decision[Election]:
             now_ms = self._clock.now_ms()
             is_asked_by_broker = not call.is_designated
-            if (
-                entry.broker_set is not None
-                and is_asked_by_broker
-                and self._waits_for_brokers(entry.broker_set, now_ms)
-            ):
+            if entry.broker_set is not None and is_asked_by_broker and self.recovery.waits(entry.broker_set, now_ms):
                 raise NobodyElectable(f"{broker_name} waits some seconds for all of its brokers to come back")
             wanted = msgspec.structs.replace(
                 call,
@@ -386,6 +385,7 @@ class Control:
             # Who hears nobody at all may be cut off, with every broker alive and well.
             master_may_live=master is not None
             and (not self.live.brokers or not self.detection.is_lost(BrokerKey(broker_name, master), now_ms)),
+            reported_epoch=None if entry.broker_set is None else self.recovery.reported_epoch(entry.broker_set),
         )
 
     def _explain(self, changed: Changed[Election], cause: Cause, began_ms: int) -> ElectionRecord:
@@ -401,7 +401,10 @@ class Control:
         )
         record, is_news = self.elections.add(held, self._clock.unix_ms())
         self._observer.election_held(record, is_news=is_news, seconds=(now_ms - began_ms) / 1000)
-        if changed.decision.reply.result is Result.NEW_MASTER and self._config().notify_broker_role_changed:
+        if changed.decision.reply.result is not Result.NEW_MASTER:
+            return record
+        self.recovery.elected(after.broker_name)
+        if self._config().notify_broker_role_changed:
             self._perform(self._notification(after, record.number, now_ms))
         return record
 
@@ -470,20 +473,6 @@ class Control:
             return
         finally:
             self._awaiting.pop(key, None)
-
-    def _waits(self, entry: Entry, now_ms: int) -> bool:
-        return entry.broker_set is not None and self._waits_for_brokers(entry.broker_set, now_ms)
-
-    def _waits_for_brokers(self, broker_set: BrokerSet, now_ms: int) -> bool:
-        """Tell whether a set whose state was lost, or is an old one, waits for all of its brokers to be heard."""
-        if not broker_set.is_rebuilding and not self._is_behind(broker_set):
-            self._rebuilding_since_ms.pop(broker_set.broker_name, None)
-            return False
-        return now_ms < self._rebuilding_since_ms.setdefault(broker_set.broker_name, now_ms) + REBUILDING_MS
-
-    def _is_behind(self, broker_set: BrokerSet) -> bool:
-        """Tell whether a log has seen a higher epoch than the store."""
-        return Electorate(heard=self.live.of_set(broker_set.broker_name)).is_ahead_of(broker_set)
 
     def _check_cluster(self, broker_name: str, cluster: str) -> None:
         self.group.check_leads()

@@ -85,14 +85,17 @@ class Electorate(Struct, frozen=True, kw_only=True):
     heard: Mapping[int, Heard] = {}
     #: Nothing is known of the recorded master yet: it may live although it was not heard.
     master_may_live: bool = False
+    #: The master epoch of a master that knows more than the store, whatever is in its log; None if none does.
+    reported_epoch: int | None = None
 
     def epoch_of(self, broker_set: BrokerSet) -> int:
         """Return the highest epoch in the log of any member; anybody can send a heartbeat with another id."""
-        return max((heard.epoch for i, heard in self.heard.items() if i in broker_set.replicas), default=0)
+        logs = (heard.epoch for i, heard in self.heard.items() if i in broker_set.replicas)
+        return max(logs, default=0) if self.reported_epoch is None else max(self.reported_epoch, *logs)
 
     def is_ahead_of(self, broker_set: BrokerSet) -> bool:
         """Tell whether a log of the set has seen a higher epoch than the store: it was lost, or is an old backup."""
-        return self.epoch_of(broker_set) > broker_set.master_epoch
+        return self.reported_epoch is not None or self.epoch_of(broker_set) > broker_set.master_epoch
 
 
 def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call: Call) -> Decision[Election]:
@@ -107,8 +110,8 @@ def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call
     election = elect(broker_set, electorate, call)
     events: list[Event] = []
     if election.event is not None:
-        if electorate.is_ahead_of(broker_set):
-            events.append(MasterEpochRaised(electorate.epoch_of(broker_set)))
+        if (epoch := electorate.epoch_of(broker_set)) > broker_set.master_epoch:
+            events.append(MasterEpochRaised(epoch))
         events.append(election.event)
     return Decision(reply=election, events=tuple(events))
 

@@ -12,6 +12,7 @@ from controller.detection import BEAT_OVERDUE_MS
 from controller.entry import Decision
 from controller.leadership import Campaign, Grant, Look, Release, Renew, Rest
 from controller.live_table import BrokerKey
+from controller.recovery import WAIT_MS
 from controller.refusals import NobodyElectable
 from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown
 from remoting.errors import RequestRefused
@@ -27,7 +28,6 @@ SLOW_STORE_MS: Final = 1_000
 COMMIT_MS: Final = 2_000
 TRIES: Final = 3
 #: For so long it waits for all brokers of a set that is put together again.
-REBUILDING_MS: Final = 8_000
 
 
 class Changed(NamedTuple):
@@ -225,7 +225,7 @@ class Controller:
             return False
         if self.rebuilding_since_ms is None:
             self.rebuilding_since_ms = self.world.now_ms
-        return self.world.now_ms < self.rebuilding_since_ms + REBUILDING_MS
+        return self.world.now_ms < self.rebuilding_since_ms + WAIT_MS
 
     def is_behind(self, broker_set):
         """Tell whether a log has seen a higher epoch than the store."""

@@ -62,6 +62,15 @@ def test_so_it_does_in_a_set_that_the_store_has_never_seen_with_a_master():
     assert decision.events == (MasterEpochRaised(7), MasterElected(3))
 
 
+def test_a_master_that_knows_more_than_the_store_is_elected_above_what_it_knows():
+    knows = Electorate(trusted={1: heard(max_offset=9), 2: heard()}, heard={1: heard(), 2: heard()}, reported_epoch=5)
+    decision = decide_election(SET, Entry(broker_set=a_set()), knows, LOST)
+    assert decision.events == (MasterElected(2),)
+    knows = Electorate(trusted={1: heard()}, heard={1: heard()}, reported_epoch=8)
+    decision = decide_election(SET, Entry(broker_set=a_set()), knows, LOST)
+    assert decision.events == (MasterEpochRaised(8), MasterElected(1))
+
+
 def test_nobody_leads_while_only_suspects_have_such_logs():
     suspects = Electorate(heard=OLD_BACKUP)
     assert decide_election(SET, Entry(broker_set=a_set()), suspects, LOST).events == ()

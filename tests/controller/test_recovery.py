@@ -1,0 +1,93 @@
+"""Sets of which the store knows less than their brokers."""
+
+import pytest
+from controller_builders import SET, a_set, heard
+
+from controller.decisions.sync_state import WantedSyncStateSet
+from controller.live_table import BrokerKey, LiveTable
+from controller.recovery import Recovery
+
+OWN, OTHER = 7, 8
+
+
+@pytest.fixture
+def live():
+    table = LiveTable()
+    for broker_id in (1, 2):
+        table.beat(BrokerKey(SET, broker_id), heard(connection_id=OWN))
+    return table
+
+
+@pytest.fixture
+def recovery(live):
+    return Recovery(live)
+
+
+def report(*, master=1, master_epoch=5, sync_state_set_epoch=7):
+    return WantedSyncStateSet(
+        broker_name=SET,
+        master=master,
+        master_epoch=master_epoch,
+        members=frozenset({1, 2}),
+        sync_state_set_epoch=sync_state_set_epoch,
+    )
+
+
+NEWER = report(sync_state_set_epoch=9)
+
+
+def test_a_set_whose_brokers_know_what_is_stored_waits_for_nobody(recovery):
+    assert not recovery.is_behind(a_set())
+    assert not recovery.waits(a_set(), 0)
+
+
+def test_a_log_at_a_higher_epoch_tells_that_the_store_is_old(recovery, live):
+    live.beat(BrokerKey(SET, 2), heard(epoch=6))
+    assert recovery.is_behind(a_set())
+    assert recovery.waits(a_set(), 0)
+    assert recovery.waits(a_set(), 7_999)
+    assert not recovery.waits(a_set(), 8_000)
+
+
+def test_a_set_that_is_put_together_again_waits_for_its_brokers(recovery):
+    assert recovery.waits(a_set(is_rebuilding=True), 1_000)
+    assert not recovery.waits(a_set(is_rebuilding=True), 9_000)
+
+
+def test_a_set_that_loses_its_state_again_waits_again(recovery):
+    assert recovery.waits(a_set(is_rebuilding=True), 0)
+    assert not recovery.waits(a_set(), 5_000)
+    assert recovery.waits(a_set(is_rebuilding=True), 60_000)
+
+
+@pytest.mark.parametrize("newer", [NEWER, report(master_epoch=6), report(master_epoch=6, sync_state_set_epoch=1)])
+def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
+    recovery.reported(a_set(), newer, OWN, 0)
+    assert not recovery.is_behind(a_set())
+    recovery.reported(a_set(), newer, OWN, 5_000)
+    assert recovery.is_behind(a_set())
+    assert recovery.reported_epoch(a_set()) == newer.master_epoch
+    recovery.elected(SET)
+    assert not recovery.is_behind(a_set())
+
+
+@pytest.mark.parametrize("old", [report(), report(sync_state_set_epoch=6), report(master_epoch=4)])
+def test_old_reports_tell_nothing_and_end_a_suspicion(recovery, old):
+    recovery.reported(a_set(), NEWER, OWN, 0)
+    recovery.reported(a_set(), old, OWN, 5_000)
+    recovery.reported(a_set(), NEWER, OWN, 6_000)
+    assert not recovery.is_behind(a_set())
+
+
+@pytest.mark.parametrize(("wanted", "connection"), [(NEWER, OTHER), (report(master=2, master_epoch=9), OWN)])
+def test_nobody_else_than_the_master_over_its_own_connection_is_believed(recovery, wanted, connection):
+    for now_ms in (0, 5_000, 10_000):
+        recovery.reported(a_set(), wanted, connection, now_ms)
+    assert not recovery.is_behind(a_set())
+
+
+def test_a_master_that_was_not_heard_is_not_believed():
+    recovery = Recovery(LiveTable())
+    for now_ms in (0, 5_000):
+        recovery.reported(a_set(), NEWER, OWN, now_ms)
+    assert not recovery.is_behind(a_set())
