@@ -1,0 +1,33 @@
+"""How a set is, at a glance: its words stand in the HTTP views and label metrics."""
+
+import pytest
+from controller_builders import a_set
+
+from controller.overview import SetState, state_of
+
+ALL = frozenset({1, 2, 3})
+
+
+@pytest.mark.parametrize(
+    ("values", "alive", "state"),
+    [
+        ({"sync_state_set": ALL}, ALL, SetState.HEALTHY),
+        ({"sync_state_set": ALL}, {1, 2, 3, 99}, SetState.HEALTHY),
+        ({"sync_state_set": frozenset({1, 2})}, ALL, SetState.UNDER_REPLICATED),
+        ({"sync_state_set": ALL}, {1, 2}, SetState.UNDER_REPLICATED),
+        ({"sync_state_set": ALL}, {2, 3}, SetState.NO_MASTER),
+        ({"sync_state_set": ALL, "master": None}, ALL, SetState.NO_MASTER),
+        ({"sync_state_set": ALL}, set(), SetState.NO_MASTER),
+    ],
+    ids=[
+        "everybody lives and is in sync",
+        "a stranger lives too",
+        "one is not in sync",
+        "one that is in sync is dead",
+        "the master is dead",
+        "nobody is master",
+        "nobody lives",
+    ],
+)
+def test_a_set_is_as_its_brokers_are(values, alive, state):
+    assert state_of(a_set(**values), alive) is state
