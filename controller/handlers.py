@@ -153,7 +153,8 @@ class Handlers:
         self._group.check_leads()
         name = _given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
         broker_set = self._control.store.get(name)
-        if broker_set is None:
+        if broker_set is None or broker_set.is_rebuilding:
+            # Brokers that hear this register again, and all of them are to come before one of them leads.
             raise MetadataUnknown(name)
         header = MasterHeader(
             master_broker_id=broker_set.master,

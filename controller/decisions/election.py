@@ -124,8 +124,8 @@ def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election
         frozenset(electorate.heard),
         electorate.master_may_live or broker_set.master in electorate.heard,
     )
-    if electorate.is_ahead_of(broker_set) and not call.is_designated:
-        return _longest(field, call)
+    if (electorate.is_ahead_of(broker_set) or broker_set.is_rebuilding) and not call.is_designated:
+        return _longest(field, electorate, call)
     if not broker_set.is_elected:
         return _first(field, call)
     if not call.is_designated and _is_undecided(field):
@@ -166,14 +166,16 @@ def _first(field: _Field, call: Call) -> Election:
     return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
 
 
-def _longest(field: _Field, call: Call) -> Election:
+def _longest(field: _Field, electorate: Electorate, call: Call) -> Election:
     """Let the longest log lead where the store is older than the logs: who is in sync by it says nothing any more.
 
-    The master is elected anew if it has the longest: brokers follow none at an epoch that they have seen already.
+    So all that were heard must have said how far they are, and nothing may speak against them. The master is elected
+    anew if it has the longest: brokers follow none at an epoch that they have seen already.
     """
-    by_log = Call(fresh_from_ms=call.fresh_from_ms)
-    nobody_leads = replace(field.broker_set, master=None)
-    chosen = _choose(nobody_leads, field.alive, by_log)
+    heard = {i: each for i, each in electorate.heard.items() if i in field.broker_set.replicas}
+    is_known = heard.keys() <= field.alive.keys() and not any(each.awaits_beat for each in heard.values())
+    by_log = Call()
+    chosen = _choose(replace(field.broker_set, master=None), field.alive, by_log) if is_known else None
     if chosen is None:
         return _nobody(field, call)
     candidates = _candidates(field, lambda i: _verdict(i, field.alive, chosen, is_kept=False, call=by_log))
