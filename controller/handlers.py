@@ -11,10 +11,11 @@ import msgspec
 
 from controller.broker_set import BrokerSet
 from controller.config import ControllerConfig
-from controller.control import Control, Elected
+from controller.control import Control
 from controller.decisions.election import Result
 from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
+from controller.elector import Elected
 from controller.live_table import (
     HEARTBEAT_TIMEOUT_MS_DEFAULT,
     PRIORITY_LOWEST,

@@ -9,18 +9,21 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from controller.config import CONTROLLER, ControllerConfig
-from controller.control import LOOK_MS, Control, ControlParts
+from controller.control import Control
 from controller.detection import Detection
 from controller.elections import Elections
 from controller.group import Group
+from controller.guard import LOOK_MS
 from controller.handlers import Handlers
 from controller.http_views import Views
 from controller.journal import BROKER_CODES, Journal
 from controller.live_table import LiveTable
 from controller.perform import Performer
+from controller.recovery import Recovery
 from controller.set_counts import SetCounts
 from controller.store import Backend, Member, SetStore, StoreError
 from controller.stores.opening import open_store
+from controller.working import Parts
 from remoting.codes import RequestCode
 from remoting.observer import CloseReason, Peer
 from serving.journal import Attributed
@@ -59,11 +62,12 @@ class Controller:
         self._elections = Elections(self._group.me.address)
         self._performer = Performer(self._begin, self._client, self._elections, self._clock, self._journal)
         self._control = Control(
-            ControlParts(
+            Parts(
                 store=self._store,
                 group=self._group,
                 live=live,
                 detection=Detection(live, self._clock.now_ms()),
+                recovery=Recovery(live),
                 elections=self._elections,
                 clock=self._clock,
                 config=lambda: self._settings.config,
@@ -72,7 +76,7 @@ class Controller:
                 start=self._begin,
             )
         )
-        self._performer.probed = self._control.probed
+        self._performer.probed = self._control.guard.probed
         self._server = self._process.make_listener(
             Attributed(
                 Handlers(self._control, self._settings, self._clock), BROKER_CODES, RequestCode.BROKER_HEARTBEAT
@@ -165,7 +169,7 @@ class Controller:
             else:
                 break
         self._group.ready()
-        self._control.take_over()
+        self._control.guard.take_over()
         self._led.set()
         if self._group.is_leader:
             self._journal.leadership_gained(
@@ -183,16 +187,16 @@ class Controller:
     async def _look_at_brokers(self) -> None:
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
-            self._control.look_at_brokers()
+            self._control.guard.look_at_brokers()
 
     async def _look_at_sets(self) -> None:
         while True:
             await asyncio.sleep(_SETS_LOOK_S)
-            self._control.look_at_sets()
+            self._control.guard.look_at_sets()
 
     def _lost(self, connection_id: int) -> None:
         if not self._is_closing:
-            self._control.connection_lost(connection_id)
+            self._control.guard.connection_lost(connection_id)
 
 
 class _StoreCalls:

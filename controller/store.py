@@ -13,6 +13,7 @@ import msgspec
 
 from controller.broker_set import BrokerSet
 from controller.entry import Decision, Entry, Reply
+from controller.live_table import BrokerKey
 from remoting.errors import RemotingError
 
 #: How often a set that others change is decided anew.
@@ -123,6 +124,12 @@ class SetStore:
     def get(self, broker_name: str) -> BrokerSet | None:
         """Return a set as it is known here."""
         return self.entry(broker_name).broker_set
+
+    def address_of(self, key: BrokerKey) -> str | None:
+        """Return where a broker is by what is stored; None if it belongs to no set that is known here."""
+        broker_set = self.get(key.broker_name)
+        replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
+        return None if replica is None else replica.address
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -20,7 +20,7 @@ async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(ro
     (probe,) = {each.key: each for each in room.asked()}.values()
     assert probe.key == BrokerKey(SET, 1)
     await room.pass_ms(1_200, beating=(2,))
-    room.control.probed(probe.key, Outcome.NO_ANSWER)
+    room.control.guard.probed(probe.key, Outcome.NO_ANSWER)
     await room.pass_ms(1_000, beating=(2,))
     assert (room.stored().master, room.stored().master_epoch) == (2, 2)
     (elected,) = [line for line in room.events("master_elected") if line["trigger"] == "master_dead"]
@@ -31,10 +31,10 @@ async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(ro
 async def test_a_refused_connection_is_a_death_at_once(room):
     await room.a_set(1, 2)
     await room.pass_ms(500)
-    room.control.connection_lost(1)
+    room.control.guard.connection_lost(1)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.control.probed(probe.key, Outcome.REFUSED)
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
     await room.done()
     assert room.stored().master == 2
 
@@ -42,7 +42,7 @@ async def test_a_refused_connection_is_a_death_at_once(room):
 async def test_the_end_of_an_old_connection_says_nothing(room):
     await room.a_set(1, 2)
     await room.beat(1, over=77)
-    room.control.connection_lost(1)
+    room.control.guard.connection_lost(1)
     await room.pass_ms(1_000, beating=(1, 2))
     assert room.asked() == []
     assert room.stored().master == 1
@@ -75,7 +75,7 @@ async def test_strangers_come_and_go_without_a_line_or_a_question(room):
     for number in range(100):
         key = BrokerKey(SET if number % 2 else "made-up", 1_000 + number)
         room.control.heartbeat("C", key, Heard(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
-    room.control.connection_lost(50)
+    room.control.guard.connection_lost(50)
     await room.pass_ms(5_000, beating=(1, 2))
     assert room.live.brokers == 2
     assert room.events("broker_suspected") == room.events("broker_died") == []

@@ -35,10 +35,10 @@ def stored(room, *names, **values):
 
 async def master_dies(room, master=1):
     """Let the port of the master refuse connections."""
-    room.control.connection_lost(master)
+    room.control.guard.connection_lost(master)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.control.probed(probe.key, Outcome.REFUSED)
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
     await room.done()
 
 
@@ -130,7 +130,7 @@ async def test_a_set_is_told_with_each_broker_and_what_it_said_last(room):
     await room.beat(1, epoch=1, maxOffset=500, confirmOffset=480, electionPriority=3)
     heard_ms = room.clock.unix_ms()
     room.clock.pass_ms(700)
-    room.control.connection_lost(2)
+    room.control.guard.connection_lost(2)
     status, body = await room.get(f"/v1/broker-sets/{SET}")
     assert status == 200
     one, two = body.pop("replicas")

@@ -36,10 +36,10 @@ class Desk(ControlRoom):
 
     async def dies(self, broker_id, outcome=Outcome.REFUSED):
         """Let the connection of a broker close, and its port refuse another one."""
-        self.control.connection_lost(broker_id)
+        self.control.guard.connection_lost(broker_id)
         await self.pass_ms(100)
         (probe,) = self.asked()
-        self.control.probed(probe.key, outcome)
+        self.control.guard.probed(probe.key, outcome)
         await self.done()
 
     def counted(self, tally):
@@ -160,8 +160,8 @@ async def test_a_closed_connection_is_told_for_brokers_of_sets_and_for_nobody_el
     await desk.a_set(1, 2)
     desk.control.heartbeat(CLUSTER, BrokerKey(SET, 99), Heard(desk.clock.now_ms(), connection_id=50))
     desk.taken()
-    desk.control.connection_lost(1)
-    desk.control.connection_lost(50)
+    desk.control.guard.connection_lost(1)
+    desk.control.guard.connection_lost(50)
     line = {"event": "broker_suspected", "cluster": CLUSTER, "broker": SET}
     assert desk.taken() == [line | {"broker_id": 1, "addr": at(1), "was_master": True}]
 

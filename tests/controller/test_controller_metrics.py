@@ -89,11 +89,11 @@ async def test_every_family_has_values_once_a_master_was_lost(room):
     await room.a_set(1, 2)
     await room.elect(2, designate=True)
     await room.pass_ms(500, beating=(1, 2))
-    room.control.connection_lost(2)
+    room.control.guard.connection_lost(2)
     await room.pass_ms(100)
     (probe,) = room.asked()
     room.journal.broker_probed(Outcome.REFUSED)
-    room.control.probed(probe.key, Outcome.REFUSED)
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
     await room.done()
     await room.settings.update_config(b"enableElectUncleanMaster=true")
     found = families(room)
@@ -182,12 +182,12 @@ async def test_a_set_follows_what_becomes_of_its_brokers(room):
     await room.a_set(1, 2)
     assert states(scrape(room)) == [1, 0, 0]
     await room.pass_ms(500, beating=(1, 2))
-    room.control.connection_lost(1)
+    room.control.guard.connection_lost(1)
     await room.pass_ms(100)
     samples = scrape(room)
     assert value(samples, "suspect_brokers") == 1
     (probe,) = room.asked()
-    room.control.probed(probe.key, Outcome.REFUSED)
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
     await room.done()
     samples = scrape(room)
     which = {"cluster": CLUSTER, "broker": SET}
@@ -207,10 +207,10 @@ async def test_a_set_follows_what_becomes_of_its_brokers(room):
 async def test_a_set_whose_master_died_alone_has_none(room):
     await room.a_set(1)
     await room.pass_ms(500, beating=(1,))
-    room.control.connection_lost(1)
+    room.control.guard.connection_lost(1)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.control.probed(probe.key, Outcome.REFUSED)
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
     await room.done()
     samples = scrape(room)
     assert states(samples) == [0, 0, 1]
@@ -230,7 +230,7 @@ async def test_strangers_are_neither_brokers_of_a_set_nor_asked(room):
     await room.a_set(1)
     for key in (BrokerKey(SET, 99), BrokerKey("made-up", 1)):
         room.control.heartbeat(CLUSTER, key, Heard(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
-    room.control.connection_lost(50)
+    room.control.guard.connection_lost(50)
     samples = scrape(room)
     assert value(samples, "active_brokers", cluster=CLUSTER, broker=SET) == 1
     assert value(samples, "active_brokers", cluster=CLUSTER, broker="made-up") is None

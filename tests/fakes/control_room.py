@@ -11,7 +11,7 @@ import aiohttp
 from yarl import URL
 
 from controller.config import CONTROLLER, ControllerConfig
-from controller.control import Control, ControlParts
+from controller.control import Control
 from controller.detection import Detection
 from controller.effects import AskBroker, NotifyRoleChanged
 from controller.elections import Elections
@@ -22,9 +22,11 @@ from controller.http_views import Views
 from controller.journal import Journal
 from controller.live_table import LiveTable
 from controller.metrics import Metrics, MetricSources
+from controller.recovery import Recovery
 from controller.set_counts import SetCounts
 from controller.store import Member, SetStore
 from controller.stores.embedded import EmbeddedStore
+from controller.working import Parts
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from remoting.codes import RequestCode
@@ -76,11 +78,12 @@ class ControlRoom:
         self.effects = []
         self.tasks = set()
         self.control = Control(
-            ControlParts(
+            Parts(
                 store=self.store,
                 group=self.group,
                 live=self.live,
                 detection=self.detection,
+                recovery=Recovery(self.live),
                 elections=self.elections,
                 clock=self.clock,
                 config=lambda: self.settings.config,
@@ -213,8 +216,8 @@ class ControlRoom:
             self.clock.pass_ms(100)
             if passed % 1000 == 0:
                 await self.beat(*beating, name=name)
-            self.control.look_at_brokers()
-            self.control.look_at_sets()
+            self.control.guard.look_at_brokers()
+            self.control.guard.look_at_sets()
             await self.done()
 
     def asked(self):

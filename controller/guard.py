@@ -1,0 +1,178 @@
+"""What a controller does unasked: it suspects and asks brokers, and finds masters for sets that have lost theirs.
+
+Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters. Who is dead is decided in
+`detection.py`; every controller looks at brokers, only the leader at sets.
+"""
+
+from typing import Final
+
+from controller.broker_set import BrokerSet
+from controller.decisions.election import Call
+from controller.detection import Dead, Outcome
+from controller.effects import AskBroker
+from controller.elections import Cause, Trigger
+from controller.elector import Elector
+from controller.live_table import BrokerKey
+from controller.working import Working
+from remoting.errors import RequestRefused
+
+#: How often brokers are looked at, and for how long a standstill may hold that up.
+LOOK_MS: Final = 50
+_STANDSTILL_MS: Final = 700
+#: How soon a set for which an election failed is looked at again.
+_AGAIN_MS: Final = 1_000
+
+
+class Guard:
+    """Looks after brokers and sets."""
+
+    def __init__(self, working: Working, elector: Elector) -> None:
+        parts = working.parts
+        self._working = working
+        self._elector = elector
+        self._store = parts.store
+        self._group = parts.group
+        self._live = parts.live
+        self._detection = parts.detection
+        self._recovery = parts.recovery
+        self._clock = parts.clock
+        self._config = parts.config
+        self._perform = parts.perform
+        self._observer = parts.observer
+        self._start = parts.start
+        #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
+        self._busy: dict[str, int] = {}
+        #: None before the first look.
+        self._looked_ms: int | None = None
+
+    def connection_lost(self, connection_id: int) -> None:
+        """Suspect who was heard over a connection that is gone."""
+        self._doubt_after_standstill()
+        suspects = self._detection.connection_lost(connection_id, self._clock.now_ms())
+        for key in suspects:
+            # Strangers can be thousands over one connection, and a line for each holds everybody up.
+            if self._store.address_of(key) is not None:
+                self._observer.broker_suspect(key, self._store.get(key.broker_name))
+        if suspects:
+            self.look_at_brokers()
+
+    def take_over(self) -> None:
+        """Begin to lead: masters that were not heard yet are asked, and not only waited for."""
+        now_ms = self._clock.now_ms()
+        for broker_set in self._store.sets():
+            if broker_set.master is not None and broker_set.master_address is not None:
+                key = BrokerKey(broker_set.broker_name, broker_set.master)
+                self._detection.expect(key, broker_set.master_address, now_ms)
+
+    def look_at_brokers(self) -> None:
+        """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
+        self._doubt_after_standstill()
+        self._looked_ms = self._clock.now_ms()
+        probes, dead = self._detection.look(self._clock.now_ms(), self._config().suspect_timeout_ms)
+        for probe in probes:
+            replica = self._store.address_of(probe.key)
+            if replica is None:
+                # Nobody is asked whom no set knows: anybody can name any address in a heartbeat.
+                self.probed(probe.key, Outcome.NO_ANSWER)
+            else:
+                self._perform(AskBroker(probe=probe, address=probe.address or replica))
+        self._mourn(dead)
+
+    def probed(self, key: BrokerKey, outcome: Outcome) -> None:
+        """Take what came of a question to a broker."""
+        self._doubt_after_standstill()
+        self._mourn(self._detection.probed(key, outcome, self._clock.now_ms()))
+
+    def look_at_sets(self) -> None:
+        """Find a master for every set that needs one and can have one; to be called some times a second."""
+        if not self._group.is_leader:
+            return
+        now_ms = self._clock.now_ms()
+        self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
+        for broker_set in self._store.sets():
+            if broker_set.broker_name not in self._busy and not self._is_well(broker_set):
+                cause = self._need(broker_set, now_ms)
+                if cause is not None:
+                    self._begin_election(broker_set.broker_name, cause)
+
+    def _is_well(self, broker_set: BrokerSet) -> bool:
+        """Tell at a glance that a set needs nothing, as nearly all do: its master was heard, and no epoch above it."""
+        heard = self._live.of_set(broker_set.broker_name)
+        if broker_set.master not in heard or broker_set.is_rebuilding:
+            return False
+        if self._recovery.reported_epoch(broker_set) is not None:
+            return False
+        return all(each.epoch <= broker_set.master_epoch for each in heard.values())
+
+    def _doubt_after_standstill(self) -> None:
+        """Judge nobody for a while if this process stood still: nobody could be heard meanwhile."""
+        if self._looked_ms is None:
+            return
+        now_ms = self._clock.now_ms()
+        held_ms = now_ms - self._looked_ms - LOOK_MS
+        if held_ms > _STANDSTILL_MS:
+            self._looked_ms = now_ms
+            self._working.doubt_self(now_ms, held_ms)
+
+    def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
+        """Return why a set has to get a master now, None if it has one or cannot have one."""
+        if self._recovery.waits(broker_set, now_ms):
+            return None
+        if self._recovery.is_behind(broker_set):
+            return Cause(trigger=Trigger.STORE_BEHIND, why="the brokers know a higher epoch than the store")
+        # The first that asks leads a set that never had a master.
+        if not broker_set.is_elected:
+            return None
+        trusted = self._judged(broker_set.broker_name, now_ms) & broker_set.replicas.keys()
+        if broker_set.master is not None:
+            return self._need_for(broker_set.broker_name, broker_set.master, now_ms) if trusted else None
+        electable = trusted if self._config().enable_elect_unclean_master else trusted & broker_set.sync_state_set
+        return Cause(trigger=Trigger.NO_MASTER, why="the set has no master, and one can lead") if electable else None
+
+    def _need_for(self, broker_name: str, master: int, now_ms: int) -> Cause | None:
+        """Return why this master has to be replaced, None if it may live."""
+        key = BrokerKey(broker_name, master)
+        if not self._detection.is_lost(key, now_ms):
+            return None
+        gone = self._detection.gone(key)
+        if gone is None:
+            why = f"master {master} was not heard since this controller runs"
+            return Cause(trigger=Trigger.MASTER_NOT_HEARD, why=why)
+        return Cause(
+            trigger=Trigger.MASTER_DEAD,
+            why=f"master {master} is dead",
+            last_heard_ms=gone.last.heard_ms,
+            judged_ms=gone.judged_ms,
+        )
+
+    def _mourn(self, dead: list[Dead]) -> None:
+        for each in dead:
+            broker_set = self._store.get(each.key.broker_name)
+            if broker_set is None or each.key.broker_id not in broker_set.replicas:
+                continue
+            self._observer.broker_dead(each, broker_set)
+            if broker_set.master == each.key.broker_id and self._group.is_leader:
+                cause = Cause(
+                    trigger=Trigger.MASTER_DEAD,
+                    why=f"master {each.key.broker_id} is dead: {each.reason}",
+                    last_heard_ms=each.last.heard_ms,
+                    suspected_ms=each.suspected_ms,
+                    judged_ms=each.judged_ms,
+                    evidence=each.why.value,
+                )
+                self._begin_election(each.key.broker_name, cause)
+
+    def _begin_election(self, broker_name: str, cause: Cause) -> None:
+        self._busy[broker_name] = self._clock.now_ms() + _AGAIN_MS
+        self._start(self._elect_unasked(broker_name, cause))
+
+    async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:
+        try:
+            await self._elector.elect(broker_name, Call(), cause)
+        except RequestRefused:
+            # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
+            return
+
+    def _judged(self, broker_name: str, now_ms: int) -> frozenset[int]:
+        trusted = self._detection.trusted(broker_name, now_ms)
+        return frozenset(i for i, heard in trusted.items() if not heard.awaits_beat)
