@@ -90,6 +90,11 @@ def test_what_only_means_something_to_a_java_controller_is_reported_with_its_lin
     )
 
 
+def test_what_the_other_server_has_reported_already_is_not_reported_again(file):
+    # Threads of the Java servers, both of which have them.
+    assert controller_beside(file("serverWorkerThreads=99"), NameServerConfig(), *PORTS).ignored == ()
+
+
 def test_the_nameserver_can_ask_which_lines_are_the_controllers():
     assert Beside.knows("enableElectUncleanMaster")
     assert Beside.knows("isProcessReadEvent")

@@ -319,6 +319,16 @@ async def test_of_two_notifications_for_one_broker_the_later_counts(edge):
     assert second.notified[2].result == "ok"
 
 
+async def test_each_notification_takes_the_place_of_the_one_before(edge):
+    async with listening(None, None, 0) as two:
+        for number, epoch in enumerate((6, 7, 8)):
+            await two.got(number)
+            edge.notify(two.address, master_epoch=epoch)
+        await edge.done()
+    assert [each.ext_fields["masterEpoch"] for each in two.requests] == ["6", "7", "8"]
+    assert [result for _, result, _ in edge.results] == ["superseded", "superseded", "ok"]
+
+
 async def test_a_later_notification_ends_the_pause_before_the_next_try_too(edge, monkeypatch):
     monkeypatch.setattr(perform, "NOTIFY_PAUSES_S", (3600.0, 3600.0))
     async with listening(1, 0) as two:
