@@ -17,7 +17,7 @@ from serving.properties_files import load_properties
 from serving.signals import Signals
 
 #: What is not as the other server has it; changes of the configuration do not go into the other server's file.
-_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "config_store_path", "config_black_list", "unknown"})
+_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "config_store_path", "unknown"})
 _SHARED_FIELDS: Final = tuple(each.name for each in dataclasses.fields(ServerConfig) if each.name not in _OWN_FIELDS)
 #: Properties that the other server has read.
 _COMMON_KEYS: Final = frozenset(
@@ -50,13 +50,13 @@ class Beside(NamedTuple):
 
 def controller_beside(config_file: str, other: ServerConfig, listen_port: int, http_port: int) -> Beside:
     """Return what the file of another server says of a controller, which gets these ports; raises ConfigError."""
-    environment = {"HOME": str(Path("~").expanduser()), **os.environ}
+    own_store = {CONTROLLER.variable(CONTROLLER.options["config_store_path"]): CONTROLLER.defaults.config_store_path}
+    environment = {"HOME": str(Path("~").expanduser()), **own_store, **os.environ}
     file = load_properties(config_file) if config_file else PropertiesFile()
     own = tuple(each for each in file.properties if Beside.knows(each.key) and each.key not in _COMMON_KEYS)
     options = {
         "listenPort": str(listen_port),
         "httpPort": str(http_port),
-        "configStorePath": CONTROLLER.defaults.config_store_path,
     }
     sources = Sources(options=options, environment=environment, file=PropertiesFile(file.path, own))
     config = from_sources(CONTROLLER, sources)

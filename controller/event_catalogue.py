@@ -154,7 +154,7 @@ NOBODY_ELECTED: Final = LogEvent(
 ROLE_NOTIFICATION_FAILED: Final = LogEvent(
     name="role_notification_failed",
     level=Level.WARNING,
-    keys=(*_WHO, *_EPOCHS, "tries", "error"),
+    keys=("broker", "broker_id", "addr", *_EPOCHS, "tries", "error"),
     meaning="A broker did not confirm the new master; it learns of it by its own poll, within 5 s.",
 )
 

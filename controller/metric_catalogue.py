@@ -25,7 +25,7 @@ STORE_TXN: Final = _MAKE.counter(
 STORE_TXN_DURATION: Final = _MAKE.histogram("store_txn_duration_seconds", "Calls to the store.", "operation")
 SELF_DOUBTS: Final = _MAKE.counter("self_doubts", "Standstills of this process after which nobody was judged.")
 
-# Sets and brokers; only of the leader, but for heartbeats
+# Sets and brokers; only of the leader
 
 ACTIVE_BROKERS: Final = _MAKE.gauge("active_brokers", "Living brokers of a set.", "cluster", "broker")
 BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Sets by how they are.", "cluster", "state")
