@@ -31,6 +31,8 @@ class Group:
         self.members: tuple[Member, ...] = (me,)
         #: Changes of the leader that were seen from here.
         self.leader_changes = 0
+        #: How often this controller has begun to lead.
+        self.term = 0
         #: Everything that is stored is known here since this controller leads.
         self._is_ready = False
         self._leads = False
@@ -49,6 +51,7 @@ class Group:
         if self._leads:
             return
         self._leads, self._is_ready = True, False
+        self.term += 1
         self._led_by(self.me)
         self.on_elected()
 
@@ -74,9 +77,14 @@ class Group:
 
     # What others ask
 
-    def ready(self) -> None:
-        """Serve: all that is stored is known."""
-        self._is_ready = self._leads
+    def leads_in(self, term: int) -> bool:
+        """Whether this controller still leads as it began to for that time; ready or not."""
+        return self._leads and self.term == term
+
+    def ready(self, term: int) -> None:
+        """Serve: all that was stored when this term began is known."""
+        if self.leads_in(term):
+            self._is_ready = True
 
     @property
     def is_leader(self) -> bool:

@@ -21,6 +21,8 @@ MARGIN_MS: Final = 1000
 LOOK_EVERY_MS: Final = 1500
 #: How long after a step that failed the next one begins.
 RETRY_MS: Final = 200
+#: How long a controller that has passed the lead on leaves it to others.
+STAND_AGAIN_MS: Final = 10_000
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,6 +125,8 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     look_due_ms: int = 0
     #: No step begins before.
     pause_until_ms: int = 0
+    #: This controller does not stand for election before.
+    stands_from_ms: int = 0
     #: Nothing was seen yet: a key of the same member is left over from an earlier run of it.
     is_new: bool = True
     is_leaving: bool = False
@@ -166,6 +170,8 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         if self.seen_ms is None or now_ms >= self.look_due_ms:
             return Look()
         if self.holder is None:
+            if now_ms < self.stands_from_ms:
+                return Rest(min(self.stands_from_ms, self.look_due_ms))
             if self.lease is None or now_ms >= self.lease.renewed_ms + RENEW_EVERY_MS:
                 return Grant()
             return Campaign(self.lease.id)
@@ -233,6 +239,10 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     def failed(self, now_ms: int) -> "Leadership":
         """Learn that a step came to nothing, or that nobody knows what it came to."""
         return replace(self.doubted(), pause_until_ms=now_ms + RETRY_MS)
+
+    def passed_on(self, now_ms: int) -> "Leadership":
+        """Learn that this controller cannot lead now: the key is released, and left to others for a while."""
+        return replace(self.without_key(), stands_from_ms=now_ms + STAND_AGAIN_MS)
 
     def leaving(self) -> "Leadership":
         """Learn that this controller is to lead no more."""

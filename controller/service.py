@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _SETS_LOOK_S: Final = 0.25
 #: How soon a store that could not be asked is asked again.
 _STORE_AGAIN_S: Final = 0.5
+#: How often a new leader tries to load before it lets another one lead.
+_LOADS_MAX: Final = 5
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
@@ -86,6 +88,7 @@ class Controller:
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )
         self._led = asyncio.Event()
+        self._stop = surroundings.signals.stop
         self._is_closing = False
 
     async def run(self) -> None:
@@ -98,12 +101,13 @@ class Controller:
         if config.controller_store == "embedded":
             # Nobody else can lead: whoever sees the next line is served.
             await joining
-            await self._led.wait()
-        self._logs.announce(
-            f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
-        )
-        await self._process.start_http(self._site)
-        await self._process.serve(self._look_at_brokers, self._look_at_sets)
+            await self._led_or_stopped()
+        if not self._stop.is_set():
+            self._logs.announce(
+                f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
+            )
+            await self._process.start_http(self._site)
+            await self._process.serve(self._look_at_brokers, self._look_at_sets)
         joining.cancel()
         await self._resign()
         await self._process.drain(self._settings.config)
@@ -133,6 +137,13 @@ class Controller:
         except StoreError as error:
             raise NotStarted(str(error)) from error
 
+    async def _led_or_stopped(self) -> None:
+        """Wait until this controller leads, or is told to stop: its store may never be read."""
+        waiting = {self._tasks.create_task(each.wait()) for each in (self._led, self._stop)}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+
     async def _join(self) -> None:
         """Belong to the controllers of the store; a store that cannot be asked is asked again."""
         while True:
@@ -159,22 +170,39 @@ class Controller:
 
     async def _take_over(self) -> None:
         """Know all that is stored, and lead."""
-        began_ms = self._clock.now_ms()
-        while True:
-            try:
-                await self._store.load()
-            except StoreError as error:
-                self._journal.store_failed("", error)
-                await asyncio.sleep(_STORE_AGAIN_S)
-            else:
-                break
-        self._group.ready()
+        began_ms, term = self._clock.now_ms(), self._group.term
+        if not await self._load(term):
+            return
+        for broker_name, problem in self._store.problems().items():
+            self._journal.store_failed(broker_name, StoreError(problem))
+        self._group.ready(term)
         self._control.guard.take_over()
         self._led.set()
         if self._group.is_leader:
             self._journal.leadership_gained(
                 self._group.name, self._clock.now_ms() - began_ms, sum(1 for _ in self._store.sets())
             )
+
+    async def _load(self, term: int) -> bool:
+        """Know all that is stored; false if this controller ceased to lead before.
+
+        Who cannot load lets another controller try, and tries again when it is its turn.
+        """
+        tries = 0
+        while self._group.leads_in(term) and not self._stop.is_set():
+            try:
+                await self._store.load(lambda: self._group.leads_in(term))
+            except StoreError as error:
+                self._journal.store_failed("", error)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+                self._logs.write(CHORE_FAILED, chore="load", exc_info=error)
+            else:
+                return self._group.leads_in(term)
+            tries += 1
+            if tries % _LOADS_MAX == 0:
+                self._backend.pass_on()
+            await asyncio.sleep(_STORE_AGAIN_S)
+        return False
 
     async def _resign(self) -> None:
         try:

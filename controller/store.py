@@ -29,6 +29,8 @@ class Kept(NamedTuple):
 
     entry: Entry = Entry()
     revision: int = 0
+    #: Why it cannot be read, for people; the entry here is empty then, and is not to be changed.
+    problem: str = ""
 
 
 class StoreError(RemotingError):
@@ -80,8 +82,11 @@ class Backend(Protocol):
     async def resign(self) -> None:
         """Let another controller lead at once; this one does not lead again."""
 
+    def pass_on(self) -> None:
+        """Let another controller lead, if there is one; this one stands again after some seconds."""
+
     async def load(self) -> Mapping[str, Kept]:
-        """Return all entries as they are now."""
+        """Return all entries as they are now; what is wrong with one keeps no other from its readers."""
 
     async def read(self, broker_name: str) -> Kept:
         """Return one entry as it is now."""
@@ -113,9 +118,23 @@ class SetStore:
         #: Only of sets that are being changed: anybody can name any set.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def load(self) -> None:
-        """Know everything that is stored now; before it nothing is."""
-        self._kept = dict(await self._backend.load())
+    async def load(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Know everything that is stored now; before it nothing is.
+
+        Nothing is changed if it `is_wanted` no more by then: what was told meanwhile may be newer.
+        """
+        kept = dict(await self._backend.load())
+        if is_wanted():
+            self._kept = kept
+
+    def problems(self) -> Mapping[str, str]:
+        """Return what is stored and cannot be read: by the name of its set, why."""
+        return {name: kept.problem for name, kept in self._kept.items() if kept.problem}
+
+    def check_readable(self, broker_name: str) -> None:
+        """Raise StoreError if what is stored under a name cannot be read: it is not known what the set is."""
+        if (kept := self._kept.get(broker_name)) is not None and kept.problem:
+            raise StoreError(kept.problem)
 
     def entry(self, broker_name: str) -> Entry:
         """Return what is stored under a name, as it is known here."""
@@ -167,6 +186,7 @@ class SetStore:
         self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], ends_s: float
     ) -> Changed[Reply]:
         for _ in range(_TRIES):
+            self.check_readable(broker_name)
             kept = self._kept.get(broker_name, Kept())
             decision = decide(kept.entry)
             before = kept.entry.broker_set
@@ -176,30 +196,32 @@ class SetStore:
             try:
                 revision = await self._commit(broker_name, wanted, kept.revision, ends_s)
             except EntryMoved:
-                await self._read_again(broker_name)
+                await self._read_again(broker_name, ends_s)
                 continue
             self.entry_changed(broker_name, Kept(wanted, revision))
             return Changed(decision, before, wanted.broker_set)
         raise EntryMoved(f"{broker_name} was changed by others {_TRIES} times while it was decided about")
 
     async def _commit(self, broker_name: str, entry: Entry, revision: int, ends_s: float) -> int:
+        if asyncio.get_running_loop().time() >= ends_s:
+            raise StoreError(f"{broker_name}: no time was left to store it")
         try:
             async with asyncio.timeout_at(ends_s):
                 return await self._backend.commit(broker_name, entry, revision)
         except (OutcomeUnknown, TimeoutError) as error:
             cause = str(error) or "the store did not answer in time"
         try:
-            kept = await self._read_again(broker_name)
+            kept = await self._read_again(broker_name, ends_s)
         except OutcomeUnknown:
             raise OutcomeUnknown(f"{broker_name}: it is not known whether the store has it: {cause}") from None
         if kept.entry == entry and kept.revision > revision:
             return kept.revision
         raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
 
-    async def _read_again(self, broker_name: str) -> Kept:
-        """Know an entry as it is stored, and return it; raises OutcomeUnknown if that takes too long."""
+    async def _read_again(self, broker_name: str, ends_s: float) -> Kept:
+        """Know an entry as it is stored, and return it; raises OutcomeUnknown if that takes too long after the end."""
         try:
-            async with asyncio.timeout(READ_AGAIN_S):
+            async with asyncio.timeout_at(ends_s + READ_AGAIN_S):
                 while True:
                     known = self._kept.get(broker_name)
                     kept = await self._backend.read(broker_name)
@@ -208,4 +230,4 @@ class SetStore:
                         self._kept[broker_name] = kept
                         return kept
         except TimeoutError:
-            raise OutcomeUnknown(f"{broker_name}: it could not be read again within {READ_AGAIN_S} s") from None
+            raise OutcomeUnknown(f"{broker_name}: it could not be read again in time") from None

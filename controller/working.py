@@ -17,6 +17,7 @@ from controller.recovery import Recovery
 from controller.refusals import NotLeader, NotStoredNow
 from controller.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 from remoting.clock import Clock
+from remoting.errors import RequestRefused
 
 #: After that long for one change, brokers may only seem silent.
 _SLOW_STORE_MS: Final = 1_000
@@ -53,6 +54,12 @@ class ControlObserver(Protocol):
 
     def self_doubted(self, held_ms: int) -> None:
         """Learn that this process stood still."""
+
+    def brokers_heard_again(self, gap_ms: int) -> None:
+        """Learn that nobody at all was heard for so long."""
+
+    def brokers_unreached(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
+        """Learn that so many brokers are heard and cannot be reached, this one among them."""
 
 
 class Parts(NamedTuple):
@@ -102,12 +109,20 @@ class Working:
         group.check_leads()
         began_ms = clock.now_ms()
         try:
-            return await store.change(broker_name, decide, within_s)
+            changed = await store.change(broker_name, decide, within_s)
         except Deposed:
             raise NotLeader(None) from None
+        except RequestRefused:
+            group.check_leads()
+            raise
         except StoreError as error:
             self.parts.observer.store_failed(broker_name, error)
             raise NotStoredNow(broker_name, str(error)) from error
+        else:
+            # Only a commit proves that nobody else led: what was found as wanted, or refused, may have changed since.
+            if changed.before == changed.after:
+                group.check_leads()
+            return changed
         finally:
             ended_ms = clock.now_ms()
             if ended_ms - began_ms > _SLOW_STORE_MS and ended_ms - self._doubted_ms > _DOUBT_AGAIN_MS:

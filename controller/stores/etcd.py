@@ -9,19 +9,19 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from controller.entry import Entry
 from controller.leadership import Leadership
-from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, Witness
+from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
 from controller.stores import etcd_requests
 from controller.stores.etcd_client import EtcdClient, EtcdOptions, Unreachable
 from controller.stores.etcd_election import Election
-from controller.stores.etcd_keys import Keys, entry_value, kept_of
+from controller.stores.etcd_keys import Keys, entry_value, kept_of, shown_key
 from controller.stores.etcd_membership import Membership
 from controller.stores.etcd_requests import Sight
 from controller.stores.etcd_revisions import KnownRevisions
-from controller.stores.etcd_threads import CallThreads
+from controller.stores.etcd_threads import CallThreads, show_bug
 from controller.stores.etcd_watch import Change, EntryChanged, MemberChanged, Swept, Unreadable, Watch
 from controller.stores.observer import NoObserver, StoreObserver
 from remoting.clock import Clock
@@ -102,8 +102,13 @@ class EtcdStore:
         if self._election is not None:
             await self._election.resign()
 
+    def pass_on(self) -> None:
+        """Release the key `leader`, and stand again after some seconds."""
+        if self._election is not None:
+            self._election.pass_on()
+
     async def load(self) -> Mapping[str, Kept]:
-        """Return all entries."""
+        """Return all entries, those that cannot be read too."""
         entries = await self._calls.run("load", lambda _: self._load())
         for name, kept in entries.items():
             self._known.learned(name, kept.revision)
@@ -164,7 +169,15 @@ class EtcdStore:
 
     def _load(self) -> dict[str, Kept]:
         kvs, _ = etcd_requests.everything(self._client, self._keys.sets, self._clock.now_ms)
-        return {self._keys.broker_name(kv.key): kept_of(kv) for kv in kvs}
+        return dict(self._loaded(kv) for kv in kvs)
+
+    def _loaded(self, kv: Any) -> tuple[str, Kept]:
+        name = shown_key(kv.key)
+        try:
+            name = self._keys.broker_name(kv.key)
+            return name, kept_of(kv)
+        except StoreError as error:
+            return name, Kept(revision=kv.mod_revision, problem=str(error))
 
     def _commit(self, key: bytes, value: bytes, revision: int, token: int, deadline_ms: int) -> int:
         question = etcd_requests.commit(self._keys, token, key, value, revision)
@@ -230,4 +243,4 @@ def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[[News], None], news: N
 
 def _show_bug(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        task.get_loop().call_exception_handler({"message": f"{task.get_name()} has ended", "exception": error})
+        show_bug(f"{task.get_name()} has ended", error)

@@ -6,8 +6,7 @@ pings more often than every 5 s, and with TLS all members would have to have one
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -96,17 +95,16 @@ class Connection:
         self._is_left = False
         self._streams: list[Any] = []
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
-        """Keep the channel open meanwhile."""
+    def use(self) -> None:
+        """Keep the channel open until `release`."""
         with self._lock:
             self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-            self._close_if_done()
+
+    def release(self) -> None:
+        """Need the channel no more."""
+        with self._lock:
+            self._users -= 1
+        self._close_if_done()
 
     def stream(self, call: Any) -> None:
         """Cancel this call as soon as the endpoint is left for another."""
@@ -171,17 +169,18 @@ class EtcdClient:
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
                 break
-            connection = self._connection()
             token = ""
+            connection = self._used_connection()
             try:
-                with connection.used():
-                    token = self._token_for(connection, deadline_ms)
-                    return question(connection, self._attempt_s(left_ms), _metadata(token))
+                token = self._token_for(connection, deadline_ms)
+                return question(connection, self._attempt_s(left_ms), _metadata(token))
             except grpc.RpcError as error:
                 failure = failure_of(connection.address, error.code().name, error.details() or "")
-            except ValueError:
-                self._connection()  # gRPC says so where the channel was closed meanwhile
-                raise
+            except ValueError as error:
+                # gRPC says so where the channel was closed before anything was sent.
+                failure = Failure(Fate.NOT_SENT, f"etcd at {connection.address}: {error}", is_silence=True)
+            finally:
+                connection.release()
             self._after(failure, connection, token)
             if failure.fate is Fate.UNKNOWN and not is_repeatable:
                 break
@@ -191,10 +190,13 @@ class EtcdClient:
 
     def open_stream(self, question: Callable[[Connection, Metadata], Any], *, deadline_ms: int) -> Any:
         """Return a call that goes on until it is cancelled, or until its endpoint is left for another."""
-        connection = self._connection()
-        token = self._token_for(connection, deadline_ms)
-        call = question(connection, _metadata(token))
-        connection.stream(call)
+        connection = self._used_connection()
+        try:
+            token = self._token_for(connection, deadline_ms)
+            call = question(connection, _metadata(token))
+            connection.stream(call)
+        finally:
+            connection.release()
         return call
 
     def close(self) -> None:
@@ -206,13 +208,17 @@ class EtcdClient:
             each.end_streams()
             each.close()
 
-    def _connection(self) -> Connection:
+    def _used_connection(self) -> Connection:
+        """Return the connection to ask on; its channel stays open until it is released."""
         with self._lock:
             if self._is_closed:
                 raise StoreError("the store is closed")
             if self._current not in self._connections:
                 self._connections[self._current] = Connection(self._options.addresses[self._current], self._credentials)
-            return self._connections[self._current]
+            connection = self._connections[self._current]
+            # Under this lock: once it is left by another thread, a connection without user is closed.
+            connection.use()
+            return connection
 
     def _attempt_s(self, left_ms: int) -> float:
         is_alone = len(self._options.addresses) == 1

@@ -24,7 +24,7 @@ from controller.stores import etcd_requests
 from controller.stores.etcd_client import CALL_MS, Connection, EtcdClient, Metadata
 from controller.stores.etcd_keys import Keys
 from controller.stores.etcd_requests import Sight
-from controller.stores.etcd_threads import CallThreads
+from controller.stores.etcd_threads import CallThreads, show_bug
 from remoting.clock import Clock
 
 #: How long giving up the lead may take; without it the lease ends by itself.
@@ -75,6 +75,11 @@ class Election:
     def doubted(self) -> None:
         """Have the key looked at."""
         self._take(self._state.doubted())
+        self._woken.set()
+
+    def pass_on(self) -> None:
+        """Let another lead, and stand again after a while."""
+        self._take(self._state.passed_on(self._clock.now_ms()))
         self._woken.set()
 
     async def resign(self) -> None:
@@ -136,6 +141,9 @@ class Election:
         try:
             state = await self._perform(step, sent_ms)
         except StoreError:
+            state = self._state.failed(self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # whatever it is: who stops here never leads again, or never stops
+            show_bug("a step of the etcd election has failed", error)
             state = self._state.failed(self._clock.now_ms())
         self._take(state)
 

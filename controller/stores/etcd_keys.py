@@ -43,12 +43,12 @@ class Keys:
         return self.sets + quote(broker_name, safe="").encode()
 
     def broker_name(self, key: bytes) -> str:
-        """Return whose key that is."""
-        return unquote(key.removeprefix(self.sets).decode())
+        """Return whose key that is; raises StoreError."""
+        return _name(key, self.sets)
 
     def member_id(self, key: bytes) -> str:
-        """Return whose key that is."""
-        return unquote(key.removeprefix(self.members).decode())
+        """Return whose key that is; raises StoreError."""
+        return _name(key, self.members)
 
 
 def after_prefix(prefix: bytes) -> bytes:
@@ -88,15 +88,27 @@ def kept_of(kv: Any) -> Kept:
     """Return the entry of a key; raises StoreError."""
     try:
         return Kept(_decode_entry(kv.value), kv.mod_revision)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(
-            f"etcd: the entry at {kv.key.decode(errors='replace')} cannot be read: {error}; restore etcd from a "
+            f"etcd: the entry at {shown_key(kv.key)} cannot be read: {error}; restore etcd from a "
             "backup, or delete this key and let the brokers of the set register again"
         ) from None
+
+
+def shown_key(key: bytes) -> str:
+    """Return a key as text for people, whatever it is."""
+    return key.decode(errors="backslashreplace")
+
+
+def _name(key: bytes, prefix: bytes) -> str:
+    try:
+        return unquote(key.removeprefix(prefix).decode(), errors="strict")
+    except UnicodeDecodeError as error:
+        raise StoreError(f"etcd: the key {shown_key(key)} is not ours: {error}; delete it") from None
 
 
 def _read(kv: Any, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(kv.value, type=kind)
-    except msgspec.DecodeError as error:
-        raise StoreError(f"etcd: what stands at {kv.key.decode(errors='replace')} is not ours: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"etcd: what stands at {shown_key(kv.key)} is not ours: {error}") from None

@@ -125,7 +125,7 @@ class Watch:
 
     def _sweep(self) -> None:
         kvs, revision = etcd_requests.everything(self._client, self._keys.prefix, self._clock.now_ms)
-        changes = [self._written(kv) for kv in kvs]
+        changes = [self._change(self._written, kv) for kv in kvs]
         holder = next((each.holder for each in changes if isinstance(each, Sight)), None)
         self._hear(
             Swept(
@@ -148,21 +148,24 @@ class Watch:
 
     def _changes(self, events: Iterable[Any]) -> Iterable[Change]:
         for event in events:
-            change = self._written(event.kv) if event.type == event.PUT else self._removed(event.kv)
+            change = self._change(self._written if event.type == event.PUT else self._removed, event.kv)
             if change is not None:
                 yield change
 
-    def _written(self, kv: Any) -> Change | None:
+    def _change(self, read: Callable[[Any], Change | None], kv: Any) -> Change | None:
         try:
-            if kv.key == self._keys.leader:
-                return Sight(holder_of(kv), kv.mod_revision)
-            if kv.key.startswith(self._keys.members):
-                member_id = self._keys.member_id(kv.key)
-                return MemberChanged(member_id, Member(id=member_id, address=address_of(kv)))
-            if kv.key.startswith(self._keys.sets):
-                return EntryChanged(self._keys.broker_name(kv.key), kept_of(kv))
+            return read(kv)
         except StoreError as error:
             return Unreadable(str(error))
+
+    def _written(self, kv: Any) -> Change | None:
+        if kv.key == self._keys.leader:
+            return Sight(holder_of(kv), kv.mod_revision)
+        if kv.key.startswith(self._keys.members):
+            member_id = self._keys.member_id(kv.key)
+            return MemberChanged(member_id, Member(id=member_id, address=address_of(kv)))
+        if kv.key.startswith(self._keys.sets):
+            return EntryChanged(self._keys.broker_name(kv.key), kept_of(kv))
         return None
 
     def _removed(self, kv: Any) -> Change | None:

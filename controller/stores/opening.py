@@ -12,7 +12,7 @@ from remoting.clock import Clock
 def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) -> Backend:
     """Return the store; raises StoreError if it cannot be opened."""
     if config.controller_store == "embedded":
-        return EmbeddedStore(Path(config.controller_store_path))
+        return EmbeddedStore(Path(config.controller_store_path), observer)
     # It loads gRPC, which takes a while and which nobody else needs.
     from controller.stores.etcd import EtcdOptions, EtcdStore  # noqa: PLC0415
 

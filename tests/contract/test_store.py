@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import subprocess
 import sys
+import threading
 
 import pytest
 from controller_builders import CLUSTER, SET, a_set
@@ -15,8 +16,8 @@ from controller.decisions.membership import Applicant, apply_id, new_set
 from controller.entry import Decision, Entry
 from controller.events import MasterElected, MasterLost
 from controller.refusals import BrokerIdInvalid
-from controller.store import Changed, EntryMoved, Kept, Member, SetStore
-from controller.stores.embedded import EmbeddedStore, StoreInUse
+from controller.store import Changed, EntryMoved, Kept, Member, OutcomeUnknown, SetStore, StoreError
+from controller.stores.embedded import TOGETHER_MAX, EmbeddedStore, StoreInUse
 from controller.stores.etcd import EtcdOptions, EtcdStore
 from remoting.clock import SystemClock
 
@@ -262,10 +263,105 @@ async def test_an_entry_that_cannot_be_read_is_named(embedded, tmp_path):
     with sqlite3.connect(tmp_path / "store" / "controller.db") as file:
         file.execute("UPDATE entries SET entry = '{'")
     file.close()
+    with pytest.raises(StoreError, match=f"controller.db: the entry of {SET} cannot be read"):
+        EmbeddedStore(tmp_path / "store")
+    # Nothing of it holds the file: it can be mended, and the next start takes it.
+    with sqlite3.connect(tmp_path / "store" / "controller.db") as file:
+        file.execute("DELETE FROM entries")
+    file.close()
     backend = EmbeddedStore(tmp_path / "store")
-    with pytest.raises(Exception, match=f"controller.db: the entry of {SET} cannot be read"):
-        await backend.load()
+    assert dict(await backend.load()) == {}
     await backend.close()
+
+
+class BusyDisk:
+    """Keeps the thread of a store from its work, as a disk does that is slow."""
+
+    def __init__(self, store):
+        self._free = threading.Event()
+        self._held = store._thread.submit(self._free.wait)
+
+    def free(self):
+        self._free.set()
+        self._held.result()
+
+
+async def begun(*work):
+    """Begin this, and return once all of it waits for the disk."""
+    tasks = [asyncio.create_task(each) for each in work]
+    await asyncio.sleep(0)
+    return tasks
+
+
+def transactions(store):
+    """Return the list in which each transaction of a store will be noted."""
+    found = []
+    store._thread.submit(store._connection.set_trace_callback, found.append).result()
+    return lambda: [each for each in found if each.startswith("BEGIN")]
+
+
+async def test_commits_that_wait_for_the_disk_go_there_together_each_with_its_own_answer(embedded):
+    await embedded.commit("moved", AN_ENTRY, 0)
+    seen, disk = transactions(embedded), BusyDisk(embedded)
+    names = [f"broker-{n}" for n in range(100)]
+    tasks = await begun(embedded.commit("moved", Entry(), 0), *(embedded.commit(name, AN_ENTRY, 0) for name in names))
+    disk.free()
+    refused, *revisions = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(refused, EntryMoved)
+    assert revisions == [1] * 100
+    assert len(seen()) == 1
+    kept = await embedded.load()
+    assert kept == {name: Kept(AN_ENTRY, 1) for name in ["moved", *names]}
+    await embedded.close()
+
+
+async def test_commits_of_one_entry_that_wait_together_are_compared_in_their_order(embedded):
+    disk = BusyDisk(embedded)
+    epochs = [Entry(broker_set=a_set(master_epoch=n)) for n in range(3)]
+    tasks = await begun(*(embedded.commit(SET, entry, n) for n, entry in enumerate(epochs)))
+    disk.free()
+    assert await asyncio.gather(*tasks) == [1, 2, 3]
+    assert await embedded.read(SET) == Kept(epochs[2], 3)
+    await embedded.close()
+
+
+async def test_no_transaction_takes_more_than_its_share(embedded):
+    seen, disk = transactions(embedded), BusyDisk(embedded)
+    tasks = await begun(*(embedded.commit(f"broker-{n}", AN_ENTRY, 0) for n in range(TOGETHER_MAX + 1)))
+    disk.free()
+    await asyncio.gather(*tasks)
+    assert len(seen()) == 2
+    await embedded.close()
+
+
+async def test_where_the_transaction_fails_nobody_in_it_knows_and_the_next_one_is_as_good_as_ever(embedded):
+    await embedded.commit("a", AN_ENTRY, 0)
+
+    def no_writing(action, *_):
+        return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_UPDATE else sqlite3.SQLITE_OK
+
+    embedded._thread.submit(embedded._connection.set_authorizer, no_writing).result()
+    disk = BusyDisk(embedded)
+    # Of the two the second alone cannot be written.
+    tasks = await begun(embedded.commit("b", AN_ENTRY, 0), embedded.commit("a", Entry(), 1))
+    disk.free()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(each) for each in results] == [OutcomeUnknown, OutcomeUnknown]
+    embedded._thread.submit(embedded._connection.set_authorizer, None).result()
+    assert dict(await embedded.load()) == {"a": Kept(AN_ENTRY, 1)}
+    assert await embedded.commit("b", AN_ENTRY, 0) == 1
+    await embedded.close()
+
+
+async def test_a_commit_that_nobody_waits_for_any_more_is_not_begun(embedded):
+    disk = BusyDisk(embedded)
+    given_up, waits = await begun(embedded.commit("a", AN_ENTRY, 0), embedded.commit("b", AN_ENTRY, 0))
+    given_up.cancel()
+    await asyncio.sleep(0)
+    disk.free()
+    assert await waits == 1
+    assert dict(await embedded.load()) == {"b": Kept(AN_ENTRY, 1)}
+    await embedded.close()
 
 
 KILLED_WHILE_COMMITTING = """
@@ -275,12 +371,15 @@ from controller.entry import Entry
 from controller.broker_set import Floor
 from controller.stores.embedded import EmbeddedStore
 
+async def commit_on(backend, name):
+    revision = (await backend.read(name)).revision
+    while True:
+        revision = await backend.commit(name, Entry(floor=Floor(master_epoch=revision)), revision)
+        os.write(1, b"%s %d\\n" % (name.encode(), revision))
+
 async def main():
     backend = EmbeddedStore(Path(sys.argv[1]))
-    revision = (await backend.read("a")).revision
-    while True:
-        revision = await backend.commit("a", Entry(floor=Floor(master_epoch=revision)), revision)
-        os.write(1, b"%d\\n" % revision)
+    await asyncio.gather(*(commit_on(backend, name) for name in "abcdefgh"))
 
 asyncio.run(main())
 """
@@ -291,17 +390,18 @@ def test_what_was_acknowledged_is_there_after_a_kill_at_any_moment(tmp_path):
         with subprocess.Popen(
             [sys.executable, "-c", KILLED_WHILE_COMMITTING, str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
         ) as process:
-            for _ in range(20 + 7 * round_):
-                process.stdout.readline()
+            said = [process.stdout.readline() for _ in range(100 + 37 * round_)]
             process.kill()
-            said = [line for line in process.stdout.read().splitlines() if line]
-        acknowledged = int(said[-1]) if said else 0
+            said += process.stdout.read().splitlines()
+        acknowledged = {name: int(revision) for name, _, revision in (line.partition(" ") for line in said)}
 
-        async def reopened(at_least):
+        async def reopened(acknowledged):
             backend = EmbeddedStore(tmp_path / "store")
-            kept = await backend.read("a")
-            assert kept.revision >= at_least
-            assert kept.entry.floor.master_epoch == kept.revision - 1
+            for name, at_least in acknowledged.items():
+                kept = await backend.read(name)
+                assert kept.revision >= at_least
+                assert kept.entry.floor.master_epoch == kept.revision - 1
             await backend.close()
 
+        assert len(acknowledged) == 8
         asyncio.run(reopened(acknowledged))

@@ -64,7 +64,7 @@ def test_a_controller_leads_only_once_it_knows_all_that_is_stored(group):
     # Brokers are sent here all the same: nobody else will answer them.
     assert group.known_leader == ME
     assert refusal(group) == "no controller leads at present"
-    group.ready()
+    group.ready(group.term)
     assert (group.role, group.is_leader, group.known_leader) == (Role.LEADER, True, ME)
     group.check_leads()
 
@@ -81,17 +81,33 @@ def test_the_numbers_of_the_roles_are_those_of_javas_metric():
 def test_who_was_deposed_while_it_was_loading_does_not_lead_when_it_has_loaded(group):
     group.lease()
     group.follows(OTHER)
-    group.ready()
+    group.ready(group.term)
     assert (group.role, group.is_leader) == (Role.FOLLOWER, False)
 
 
 def test_who_leads_again_has_to_load_again(group):
     group.lease()
-    group.ready()
+    group.ready(group.term)
     group.follows(OTHER)
     group.lease()
     assert (group.role, group.is_leader) == (Role.CANDIDATE, False)
-    group.ready()
+    group.ready(group.term)
+    assert group.is_leader
+
+
+def test_what_was_known_of_an_earlier_term_makes_nobody_ready_for_the_present_one(group):
+    group.lease()
+    first = group.term
+    assert group.leads_in(first)
+    group.follows(OTHER)
+    assert not group.leads_in(first)
+    group.lease()
+    assert not group.leads_in(first)
+    group.ready(first)
+    assert not group.is_leader
+    assert group.leads_in(group.term)
+    group.lease()
+    group.ready(first + 1)
     assert group.is_leader
 
 
@@ -100,7 +116,7 @@ def test_who_leads_again_has_to_load_again(group):
 
 def test_a_lease_counts_until_its_end_and_not_a_moment_longer(group):
     group.lease()
-    group.ready()
+    group.ready(group.term)
     group.clock.pass_ms(LEASE_MS)
     assert group.is_leader
     group.clock.pass_ms(1)
@@ -112,7 +128,7 @@ def test_a_lease_counts_until_its_end_and_not_a_moment_longer(group):
 
 def test_a_lease_that_is_renewed_goes_on_without_loading_again(group):
     group.lease()
-    group.ready()
+    group.ready(group.term)
     for _ in range(3):
         group.clock.pass_ms(LEASE_MS - 1)
         group.lease()
@@ -123,7 +139,7 @@ def test_a_lease_that_is_renewed_goes_on_without_loading_again(group):
 
 def test_who_is_alone_with_its_store_leads_for_ever(group):
     group.leads(None)
-    group.ready()
+    group.ready(group.term)
     group.clock.pass_ms(10**9)
     assert (group.is_leader, group.known_leader) == (True, ME)
 

@@ -126,7 +126,7 @@ class ControlRoom:
         self.loop = asyncio.get_running_loop()
         await self.backend.join(ME, self.group)
         await self.store.load()
-        self.group.ready()
+        self.group.ready(self.group.term)
         self.health.serving = Serving.READY
         return self
 

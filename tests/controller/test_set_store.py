@@ -1,0 +1,99 @@
+"""What a controller knows of its sets, and how long it tries, over stores that answer late or with something else."""
+
+import asyncio
+
+import pytest
+from controller_builders import SET, a_set
+
+from controller.entry import Decision, Entry
+from controller.events import MasterLost
+from controller.store import EntryMoved, Kept, SetStore, StoreError
+
+OLD = Kept(Entry(broker_set=a_set()), 5)
+NEW = Kept(Entry(broker_set=a_set(master=None, master_epoch=6)), 6)
+WITHIN_S = 0.2
+
+
+class SlowStore:
+    """Each answer waits until a test lets it go; what is read was read when it was asked for."""
+
+    def __init__(self):
+        self.stored = {SET: OLD}
+        self.waiting = []
+        self.commits = 0
+        self.commit_s = 0.0
+        self.read_s = 0.0
+
+    async def load(self):
+        found, gate = dict(self.stored), asyncio.Event()
+        self.waiting.append(gate)
+        await gate.wait()
+        return found
+
+    async def read(self, broker_name):
+        await asyncio.sleep(self.read_s)
+        return self.stored[broker_name]
+
+    async def commit(self, broker_name, entry, revision):
+        self.commits += 1
+        await asyncio.sleep(self.commit_s)
+        raise EntryMoved(f"{broker_name} moved")
+
+
+@pytest.fixture
+def backend():
+    return SlowStore()
+
+
+@pytest.fixture
+async def store(backend):
+    store = SetStore(backend)
+    store.entry_changed(SET, OLD)
+    return store
+
+
+def lose_master(_):
+    return Decision(reply=None, events=(MasterLost(),))
+
+
+async def test_what_was_loaded_for_a_term_that_has_ended_is_not_taken(backend, store):
+    terms = [True, True]
+    loads = [asyncio.create_task(store.load(lambda n=n: terms[n])) for n in range(2)]
+    await asyncio.sleep(0)
+    terms[0] = False
+    store.entry_changed(SET, NEW)
+    backend.waiting[0].set()
+    await loads[0]
+    assert store.get(SET) == NEW.entry.broker_set
+    backend.stored[SET] = NEW
+    backend.waiting[1].set()
+    await loads[1]
+    assert [each.broker_name for each in store.sets()] == [SET]
+
+
+async def test_an_entry_that_cannot_be_read_is_refused_until_it_can_be_and_keeps_no_other_from_its_readers(backend):
+    backend.stored = {SET: Kept(revision=7, problem="the entry is nonsense"), "other": OLD}
+    store = SetStore(backend)
+    loading = asyncio.create_task(store.load())
+    await asyncio.sleep(0)
+    backend.waiting[0].set()
+    await loading
+    assert store.problems() == {SET: "the entry is nonsense"}
+    assert store.get("other") == OLD.entry.broker_set
+    store.check_readable("other")
+    with pytest.raises(StoreError, match="the entry is nonsense"):
+        store.check_readable(SET)
+    with pytest.raises(StoreError, match="the entry is nonsense"):
+        await store.change(SET, lose_master)
+    assert backend.commits == 0
+    store.entry_changed(SET, Kept(OLD.entry, 8))
+    store.check_readable(SET)
+    assert store.problems() == {}
+
+
+async def test_no_commit_begins_once_the_time_for_it_is_over(backend, store):
+    # The first one takes most of the time, and reading what has become of the set the rest.
+    backend.commit_s, backend.read_s = 0.75 * WITHIN_S, 0.75 * WITHIN_S
+    with pytest.raises(StoreError, match="no time was left"):
+        await store.change(SET, lose_master, WITHIN_S)
+    assert backend.commits == 1
