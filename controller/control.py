@@ -49,7 +49,7 @@ class Control:
         self._elector = Elector(self._working)
         self.guard = Guard(self._working, self._elector)
         #: Who waits for the first heartbeat of a broker that has started.
-        self._awaiting: dict[BrokerKey, asyncio.Event] = {}
+        self._awaiting: dict[BrokerKey, set[asyncio.Event]] = {}
 
     # Requests of brokers
 
@@ -59,12 +59,15 @@ class Control:
         if broker_set is not None and cluster and cluster != broker_set.cluster:
             return
         # Members always have a place; who claims to be another broker of a known set is a stranger as well.
-        is_member = broker_set is not None and key.broker_id in broker_set.replicas
-        if not is_member and self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
+        replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
+        if replica is not None:
+            self.guard.greet(key, replica.address)
+        elif self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
             return
         self.detection.beat(key, heard)
-        if self._awaiting and (waiting := self._awaiting.get(key)) is not None:
-            waiting.set()
+        if self._awaiting:
+            for waiting in self._awaiting.get(key, ()):
+                waiting.set()
 
     async def apply_id(self, applicant: Applicant) -> BrokerSet:
         """Give a broker the id that it applies for."""
@@ -134,7 +137,7 @@ class Control:
         )
         before = present(changed.before)
         for broker_id in before.replicas.keys() - (changed.after.replicas if changed.after else {}).keys():
-            self.detection.forget(BrokerKey(name, broker_id))
+            self.guard.forget(BrokerKey(name, broker_id))
         self._observer.cleaned(wanted, changed)
 
     # What is known of brokers
@@ -161,11 +164,16 @@ class Control:
         heard = self.live.get(key)
         if heard is None or not heard.awaits_beat:
             return
-        waiting = self._awaiting.setdefault(key, asyncio.Event())
+        # A broker that asks again does not take the turn of what it asked before.
+        waiting = asyncio.Event()
+        all_waiting = self._awaiting.setdefault(key, set())
+        all_waiting.add(waiting)
         try:
             async with asyncio.timeout(BEAT_AWAITED_S):
                 await waiting.wait()
         except TimeoutError:
             return
         finally:
-            self._awaiting.pop(key, None)
+            all_waiting.discard(waiting)
+            if not all_waiting:
+                del self._awaiting[key]

@@ -5,6 +5,7 @@ once its time is over and it has not answered a question of ours either. A contr
 nobody, so it waits for a round of heartbeats before it judges. The edge asks; here is decided what follows.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -24,6 +25,14 @@ ANSWER_MS: Final = 700
 _REPORT_MS: Final = 1_000
 #: How long after a standstill of ours nobody is judged: each broker beats within it.
 BEAT_ROUND_MS: Final = 1_500
+#: While nobody at all was heard for longer than a beat, it is not known yet whether this controller is cut off.
+_QUIET_MS: Final = 1_000
+#: How long after a start brokers may need to find this controller: they look for controllers each 3 s.
+_ARRIVAL_MS: Final = 3_000
+#: How many brokers are asked at a time, and how many of them newly between two looks: thousands of questions at once
+#: would hold up this process until their answers are too late.
+QUESTIONS_MAX: Final = 400
+NEW_QUESTIONS_MAX: Final = 64
 #: How soon a broker is asked again that neither refused nor answered; doubled up to the longest.
 _ASK_AGAIN_MS: Final = 50
 _ASK_AGAIN_MS_MAX: Final = 400
@@ -50,14 +59,25 @@ class Outcome(Enum):
     #: Nobody listens at its port: its process is gone.
     REFUSED = "refused"
     NO_ANSWER = "no_answer"
+    #: Another broker answers at its port.
+    ANOTHER = "another_broker"
+    #: This process could not ask, for want of files or memory: nothing follows for the broker.
+    NOT_ASKED = "not_asked"
+
+
+#: What is the end of a broker at once; nothing that a cut network could bring about.
+_PROOFS: Final = frozenset({Outcome.REFUSED, Outcome.ANOTHER})
+_WHAT_SPEAKS: Final = {
+    Outcome.REFUSED: "its port refuses connections",
+    Outcome.ANOTHER: "another broker answers at its port",
+    Outcome.NO_ANSWER: "it does not answer",
+}
 
 
 class Probe(NamedTuple):
     """A broker is to be asked whether it lives; `Detection.probed` is told what came of it."""
 
     key: BrokerKey
-    #: Where it said that it is; blank if it never did.
-    address: str
     timeout_ms: int
 
 
@@ -80,9 +100,7 @@ class Dead(NamedTuple):
             Why.SILENT: "its heartbeats stopped",
             Why.UNHEARD: "it was not heard since this controller runs",
         }[self.why]
-        is_refused = self.outcome is Outcome.REFUSED
-        then = "its port refuses connections" if is_refused else "it does not answer"
-        return f"{began} and {then}; last heard {self.judged_ms - self.last.heard_ms} ms before"
+        return f"{began} and {_WHAT_SPEAKS[self.outcome]}; last heard {self.judged_ms - self.last.heard_ms} ms before"
 
 
 class Gone(NamedTuple):
@@ -90,6 +108,7 @@ class Gone(NamedTuple):
 
     judged_ms: int
     last: Heard
+    outcome: Outcome
 
 
 @dataclass(slots=True)
@@ -99,14 +118,12 @@ class _Suspicion:
     #: Then it is dead, unless it is heard.
     deadline_ms: int
     ask_at_ms: int
-    #: Where it is to be asked, if it never said so.
-    address: str = ""
     pause_ms: int = _ASK_AGAIN_MS
     outcome: Outcome | None = None
 
     def take(self, outcome: Outcome, now_ms: int) -> None:
         """Take what came of a question."""
-        self.outcome = outcome
+        self.outcome = None if outcome is Outcome.NOT_ASKED else outcome
         self.ask_at_ms = now_ms + self.pause_ms
         self.pause_ms = min(2 * self.pause_ms, _ASK_AGAIN_MS_MAX)
 
@@ -140,11 +157,21 @@ class Detection:
         #: Nobody can have been silent for too long before then, with this timeout.
         self._silence_due_ms = started_ms
         self._suspect_timeout_ms = 0
+        self._new_questions = 0
+        #: When anybody was heard last; nobody is missed before the first had time to come.
+        self._anybody_ms = started_ms + _ARRIVAL_MS
+        #: Since when this controller hears its brokers without a gap.
+        self._hears_since_ms = started_ms
+        #: How long the last gap lasted that nobody took note of; 0 for none.
+        self._gap_ms = 0
+        #: Tells who leads a set: masters are asked before all others.
+        self.is_master: Callable[[BrokerKey], bool] = lambda _key: False
 
     # What is heard
 
     def beat(self, key: BrokerKey, heard: Heard) -> None:
         """Take a heartbeat."""
+        self._hear(heard.heard_ms)
         self._live.beat(key, heard)
         if heard.timeout_ms > self._timeout_ms_longest:
             self._timeout_ms_longest = min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX)
@@ -153,15 +180,34 @@ class Detection:
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker."""
+        self._hear(now_ms)
         self._live.seen(key, now_ms, connection_id)
         self._trust(key)
         self._expect(self._live.get(key))
 
     def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take the request that a broker starts with."""
+        self._hear(now_ms)
         self._live.restarted(key, now_ms, connection_id)
         self._trust(key)
         self._expect(self._live.get(key))
+
+    def _hear(self, now_ms: int) -> None:
+        """Take a sign of life; after a time without any, this controller was cut off and knows nobody to be dead.
+
+        Who did not answer meanwhile may live, and has as long to be heard as after a start (controller.md 5.3).
+        """
+        before_ms = self._anybody_ms
+        if now_ms <= before_ms:
+            return
+        self._anybody_ms = now_ms
+        if now_ms - before_ms > BEAT_OVERDUE_MS:
+            self._gone = {
+                key: gone for key, gone in self._gone.items() if gone.outcome in _PROOFS or gone.judged_ms < before_ms
+            }
+            self._hears_since_ms = now_ms
+            self._gap_ms = now_ms - before_ms
+            self.doubt_self(now_ms)
 
     def _expect(self, heard: Heard | None) -> None:
         """Look again when this broker may have been silent for too long."""
@@ -189,14 +235,14 @@ class Detection:
             self._suspicions[key] = _Suspicion(Why.CLOSED, now_ms, deadline_ms, now_ms)
         return suspects
 
-    def expect(self, key: BrokerKey, address: str, now_ms: int) -> None:
+    def expect(self, key: BrokerKey, now_ms: int) -> None:
         """Ask a broker that was not heard yet, because much depends on it: a port that refuses tells that it is gone.
 
         Whatever else comes of it, it has until `pause_ends_ms` to be heard.
         """
         if self._live.get(key) is None and key not in self._gone and key not in self._suspicions:
             deadline_ms = max(self.pause_ends_ms, now_ms)
-            self._suspicions[key] = _Suspicion(Why.UNHEARD, now_ms, deadline_ms, now_ms, address)
+            self._suspicions[key] = _Suspicion(Why.UNHEARD, now_ms, deadline_ms, now_ms)
 
     def doubt_self(self, now_ms: int) -> None:
         """Judge nobody for a round of heartbeats: this controller stood still, or was cut off.
@@ -210,40 +256,54 @@ class Detection:
 
     def look(self, now_ms: int, suspect_timeout_ms: int) -> tuple[list[Probe], list[Dead]]:
         """Return whom to ask, and who is dead by now and not in the table any more."""
+        self._new_questions = 0
         if now_ms < self._judges_from_ms:
             return [], []
         self._suspect_silent(now_ms, suspect_timeout_ms)
-        probes: list[Probe] = []
+        due: list[BrokerKey] = []
         dead: list[Dead] = []
+        is_quiet = now_ms - self._anybody_ms > _QUIET_MS and not self.hears_nobody(now_ms)
         for key, suspicion in list(self._suspicions.items()):
             if self._is_being_asked(key, suspicion, now_ms):
                 continue
             if now_ms >= suspicion.deadline_ms and suspicion.outcome is not None:
-                dead += self._settled(key, suspicion, now_ms)
+                if suspicion.outcome is not Outcome.NO_ANSWER or not is_quiet:
+                    dead += self._settled(key, suspicion, now_ms)
             elif now_ms >= suspicion.ask_at_ms:
-                probes.append(self._asked(key, suspicion, now_ms))
-        return probes, dead
+                due.append(key)
+        return self._ask(due, now_ms), dead
+
+    def ask(self, suspects: Iterable[BrokerKey], now_ms: int) -> list[Probe]:
+        """Return whom of these to ask at once, without a look at all others."""
+        if now_ms < self._judges_from_ms:
+            return []
+        return self._ask([key for key in suspects if key not in self._questions], now_ms)
+
+    def _ask(self, due: list[BrokerKey], now_ms: int) -> list[Probe]:
+        places = min(NEW_QUESTIONS_MAX - self._new_questions, QUESTIONS_MAX - len(self._questions))
+        if places < len(due):
+            due.sort(key=self.is_master, reverse=True)
+            due = due[: max(places, 0)]
+        self._new_questions += len(due)
+        return [self._asked(key, self._suspicions[key], now_ms) for key in due]
 
     def _suspect_silent(self, now_ms: int, suspect_timeout_ms: int) -> None:
         if suspect_timeout_ms == self._suspect_timeout_ms and now_ms <= self._silence_due_ms:
             # Thousands of brokers beat each second, and are looked through only every other second.
             return
         self._suspect_timeout_ms = suspect_timeout_ms
-        self._silence_due_ms = now_ms + suspect_timeout_ms
-        for key, heard in self._live.rows():
-            if key in self._suspicions:
-                continue
-            from_ms = self._silent_from_ms(heard)
-            if now_ms > from_ms:
+        silent, left_ms = self._live.silent(now_ms, suspect_timeout_ms)
+        self._silence_due_ms = now_ms + left_ms
+        for key in silent:
+            if key not in self._suspicions:
                 self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms)
-            else:
-                self._silence_due_ms = min(self._silence_due_ms, from_ms)
 
     def _asked(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> Probe:
-        timeout_ms = max(min(suspicion.deadline_ms - now_ms, ANSWER_MS), _ASK_AGAIN_MS_MAX)
+        timeout_ms = ANSWER_MS
+        if suspicion.outcome is not None:
+            timeout_ms = max(min(suspicion.deadline_ms - now_ms, ANSWER_MS), _ASK_AGAIN_MS_MAX)
         self._questions[key] = _Question(suspicion, now_ms + timeout_ms + _REPORT_MS)
-        heard = self._live.get(key)
-        return Probe(key, heard.address if heard else suspicion.address, timeout_ms)
+        return Probe(key, timeout_ms)
 
     def _is_being_asked(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> bool:
         """Tell whether what came of a question is still to be told; a question that it never is has no answer."""
@@ -266,7 +326,7 @@ class Detection:
             # It was heard meanwhile, or this controller doubts itself.
             return []
         suspicion.take(outcome, now_ms)
-        if outcome is Outcome.REFUSED or self._is_cleared(suspicion):
+        if outcome in _PROOFS or self._is_cleared(suspicion):
             return self._settled(key, suspicion, now_ms)
         return []
 
@@ -279,14 +339,14 @@ class Detection:
         del self._suspicions[key]
         last = self._live.get(key)
         if last is None and suspicion.why is Why.UNHEARD:
-            last = Heard(self._started_ms, address=suspicion.address, awaits_beat=True)
+            last = Heard(self._started_ms, awaits_beat=True)
         if last is None:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
             self._live.beat(key, last._replace(heard_ms=now_ms))
             self._expect(self._live.get(key))
             return []
-        if suspicion.why is Why.UNHEARD and suspicion.outcome is not Outcome.REFUSED:
+        if suspicion.why is Why.UNHEARD and suspicion.outcome not in _PROOFS:
             # It is given up as everybody else who was never heard.
             return []
         return [self._dead(key, suspicion, last, now_ms)]
@@ -296,7 +356,7 @@ class Detection:
         self._live.forget(key)
         while len(self._gone) >= _GONE_MAX:
             del self._gone[next(iter(self._gone))]
-        self._gone[key] = Gone(now_ms, last)
+        self._gone[key] = Gone(now_ms, last, suspicion.outcome)
         return Dead(key, suspicion.why, suspicion.outcome, last, suspicion.since_ms, now_ms)
 
     # What is known
@@ -316,10 +376,25 @@ class Detection:
         """Return what was heard last of a broker that is dead."""
         return self._gone.get(key)
 
+    def is_unheard(self, key: BrokerKey) -> bool:
+        """Tell whether a broker is only suspect because it was not heard since this controller runs."""
+        suspicion = self._suspicions.get(key)
+        return suspicion is not None and suspicion.why is Why.UNHEARD
+
+    def hears_nobody(self, now_ms: int) -> bool:
+        """Tell whether no broker at all was heard for so long that this controller may be cut off from them."""
+        return not self._live.brokers or now_ms - self._anybody_ms > BEAT_OVERDUE_MS
+
+    def take_gap_ms(self) -> int:
+        """Return once how long nobody was heard, now that somebody is; 0 if there was no such time."""
+        gap_ms, self._gap_ms = self._gap_ms, 0
+        return gap_ms
+
     def is_lost(self, key: BrokerKey, now_ms: int) -> bool:
         """Tell whether a broker is certainly not there: seen dying, or not heard for longer than any heartbeat takes.
 
-        After the start of this process, brokers have the longest heartbeat timeout to be heard (controller.md 5.3).
+        After the start of this process, and after it heard nobody at all, brokers have the longest heartbeat timeout to
+        be heard (controller.md 5.3).
         """
         if self._live.get(key) is not None:
             return False
@@ -328,7 +403,7 @@ class Detection:
     @property
     def pause_ends_ms(self) -> int:
         """Until when a broker that was never heard may still live."""
-        return max(self._started_ms + self._timeout_ms_longest + _PAUSE_MARGIN_MS, self._judges_from_ms)
+        return max(self._hears_since_ms + self._timeout_ms_longest + _PAUSE_MARGIN_MS, self._judges_from_ms)
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker that belongs to no set any more."""

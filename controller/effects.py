@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from controller.detection import Probe
+from controller.live_table import BrokerKey
 
 
 class Recipient(NamedTuple):
@@ -33,8 +34,15 @@ class AskBroker(msgspec.Struct, frozen=True, kw_only=True):
     """Ask a suspect broker whether it lives."""
 
     probe: Probe
-    #: Where it is by what it said last, or by the store.
+    #: Where it is by the store: whoever beats under its id may be another process.
     address: str
 
 
-Effect = NotifyRoleChanged | AskBroker
+class GreetBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """Find out whether a broker that is heard can be reached; nothing follows if it cannot."""
+
+    key: BrokerKey
+    address: str
+
+
+Effect = NotifyRoleChanged | AskBroker | GreetBroker

@@ -72,12 +72,13 @@ class Elector:
             # Who has just started has not said how far its log is; it asks for a master itself.
             trusted = {i: heard for i, heard in trusted.items() if not heard.awaits_beat}
         master = entry.broker_set.master if entry.broker_set is not None else None
+        # Who hears nobody at all may be cut off, with every broker alive and well.
+        knows_nothing = self._detection.hears_nobody(now_ms)
         return Electorate(
             trusted=trusted,
             heard=self._live.of_set(broker_name),
-            # Who hears nobody at all may be cut off, with every broker alive and well.
             master_may_live=master is not None
-            and (not self._live.brokers or not self._detection.is_lost(BrokerKey(broker_name, master), now_ms)),
+            and (knows_nothing or not self._detection.is_lost(BrokerKey(broker_name, master), now_ms)),
             reported_epoch=None if entry.broker_set is None else self._recovery.reported_epoch(entry.broker_set),
         )
 

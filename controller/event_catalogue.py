@@ -59,6 +59,22 @@ SELF_DOUBTED: Final = LogEvent(
     meaning="This process stood still, so brokers only seem silent; nobody is judged for a round of heartbeats.",
     advice="Find out what held the process: no processor time, swapping, a paused machine.",
 )
+BROKERS_HEARD_AGAIN: Final = LogEvent(
+    name="brokers_heard_again",
+    level=Level.WARNING,
+    keys=("gap_ms",),
+    meaning="No broker at all was heard for so long, as if this controller was cut off: it moved no master meanwhile,"
+    " and brokers have as long to be heard again as after a start.",
+    advice="If they did not stop all at once, look at the network between this controller and them.",
+)
+BROKERS_UNREACHED: Final = LogEvent(
+    name="brokers_unreached",
+    level=Level.WARNING,
+    keys=(*_WHO, "was_master", "brokers"),
+    meaning="So many brokers beat but never answered at their ports, this one among them: when one dies, a refused"
+    " connection does not prove it, and its end is noticed some seconds later.",
+    advice="Let controllers reach the brokers' listenPort; see OPERATIONS.md.",
+)
 
 # Brokers
 
@@ -168,6 +184,8 @@ EVENTS: Final = (
     STORE_CALLS_FAILING,
     STORE_CALLS_ANSWERED,
     SELF_DOUBTED,
+    BROKERS_HEARD_AGAIN,
+    BROKERS_UNREACHED,
     BROKER_ID_APPLIED,
     BROKER_STARTED,
     MASTER_RESTARTED,

@@ -4,21 +4,31 @@ Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters.
 `detection.py`; every controller looks at brokers, only the leader at sets.
 """
 
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from controller.broker_set import BrokerSet
 from controller.decisions.election import Call
-from controller.detection import Dead, Outcome
-from controller.effects import AskBroker
+from controller.detection import Dead, Outcome, Probe
+from controller.effects import AskBroker, GreetBroker
 from controller.elections import Cause, Trigger
 from controller.elector import Elector
 from controller.live_table import BrokerKey
+from controller.reach import Reach
 from controller.working import Working
 from remoting.errors import RequestRefused
 
 #: How often brokers are looked at, and for how long a standstill may hold that up.
 LOOK_MS: Final = 50
 _STANDSTILL_MS: Final = 700
+#: More standstills within this time are borne: who always doubts itself never finds anybody dead.
+_STANDSTILLS_MAX: Final = 5
+_STANDSTILLS_MS: Final = 30_000
+#: How many brokers are greeted between two looks.
+GREETINGS_MAX: Final = 10
+#: How often it is told that brokers cannot be reached.
+_UNREACHED_TOLD_MS: Final = 60_000
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
 
@@ -44,44 +54,77 @@ class Guard:
         self._busy: dict[str, int] = {}
         #: None before the first look.
         self._looked_ms: int | None = None
+        #: When this process stood still lately.
+        self._standstills_ms: deque[int] = deque(maxlen=_STANDSTILLS_MAX)
+        self._reach = Reach()
+        self._greetings = 0
+        self._unreached_told_ms = parts.clock.now_ms() - _UNREACHED_TOLD_MS
+        parts.detection.is_master = self._is_master
 
     def connection_lost(self, connection_id: int) -> None:
         """Suspect who was heard over a connection that is gone."""
         self._doubt_after_standstill()
-        suspects = self._detection.connection_lost(connection_id, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        suspects = self._detection.connection_lost(connection_id, now_ms)
         for key in suspects:
             # Strangers can be thousands over one connection, and a line for each holds everybody up.
             if self._store.address_of(key) is not None:
                 self._observer.broker_suspect(key, self._store.get(key.broker_name))
-        if suspects:
-            self.look_at_brokers()
+        # Thousands of connections can close at once: each time only these are looked at.
+        self._ask(self._detection.ask(suspects, now_ms))
 
     def take_over(self) -> None:
         """Begin to lead: masters that were not heard yet are asked, and not only waited for."""
         now_ms = self._clock.now_ms()
         for broker_set in self._store.sets():
-            if broker_set.master is not None and broker_set.master_address is not None:
+            if broker_set.master is not None:
                 key = BrokerKey(broker_set.broker_name, broker_set.master)
-                self._detection.expect(key, broker_set.master_address, now_ms)
+                self._detection.expect(key, now_ms)
 
     def look_at_brokers(self) -> None:
         """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
         self._doubt_after_standstill()
-        self._looked_ms = self._clock.now_ms()
-        probes, dead = self._detection.look(self._clock.now_ms(), self._config().suspect_timeout_ms)
-        for probe in probes:
-            replica = self._store.address_of(probe.key)
-            if replica is None:
-                # Nobody is asked whom no set knows: anybody can name any address in a heartbeat.
-                self.probed(probe.key, Outcome.NO_ANSWER)
-            else:
-                self._perform(AskBroker(probe=probe, address=probe.address or replica))
+        self._looked_ms = now_ms = self._clock.now_ms()
+        self._greetings = 0
+        if gap_ms := self._detection.take_gap_ms():
+            self._observer.brokers_heard_again(gap_ms)
+        probes, dead = self._detection.look(now_ms, self._config().suspect_timeout_ms)
+        self._ask(probes)
         self._mourn(dead)
 
     def probed(self, key: BrokerKey, outcome: Outcome) -> None:
         """Take what came of a question to a broker."""
         self._doubt_after_standstill()
+        address = self._store.address_of(key)
+        if address is not None:
+            if outcome is Outcome.ANSWERED:
+                self._reach.reached(key, address)
+            elif outcome is Outcome.REFUSED and not self._is_proof(key, address):
+                outcome = Outcome.NO_ANSWER
         self._mourn(self._detection.probed(key, outcome, self._clock.now_ms()))
+
+    def greet(self, key: BrokerKey, address: str) -> None:
+        """Find out whether a member that beats can be reached, before that matters; to be called before it is heard."""
+        gone = self._detection.gone(key)
+        if gone is not None and gone.outcome is Outcome.REFUSED:
+            # It lives, and has not started anew: not the broker has refused.
+            self._reach.forget(key)
+        if self._reach.has_reached(key, address) or self._greetings >= GREETINGS_MAX:
+            return
+        now_ms = self._clock.now_ms()
+        if self._reach.begin(key, address, now_ms):
+            self._greetings += 1
+            self._perform(GreetBroker(key=key, address=address))
+            self._tell_unreached(now_ms)
+
+    def reached(self, key: BrokerKey, address: str) -> None:
+        """Take note that a broker has answered."""
+        self._reach.reached(key, address)
+
+    def forget(self, key: BrokerKey) -> None:
+        """Forget a broker that belongs to no set any more."""
+        self._detection.forget(key)
+        self._reach.forget(key)
 
     def look_at_sets(self) -> None:
         """Find a master for every set that needs one and can have one; to be called some times a second."""
@@ -110,9 +153,40 @@ class Guard:
             return
         now_ms = self._clock.now_ms()
         held_ms = now_ms - self._looked_ms - LOOK_MS
-        if held_ms > _STANDSTILL_MS:
-            self._looked_ms = now_ms
+        if held_ms <= _STANDSTILL_MS:
+            return
+        self._looked_ms = now_ms
+        stands = self._standstills_ms
+        if len(stands) < _STANDSTILLS_MAX or now_ms - stands[0] > _STANDSTILLS_MS:
+            stands.append(now_ms)
             self._working.doubt_self(now_ms, held_ms)
+
+    def _is_master(self, key: BrokerKey) -> bool:
+        broker_set = self._store.get(key.broker_name)
+        return broker_set is not None and broker_set.master == key.broker_id
+
+    def _is_proof(self, key: BrokerKey, address: str) -> bool:
+        """Tell whether a refusal comes from the broker: a firewall refuses too, and whoever else has its address."""
+        if self._reach.has_reached(key, address):
+            return True
+        return self._detection.is_unheard(key) and self._reach.has_reached_any
+
+    def _tell_unreached(self, now_ms: int) -> None:
+        if now_ms - self._unreached_told_ms < _UNREACHED_TOLD_MS:
+            return
+        if unreached := self._reach.unreached:
+            self._unreached_told_ms = now_ms
+            first = unreached[0]
+            self._observer.brokers_unreached(first, self._store.get(first.broker_name), len(unreached))
+
+    def _ask(self, probes: Iterable[Probe]) -> None:
+        for probe in probes:
+            address = self._store.address_of(probe.key)
+            if address is None:
+                # Nobody is asked whom no set knows: anybody can name any address in a heartbeat.
+                self.probed(probe.key, Outcome.NO_ANSWER)
+            else:
+                self._perform(AskBroker(probe=probe, address=address))
 
     def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
         """Return why a set has to get a master now, None if it has one or cannot have one."""

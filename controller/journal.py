@@ -82,6 +82,14 @@ class Journal(ServerJournal[ControllerConfig]):
         self._counts.self_doubts += 1
         self._logs.write(catalogue.SELF_DOUBTED, held_ms=held_ms)
 
+    def brokers_heard_again(self, gap_ms: int) -> None:
+        """Note that nobody at all was heard for a time."""
+        self._logs.write(catalogue.BROKERS_HEARD_AGAIN, gap_ms=gap_ms)
+
+    def brokers_unreached(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
+        """Note that brokers beat and cannot be asked."""
+        self._logs.write(catalogue.BROKERS_UNREACHED, brokers=brokers, **_who(key, broker_set))
+
     # Brokers
 
     def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:

@@ -36,7 +36,7 @@ BROKER_LAST_HEARTBEAT: Final = _MAKE.gauge(
     "broker_last_heartbeat_timestamp_seconds", "Last sign of life of a broker.", "cluster", "broker", "broker_id"
 )
 SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Brokers that are being asked whether they live.")
-PROBES: Final = _MAKE.counter("probes", "Questions to suspect brokers by what came of them.", "outcome")
+PROBES: Final = _MAKE.counter("probes", "Questions to brokers by what came of them.", "outcome")
 DEATHS: Final = _MAKE.counter("broker_deaths", "Brokers found dead, by how it began.", "cluster", "reason")
 
 # Elections

@@ -9,17 +9,18 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol
 
-from controller.detection import Outcome
-from controller.effects import AskBroker, Effect, NotifyRoleChanged, Recipient
+from controller.detection import ANSWER_MS, Outcome
+from controller.effects import AskBroker, Effect, GreetBroker, NotifyRoleChanged, Recipient
 from controller.elections import ElectionRecord, Elections, Notified
 from controller.live_table import BrokerKey
 from remoting.client import RemotingClient
 from remoting.clock import Clock
-from remoting.codec import encode_fields
+from remoting.codec import decode_body, encode_fields
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import ConnectionRefused, InvokeError
+from remoting.errors import BodyError, ConnectionRefused, InvokeError, OutOfResources
 from remoting.fastjson import Dialect, encode
+from remoting.shapes.broker import EpochCache
 from remoting.shapes.controller import MasterHeader, SyncStateSet
 
 #: How long a broker may take to change its role; a master waits for what is still to be indexed.
@@ -28,6 +29,7 @@ NOTIFY_TIMEOUT_MS: Final = 3_000
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
 Probed = Callable[[BrokerKey, Outcome], None]
+Reached = Callable[[BrokerKey, str], None]
 #: Does something that nobody waits for; what it raises is told, and ends nothing else.
 Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -65,12 +67,17 @@ class Performer:
         self._observer = observer
         #: Told what came of each question.
         self.probed: Probed = lambda _key, _outcome: None
+        #: Told which broker has answered at which address.
+        self.reached: Reached = lambda _key, _address: None
         self._telling: dict[BrokerKey, asyncio.Task[None]] = {}
 
     def perform(self, effect: Effect) -> None:
         """Begin to carry out an effect."""
         if isinstance(effect, AskBroker):
             self._start(self._ask(effect))
+            return
+        if isinstance(effect, GreetBroker):
+            self._start(self._greet(effect))
             return
         for recipient in effect.recipients:
             key = BrokerKey(effect.broker_name, recipient.broker_id)
@@ -90,18 +97,28 @@ class Performer:
             del self._telling[key]
 
     async def _ask(self, effect: AskBroker) -> None:
+        outcome = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
+        self.probed(effect.probe.key, outcome)
+
+    async def _greet(self, effect: GreetBroker) -> None:
+        if await self._question(effect.key, effect.address, ANSWER_MS) is Outcome.ANSWERED:
+            self.reached(effect.key, effect.address)
+
+    async def _question(self, key: BrokerKey, address: str, timeout_ms: int) -> Outcome:
         # A small question that any broker in controller mode answers.
         question = RemotingCommand(RequestCode.GET_BROKER_EPOCH_CACHE)
-        outcome = Outcome.ANSWERED
         try:
-            await self._client.ask_anew(effect.address, question, effect.probe.timeout_ms)
+            answer = await self._client.ask_anew(address, question, timeout_ms)
+            outcome = Outcome.ANOTHER if _is_of_another(key, answer) else Outcome.ANSWERED
         except ConnectionRefused:
             outcome = Outcome.REFUSED
+        except OutOfResources:
+            outcome = Outcome.NOT_ASKED
         except (InvokeError, ValueError):
             # ValueError: brokers name their address themselves, and no resolver takes some.
             outcome = Outcome.NO_ANSWER
         self._observer.broker_probed(outcome)
-        self.probed(effect.probe.key, outcome)
+        return outcome
 
     async def _tell(self, effect: NotifyRoleChanged, recipient: Recipient) -> None:
         request = _notification(effect)
@@ -113,6 +130,7 @@ class Performer:
                 tries += 1
                 result, error = await self._try(recipient, request)
                 if not error:
+                    self.reached(BrokerKey(effect.broker_name, recipient.broker_id), recipient.address)
                     break
                 if pause_s is not None:
                     await asyncio.sleep(pause_s)
@@ -135,6 +153,20 @@ class Performer:
         if answer.code == ResponseCode.SUCCESS:
             return "ok", ""
         return "refused", f"it answers {answer.code}: {answer.remark or 'no remark'}"
+
+
+def _is_of_another(key: BrokerKey, answer: RemotingCommand) -> bool:
+    """Tell whether a broker that is certainly another one has answered; not all say who they are."""
+    if answer.code != ResponseCode.SUCCESS or not answer.body:
+        return False
+    try:
+        said = decode_body(EpochCache, answer.body)
+    except BodyError:
+        return False
+    if said.broker_name is not None and said.broker_name != key.broker_name:
+        return True
+    # A master says 0, and one that starts -1.
+    return said.broker_id is not None and said.broker_id > 0 and said.broker_id != key.broker_id
 
 
 def _notification(effect: NotifyRoleChanged) -> RemotingCommand:

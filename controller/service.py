@@ -79,6 +79,7 @@ class Controller:
             )
         )
         self._performer.probed = self._control.guard.probed
+        self._performer.reached = self._control.guard.reached
         self._server = self._process.make_listener(
             Attributed(
                 Handlers(self._control, self._settings, self._clock), BROKER_CODES, RequestCode.BROKER_HEARTBEAT

@@ -4,6 +4,7 @@ Answers to `NettyRemotingClient`. What a response means is for the caller.
 """
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Iterable
 from itertools import count
@@ -14,12 +15,14 @@ import msgspec
 from remoting.clock import Clock
 from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
-from remoting.errors import ConnectionRefused, InvokeError, InvokeTimeout
+from remoting.errors import ConnectionRefused, InvokeError, InvokeTimeout, OutOfResources
 from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
 
 _OPAQUE_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535
 
+#: Files, memory and ports of our own that were used up.
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 #: Unused connections are looked for so many times within `idle_seconds`.
 _LOOKS_PER_SILENCE: Final = 4
 
@@ -77,7 +80,7 @@ class RemotingClient:
     async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """As `invoke`, over a connection of its own: one that stands may not know yet that its peer is gone.
 
-        Raises ConnectionRefused too.
+        Raises ConnectionRefused and OutOfResources too.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -155,7 +158,8 @@ class RemotingClient:
         except ConnectionRefusedError:
             raise ConnectionRefused(address, "cannot connect: connection refused") from None
         except OSError as error:
-            raise InvokeError(address, f"cannot connect: {error.strerror or error}") from None
+            kind = OutOfResources if error.errno in _OURS else InvokeError
+            raise kind(address, f"cannot connect: {error.strerror or error}") from None
         if self._closed:
             protocol.transport.abort()
             raise InvokeError(address, "the client is closed")

@@ -8,6 +8,7 @@ RemotingError
 +-- InvokeError           a request of ours came to nothing
     +-- InvokeTimeout     no answer before its deadline
     +-- ConnectionRefused nobody listens at the address
+    +-- OutOfResources    this process has no file or memory left for a connection
 """
 
 from collections.abc import Mapping
@@ -75,3 +76,7 @@ class InvokeTimeout(InvokeError):
 
 class ConnectionRefused(InvokeError):
     """Nobody listens at the address: the machine is there, the process is not."""
+
+
+class OutOfResources(InvokeError):
+    """This process or machine has nothing left to connect with; that says nothing about the peer."""

@@ -1,4 +1,4 @@
-"""Headers of what a control plane sends to brokers."""
+"""Headers of what a control plane sends to brokers, and bodies of what they answer."""
 
 import msgspec
 
@@ -12,3 +12,11 @@ class NotifyMinBrokerIdChangeRequestHeader(msgspec.Struct, frozen=True, kw_only=
     min_broker_addr: str | None = None
     min_broker_id: Int64 | None = None
     ha_broker_addr: str | None = None
+
+
+class EpochCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Body of the answer to GET_BROKER_EPOCH_CACHE (1007), as far as it says who answers (controller.md 1.13)."""
+
+    broker_name: str | None = None
+    #: 0 of a master, -1 of one that starts, else the id that a controller gave.
+    broker_id: Int64 | None = None

@@ -1,9 +1,11 @@
 """What the control makes of time and of floods: who is suspect, who is dead, who leads then, how much is remembered."""
 
+import asyncio
+
 import pytest
 from fakes.control_room import SET, ControlRoom
 
-from controller.control import STRANGERS_MAX
+from controller.control import BEAT_AWAITED_S, STRANGERS_MAX
 from controller.detection import Outcome
 from controller.live_table import BrokerKey, Heard
 
@@ -16,6 +18,8 @@ async def room(tmp_path):
 
 async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(room):
     await room.a_set(1, 2)
+    # One beat more: it has started, and serves.
+    await room.pass_ms(1_000, beating=(1, 2))
     await room.pass_ms(3_200, beating=(2,))
     (probe,) = {each.key: each for each in room.asked()}.values()
     assert probe.key == BrokerKey(SET, 1)
@@ -81,3 +85,17 @@ async def test_strangers_come_and_go_without_a_line_or_a_question(room):
     assert room.events("broker_suspected") == room.events("broker_died") == []
     assert room.asked() == []
     assert room.stored().master == 1
+
+
+async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbeat(room):
+    await room.a_set(1, 2)
+    await room.register(1)
+    first, second = (asyncio.ensure_future(room.elect(1)) for _ in range(2))
+    await asyncio.sleep(0)
+    # The first gives up; the second still waits for the heartbeat.
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await room.beat(1, epoch=1, maxOffset=500)
+    assert (await asyncio.wait_for(second, BEAT_AWAITED_S / 2)).code == 0
+    assert room.stored().master == 1
+    assert not room.control._awaiting

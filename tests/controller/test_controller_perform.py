@@ -115,7 +115,7 @@ class Edge:
                 await asyncio.wait(self.tasks)
 
     async def ask(self, address, timeout_ms=20_000):
-        self.performer.perform(AskBroker(probe=Probe(BrokerKey(SET, 1), address, timeout_ms), address=address))
+        self.performer.perform(AskBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address))
         await self.done()
         ((key, outcome),) = self.probed
         assert key == BrokerKey(SET, 1)

@@ -13,7 +13,7 @@ from yarl import URL
 from controller.config import CONTROLLER, ControllerConfig
 from controller.control import Control
 from controller.detection import Detection
-from controller.effects import AskBroker, NotifyRoleChanged
+from controller.effects import AskBroker, GreetBroker, NotifyRoleChanged
 from controller.elections import Elections
 from controller.group import Group
 from controller.handlers import Handlers
@@ -58,7 +58,9 @@ class APeer:
 
 
 class ControlRoom:
-    """Brokers speak over the connection of their id's number."""
+    """Brokers speak over the connection of their id's number; they answer when they are greeted, if `reaches`."""
+
+    reaches = True
 
     def __init__(self, folder, **settings):
         settings.setdefault("config_store_path", str(folder / "controller.properties"))
@@ -76,6 +78,8 @@ class ControlRoom:
         self.detection = Detection(self.live, self.clock.now_ms())
         self.elections = Elections(ME.address)
         self.effects = []
+        #: Who was greeted.
+        self.greeted = []
         self.tasks = set()
         self.control = Control(
             Parts(
@@ -87,7 +91,7 @@ class ControlRoom:
                 elections=self.elections,
                 clock=self.clock,
                 config=lambda: self.settings.config,
-                perform=self.effects.append,
+                perform=self._perform,
                 observer=self.journal,
                 start=self._start,
             )
@@ -115,6 +119,14 @@ class ControlRoom:
                 room.loop.call_soon_threadsafe(room.journal.store_call, kind, result, seconds)
 
         return StoreCalls()
+
+    def _perform(self, effect):
+        if isinstance(effect, GreetBroker):
+            self.greeted.append(effect.key)
+            if self.reaches:
+                self.control.guard.reached(effect.key, effect.address)
+        else:
+            self.effects.append(effect)
 
     def _start(self, work):
         task = asyncio.ensure_future(work)

@@ -1,0 +1,73 @@
+"""Which brokers this controller has reached at their ports; a refused connection proves nothing where it never could.
+
+Firewalls refuse too, and so does whoever has the same address in another network. So each broker that is heard is
+greeted once: asked before that is needed. Pure: `guard.py` greets.
+"""
+
+from typing import Final, NamedTuple
+
+from controller.live_table import BrokerKey
+
+#: How soon a broker that was not reached is greeted again: doubled up to the longest.
+_AGAIN_MS: Final = 1_000
+_AGAIN_MS_MAX: Final = 300_000
+#: After so many greetings in vain, half a minute, somebody should know; a broker that starts listens late.
+_TRIES_UNREACHED: Final = 6
+#: How many brokers are remembered, the last ones.
+_REMEMBERED_MAX: Final = 100_000
+
+
+class _Tries(NamedTuple):
+    """Greetings of a broker that came to nothing so far."""
+
+    address: str
+    number: int
+    again_ms: int
+
+
+class Reach:
+    """Broker -> the address where it was reached."""
+
+    def __init__(self) -> None:
+        self._reached: dict[BrokerKey, str] = {}
+        self._tries: dict[BrokerKey, _Tries] = {}
+        #: Some broker was reached since the start, so this controller can reach brokers at all.
+        self.has_reached_any = False
+
+    def reached(self, key: BrokerKey, address: str) -> None:
+        """Remember that a broker was reached."""
+        self._tries.pop(key, None)
+        _make_room(self._reached)
+        self._reached[key] = address
+        self.has_reached_any = True
+
+    def has_reached(self, key: BrokerKey, address: str) -> bool:
+        """Tell whether this broker was reached at this address."""
+        return self._reached.get(key) == address
+
+    def begin(self, key: BrokerKey, address: str, now_ms: int) -> bool:
+        """Tell whether a broker is to be greeted now, and count it."""
+        before = self._tries.get(key)
+        if before is None or before.address != address:
+            before = _Tries(address, 0, now_ms)
+        if now_ms < before.again_ms:
+            return False
+        pause_ms = min(_AGAIN_MS << min(before.number, 10), _AGAIN_MS_MAX)
+        _make_room(self._tries)
+        self._tries[key] = _Tries(address, before.number + 1, now_ms + pause_ms)
+        return True
+
+    @property
+    def unreached(self) -> list[BrokerKey]:
+        """Return who was greeted in vain again and again."""
+        return [key for key, tries in self._tries.items() if tries.number >= _TRIES_UNREACHED]
+
+    def forget(self, key: BrokerKey) -> None:
+        """Forget that a broker was reached, or that it was not."""
+        self._reached.pop(key, None)
+        self._tries.pop(key, None)
+
+
+def _make_room(remembered: dict[BrokerKey, str] | dict[BrokerKey, _Tries]) -> None:
+    while len(remembered) >= _REMEMBERED_MAX:
+        del remembered[next(iter(remembered))]

@@ -1,0 +1,265 @@
+"""What a controller does unasked: whom it asks and greets, what it believes, and when it leaves all masters alone."""
+
+import pytest
+from fakes.control_room import SET, ControlRoom, at
+
+from controller.detection import NEW_QUESTIONS_MAX, QUESTIONS_MAX, Outcome
+from controller.effects import AskBroker
+from controller.guard import GREETINGS_MAX, LOOK_MS
+from controller.live_table import BrokerKey, Heard
+
+ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
+OTHER = "broker-b"
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+def tell(room, outcome):
+    """Say what came of all questions; returns who was asked."""
+    asked = room.asked()
+    for probe in asked:
+        room.control.guard.probed(probe.key, outcome)
+    return [probe.key for probe in asked]
+
+
+async def pass_ms(room, ms, outcome, *beats):
+    """Let time pass in steps of 100 ms; `beats` are (broker id, set, at which step of each ten)."""
+    for step in range(ms // 100):
+        for broker_id, name, when in beats:
+            if step % 10 == when:
+                await room.beat(broker_id, name=name)
+        await room.pass_ms(100)
+        tell(room, outcome)
+        await room.done()
+
+
+async def two_sets(room):
+    for name in (SET, OTHER):
+        await room.a_set(1, 2, name=name)
+    await pass_ms(room, 15_000, Outcome.ANSWERED, *BOTH)
+
+
+BOTH = tuple((i, name, 2 * i + (name == OTHER)) for i in (1, 2) for name in (SET, OTHER))
+
+
+def masters(room):
+    return {broker_set.broker_name: (broker_set.master, broker_set.master_epoch) for broker_set in room.store.sets()}
+
+
+NOBODY_MOVED = {SET: (1, 1), OTHER: (1, 1)}
+
+
+# Cut off
+
+
+async def test_a_controller_cut_off_from_all_brokers_moves_no_master_then_or_later(room):
+    await two_sets(room)
+    await pass_ms(room, 10_000, Outcome.NO_ANSWER)
+    assert masters(room) == NOBODY_MOVED
+    # After healing the slaves are heard before their masters.
+    await pass_ms(room, 5_000, Outcome.ANSWERED, *((2, name, 0) for name in (SET, OTHER)))
+    assert masters(room) == NOBODY_MOVED
+    await pass_ms(room, 20_000, Outcome.ANSWERED, *BOTH)
+    assert masters(room) == NOBODY_MOVED
+    assert [line["gap_ms"] > 9_000 for line in room.events("brokers_heard_again")] == [True]
+
+
+async def test_after_it_was_cut_off_a_master_that_stays_away_is_replaced_when_the_pause_ends(room):
+    await two_sets(room)
+    await pass_ms(room, 10_000, Outcome.NO_ANSWER)
+    beats = [beat for beat in BOTH if beat[:2] != (1, SET)]
+    await pass_ms(room, 12_000, Outcome.NO_ANSWER, *beats)
+    assert masters(room) == NOBODY_MOVED
+    await pass_ms(room, 3_000, Outcome.NO_ANSWER, *beats)
+    assert masters(room) == {SET: (2, 2), OTHER: (1, 1)}
+
+
+async def test_a_master_whose_port_refused_is_replaced_after_the_cut_without_a_pause(room):
+    await two_sets(room)
+    await pass_ms(room, 4_000, Outcome.REFUSED)
+    assert masters(room) == NOBODY_MOVED
+    await pass_ms(room, 2_000, Outcome.ANSWERED, (2, SET, 0))
+    assert masters(room)[SET] == (2, 2)
+
+
+# Refusals
+
+
+async def test_a_refusal_where_no_broker_was_ever_reached_is_no_death(room):
+    room.reaches = False
+    await room.a_set(1, 2)
+    room.control.guard.connection_lost(1)
+    assert tell(room, Outcome.REFUSED) == [ONE]
+    await room.done()
+    await room.beat(1, over=77)
+    await pass_ms(room, 5_000, Outcome.REFUSED, (1, SET, 0), (2, SET, 0))
+    assert room.stored().master == 1
+    assert room.events("broker_died") == []
+
+
+async def test_a_master_that_cannot_be_reached_is_replaced_once_its_beat_is_overdue(room):
+    room.reaches = False
+    await room.a_set(1, 2)
+    await pass_ms(room, 1_000, Outcome.REFUSED, (1, SET, 0), (2, SET, 0))
+    room.control.guard.connection_lost(1)
+    await pass_ms(room, 900, Outcome.REFUSED, (2, SET, 0))
+    assert room.stored().master == 1
+    await pass_ms(room, 2_000, Outcome.REFUSED, (2, SET, 0))
+    assert room.stored().master == 2
+
+
+async def test_a_refusal_at_an_address_where_the_broker_was_not_reached_yet_is_no_death(room):
+    await room.a_set(1, 2)
+    room.reaches = False
+    await room.register(2, address="10.0.0.99:1")
+    await room.beat(2)
+    room.control.guard.connection_lost(2)
+    assert tell(room, Outcome.REFUSED) == [TWO]
+    assert room.events("broker_died") == []
+
+
+async def test_a_broker_that_beats_after_it_refused_was_not_refusing_itself(room):
+    await room.a_set(1, 2)
+    room.control.guard.connection_lost(2)
+    tell(room, Outcome.REFUSED)
+    assert len(room.events("broker_died")) == 1
+    room.reaches = False
+    await room.beat(2, over=77)
+    room.control.guard.connection_lost(77)
+    assert tell(room, Outcome.REFUSED) == [TWO]
+    assert len(room.events("broker_died")) == 1
+
+
+async def test_a_broker_that_confirmed_its_role_was_reached(room):
+    room.reaches = False
+    await room.a_set(1, 2)
+    room.control.guard.reached(TWO, at(2))
+    room.control.guard.connection_lost(2)
+    tell(room, Outcome.REFUSED)
+    assert len(room.events("broker_died")) == 1
+
+
+async def unheard(room):
+    """A controller that has just started: it knows the sets and has heard nobody."""
+    await room.a_set(1, 2)
+    for key in (ONE, TWO):
+        room.control.guard.forget(key)
+    room.control.guard._reach.has_reached_any = False
+    room.asked()
+    room.control.guard.take_over()
+
+
+async def test_an_unheard_master_that_refuses_is_dead_only_if_some_broker_was_reached(room):
+    room.reaches = False
+    await unheard(room)
+    await pass_ms(room, 1_500, Outcome.REFUSED, (2, SET, 0))
+    assert room.stored().master == 1
+    room.control.guard.reached(TWO, at(2))
+    await pass_ms(room, 1_500, Outcome.REFUSED, (2, SET, 0))
+    assert room.stored().master == 2
+
+
+async def test_another_broker_at_the_port_of_a_dead_one_does_not_keep_it_alive(room):
+    await unheard(room)
+    await pass_ms(room, 1_500, Outcome.ANOTHER, (2, SET, 0))
+    assert room.stored().master == 2
+    (died,) = room.events("broker_died")
+    assert "another broker answers at its port" in died["reason"]
+
+
+async def test_a_broker_is_asked_where_the_store_has_it_and_not_where_a_namesake_says(room):
+    await room.a_set(1, 2)
+    await room.beat(1, brokerAddr="10.9.9.9:1", over=50)
+    room.control.guard.connection_lost(50)
+    assert [each.address for each in room.effects if isinstance(each, AskBroker)] == [at(1)]
+
+
+# Greetings
+
+
+async def test_each_member_is_greeted_once_and_no_stranger(room):
+    await room.a_set(1, 2)
+    await pass_ms(room, 3_000, Outcome.ANSWERED, (1, SET, 0), (2, SET, 0))
+    await room.beat(9)
+    assert sorted(room.greeted) == [ONE, TWO]
+
+
+async def test_who_was_not_reached_is_greeted_again_and_somebody_is_told_in_the_end(room):
+    room.reaches = False
+    await room.a_set(1, 2)
+    await pass_ms(room, 40_000, Outcome.ANSWERED, (1, SET, 0), (2, SET, 0))
+    assert len(room.greeted) == 2 * 6
+    (line,) = room.events("brokers_unreached")
+    assert (line["broker"], line["brokers"]) == (SET, 1)
+
+
+async def test_only_some_are_greeted_between_two_looks(room):
+    room.reaches = False
+    ids = range(1, GREETINGS_MAX + 3)
+    for broker_id in ids:
+        await room.apply(broker_id)
+    await room.beat(*ids)
+    assert len(room.greeted) == GREETINGS_MAX
+    room.control.guard.look_at_brokers()
+    await room.beat(*ids)
+    assert len(room.greeted) == len(ids)
+
+
+# Many at once
+
+
+async def many(room, brokers):
+    """As many brokers more, of one set that nobody leads, over one connection."""
+    await room.a_set(1, 2)
+    await room.pass_ms(1_000, beating=(1, 2))
+    for broker_id in range(3, brokers + 3):
+        await room.apply(broker_id)
+        room.control.heartbeat("C", BrokerKey(SET, broker_id), Heard(room.clock.now_ms(), connection_id=50))
+    room.asked()
+
+
+async def test_never_more_than_so_many_questions_at_a_time_and_masters_first(room):
+    await many(room, QUESTIONS_MAX + NEW_QUESTIONS_MAX)
+    room.control.heartbeat("C", ONE, Heard(room.clock.now_ms(), connection_id=50))
+    room.control.guard.connection_lost(50)
+    first = room.asked()
+    assert len(first) == NEW_QUESTIONS_MAX
+    assert first[0].key == ONE
+    asked = [probe.key for probe in first]
+    for _ in range(QUESTIONS_MAX // NEW_QUESTIONS_MAX + 5):
+        room.control.guard.look_at_brokers()
+        asked += [probe.key for probe in room.asked()]
+    assert len(asked) == len(set(asked)) == QUESTIONS_MAX
+    room.control.guard.probed(asked[5], Outcome.REFUSED)
+    room.control.guard.look_at_brokers()
+    assert len(room.asked()) == 1
+
+
+async def test_the_end_of_one_connection_looks_only_at_its_own_brokers(room):
+    await room.a_set(1, 2)
+    room.control.guard.connection_lost(1)
+    tell(room, Outcome.ANSWERED)
+    room.clock.pass_ms(100)
+    # The first is due to be asked again, at the next look.
+    room.control.guard.connection_lost(2)
+    assert [probe.key for probe in room.asked()] == [TWO]
+    room.control.guard.look_at_brokers()
+    assert [probe.key for probe in room.asked()] == [ONE]
+
+
+async def test_who_always_stands_still_finds_the_dead_all_the_same(room):
+    await room.a_set(1, 2)
+    await room.pass_ms(1_000, beating=(1, 2))
+    for _ in range(12):
+        # Each second it is held up for as long as makes it doubt itself.
+        room.clock.pass_ms(LOOK_MS + 800)
+        await room.beat(2)
+        await room.pass_ms(200)
+        tell(room, Outcome.NO_ANSWER)
+        await room.done()
+    assert room.stored().master == 2
+    assert len(room.events("self_doubted")) == 5

@@ -1,0 +1,65 @@
+"""Which brokers were reached, and how often those that were not are greeted."""
+
+from controller_builders import SET, an_address
+
+from controller import reach as module
+from controller.live_table import BrokerKey
+from controller.reach import Reach
+
+ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
+
+
+def test_a_broker_is_reached_at_one_address_and_not_at_the_next():
+    reach = Reach()
+    assert not reach.has_reached(ONE, an_address(1))
+    assert not reach.has_reached_any
+    reach.reached(ONE, an_address(1))
+    assert reach.has_reached(ONE, an_address(1))
+    assert reach.has_reached_any
+    assert not reach.has_reached(ONE, an_address(2))
+    assert not reach.has_reached(TWO, an_address(1))
+
+
+def test_a_broker_that_is_not_reached_is_greeted_ever_more_rarely():
+    reach = Reach()
+    greeted_ms = [now_ms for now_ms in range(0, 1_000_001, 500) if reach.begin(ONE, an_address(1), now_ms)]
+    assert greeted_ms[:5] == [0, 1_000, 3_000, 7_000, 15_000]
+    assert greeted_ms[-1] - greeted_ms[-2] == 300_000
+
+
+def test_who_moves_is_greeted_at_once():
+    reach = Reach()
+    assert reach.begin(ONE, an_address(1), 0)
+    assert not reach.begin(ONE, an_address(1), 10)
+    assert reach.begin(ONE, an_address(2), 10)
+
+
+def test_who_was_greeted_in_vain_for_half_a_minute_is_unreached_until_it_is_reached():
+    reach = Reach()
+    for now_ms in range(0, 31_001, 1_000):
+        reach.begin(ONE, an_address(1), now_ms)
+        assert reach.unreached == ([] if now_ms < 31_000 else [ONE])
+    reach.reached(ONE, an_address(1))
+    assert reach.unreached == []
+
+
+def test_what_was_forgotten_leaves_nothing_behind():
+    reach = Reach()
+    reach.begin(ONE, an_address(1), 0)
+    reach.reached(TWO, an_address(2))
+    for key in (ONE, TWO):
+        reach.forget(key)
+    assert not reach.has_reached(TWO, an_address(2))
+    assert reach.begin(ONE, an_address(1), 0)
+
+
+def test_only_the_last_brokers_are_remembered(monkeypatch):
+    monkeypatch.setattr(module, "_REMEMBERED_MAX", 2)
+    reach = Reach()
+    for number in range(1, 4):
+        reach.reached(BrokerKey(SET, number), an_address(number))
+    assert [reach.has_reached(BrokerKey(SET, number), an_address(number)) for number in (1, 2, 3)] == [
+        False,
+        True,
+        True,
+    ]
