@@ -16,6 +16,7 @@ from controller.events import (
     MasterElected,
     MasterEpochRaised,
     MasterLost,
+    RebuildingBegun,
     ReplicaAdopted,
     ReplicasRemoved,
     SyncStateSetAltered,
@@ -23,6 +24,8 @@ from controller.events import (
 
 #: The first broker id that a controller hands out; 0 is what a master calls itself elsewhere.
 FIRST_BROKER_ID: Final = 1
+#: No epoch is raised above it, whatever brokers say: it is a Java int, and there must be room for elections.
+RAISED_EPOCH_MAX: Final = 2**31 - 2**20
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -84,6 +87,8 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
                 adopted = replace(adopted, next_broker_id=max(self.next_broker_id, broker_id + 1))
                 members = {*self.sync_state_set, broker_id}
                 return adopted.with_sync_state_set(members) if self.is_rebuilding else adopted
+            case RebuildingBegun():
+                return self.as_rebuilding().with_sync_state_set(self.replicas)
             case BrokerAddressChanged(broker_id, address):
                 return self.with_replica(broker_id, replace(self.replicas[broker_id], address=address))
             case MasterElected(broker_id):

@@ -38,16 +38,17 @@ class ControllerConfig(ServerConfig):
         str,
         Option("controllerStorePath", FilePath(may_be_blank=False), "Folder of the embedded store.", remote=False),
     ] = "~/controller/store"
-    #: Read by control.py.
+    #: Read by elector.py.
     enable_elect_unclean_master: Annotated[
         bool,
         Option(
             "enableElectUncleanMaster",
             _FLAG,
-            "A broker outside the SyncStateSet may become master if nobody in it lives; messages get lost.",
+            "A broker outside the SyncStateSet may become master: if it asks and nobody in the set may live, or if an "
+            "operator designates it, even while a healthy master leads; messages get lost.",
         ),
     ] = False
-    #: Read by control.py.
+    #: Read by elector.py.
     notify_broker_role_changed: Annotated[
         bool,
         Option(

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from controller.broker_set import BrokerSet
-from controller.decisions.election import Call
+from controller.decisions.election import Call, Electorate
 from controller.decisions.membership import (
     Applicant,
     Cleaning,
@@ -21,8 +21,10 @@ from controller.decisions.membership import (
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
 from controller.elections import Cause, Trigger
 from controller.elector import Elected, Elector
+from controller.entry import Decision, Entry
 from controller.guard import Guard
 from controller.live_table import BrokerKey, Heard
+from controller.refusals import LimitReached
 from controller.store import COMMIT_S
 from controller.working import Parts, Working, present
 
@@ -30,6 +32,8 @@ from controller.working import Parts, Working, present
 BEAT_AWAITED_S: Final = 1.0
 #: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
 STRANGERS_MAX: Final = 10_000
+#: Most sets, with the names of cleaned ones, whose epochs and ids are remembered.
+SETS_MAX: Final = 100_000
 
 
 class Control:
@@ -71,6 +75,7 @@ class Control:
 
     async def apply_id(self, applicant: Applicant) -> BrokerSet:
         """Give a broker the id that it applies for."""
+        self._check_room(applicant.broker_name)
         changed = await self._working.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
         self._observer.id_applied(applicant, changed)
         return present(changed.after)
@@ -82,6 +87,8 @@ class Control:
         self._working.check_cluster(registrant.broker_name, registrant.cluster)
         self._restarted(key, connection_id)
         adopts = self._config().adopt_unknown_brokers
+        if adopts:
+            self._check_room(registrant.broker_name)
         changed = await self._working.change(
             registrant.broker_name,
             lambda entry: (
@@ -132,15 +139,34 @@ class Control:
     async def clean(self, wanted: Cleaning) -> None:
         """Forget brokers, or a set."""
         name = wanted.broker_name
-        changed = await self._working.change(
-            name, lambda entry: decide_cleaning(entry, wanted, self.live.alive(name, self._clock.now_ms()))
-        )
+
+        def decide(entry: Entry) -> Decision[None]:
+            alive = self.live.alive(name, self._clock.now_ms())
+            members = entry.broker_set.replicas if entry.broker_set is not None else {}
+            awaited = [i for i in members if i not in alive and self.may_live(BrokerKey(name, i))]
+            return decide_cleaning(entry, wanted, alive, awaited)
+
+        changed = await self._working.change(name, decide)
         before = present(changed.before)
         for broker_id in before.replicas.keys() - (changed.after.replicas if changed.after else {}).keys():
             self.guard.forget(BrokerKey(name, broker_id))
+        if changed.after is None:
+            self._recovery.forget(name)
+            self._elector.forget(name)
         self._observer.cleaned(wanted, changed)
 
-    # What is known of brokers
+    # What is known of sets and brokers
+
+    def deposed(self) -> None:
+        """Learn that this controller leads no longer."""
+        self._recovery.forget_all()
+        self._elector.deposed()
+
+    def awaits_strangers(self, broker_set: BrokerSet) -> bool:
+        """Tell whether brokers that are no members yet are to be taken in before anybody leads: they have messages."""
+        if broker_set.is_elected or not self._config().adopt_unknown_brokers:
+            return False
+        return Electorate(heard=self.live.of_set(broker_set.broker_name)).has_strange_logs(broker_set)
 
     def may_live(self, key: BrokerKey) -> bool:
         """Tell whether a broker is alive, as far as this controller knows; one not heard since the start may be."""
@@ -150,6 +176,11 @@ class Control:
 
     def _epoch_heard(self, broker_name: str) -> int:
         return max((heard.epoch for heard in self.live.of_set(broker_name).values()), default=0)
+
+    def _check_room(self, broker_name: str) -> None:
+        self.group.check_leads()
+        if self.store.entry(broker_name) == Entry() and len(self.store) >= SETS_MAX:
+            raise LimitReached(f"there are {len(self.store)} sets, {SETS_MAX} are allowed; {broker_name} cannot begin")
 
     def _sign_of_life(self, key: BrokerKey, connection_id: int) -> None:
         if self.store.address_of(key) is not None:

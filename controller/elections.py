@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.broker_set import BrokerSet
-from controller.decisions.election import Election, Result, Verdict
+from controller.decisions.election import Candidate, Election, Result, Verdict
 from controller.live_table import UNKNOWN, Heard
 
 #: How many elections are kept.
@@ -26,6 +26,7 @@ class Trigger(Enum):
     MASTER_NOT_HEARD = "master_not_heard"
     NO_MASTER = "no_master"
     STORE_BEHIND = "store_behind"
+    FOUND = "found"
     BROKER = "broker"
     OPERATOR = "operator"
 
@@ -168,7 +169,7 @@ class Elections:
     def _recorded(self, held: Held, unix_ms: int) -> ElectionRecord:
         before, election, cause = held.before, held.election, held.cause
         is_stuck = election.result is Result.NOBODY
-        standings = tuple(_standing(before, each.broker_id, held) for each in election.candidates)
+        standings = tuple(_standing(before, each, held) for each in election.candidates)
         best = _best_outsider(standings) if is_stuck else None
         return ElectionRecord(
             number=0,
@@ -203,13 +204,12 @@ class Elections:
         return f"{allow}true && {elect}; {allow}false"
 
 
-def _standing(broker_set: BrokerSet, broker_id: int, held: Held) -> Standing:
-    (candidate,) = (each for each in held.election.candidates if each.broker_id == broker_id)
-    heard = candidate.heard or held.last.get(broker_id)
+def _standing(broker_set: BrokerSet, candidate: Candidate, held: Held) -> Standing:
+    heard = candidate.heard or held.last.get(candidate.broker_id)
     said = heard if heard is not None and heard.max_offset != UNKNOWN else None
     return Standing(
-        broker_id=broker_id,
-        address=broker_set.replicas[broker_id].address,
+        broker_id=candidate.broker_id,
+        address=broker_set.replicas[candidate.broker_id].address,
         in_sync=candidate.in_sync,
         verdict=candidate.verdict,
         epoch=said.epoch if said else None,
@@ -263,9 +263,12 @@ def _reason(broker_set: BrokerSet, election: Election, standings: tuple[Standing
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
+    """Tell whether two elections in vain ended alike. Brokers of a stuck set ask in turn, an operator means one."""
+
     def outcome(record: ElectionRecord) -> object:
         verdicts = tuple((each.broker_id, each.verdict) for each in record.standings)
-        return record.result, record.cause.trigger, record.cause.broker_id, record.master_epoch, verdicts
+        wanted = record.cause.broker_id if record.cause.trigger is Trigger.OPERATOR else None
+        return record.result, record.cause.trigger, wanted, record.master_epoch, verdicts
 
     return outcome(one) == outcome(other)
 

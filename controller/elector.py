@@ -3,20 +3,53 @@
 Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` does after it.
 """
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
 from controller.broker_set import BrokerSet
-from controller.decisions.election import Call, Election, Electorate, Result, decide_election
+from controller.decisions.election import (
+    Call,
+    Candidate,
+    Election,
+    Electorate,
+    Result,
+    Verdict,
+    decide_election,
+)
 from controller.detection import BEAT_OVERDUE_MS
 from controller.effects import NotifyRoleChanged, Recipient
-from controller.elections import Cause, ElectionRecord, Held
+from controller.elections import Cause, ElectionRecord, Held, Trigger
 from controller.entry import Decision, Entry
+from controller.events import MasterElected
 from controller.live_table import BrokerKey, Heard
-from controller.refusals import NobodyElectable
+from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.store import COMMIT_S, Changed
 from controller.working import Working, present
+
+#: Only for these a broker out of sync may lead, if that is allowed: nobody's messages are given up unasked.
+_ASKED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
+_FOUND: Final = Cause(
+    trigger=Trigger.FOUND,
+    why="who leads was stored, but not told: the store was late, or the controller that held the election has ended",
+)
+
+
+class _Attempt(NamedTuple):
+    """An election that ended with another master, and is not known to be stored."""
+
+    before: BrokerSet
+    decision: Decision[Election]
+    cause: Cause
+    began_ms: int
+
+    def is_of(self, broker_set: BrokerSet) -> bool:
+        """Tell whether this is how a set came to be as it is stored now."""
+        after = self.decision.after(Entry(broker_set=self.before)).broker_set
+        assert after is not None, "an election is held in a set"
+        return (after.master, after.master_epoch) == (broker_set.master, broker_set.master_epoch)
 
 
 class Elected(NamedTuple):
@@ -42,11 +75,17 @@ class Elector:
         self._config = parts.config
         self._perform = parts.perform
         self._observer = parts.observer
+        #: The master epoch of each set that brokers are known to have been told of.
+        self._told: dict[str, int] = {}
+        self._attempts: dict[str, _Attempt] = {}
+        #: How many elections of a set are being decided and stored at the moment.
+        self._under_way: Counter[str] = Counter()
 
     async def elect(self, broker_name: str, call: Call, cause: Cause, within_s: float = COMMIT_S) -> Elected:
         """Hold an election, store how it ended, explain and tell it.
 
-        Raises NobodyElectable while a set that has lost its state waits for its brokers, and as `Working.change`.
+        Raises NobodyElectable or MasterNotAvailable while a set that has lost its state waits for its brokers, and as
+        `Working.change`.
         """
         began_ms = self._clock.now_ms()
 
@@ -54,15 +93,24 @@ class Elector:
             now_ms = self._clock.now_ms()
             is_asked_by_broker = not call.is_designated
             if entry.broker_set is not None and is_asked_by_broker and self._recovery.waits(entry.broker_set, now_ms):
-                raise NobodyElectable(f"{broker_name} waits some seconds for all of its brokers to come back")
+                refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
+                raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
             wanted = msgspec.structs.replace(
                 call,
-                allows_unclean=self._config().enable_elect_unclean_master,
+                allows_unclean=cause.trigger in _ASKED and self._config().enable_elect_unclean_master,
                 fresh_from_ms=now_ms - BEAT_OVERDUE_MS,
             )
-            return decide_election(broker_name, entry, self._electorate(broker_name, entry, call, now_ms), wanted)
+            decision = decide_election(broker_name, entry, self._electorate(broker_name, entry, call, now_ms), wanted)
+            if decision.reply.result is Result.NEW_MASTER:
+                self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
+            return decision
 
-        changed = await self._working.change(broker_name, decide, within_s)
+        self._under_way[broker_name] += 1
+        try:
+            changed = await self._working.change(broker_name, decide, within_s)
+        finally:
+            self._under_way[broker_name] -= 1
+            self._under_way += Counter()  # drops what has come to nothing
         record = self._explain(changed, cause, began_ms)
         return Elected(present(changed.after), record.result, record.reason)
 
@@ -71,16 +119,49 @@ class Elector:
         if call.broker_id is None:
             # Who has just started has not said how far its log is; it asks for a master itself.
             trusted = {i: heard for i, heard in trusted.items() if not heard.awaits_beat}
-        master = entry.broker_set.master if entry.broker_set is not None else None
+        members = entry.broker_set.replicas if entry.broker_set is not None else {}
         # Who hears nobody at all may be cut off, with every broker alive and well.
         knows_nothing = self._detection.hears_nobody(now_ms)
         return Electorate(
             trusted=trusted,
             heard=self._live.of_set(broker_name),
-            master_may_live=master is not None
-            and (knows_nothing or not self._detection.is_lost(BrokerKey(broker_name, master), now_ms)),
+            may_live=frozenset(
+                i for i in members if knows_nothing or not self._detection.is_lost(BrokerKey(broker_name, i), now_ms)
+            ),
             reported_epoch=None if entry.broker_set is None else self._recovery.reported_epoch(entry.broker_set),
         )
+
+    def tell_if_untold(self, broker_set: BrokerSet) -> None:
+        """Explain and tell who leads a set if nobody was told; to be called now and then for each set.
+
+        An election can be stored after its outcome was given up, or by a controller that ended before it told anybody.
+        A master that was told has begun the epoch in its log, and says so in its heartbeats.
+        """
+        name = broker_set.broker_name
+        if self._told.get(name) == broker_set.master_epoch or broker_set.master is None or name in self._under_way:
+            return
+        attempt = self._attempts.get(name)
+        if attempt is not None and attempt.is_of(broker_set):
+            changed = Changed(attempt.decision, attempt.before, broker_set)
+            self._explain(changed, attempt.cause, attempt.began_ms)
+            return
+        heard = self._live.of_set(name).get(broker_set.master)
+        if heard is None or heard.awaits_beat or not heard.address:
+            # It has not said how far its log is.
+            return
+        if heard.epoch >= broker_set.master_epoch:
+            self._told[name] = broker_set.master_epoch
+        else:
+            self._explain(_found(broker_set, self._live.of_set(name)), _FOUND, self._clock.now_ms())
+
+    def forget(self, broker_name: str) -> None:
+        """Forget a set that is gone."""
+        self._told.pop(broker_name, None)
+        self._attempts.pop(broker_name, None)
+
+    def deposed(self) -> None:
+        """Expect nothing more of what could not be stored: another controller leads."""
+        self._attempts.clear()
 
     def _explain(self, changed: Changed[Election], cause: Cause, began_ms: int) -> ElectionRecord:
         now_ms = self._clock.now_ms()
@@ -97,7 +178,9 @@ class Elector:
         self._observer.election_held(record, is_news=is_news, seconds=(now_ms - began_ms) / 1000)
         if changed.decision.reply.result is not Result.NEW_MASTER:
             return record
-        self._recovery.elected(after.broker_name)
+        self._recovery.forget(after.broker_name)
+        self._attempts.pop(after.broker_name, None)
+        self._told[after.broker_name] = after.master_epoch
         if self._config().notify_broker_role_changed:
             self._perform(self._notification(after, record.number, now_ms))
         return record
@@ -125,3 +208,15 @@ class Elector:
             if heard is not None:
                 found[broker_id] = heard
         return found
+
+
+def _found(broker_set: BrokerSet, heard: Mapping[int, Heard]) -> Changed[Election]:
+    """Return an election of which only the result is known."""
+    master = broker_set.master
+    assert master is not None, "a master was elected"
+    candidates = tuple(
+        Candidate(i, heard.get(i), i in broker_set.sync_state_set, Verdict.ELECTED if i == master else Verdict.UNTOLD)
+        for i in sorted(broker_set.replicas)
+    )
+    election = Election(result=Result.NEW_MASTER, event=MasterElected(master), candidates=candidates)
+    return Changed(Decision(reply=election), msgspec.structs.replace(broker_set, master=None), broker_set)

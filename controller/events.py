@@ -19,6 +19,10 @@ class ReplicaAdopted(msgspec.Struct, frozen=True):
     address: str
 
 
+class RebuildingBegun(msgspec.Struct, frozen=True):
+    """A set without a first master turned out to be one whose state was lost: a broker of it has an id already."""
+
+
 class BrokerAddressChanged(msgspec.Struct, frozen=True):
     """A broker came back at another address."""
 
@@ -57,6 +61,7 @@ class MasterEpochRaised(msgspec.Struct, frozen=True):
 Event = (
     BrokerIdApplied
     | ReplicaAdopted
+    | RebuildingBegun
     | BrokerAddressChanged
     | MasterElected
     | MasterLost

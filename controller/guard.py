@@ -133,7 +133,10 @@ class Guard:
         now_ms = self._clock.now_ms()
         self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
         for broker_set in self._store.sets():
-            if broker_set.broker_name not in self._busy and not self._is_well(broker_set):
+            self._elector.tell_if_untold(broker_set)
+            if self._is_well(broker_set):
+                self._recovery.is_well(broker_set.broker_name)
+            elif broker_set.broker_name not in self._busy:
                 cause = self._need(broker_set, now_ms)
                 if cause is not None:
                     self._begin_election(broker_set.broker_name, cause)
@@ -200,7 +203,8 @@ class Guard:
         trusted = self._judged(broker_set.broker_name, now_ms) & broker_set.replicas.keys()
         if broker_set.master is not None:
             return self._need_for(broker_set.broker_name, broker_set.master, now_ms) if trusted else None
-        electable = trusted if self._config().enable_elect_unclean_master else trusted & broker_set.sync_state_set
+        # Who is not in sync has to ask, or somebody for it: nobody's messages are given up unasked.
+        electable = trusted & broker_set.sync_state_set
         return Cause(trigger=Trigger.NO_MASTER, why="the set has no master, and one can lead") if electable else None
 
     def _need_for(self, broker_name: str, master: int, now_ms: int) -> Cause | None:

@@ -28,9 +28,11 @@ from controller.refusals import (
     CleaningRefused,
     CodeNotSupported,
     MetadataUnknown,
+    NotStoredNow,
     RequestInvalid,
     SetUnknown,
 )
+from controller.store import StoreError
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
 from remoting.codes import RequestCode, ResponseCode
@@ -60,8 +62,6 @@ from serving.stored_config import StoredConfig
 
 #: Longest name or address that is taken; RocketMQ's own names stay far below.
 NAME_CHARS_MAX: Final = 255
-#: No broker comes near; a larger one could not be raised any more (it is a Java int).
-EPOCH_MAX: Final = 2**31 - 2**20
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS: Final = (500, 24 * 3600 * 1000)
 
@@ -112,14 +112,11 @@ class Handlers:
         name = _given(request.code, "brokerName", header.broker_name)
         address = _address(request.code, "brokerAddr", _given(request.code, "brokerAddr", header.broker_addr))
         broker_id = _id(request.code, "brokerId", header.broker_id)
-        epoch = UNKNOWN if header.epoch is None else header.epoch
-        if epoch > EPOCH_MAX:
-            raise RequestInvalid(f"{name}: no log is at epoch {epoch}; at most {EPOCH_MAX} is believed")
         timeout_ms = header.heartbeat_timeout_mills
         heard = Heard(
             heard_ms=self._clock.now_ms(),
             timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT if timeout_ms is None else _within(timeout_ms, *_TIMEOUT_MS),
-            epoch=epoch,
+            epoch=UNKNOWN if header.epoch is None else header.epoch,
             max_offset=UNKNOWN if header.max_offset is None else header.max_offset,
             confirm_offset=UNKNOWN if header.confirm_offset is None else header.confirm_offset,
             priority=PRIORITY_LOWEST if header.election_priority is None else header.election_priority,
@@ -153,8 +150,9 @@ class Handlers:
     def _replica_info(self, request: RemotingCommand, _: Peer) -> Answer:
         self._group.check_leads()
         name = _given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
+        self._check_readable(name)
         broker_set = self._control.store.get(name)
-        if broker_set is None or broker_set.is_rebuilding:
+        if broker_set is None or broker_set.is_rebuilding or self._control.awaits_strangers(broker_set):
             # Brokers that hear this register again, and all of them are to come before one of them leads.
             raise MetadataUnknown(name)
         header = MasterHeader(
@@ -169,6 +167,8 @@ class Handlers:
         names = decode_body(list[str], request.body) if request.body else []
         if not names:
             raise BodyError('the body must be a list of broker names, ["broker-a"]')
+        for name in names:
+            self._check_readable(name)
         found = (self._control.store.get(name) for name in dict.fromkeys(names))
         table = {each.broker_name: self._replicas_info(each) for each in found if each is not None}
         return request.reply(body=encode(SyncStateData(replicas_info_table=table), Dialect.STANDARD))
@@ -201,12 +201,20 @@ class Handlers:
         self._group.check_leads()
         header = decode_fields(BrokerIdHeader, request.ext_fields)
         name = _given(request.code, "brokerName", header.broker_name)
+        self._check_readable(name)
         entry = self._control.store.entry(name)
         counted = entry.broker_set or entry.floor
         answer = BrokerIdHeader(
             cluster_name=header.cluster_name, broker_name=name, next_broker_id=counted.next_broker_id
         )
         return request.reply(ext_fields=encode_fields(answer))
+
+    def _check_readable(self, broker_name: str) -> None:
+        """Refuse what is asked of a set whose entry cannot be read: who hears that there is none would begin anew."""
+        try:
+            self._control.store.check_readable(broker_name)
+        except StoreError as error:
+            raise NotStoredNow(broker_name, str(error)) from None
 
     # What the leader changes
 

@@ -18,7 +18,7 @@ _REPORTED_AGAIN_MS: Final = 4_000
 
 
 class _Report(NamedTuple):
-    """A master has reported epochs that the store does not know."""
+    """A broker that leads has reported epochs that the store does not know."""
 
     master_epoch: int
     first_ms: int
@@ -32,30 +32,39 @@ class Recovery:
         self._live = live
         #: Since when a set waits for its brokers.
         self._since_ms: dict[str, int] = {}
-        self._reports: dict[str, _Report] = {}
+        #: By set, then by the broker that reports.
+        self._reports: dict[str, dict[int, _Report]] = {}
 
     def reported(self, broker_set: BrokerSet, wanted: WantedSyncStateSet, connection_id: int, now_ms: int) -> None:
-        """Take note of a report of the SyncStateSet, if it comes from the master over its own connection."""
+        """Take note of a report of the SyncStateSet, if it comes from a member over its own connection.
+
+        It thinks that it leads; an old backup may well name another master.
+        """
         name = broker_set.broker_name
         heard = self._live.get(BrokerKey(name, wanted.master))
         is_own = heard is not None and heard.connection_id == connection_id
-        if wanted.master != broker_set.master or not is_own:
+        if wanted.master not in broker_set.replicas or not is_own:
             return
+        reports = self._reports.setdefault(name, {})
         is_ahead = (wanted.master_epoch, wanted.sync_state_set_epoch) > (
             broker_set.master_epoch,
             broker_set.sync_state_set_epoch,
         )
         if not is_ahead:
-            self._reports.pop(name, None)
-            return
-        before = self._reports.setdefault(name, _Report(wanted.master_epoch, now_ms))
-        if now_ms - before.first_ms >= _REPORTED_AGAIN_MS:
-            self._reports[name] = _Report(wanted.master_epoch, before.first_ms, is_confirmed=True)
+            reports.pop(wanted.master, None)
+        else:
+            before = reports.setdefault(wanted.master, _Report(wanted.master_epoch, now_ms))
+            if now_ms - before.first_ms >= _REPORTED_AGAIN_MS:
+                reports[wanted.master] = _Report(wanted.master_epoch, before.first_ms, is_confirmed=True)
+        if not reports:
+            del self._reports[name]
 
     def reported_epoch(self, broker_set: BrokerSet) -> int | None:
         """Return the master epoch of a master that knows more than the store; None if none does."""
-        report = self._reports.get(broker_set.broker_name)
-        return report.master_epoch if report is not None and report.is_confirmed else None
+        reports = self._reports.get(broker_set.broker_name)
+        if reports is None:
+            return None
+        return max((each.master_epoch for each in reports.values() if each.is_confirmed), default=None)
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
         """Tell whether brokers of a set know more than the store."""
@@ -65,10 +74,20 @@ class Recovery:
     def waits(self, broker_set: BrokerSet, now_ms: int) -> bool:
         """Tell whether a set that has lost its state waits for its brokers."""
         if not broker_set.is_rebuilding and not self.is_behind(broker_set):
-            self._since_ms.pop(broker_set.broker_name, None)
+            self.is_well(broker_set.broker_name)
             return False
         return now_ms < self._since_ms.setdefault(broker_set.broker_name, now_ms) + WAIT_MS
 
-    def elected(self, broker_name: str) -> None:
-        """Forget what a former master reported."""
+    def is_well(self, broker_name: str) -> None:
+        """Learn that a set waits for nobody: if it loses its state again, it waits anew."""
+        self._since_ms.pop(broker_name, None)
+
+    def forget(self, broker_name: str) -> None:
+        """Forget what was reported and waited for: a master was elected, or the set is gone."""
+        self._since_ms.pop(broker_name, None)
         self._reports.pop(broker_name, None)
+
+    def forget_all(self) -> None:
+        """Forget everything: another controller leads."""
+        self._since_ms.clear()
+        self._reports.clear()

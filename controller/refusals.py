@@ -91,6 +91,18 @@ class NobodyElectable(RequestRefused):
     code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
 
 
+class MasterNotAvailable(RequestRefused):
+    """As NobodyElectable, where no broker was named."""
+
+    code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+
+
+class LimitReached(RequestRefused):
+    """There is no room for another broker of a set, or for another set."""
+
+    code = ResponseCode.CONTROLLER_INVALID_REQUEST
+
+
 class BrokerUnknown(RequestRefused):
     """A broker that has no id here."""
 

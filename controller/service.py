@@ -59,7 +59,7 @@ class Controller:
         self._store = SetStore(self._backend)
         self._group = Group(config.controller_group, _member(config, 0), self._clock, self._store.entry_changed)
         self._group.on_elected = self._elected
-        self._group.on_deposed = lambda: self._journal.leadership_lost(self._group.name, self._group.leader)
+        self._group.on_deposed = self._deposed
         live = LiveTable()
         self._elections = Elections(self._group.me.address)
         self._performer = Performer(self._begin, self._client, self._elections, self._clock, self._journal)
@@ -158,6 +158,10 @@ class Controller:
 
     def _elected(self) -> None:
         self._begin(self._take_over())
+
+    def _deposed(self) -> None:
+        self._control.deposed()
+        self._journal.leadership_lost(self._group.name, self._group.leader)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something that nobody waits for; if it fails, that ends nothing else."""

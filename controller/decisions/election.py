@@ -4,14 +4,14 @@ A master must hold every message that was acknowledged, so only members of the S
 if an operator has allowed unclean elections.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from controller.broker_set import BrokerSet
+from controller.broker_set import RAISED_EPOCH_MAX, BrokerSet
 from controller.entry import Decision, Entry
 from controller.events import Event, MasterElected, MasterEpochRaised, MasterLost
 from controller.live_table import Heard
@@ -25,6 +25,7 @@ class Verdict(Enum):
     KEPT = "is master and stays it"
     NOT_ALIVE = "not alive"
     SUSPECT = "may be dead: it is being asked"
+    UNHEARD = "not heard since this controller runs"
     OVERDUE = "its heartbeat is overdue"
     OUT_OF_SYNC = "not in the SyncStateSet"
     BEHIND = "its log ends before that of the elected"
@@ -34,6 +35,8 @@ class Verdict(Enum):
     NOT_NEEDED = "the master stays"
     WAITS = "the master may live and is being asked"
     NOT_FIRST = "another asked first"
+    NOT_BEFORE_STRANGER = "a broker of this name that is not known here has messages"
+    UNTOLD = "nobody knows: what was weighed is lost"
 
 
 class Candidate(NamedTuple):
@@ -71,6 +74,7 @@ class Call(Struct, frozen=True, kw_only=True):
     broker_id: int | None = None
     #: An operator wants this broker, and no other.
     is_designated: bool = False
+    #: Who is not in sync may lead: the one that an operator wants, else only where nobody in sync may live.
     allows_unclean: bool = False
     #: Whose last heartbeat is older is passed over as long as another can lead (monotonic ms).
     fresh_from_ms: int = 0
@@ -81,21 +85,32 @@ class Electorate(Struct, frozen=True, kw_only=True):
 
     #: The living that nothing speaks against, by broker id.
     trusted: Mapping[int, Heard] = {}
-    #: Everybody that was heard lately.
+    #: Everybody that was heard lately, strangers too.
     heard: Mapping[int, Heard] = {}
-    #: Nothing is known of the recorded master yet: it may live although it was not heard.
-    master_may_live: bool = False
+    #: Who is not certainly lost, although it may not have been heard.
+    may_live: Collection[int] = ()
     #: The master epoch of a master that knows more than the store, whatever is in its log; None if none does.
     reported_epoch: int | None = None
 
     def epoch_of(self, broker_set: BrokerSet) -> int:
-        """Return the highest epoch in the log of any member; anybody can send a heartbeat with another id."""
+        """Return the highest epoch in the log of any member; anybody can send a heartbeat with another id.
+
+        At most RAISED_EPOCH_MAX, whatever a broker claims.
+        """
         logs = (heard.epoch for i, heard in self.heard.items() if i in broker_set.replicas)
-        return max(logs, default=0) if self.reported_epoch is None else max(self.reported_epoch, *logs)
+        return min(max(0, self.reported_epoch or 0, *logs), RAISED_EPOCH_MAX)
 
     def is_ahead_of(self, broker_set: BrokerSet) -> bool:
-        """Tell whether a log of the set has seen a higher epoch than the store: it was lost, or is an old backup."""
-        return self.reported_epoch is not None or self.epoch_of(broker_set) > broker_set.master_epoch
+        """Tell whether the logs know more than the store: it was lost, or is an old backup.
+
+        A log of the set has seen a higher epoch, or any at all in a set that never had a master.
+        """
+        known = broker_set.master_epoch if broker_set.is_elected else 0
+        return self.reported_epoch is not None or self.epoch_of(broker_set) > known
+
+    def has_strange_logs(self, broker_set: BrokerSet) -> bool:
+        """Tell whether a broker that is no member has messages of a set: its identity is older than the store."""
+        return any(heard.epoch > 0 for i, heard in self.heard.items() if i not in broker_set.replicas)
 
 
 def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call: Call) -> Decision[Election]:
@@ -122,8 +137,11 @@ def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election
         broker_set,
         {i: heard for i, heard in electorate.trusted.items() if i in broker_set.replicas},
         frozenset(electorate.heard),
-        electorate.master_may_live or broker_set.master in electorate.heard,
+        frozenset(electorate.heard).union(electorate.may_live),
     )
+    if not (broker_set.is_elected or call.is_designated) and electorate.has_strange_logs(broker_set):
+        # New brokers with empty logs must not lead where an old one lives: it would not follow, or lose everything.
+        return _nobody(field, call, Verdict.NOT_BEFORE_STRANGER)
     if (electorate.is_ahead_of(broker_set) or broker_set.is_rebuilding) and not call.is_designated:
         return _longest(field, electorate, call)
     if not broker_set.is_elected:
@@ -131,9 +149,7 @@ def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election
     if not call.is_designated and _is_undecided(field):
         return _nobody(field, call)
     in_sync = {i: heard for i, heard in field.alive.items() if i in broker_set.sync_state_set}
-    for eligible, is_unclean in ((in_sync, False), (field.alive, True)):
-        if is_unclean and not call.allows_unclean:
-            break
+    for eligible in (in_sync, field.alive) if _opens_to_all(field, call) else (in_sync,):
         chosen = _choose(broker_set, eligible, call)
         if chosen is not None:
             return _elected(field, eligible, chosen, call)
@@ -146,6 +162,11 @@ def _is_undecided(field: "_Field") -> bool:
     return master is not None and master not in field.alive and field.may_be_led
 
 
+def _opens_to_all(field: "_Field", call: Call) -> bool:
+    """Tell whether who is not in sync may lead."""
+    return call.allows_unclean and (call.is_designated or not field.may_live & field.broker_set.sync_state_set)
+
+
 class _Field(NamedTuple):
     """Who stands for election."""
 
@@ -153,8 +174,13 @@ class _Field(NamedTuple):
     alive: Mapping[int, Heard]
     #: Also those that may be dead.
     heard: frozenset[int]
-    #: Nothing speaks for the death of the master yet, or not enough.
-    may_be_led: bool
+    #: Also those that were not heard, and are not certainly lost.
+    may_live: frozenset[int]
+
+    @property
+    def may_be_led(self) -> bool:
+        """Nothing speaks for the death of the master yet, or not enough."""
+        return self.broker_set.master in self.may_live
 
 
 def _first(field: _Field, call: Call) -> Election:
@@ -229,10 +255,11 @@ def _verdict(broker_id: int, eligible: Mapping[int, Heard], chosen: int, *, is_k
     return Verdict.LOWER_PRIORITY if mine.priority > best.priority else Verdict.HIGHER_ID
 
 
-def _nobody(field: _Field, call: Call) -> Election:
+def _nobody(field: _Field, call: Call, waits: Verdict = Verdict.WAITS) -> Election:
     broker_set = field.broker_set
-    eligible = broker_set.replicas if call.allows_unclean else broker_set.sync_state_set
-    passed_over = Verdict.NOT_WANTED if call.is_designated else Verdict.WAITS
+    is_open = _opens_to_all(field, call) or not broker_set.is_elected
+    eligible = broker_set.replicas if is_open else broker_set.sync_state_set
+    passed_over = Verdict.NOT_WANTED if call.is_designated else waits
     candidates = _candidates(field, lambda i: passed_over if i in eligible else Verdict.OUT_OF_SYNC)
     # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing.
     is_lost = call.broker_id is None and broker_set.master is not None and not field.may_be_led
@@ -245,7 +272,9 @@ def _candidates(field: _Field, verdict: Callable[[int], Verdict]) -> tuple[Candi
     def of(broker_id: int) -> Verdict:
         if broker_id in field.alive:
             return verdict(broker_id)
-        return Verdict.SUSPECT if broker_id in field.heard else Verdict.NOT_ALIVE
+        if broker_id in field.heard:
+            return Verdict.SUSPECT
+        return Verdict.UNHEARD if broker_id in field.may_live else Verdict.NOT_ALIVE
 
     return tuple(
         Candidate(broker_id, field.alive.get(broker_id), broker_id in field.broker_set.sync_state_set, of(broker_id))

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from controller.broker_set import FIRST_BROKER_ID, BrokerSet, Floor
+from controller.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, BrokerSet, Floor
 from controller.entry import Decision, Entry
 from controller.events import (
     BrokerAddressChanged,
@@ -13,11 +13,21 @@ from controller.events import (
     Event,
     MasterEpochRaised,
     MasterLost,
+    RebuildingBegun,
     ReplicaAdopted,
     ReplicasRemoved,
 )
-from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers, SetUnknown
+from controller.refusals import (
+    BrokerIdInvalid,
+    BrokerUnknown,
+    CleaningRefused,
+    ClusterDiffers,
+    LimitReached,
+    SetUnknown,
+)
 
+#: Most brokers of a set, dead ones too; real sets have some.
+REPLICAS_MAX: Final = 1_000
 #: No controller has handed out a larger one; the next id must stay a number that brokers can read.
 ADOPTED_ID_MAX: Final = 2**31 - 1
 
@@ -63,6 +73,7 @@ def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | N
         raise BrokerIdInvalid(
             broker_set.broker_name, applied=applicant.broker_id, next_broker_id=broker_set.next_broker_id
         )
+    _check_room(broker_set)
     return BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
 
 
@@ -88,7 +99,8 @@ def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decisio
     """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
 
     After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
-    they would not ask for one (controller.md 4.4).
+    they would not ask for one (controller.md 4.4). New brokers may have come first, with empty logs: a set that they
+    have begun, and that never had a master, is one that was lost as well.
     """
     begins = entry.broker_set
     if begins is None:
@@ -98,10 +110,20 @@ def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decisio
     if not FIRST_BROKER_ID <= registrant.broker_id <= ADOPTED_ID_MAX:
         raise BrokerUnknown(registrant.broker_name, registrant.broker_id)
     check_cluster(begins, registrant.cluster)
-    events: list[Event] = [ReplicaAdopted(registrant.broker_id, registrant.address)]
-    if begins.is_rebuilding and epoch >= begins.master_epoch:
-        events += MasterEpochRaised(epoch), MasterLost()
+    _check_room(begins)
+    events: list[Event] = [] if begins.is_elected else [RebuildingBegun()]
+    events.append(ReplicaAdopted(registrant.broker_id, registrant.address))
+    if (begins.is_rebuilding or not begins.is_elected) and epoch >= begins.master_epoch:
+        events += MasterEpochRaised(min(epoch, RAISED_EPOCH_MAX)), MasterLost()
     return Decision(reply=None, events=tuple(events), begins=begins)
+
+
+def _check_room(broker_set: BrokerSet) -> None:
+    if len(broker_set.replicas) >= REPLICAS_MAX:
+        raise LimitReached(
+            f"{broker_set.broker_name} has {len(broker_set.replicas)} brokers, {REPLICAS_MAX} are allowed; "
+            "clean those that are gone"
+        )
 
 
 def check_cluster(broker_set: BrokerSet, cluster: str) -> None:
@@ -139,8 +161,13 @@ class Cleaning(Struct, frozen=True, kw_only=True):
     even_living: bool
 
 
-def decide_cleaning(entry: Entry, wanted: Cleaning, alive: Collection[int]) -> Decision[None]:
-    """Decide whether brokers, or a whole set, are forgotten; raises CleaningRefused."""
+def decide_cleaning(
+    entry: Entry, wanted: Cleaning, alive: Collection[int], awaited: Collection[int] = ()
+) -> Decision[None]:
+    """Decide whether brokers, or a whole set, are forgotten; raises CleaningRefused.
+
+    Who is awaited was not heard since the controller started, and may live all the same.
+    """
     broker_set = entry.broker_set
     if broker_set is None:
         raise CleaningRefused(f"there is no set {wanted.broker_name}")
@@ -148,13 +175,15 @@ def decide_cleaning(entry: Entry, wanted: Cleaning, alive: Collection[int]) -> D
         raise CleaningRefused(
             f"{wanted.broker_name} is a set of the cluster {broker_set.cluster}, the request says {wanted.cluster}"
         )
-    removed = clean(broker_set, wanted, alive)
+    removed = clean(broker_set, wanted, alive, awaited)
     if removed is None:
         return Decision(reply=None, ends=True)
     return Decision(reply=None, events=(removed,))
 
 
-def clean(broker_set: BrokerSet, wanted: Cleaning, alive: Collection[int]) -> ReplicasRemoved | None:
+def clean(  # noqa: C901  # one branch for each refusal
+    broker_set: BrokerSet, wanted: Cleaning, alive: Collection[int], awaited: Collection[int] = ()
+) -> ReplicasRemoved | None:
     """Return who is taken out; None for the whole set. Raises CleaningRefused."""
     name, ids = broker_set.broker_name, wanted.broker_ids
     if ids is None:
@@ -169,6 +198,10 @@ def clean(broker_set: BrokerSet, wanted: Cleaning, alive: Collection[int]) -> Re
         raise CleaningRefused(f"{name} has no brokers {strangers}, but {sorted(broker_set.replicas)}")
     if not wanted.even_living and (living := sorted(ids.intersection(alive))):
         raise CleaningRefused(f"{name}: the brokers {living} are alive")
+    if not wanted.even_living and (unheard := sorted(ids.intersection(awaited))):
+        raise CleaningRefused(
+            f"{name}: the brokers {unheard} may be alive: this controller has run too short a time to have heard them"
+        )
     if ids == broker_set.replicas.keys():
         return None
     if broker_set.sync_state_set and broker_set.sync_state_set <= ids:

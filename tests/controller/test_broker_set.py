@@ -12,6 +12,7 @@ from controller.events import (
     MasterElected,
     MasterEpochRaised,
     MasterLost,
+    RebuildingBegun,
     ReplicaAdopted,
     ReplicasRemoved,
     SyncStateSetAltered,
@@ -83,6 +84,12 @@ def test_all_brokers_that_a_lost_set_is_put_together_from_count_as_in_sync_until
     led = both.apply(MasterElected(1))
     assert (led.sync_state_set, led.is_rebuilding) == ({1}, False)
     assert led.apply(ReplicaAdopted(3, an_address(3))).sync_state_set == {1}
+
+
+def test_all_brokers_of_a_set_that_turns_out_to_be_a_lost_one_count_as_in_sync():
+    new = BrokerSet(broker_name=SET, cluster=CLUSTER).apply(BrokerIdApplied(1, an_address(1), "x"))
+    lost = new.apply(RebuildingBegun()).apply(ReplicaAdopted(2, an_address(2)))
+    assert (lost.is_rebuilding, lost.sync_state_set, lost.master, lost.next_broker_id) == (True, {1, 2}, None, 3)
 
 
 IDS = st.integers(1, 3)

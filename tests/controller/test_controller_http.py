@@ -341,8 +341,10 @@ async def test_an_operators_election_tells_who_wanted_it_and_an_unclean_one_that
     assert "wants broker 2 as master" in last["cause"]
     await room.settings.update_config(b"enableElectUncleanMaster=true")
     await master_dies(room, 2)
+    assert (await elections(room))[0]["result"] == "no_master_elected"
+    assert (await room.elect(3)).code == 0
     last = (await elections(room))[0]
-    assert (last["result"], last["unclean"]) == ("new_master_elected", True)
+    assert (last["result"], last["trigger"], last["unclean"]) == ("new_master_elected", "broker", True)
 
 
 async def test_who_was_told_stands_beside_the_election(room):

@@ -90,7 +90,7 @@ def test_a_set_without_any_living_broker_has_nobody_to_force():
 
 def test_a_set_that_never_had_a_master_has_nobody_who_may_lead():
     young = a_set(master=None, is_elected=False, sync_state_set=frozenset())
-    told = record(held(young, alive={1: heard()}))
+    told = record(held(young, alive={1: heard(epoch=-1, max_offset=0)}))
     assert told.reason == "nobody may lead yet: 1 another asked first; 2 not alive; 3 not alive"
     assert told.force == ""
 
@@ -179,6 +179,24 @@ def test_an_election_that_ends_in_another_way_is_another(elections):
     assert is_news
     assert [each.number for each in elections] == [1, 2, 3]
     assert [each.number for each in reversed(elections)] == [3, 2, 1]
+
+
+def test_brokers_of_a_stuck_set_that_ask_in_turn_make_one_election(elections):
+    stuck = a_set(master=None, sync_state_set=frozenset({1}))
+    for number in range(40):
+        asker = 2 + number % 2
+        cause = Cause(trigger=Trigger.BROKER, why=f"broker {asker} found no master", broker_id=asker)
+        elections.add(held(stuck, alive={2: heard(), 3: heard()}, call=Call(broker_id=asker), cause=cause), number)
+    (only,) = elections
+    assert (only.times, only.last_unix_ms) == (40, 39)
+
+
+def test_what_an_operator_wanted_is_told_each_time_he_wants_another(elections):
+    for broker_id in (8, 9):
+        cause = Cause(trigger=Trigger.OPERATOR, why=f"an operator wants broker {broker_id}", broker_id=broker_id)
+        call = Call(broker_id=broker_id, is_designated=True)
+        _, is_news = elections.add(held(alive={1: heard()}, call=call, cause=cause), 1_000)
+        assert is_news
 
 
 def test_each_new_master_is_an_election_of_its_own(elections):

@@ -60,6 +60,23 @@ def test_a_set_that_loses_its_state_again_waits_again(recovery):
     assert recovery.waits(a_set(is_rebuilding=True), 60_000)
 
 
+def test_a_set_that_is_well_waits_anew_when_it_loses_its_state_again(recovery):
+    assert recovery.waits(a_set(is_rebuilding=True), 0)
+    assert not recovery.waits(a_set(is_rebuilding=True), 8_000)
+    recovery.is_well(SET)
+    assert recovery.waits(a_set(is_rebuilding=True), 60_000)
+
+
+@pytest.mark.parametrize("forgets", ["a set", "all"])
+def test_what_was_waited_for_and_reported_ends_with_the_set_and_with_the_lead(recovery, forgets):
+    assert recovery.waits(a_set(is_rebuilding=True), 0)
+    for now_ms in (0, 5_000):
+        recovery.reported(a_set(), NEWER, OWN, now_ms)
+    recovery.forget(SET) if forgets == "a set" else recovery.forget_all()
+    assert recovery.reported_epoch(a_set()) is None
+    assert recovery.waits(a_set(is_rebuilding=True), 60_000)
+
+
 @pytest.mark.parametrize("newer", [NEWER, report(master_epoch=6), report(master_epoch=6, sync_state_set_epoch=1)])
 def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
     recovery.reported(a_set(), newer, OWN, 0)
@@ -67,7 +84,7 @@ def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
     recovery.reported(a_set(), newer, OWN, 5_000)
     assert recovery.is_behind(a_set())
     assert recovery.reported_epoch(a_set()) == newer.master_epoch
-    recovery.elected(SET)
+    recovery.forget(SET)
     assert not recovery.is_behind(a_set())
 
 
@@ -79,8 +96,25 @@ def test_old_reports_tell_nothing_and_end_a_suspicion(recovery, old):
     assert not recovery.is_behind(a_set())
 
 
-@pytest.mark.parametrize(("wanted", "connection"), [(NEWER, OTHER), (report(master=2, master_epoch=9), OWN)])
-def test_nobody_else_than_the_master_over_its_own_connection_is_believed(recovery, wanted, connection):
+def test_a_member_that_leads_by_its_own_account_is_believed_where_the_store_names_another_master(recovery):
+    newer = report(master=2, master_epoch=9)
+    recovery.reported(a_set(), newer, OWN, 0)
+    recovery.reported(a_set(), report(), OWN, 2_000)
+    recovery.reported(a_set(), newer, OWN, 5_000)
+    assert recovery.is_behind(a_set())
+    assert recovery.reported_epoch(a_set()) == 9
+
+
+def test_the_highest_epoch_that_is_reported_counts(recovery):
+    for now_ms in (0, 5_000):
+        recovery.reported(a_set(), report(master_epoch=8), OWN, now_ms)
+        recovery.reported(a_set(), report(master=2, master_epoch=9), OWN, now_ms)
+    assert recovery.reported_epoch(a_set()) == 9
+
+
+@pytest.mark.parametrize(("wanted", "connection"), [(NEWER, OTHER), (report(master=9, master_epoch=9), OWN)])
+def test_nobody_else_than_a_member_over_its_own_connection_is_believed(recovery, live, wanted, connection):
+    live.beat(BrokerKey(SET, 9), heard(connection_id=OWN))
     for now_ms in (0, 5_000, 10_000):
         recovery.reported(a_set(), wanted, connection, now_ms)
     assert not recovery.is_behind(a_set())

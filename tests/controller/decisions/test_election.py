@@ -5,7 +5,7 @@ from controller_builders import SET, a_set, electorate, heard, replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.broker_set import BrokerSet
+from controller.broker_set import RAISED_EPOCH_MAX, BrokerSet
 from controller.decisions.election import Call, Electorate, Result, Verdict, decide_election, elect
 from controller.entry import Entry
 from controller.events import MasterElected, MasterEpochRaised, MasterLost
@@ -37,6 +37,35 @@ def test_the_first_that_asks_leads_a_set_that_never_had_a_master():
 def test_nobody_else_than_a_living_member_does(call):
     election = elect(new_set(), electorate({1: heard(epoch=-1), 9: heard()}), call)
     assert (election.result, election.event) == (Result.NOBODY, None)
+
+
+# A set that is new to the store, and not to its brokers
+
+STRANGER = {1: heard(epoch=-1, max_offset=0), 8: heard(epoch=7, max_offset=900)}
+
+
+@pytest.mark.parametrize("call", [LOST, Call(broker_id=1)])
+def test_nobody_leads_a_new_set_while_a_broker_that_it_does_not_know_has_messages(call):
+    election = elect(new_set(), electorate(STRANGER), call)
+    assert (election.result, election.event) == (Result.NOBODY, None)
+    assert verdicts(election)[1] is Verdict.NOT_BEFORE_STRANGER
+
+
+def test_a_new_broker_leads_beside_such_a_stranger_if_an_operator_wants_it():
+    election = elect(new_set(), electorate(STRANGER), Call(broker_id=1, is_designated=True))
+    assert election.event == MasterElected(1)
+
+
+def test_a_stranger_without_messages_is_in_nobodys_way():
+    election = elect(new_set(), electorate({1: heard(epoch=-1), 8: heard(epoch=-1)}), Call(broker_id=1))
+    assert election.event == MasterElected(1)
+
+
+def test_where_members_of_a_new_set_have_messages_the_longest_log_leads_and_not_who_asks_first():
+    cleaned = new_set(master_epoch=7)
+    logs = {1: heard(epoch=-1, max_offset=0), 2: heard(epoch=7, max_offset=900)}
+    assert Electorate(heard=logs).is_ahead_of(cleaned)
+    assert elect(cleaned, electorate(logs), Call(broker_id=1)).event == MasterElected(2)
 
 
 # A store that is older than the logs
@@ -136,6 +165,28 @@ def test_who_is_in_sync_is_preferred_also_where_unclean_elections_are_allowed():
     assert (election.event, election.is_unclean) == (MasterElected(2), False)
 
 
+@pytest.mark.parametrize(
+    ("known", "verdict"),
+    [
+        (Electorate(trusted={3: heard()}, heard={2: heard(), 3: heard()}), Verdict.SUSPECT),
+        (Electorate(trusted={3: heard()}, heard={3: heard()}, may_live={2, 3}), Verdict.UNHEARD),
+    ],
+    ids=["suspect", "not heard yet"],
+)
+def test_who_is_out_of_sync_does_not_lead_while_one_in_sync_may_live_whatever_is_allowed(known, verdict):
+    call = Call(broker_id=3, allows_unclean=True)
+    election = elect(a_set(master=None), known, call)
+    assert (election.result, election.event) == (Result.NOBODY, None)
+    assert (verdicts(election)[2], verdicts(election)[3]) == (verdict, Verdict.OUT_OF_SYNC)
+    assert elect(a_set(master=None), electorate({3: heard()}), call).event == MasterElected(3)
+
+
+def test_an_operator_who_is_allowed_to_moves_the_master_to_a_broker_out_of_sync():
+    call = Call(broker_id=3, is_designated=True, allows_unclean=True)
+    election = elect(a_set(), electorate({1: heard(), 2: heard(), 3: heard()}), call)
+    assert (election.event, election.is_unclean) == (MasterElected(3), True)
+
+
 def test_a_lost_master_is_told_once():
     assert elect(a_set(), electorate({}), LOST).event == MasterLost()
     assert elect(a_set(master=None), electorate({}), LOST).event is None
@@ -196,7 +247,7 @@ def test_who_missed_a_beat_leads_where_nobody_else_can():
     "known",
     [
         Electorate(trusted={2: heard()}, heard={1: heard(), 2: heard()}),
-        Electorate(trusted={2: heard()}, heard={2: heard()}, master_may_live=True),
+        Electorate(trusted={2: heard()}, heard={2: heard()}, may_live={1, 2}),
     ],
     ids=["suspect", "not heard yet"],
 )
@@ -239,6 +290,14 @@ def test_a_lost_master_is_above_the_epochs_of_suspects_too_so_that_brokers_ask_f
     entry = Entry(broker_set=a_set(sync_state_set=frozenset({1})))
     after = decide_election("broker-a", entry, Electorate(heard={2: heard(epoch=9)}), LOST).after(entry).broker_set
     assert (after.master, after.master_epoch) == (None, 10)
+
+
+def test_no_epoch_that_a_broker_claims_uses_up_the_room_for_elections():
+    entry = Entry(broker_set=a_set())
+    claims = electorate({1: heard(), 2: heard(epoch=2**31 - 1)})
+    after = decide_election(SET, entry, claims, LOST).after(entry).broker_set
+    assert (after.master, after.master_epoch) == (2, RAISED_EPOCH_MAX + 1)
+    assert decide_election(SET, Entry(broker_set=after), claims, LOST).events == ()
 
 
 def test_no_epoch_moves_where_nothing_else_changes():

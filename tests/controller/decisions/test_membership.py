@@ -4,9 +4,10 @@ import pytest
 from controller_builders import CLUSTER, SET, a_set, an_address, electorate, heard, replicas
 from msgspec.structs import replace
 
-from controller.broker_set import Floor
+from controller.broker_set import RAISED_EPOCH_MAX, Floor, Replica
 from controller.decisions.election import Call, decide_election
 from controller.decisions.membership import (
+    REPLICAS_MAX,
     Applicant,
     Cleaning,
     Registrant,
@@ -25,10 +26,18 @@ from controller.events import (
     BrokerIdApplied,
     MasterEpochRaised,
     MasterLost,
+    RebuildingBegun,
     ReplicaAdopted,
     ReplicasRemoved,
 )
-from controller.refusals import BrokerIdInvalid, BrokerUnknown, CleaningRefused, ClusterDiffers, SetUnknown
+from controller.refusals import (
+    BrokerIdInvalid,
+    BrokerUnknown,
+    CleaningRefused,
+    ClusterDiffers,
+    LimitReached,
+    SetUnknown,
+)
 
 APPLICANT = Applicant(cluster=CLUSTER, broker_name=SET, broker_id=4, address="10.0.0.4:1", check_code="10.0.0.4:1;9")
 
@@ -80,9 +89,37 @@ def test_a_broker_without_an_id_has_to_apply_for_one():
     assert refused.value.code == 2010
 
 
+def full_set(**values):
+    members = {i: Replica(f"10.0.0.1:{i}", f"10.0.0.1:{i};1") for i in range(1, REPLICAS_MAX + 1)}
+    return a_set(replicas=members, next_broker_id=REPLICAS_MAX + 1, **values)
+
+
+def test_a_set_has_a_largest_size():
+    entry = Entry(broker_set=full_set())
+    with pytest.raises(LimitReached, match="broker-a has 1000 brokers, 1000 are allowed; clean those that are gone"):
+        decide_id(entry, replace(APPLICANT, broker_id=REPLICAS_MAX + 1))
+    with pytest.raises(LimitReached) as refused:
+        decide_adoption(entry, registrant(REPLICAS_MAX + 1), epoch=5)
+    assert refused.value.code == 2005
+
+
+def test_a_full_set_still_answers_its_members():
+    entry = Entry(broker_set=full_set())
+    again = replace(APPLICANT, broker_id=3, address="10.0.0.1:3", check_code="10.0.0.1:3;1")
+    assert decide_id(entry, again).events == ()
+    assert decide_adoption(entry, registrant(2), epoch=5).events == (BrokerAddressChanged(2, an_address(2)),)
+
+
 def cleaned(*broker_ids, alive=(1, 2), even_living=False, broker_set=None):
     ids = frozenset(broker_ids) if broker_ids else None
     return clean(broker_set or a_set(), Cleaning(broker_name=SET, broker_ids=ids, even_living=even_living), alive)
+
+
+def test_who_may_live_although_it_was_not_heard_yet_is_not_cleaned():
+    wanted = Cleaning(broker_name=SET, broker_ids=frozenset({3}), even_living=False)
+    with pytest.raises(CleaningRefused, match=r"the brokers \[3\] may be alive: this controller has run too short"):
+        clean(a_set(), wanted, (1, 2), awaited=(3,))
+    assert clean(a_set(), replace(wanted, even_living=True), (1, 2), awaited=(3,))
 
 
 def test_dead_brokers_can_be_taken_out():
@@ -202,6 +239,23 @@ def test_a_broker_with_a_higher_epoch_raises_that_of_a_set_that_is_put_together_
     decision = decide_adoption(entry, registrant(2), epoch=9)
     assert decision.events == (ReplicaAdopted(2, an_address(2)), MasterEpochRaised(9), MasterLost())
     assert after(entry, decision).master_epoch == 10
+
+
+def test_a_broker_that_comes_after_new_ones_of_a_set_that_was_lost_is_waited_for_as_they_are():
+    entry = Entry()
+    entry = decide_id(entry, replace(APPLICANT, broker_id=1)).after(entry)
+    decision = decide_adoption(entry, registrant(2), epoch=7)
+    assert decision.events == (RebuildingBegun(), ReplicaAdopted(2, an_address(2)), MasterEpochRaised(7), MasterLost())
+    rebuilt = after(entry, decision)
+    assert (rebuilt.is_rebuilding, rebuilt.sync_state_set, rebuilt.next_broker_id) == (True, {1, 2}, 3)
+    logs = electorate({1: heard(epoch=-1, max_offset=0), 2: heard(epoch=7)})
+    led = after(Entry(broker_set=rebuilt), decide_election(SET, Entry(broker_set=rebuilt), logs, Call(broker_id=1)))
+    assert (led.master, led.master_epoch) == (2, 9)
+
+
+def test_no_epoch_that_an_adopted_broker_claims_uses_up_the_room_for_elections():
+    entry = Entry()
+    assert after(entry, decide_adoption(entry, registrant(1), epoch=2**31 - 1)).master_epoch == RAISED_EPOCH_MAX + 1
 
 
 def test_a_set_is_put_together_again_above_its_floor():
