@@ -11,7 +11,8 @@ from fakes.witness import eventually
 from peers.etcd import Way, running_etcd
 
 from controller.leadership import LEASE_TTL_S
-from controller.store import Deposed, Kept, Member, OutcomeUnknown, StoreError
+from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError
+from controller.stores.etcd_keys import Keys, entry_value
 from controller.stores.etcd_membership import IdTaken
 from remoting.clock import SystemClock
 
@@ -54,6 +55,44 @@ async def test_a_lead_is_renewed_before_it_ends(etcd, name):
         assert until_ms - SystemClock().now_ms() < LEASE_TTL_S * 1000
         await eventually(lambda: leader.witness.until_ms > until_ms + 4000, seconds=SOON_S, what="it is renewed")
         assert leader.witness.deposed_at == []
+
+
+async def test_what_cannot_be_read_is_named_and_keeps_nobody_from_the_other_entries(etcd, name):
+    async with group(etcd.endpoints, group=name) as (leader,):
+        revision = await leader.commit(name="other")
+        keys = Keys(name)
+        etcd.ctl("put", keys.broker_set(SET).decode(), "{nonsense")
+        etcd.ctl("put", keys.sets.decode() + "%FF", "{}")
+        kept = dict(await leader.store.load())
+        assert kept.pop("other") == Kept(an_entry(), revision)
+        assert "cannot be read" in kept.pop(SET).problem
+        ((_, no_name),) = kept.items()
+        assert "%FF is not ours" in no_name.problem
+        with pytest.raises(EntryMoved):
+            await leader.commit()
+        with pytest.raises(StoreError, match="cannot be read"):
+            await leader.store.read(SET)
+        # The members are told as before, and so is who has put it right.
+        etcd.ctl("put", keys.broker_set(SET).decode(), entry_value(an_entry()).decode())
+        await eventually(
+            lambda: [each for each in leader.witness.entries if each[1].entry == an_entry()],
+            seconds=SOON_S,
+            what="it can be read again",
+        )
+
+
+async def test_who_passes_the_lead_on_lets_another_lead_and_can_lead_again(etcd, name):
+    async with group(etcd.endpoints, number=2, group=name) as (leader, other):
+        leader.store.pass_on()
+        assert not leader.witness.is_leading
+        with pytest.raises(Deposed):
+            await leader.commit()
+        await other.leads()
+        await leader.knows(other.member)
+        await other.commit()
+        await other.store.resign()
+        await leader.leads()
+        assert (await leader.store.read(SET)).entry == an_entry()
 
 
 async def test_who_resigns_hands_over_at_once(etcd, name):

@@ -8,6 +8,7 @@ from controller.leadership import (
     MARGIN_MS,
     RENEW_EVERY_MS,
     RETRY_MS,
+    STAND_AGAIN_MS,
     Campaign,
     Follows,
     Grant,
@@ -49,6 +50,23 @@ def following(new):
 def leading(new):
     """It leads since 0, by the lease it was granted then."""
     return new.looked(None, 19, 0, known_before=0).granted(LEASE, 0).heard(MINE, 20)
+
+
+# Passing the lead on
+
+
+def test_who_passes_the_lead_on_releases_the_key_and_stands_only_after_a_while(leading):
+    passed = leading.passed_on(1000)
+    assert passed.role == Follows(None)
+    assert passed.next_step(1000) == Look()
+    seen = passed.looked(MINE, 20, 1000, known_before=20)
+    assert seen.next_step(1000) == Release(MINE.token)
+    gone = seen.released().looked(None, 21, 1100, known_before=20)
+    # It goes on to look, so that it can name whoever leads instead.
+    assert gone.next_step(1100) == Rest(1100 + LOOK_EVERY_MS)
+    late = gone.looked(None, 21, 1000 + STAND_AGAIN_MS, known_before=21)
+    assert late.next_step(999 + STAND_AGAIN_MS) == Rest(1000 + STAND_AGAIN_MS)
+    assert late.next_step(1000 + STAND_AGAIN_MS) == Grant()
 
 
 # Coming to lead

@@ -43,6 +43,20 @@ def test_what_is_written_is_read_again():
     assert kept_of(a_kv(entry_value(entry))) == Kept(entry, 9)
 
 
+@pytest.mark.parametrize("name", [b"\xff", b"%FF"])
+def test_a_key_that_is_no_name_is_named_as_it_is(name):
+    with pytest.raises(StoreError, match="is not ours"):
+        KEYS.broker_name(KEYS.sets + name)
+    with pytest.raises(StoreError, match="is not ours"):
+        KEYS.member_id(KEYS.members + name)
+
+
+def test_text_that_is_none_cannot_be_read():
+    for read in (kept_of, holder_of, address_of):
+        with pytest.raises(StoreError):
+            read(a_kv(b'{"id":"\xff","addr":"\xff","run":"\xff","broker_set":"\xff"}'))
+
+
 def test_what_cannot_be_read_is_named_by_its_key():
     with pytest.raises(StoreError, match="at /rmq-controller/a%2Fb/leader is not ours"):
         holder_of(a_kv(b"{}"))
