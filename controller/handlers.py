@@ -62,8 +62,6 @@ from serving.stored_config import StoredConfig
 
 #: Longest name or address that is taken; RocketMQ's own names stay far below.
 NAME_CHARS_MAX: Final = 255
-#: No broker comes near; a larger one could not be raised any more (it is a Java int).
-EPOCH_MAX: Final = 2**31 - 2**20
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS: Final = (500, 24 * 3600 * 1000)
 
@@ -114,14 +112,11 @@ class Handlers:
         name = _given(request.code, "brokerName", header.broker_name)
         address = _address(request.code, "brokerAddr", _given(request.code, "brokerAddr", header.broker_addr))
         broker_id = _id(request.code, "brokerId", header.broker_id)
-        epoch = UNKNOWN if header.epoch is None else header.epoch
-        if epoch > EPOCH_MAX:
-            raise RequestInvalid(f"{name}: no log is at epoch {epoch}; at most {EPOCH_MAX} is believed")
         timeout_ms = header.heartbeat_timeout_mills
         heard = Heard(
             heard_ms=self._clock.now_ms(),
             timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT if timeout_ms is None else _within(timeout_ms, *_TIMEOUT_MS),
-            epoch=epoch,
+            epoch=UNKNOWN if header.epoch is None else header.epoch,
             max_offset=UNKNOWN if header.max_offset is None else header.max_offset,
             confirm_offset=UNKNOWN if header.confirm_offset is None else header.confirm_offset,
             priority=PRIORITY_LOWEST if header.election_priority is None else header.election_priority,
@@ -157,7 +152,7 @@ class Handlers:
         name = _given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
         self._check_readable(name)
         broker_set = self._control.store.get(name)
-        if broker_set is None or broker_set.is_rebuilding:
+        if broker_set is None or broker_set.is_rebuilding or self._control.awaits_strangers(broker_set):
             # Brokers that hear this register again, and all of them are to come before one of them leads.
             raise MetadataUnknown(name)
         header = MasterHeader(
