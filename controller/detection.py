@@ -244,6 +244,10 @@ class Detection:
             deadline_ms = max(self.pause_ends_ms, now_ms)
             self._suspicions[key] = _Suspicion(Why.UNHEARD, now_ms, deadline_ms, now_ms)
 
+    def resume(self, now_ms: int) -> None:
+        """Take note that this process stood still until now: that it heard nobody meanwhile means nothing."""
+        self._anybody_ms = max(self._anybody_ms, now_ms)
+
     def doubt_self(self, now_ms: int) -> None:
         """Judge nobody for a round of heartbeats: this controller stood still, or was cut off.
 

@@ -61,9 +61,27 @@ class Guard:
         self._unreached_told_ms = parts.clock.now_ms() - _UNREACHED_TOLD_MS
         parts.detection.is_master = self._is_master
 
+    def check_standstill(self) -> None:
+        """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
+
+        To be called before anything that was heard is taken.
+        """
+        if self._looked_ms is None:
+            return
+        now_ms = self._clock.now_ms()
+        held_ms = now_ms - self._looked_ms - LOOK_MS
+        if held_ms <= _STANDSTILL_MS:
+            return
+        self._looked_ms = now_ms
+        self._detection.resume(now_ms)
+        stands = self._standstills_ms
+        if len(stands) < _STANDSTILLS_MAX or now_ms - stands[0] > _STANDSTILLS_MS:
+            stands.append(now_ms)
+            self._working.doubt_self(now_ms, held_ms)
+
     def connection_lost(self, connection_id: int) -> None:
         """Suspect who was heard over a connection that is gone."""
-        self._doubt_after_standstill()
+        self.check_standstill()
         now_ms = self._clock.now_ms()
         suspects = self._detection.connection_lost(connection_id, now_ms)
         for key in suspects:
@@ -83,7 +101,7 @@ class Guard:
 
     def look_at_brokers(self) -> None:
         """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
-        self._doubt_after_standstill()
+        self.check_standstill()
         self._looked_ms = now_ms = self._clock.now_ms()
         self._greetings = 0
         if gap_ms := self._detection.take_gap_ms():
@@ -94,7 +112,7 @@ class Guard:
 
     def probed(self, key: BrokerKey, outcome: Outcome) -> None:
         """Take what came of a question to a broker."""
-        self._doubt_after_standstill()
+        self.check_standstill()
         address = self._store.address_of(key)
         if address is not None:
             if outcome is Outcome.ANSWERED:
@@ -149,20 +167,6 @@ class Guard:
         if self._recovery.reported_epoch(broker_set) is not None:
             return False
         return all(each.epoch <= broker_set.master_epoch for each in heard.values())
-
-    def _doubt_after_standstill(self) -> None:
-        """Judge nobody for a while if this process stood still: nobody could be heard meanwhile."""
-        if self._looked_ms is None:
-            return
-        now_ms = self._clock.now_ms()
-        held_ms = now_ms - self._looked_ms - LOOK_MS
-        if held_ms <= _STANDSTILL_MS:
-            return
-        self._looked_ms = now_ms
-        stands = self._standstills_ms
-        if len(stands) < _STANDSTILLS_MAX or now_ms - stands[0] > _STANDSTILLS_MS:
-            stands.append(now_ms)
-            self._working.doubt_self(now_ms, held_ms)
 
     def _is_master(self, key: BrokerKey) -> bool:
         broker_set = self._store.get(key.broker_name)

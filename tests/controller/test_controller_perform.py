@@ -1,8 +1,11 @@
 """Telling brokers who leads and asking whether they live, over real connections on loopback."""
 
 import asyncio
+import json
+import os
+import resource
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 from controller_builders import SET, a_set, electorate, heard
@@ -12,7 +15,7 @@ from peers.processes import free_port
 from controller import perform
 from controller.decisions.election import Call, elect
 from controller.detection import Outcome, Probe
-from controller.effects import AskBroker, NotifyRoleChanged, Recipient
+from controller.effects import AskBroker, GreetBroker, NotifyRoleChanged, Recipient
 from controller.elections import Cause, Elections, Held, Trigger
 from controller.live_table import BrokerKey
 from controller.perform import Performer
@@ -34,6 +37,7 @@ class Broker:
         self.requests = []
         self.connections = 0
         self.remark = None
+        self.body = b""
         self.came = asyncio.Condition()
 
     async def serve(self, reader, writer):
@@ -45,7 +49,7 @@ class Broker:
                 request = decode(prefix + await reader.readexactly(length), 0, length)
                 code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
                 if code is not None:
-                    writer.write(encode(request.reply(code, remark=self.remark)))
+                    writer.write(encode(request.reply(code, remark=self.remark, body=self.body)))
                 async with self.came:
                     self.requests.append(request)
                     self.came.notify_all()
@@ -70,6 +74,19 @@ async def listening(*codes):
         yield broker
     finally:
         server.close()
+
+
+@contextmanager
+def no_files_left():
+    """Let this process open no file for a while."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class Told:
@@ -102,6 +119,8 @@ class Edge:
         self.performer = Performer(self.start, self.client, self.elections, self.clock, self.told)
         self.probed = []
         self.performer.probed = lambda key, outcome: self.probed.append((key, outcome))
+        self.reached = []
+        self.performer.reached = lambda key, address: self.reached.append((key, address))
 
     def start(self, work):
         task = asyncio.ensure_future(work)
@@ -207,7 +226,72 @@ async def test_each_question_goes_over_a_connection_of_its_own(edge):
     assert broker.connections == 2
 
 
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ({"brokerName": SET, "brokerId": 1}, Outcome.ANSWERED),
+        ({"brokerName": SET, "brokerId": 0}, Outcome.ANSWERED),
+        # One that starts again has not been told its role yet.
+        ({"brokerName": SET, "brokerId": -1}, Outcome.ANSWERED),
+        ({"brokerName": SET, "brokerId": 3}, Outcome.ANOTHER),
+        ({"brokerName": "broker-b", "brokerId": 1}, Outcome.ANOTHER),
+        ({"brokerName": "broker-b", "brokerId": 0}, Outcome.ANOTHER),
+        ({}, Outcome.ANSWERED),
+    ],
+)
+async def test_who_answers_for_a_broker_is_that_broker_or_another(edge, body, outcome):
+    async with listening() as broker:
+        broker.body = json.dumps({"clusterName": "C", "epochList": [], "maxOffset": 0} | body).encode()
+        assert await edge.ask(broker.address) is outcome
+
+
+@pytest.mark.parametrize(("code", "body"), [(0, b"{"), (0, b"[1]"), (1, b'{"brokerName": "broker-b"}')])
+async def test_an_answer_that_does_not_say_who_answers_is_that_of_the_broker(edge, code, body):
+    async with listening(code) as broker:
+        broker.body = body
+        assert await edge.ask(broker.address) is Outcome.ANSWERED
+
+
+async def test_a_question_for_which_this_process_has_no_file_left_was_not_asked(edge):
+    async with listening() as broker:
+        with no_files_left():
+            assert await edge.ask(broker.address) is Outcome.NOT_ASKED
+        edge.probed.clear()
+        edge.told.outcomes.clear()
+        assert await edge.ask(broker.address) is Outcome.ANSWERED
+
+
+# Greetings
+
+
+async def test_a_broker_that_answers_a_greeting_is_reached(edge):
+    async with listening() as broker:
+        edge.performer.perform(GreetBroker(key=BrokerKey(SET, 1), address=broker.address))
+        await edge.done()
+        assert edge.reached == [(BrokerKey(SET, 1), broker.address)]
+    assert edge.told.outcomes == [Outcome.ANSWERED]
+    assert edge.probed == []
+
+
+async def test_nobody_is_reached_where_another_broker_answers_or_none(edge):
+    async with listening() as broker:
+        broker.body = b'{"brokerName": "broker-b"}'
+        for address in (broker.address, f"127.0.0.1:{free_port()}"):
+            edge.performer.perform(GreetBroker(key=BrokerKey(SET, 1), address=address))
+        await edge.done()
+    assert sorted(each.value for each in edge.told.outcomes) == ["another_broker", "refused"]
+    assert edge.reached == []
+    assert edge.probed == []
+
+
 # Notifications
+
+
+async def test_who_confirms_its_role_is_reached_and_nobody_else(edge):
+    async with listening(0) as two, listening(1) as three:
+        edge.notify(two.address, three.address)
+        await edge.done()
+    assert edge.reached == [(BrokerKey(SET, 2), two.address)]
 
 
 async def test_every_recipient_gets_the_fields_and_the_body_of_java(edge):

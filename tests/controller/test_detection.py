@@ -251,7 +251,158 @@ def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
     assert story.dead == []
 
 
+def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
+    # It beats once for each try, 5 s apart, and serves nobody yet.
+    story.detection.restarted(ONE, 10_000, OLD)
+    for beat_ms in (10_050, 15_050, 20_050):
+        story.beat(beat_ms, ONE)
+        assert [story.look(now_ms) for now_ms in range(beat_ms, beat_ms + 5_000, 500)] == [[]] * 10
+    assert story.trusted(25_000) == {1}
+    assert asked(story.look(30_051)) == [ONE]
+
+
+def test_a_broker_that_has_started_and_beats_each_second_is_silent_as_soon_as_any_other(story):
+    story.detection.restarted(ONE, 10_000, OLD)
+    for beat_ms in (10_050, 11_050, 12_050):
+        story.beat(beat_ms, ONE)
+    assert story.look(15_050) == []
+    assert asked(story.look(15_051)) == [ONE]
+
+
+# A controller that hears nobody
+
+
+def hears_one_and_two(story):
+    for now_ms in range(1_000, 20_001, 1_000):
+        story.beat(now_ms, ONE, TWO, connection_id=now_ms)
+
+
+def test_who_died_for_want_of_an_answer_while_nobody_was_heard_may_live(alone):
+    hears_one_and_two(alone)
+    alone.look(23_001)
+    alone.told(23_701, Outcome.NO_ANSWER, ONE)
+    alone.told(23_701, Outcome.NO_ANSWER, TWO)
+    alone.look(23_701)
+    assert [key for key, *_ in alone.who_died] == [ONE, TWO]
+    assert alone.detection.hears_nobody(23_701)
+    alone.beat(60_000, TWO)
+    assert not alone.detection.hears_nobody(60_000)
+    assert alone.detection.take_gap_ms() == 40_000
+    assert alone.detection.take_gap_ms() == 0
+    assert not alone.detection.is_lost(ONE, 72_999)
+    assert alone.detection.is_lost(ONE, 73_000)
+
+
+def test_who_refused_while_nobody_was_heard_stays_dead_as_do_those_that_died_before(alone):
+    hears_one_and_two(alone)
+    alone.beat(20_000, THREE, connection_id=NEW)
+    alone.closes(20_000, NEW)
+    alone.look(20_000)
+    alone.told(20_001, Outcome.REFUSED, THREE)
+    alone.beat(21_000, TWO)
+    alone.look(24_001)
+    alone.told(24_002, Outcome.REFUSED, ONE)
+    alone.beat(60_000, TWO)
+    assert alone.detection.is_lost(ONE, 60_000)
+    assert alone.detection.is_lost(THREE, 60_000)
+
+
+def test_the_first_sign_of_life_after_a_gap_begins_a_round_of_beats(alone):
+    hears_one_and_two(alone)
+    alone.look(23_001)
+    alone.told(23_100, Outcome.NO_ANSWER, ONE)
+    alone.beat(23_500, TWO)
+    assert alone.look(24_999) == []
+    assert asked(alone.look(25_000)) == [ONE]
+    assert alone.dead == []
+
+
+def test_nobody_dies_for_want_of_an_answer_before_it_is_known_whether_anybody_is_heard(alone):
+    # Cut off at 20,100, and the connections end.
+    hears_one_and_two(alone)
+    assert alone.closes(20_100, 20_000) == [ONE, TWO]
+    for now_ms in range(20_100, 22_001, 50):
+        for probe in alone.look(now_ms):
+            alone.told(now_ms, Outcome.NO_ANSWER, probe.key)
+    assert alone.dead == []
+    alone.look(22_050)
+    assert [key for key, *_ in alone.who_died] == [ONE, TWO]
+    assert alone.detection.hears_nobody(22_050)
+
+
+def test_a_standstill_of_the_controller_is_no_gap(alone):
+    hears_one_and_two(alone)
+    alone.detection.resume(60_000)
+    alone.beat(60_000, TWO)
+    assert alone.detection.take_gap_ms() == 0
+    assert alone.detection.pause_ends_ms == 13_000
+
+
+def test_a_follower_that_heard_nobody_since_its_start_waits_from_its_first_sign_of_life_on(alone):
+    alone.beat(60_000, TWO)
+    assert not alone.detection.is_lost(ONE, 72_999)
+    assert alone.detection.is_lost(ONE, 73_000)
+
+
+def test_brokers_that_come_soon_after_the_start_do_not_lengthen_the_pause(alone):
+    alone.beat(4_500, TWO)
+    assert alone.detection.pause_ends_ms == 13_000
+    assert alone.detection.take_gap_ms() == 0
+
+
 # Questions
+
+
+def test_a_question_that_could_not_be_sent_says_nothing_and_is_asked_again(story):
+    story.beat(10_000, ONE)
+    now_ms = 13_001
+    while now_ms < 20_000:
+        for _ in story.look(now_ms):
+            story.told(now_ms, Outcome.NOT_ASKED)
+        now_ms += 50
+    assert story.dead == []
+    story.look(now_ms + 400)
+    story.told(now_ms + 1_100, Outcome.NO_ANSWER)
+    story.look(now_ms + 1_100)
+    assert story.who_died == [(ONE, Why.SILENT, now_ms + 1_100)]
+
+
+def test_a_question_that_waited_for_its_turn_has_its_full_time(story, monkeypatch):
+    monkeypatch.setattr(module, "QUESTIONS_MAX", 1)
+    story.beat(10_000, ONE, TWO)
+    assert story.look(13_001) == [Probe(ONE, ANSWER_MS)]
+    assert story.look(13_650) == []
+    story.told(13_701, Outcome.NO_ANSWER, ONE)
+    assert story.look(13_701) == [Probe(TWO, ANSWER_MS)]
+    assert story.who_died == [(ONE, Why.SILENT, 13_701)]
+
+
+def test_masters_are_asked_before_all_others(story, monkeypatch):
+    monkeypatch.setattr(module, "NEW_QUESTIONS_MAX", 2)
+    story.detection.is_master = lambda key: key == THREE
+    story.beat(10_000, ONE, TWO, THREE)
+    assert asked(story.look(13_001)) == [THREE, ONE]
+    assert asked(story.look(13_051)) == [TWO]
+
+
+def test_after_a_lost_connection_only_its_brokers_are_asked_at_once(story):
+    story.beat(10_000, ONE)
+    story.beat(10_000, TWO, connection_id=NEW)
+    story.closes(10_100)
+    suspects = story.closes(10_100, NEW)
+    assert asked(story.detection.ask(suspects, 10_100)) == [TWO]
+    assert story.detection.ask(suspects, 10_100) == []
+    assert asked(story.look(10_100)) == [ONE]
+    story.detection.doubt_self(10_200)
+    assert story.detection.ask(suspects, 10_300) == []
+
+
+def test_another_broker_at_its_port_is_the_end_of_a_broker(story):
+    story.beat(10_000, ONE)
+    story.look(13_001)
+    story.told(13_002, Outcome.ANOTHER)
+    assert story.who_died == [(ONE, Why.SILENT, 13_002)]
+    assert "another broker answers at its port" in story.dead[0].reason
 
 
 def test_nobody_is_asked_twice_at_a_time(story):

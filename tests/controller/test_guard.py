@@ -3,7 +3,8 @@
 import pytest
 from fakes.control_room import SET, ControlRoom, at
 
-from controller.detection import NEW_QUESTIONS_MAX, QUESTIONS_MAX, Outcome
+from controller import detection
+from controller.detection import Outcome
 from controller.effects import AskBroker
 from controller.guard import GREETINGS_MAX, LOOK_MS
 from controller.live_table import BrokerKey, Heard
@@ -84,6 +85,14 @@ async def test_a_master_whose_port_refused_is_replaced_after_the_cut_without_a_p
     assert masters(room) == NOBODY_MOVED
     await pass_ms(room, 2_000, Outcome.ANSWERED, (2, SET, 0))
     assert masters(room)[SET] == (2, 2)
+
+
+async def test_a_standstill_of_this_process_is_not_taken_for_a_cut(room):
+    await two_sets(room)
+    room.clock.pass_ms(10_000)
+    await pass_ms(room, 5_000, Outcome.ANSWERED, *BOTH)
+    assert room.events("self_doubted")
+    assert room.events("brokers_heard_again") == []
 
 
 # Refusals
@@ -213,27 +222,29 @@ async def test_only_some_are_greeted_between_two_looks(room):
 
 
 async def many(room, brokers):
-    """As many brokers more, of one set that nobody leads, over one connection."""
+    """As many brokers more, over one connection."""
     await room.a_set(1, 2)
     await room.pass_ms(1_000, beating=(1, 2))
     for broker_id in range(3, brokers + 3):
-        await room.apply(broker_id)
+        assert (await room.apply(broker_id)).code == 0
         room.control.heartbeat("C", BrokerKey(SET, broker_id), Heard(room.clock.now_ms(), connection_id=50))
     room.asked()
 
 
-async def test_never_more_than_so_many_questions_at_a_time_and_masters_first(room):
-    await many(room, QUESTIONS_MAX + NEW_QUESTIONS_MAX)
+async def test_never_more_than_so_many_questions_at_a_time_and_masters_first(room, monkeypatch):
+    monkeypatch.setattr(detection, "QUESTIONS_MAX", 20)
+    monkeypatch.setattr(detection, "NEW_QUESTIONS_MAX", 6)
+    await many(room, 30)
     room.control.heartbeat("C", ONE, Heard(room.clock.now_ms(), connection_id=50))
     room.control.guard.connection_lost(50)
     first = room.asked()
-    assert len(first) == NEW_QUESTIONS_MAX
+    assert len(first) == 6
     assert first[0].key == ONE
     asked = [probe.key for probe in first]
-    for _ in range(QUESTIONS_MAX // NEW_QUESTIONS_MAX + 5):
+    for _ in range(8):
         room.control.guard.look_at_brokers()
         asked += [probe.key for probe in room.asked()]
-    assert len(asked) == len(set(asked)) == QUESTIONS_MAX
+    assert len(asked) == len(set(asked)) == 20
     room.control.guard.probed(asked[5], Outcome.REFUSED)
     room.control.guard.look_at_brokers()
     assert len(room.asked()) == 1
