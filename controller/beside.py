@@ -8,13 +8,15 @@ import dataclasses
 import os
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from controller.config import CONTROLLER, ControllerConfig
 from serving.config import ServerConfig
 from serving.config_sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys
 from serving.properties_files import load_properties
-from serving.signals import Signals
+
+if TYPE_CHECKING:
+    from serving.process import Shared
 
 #: What is not as the other server has it; changes of the configuration do not go into the other server's file.
 _OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "config_store_path", "unknown"})
@@ -35,12 +37,12 @@ class Beside(NamedTuple):
     #: Lines of the common file that only mean something to a Java controller.
     ignored: tuple[IgnoredKey, ...]
 
-    def serve(self, signals: Signals) -> Coroutine[Any, Any, None]:
+    def serve(self, shared: "Shared") -> Coroutine[Any, Any, None]:
         """Serve until the signals say to stop; raises NotStarted."""
         from controller.service import Controller  # noqa: PLC0415  # not needed to read the configuration
         from serving.process import serve  # noqa: PLC0415
 
-        return serve(CONTROLLER, self.config, self.ignored, lambda around: Controller(self.config, around), signals)
+        return serve(CONTROLLER, self.config, self.ignored, lambda around: Controller(self.config, around), shared)
 
     @staticmethod
     def knows(key: str) -> bool:

@@ -31,6 +31,8 @@ class LineWriter:
         self._lines: deque[bytes] = deque()
         self._queued_bytes = 0
         self._closing = False
+        #: Who still has to close it; whoever made it is the first.
+        self._users = 1
         self._changed = threading.Condition()
         #: Lines that were lost, because the queue was full or the descriptor took no more.
         self.dropped = 0
@@ -48,9 +50,18 @@ class LineWriter:
             self._queued_bytes += len(line)
             self._changed.notify()
 
-    def close(self, timeout_s: float) -> None:
-        """Write what is queued, for at most `timeout_s` seconds; the rest is lost."""
+    def shared(self) -> "LineWriter":
+        """Return this writer for one more user, who closes it too: a descriptor with two writers mixes their lines."""
         with self._changed:
+            self._users += 1
+        return self
+
+    def close(self, timeout_s: float) -> None:
+        """Need it no more; the last user writes what is queued, for at most `timeout_s` seconds; the rest is lost."""
+        with self._changed:
+            self._users -= 1
+            if self._users > 0:
+                return
             self._closing = True
             self._changed.notify()
         self._thread.join(timeout_s)

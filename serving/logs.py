@@ -17,13 +17,15 @@ from remoting.clock import Clock
 from serving.lean_structlog import EventDict, ExceptionDictTransformer, ExceptionRenderer, Processor, structlog
 from serving.log_events import Level, LogEvent
 from serving.log_limits import Line, LogLimits, Subject
-from serving.log_writer import LineWriter
 from serving.server_events import LIBRARY_LOGGED
 
 Format = Literal["auto", "json", "console"]
 
 #: Longest text of a line; names and errors can hold what a peer sent.
 TEXT_CHARS_MAX: Final = 1000
+
+#: The descriptor that takes the lines.
+STDOUT: Final = 1
 
 _FRAMES_MAX: Final = 20
 _LEVELS: Final = {level.word: level for level in Level}
@@ -65,7 +67,7 @@ class Logs:
             cache_logger_on_first_use=True,
             **bound,
         )
-        self._library_handler = _LibraryHandler(self)
+        self._library_handler = _LibraryHandler(self, sink)
         logging.getLogger().addHandler(self._library_handler)
 
     @property
@@ -159,15 +161,14 @@ class Logs:
             self._sink.put(finished)
 
 
-def open_logs(log_format: Format, level: str, clock: Clock, bound: dict[str, str]) -> Logs:
+def open_logs(stdout: LineSink, log_format: Format, level: str, clock: Clock, bound: dict[str, str]) -> Logs:
     """Start to log on standard output, each line with the `bound` keys.
 
     `auto` is console lines on a terminal and JSON elsewhere.
     """
-    stdout = 1
-    is_console = log_format == "console" or (log_format == "auto" and os.isatty(stdout))
+    is_console = log_format == "console" or (log_format == "auto" and os.isatty(STDOUT))
     render = console_line() if is_console else json_line()
-    logs = Logs(LineWriter(stdout), render, clock, bound)
+    logs = Logs(stdout, render, clock, bound)
     logs.set_level(level)
     return logs
 
@@ -210,11 +211,17 @@ class _Output:
 
 
 class _LibraryHandler(logging.Handler):
-    """Takes what libraries say with `logging`."""
+    """Takes what libraries say with `logging`: of several servers that share a sink, the first one does."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: Logs, sink: LineSink) -> None:
         super().__init__(logging.WARNING)
         self._logs = logs
+        self.sink = sink
+        self.addFilter(lambda _: self._is_first())
+
+    def _is_first(self) -> bool:
+        handlers = (each for each in logging.getLogger().handlers if isinstance(each, _LibraryHandler))
+        return next((each for each in handlers if each.sink is self.sink), self) is self
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record as `library_logged`."""

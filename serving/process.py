@@ -31,7 +31,8 @@ from serving.config_sources import IgnoredKey
 from serving.config_text import listed_properties
 from serving.descriptors import bound_http_socket, raised_file_limit, room_for_connections
 from serving.health import Health, Serving
-from serving.logs import Logs, open_logs
+from serving.log_writer import LineWriter
+from serving.logs import STDOUT, Logs, open_logs
 from serving.not_started import NotStarted
 from serving.server_certificate import ServerCertificate
 from serving.server_counts import ServerCounts
@@ -55,6 +56,13 @@ class Surroundings(msgspec.Struct, frozen=True):
     signals: Signals
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """What all servers of a process have together."""
+
+    signals: Signals
+    stdout: LineWriter
+
+
 class Server(Protocol):
     """A server that was made and is to be run."""
 
@@ -67,12 +75,12 @@ async def serve(
     config: Config,
     ignored: Sequence[IgnoredKey],
     make: Callable[[Surroundings], Server],
-    signals: Signals,
+    shared: Shared,
 ) -> None:
     """Run the server that `make` returns until the signals say to stop, and log its life. Raises NotStarted."""
     clock = SystemClock()
     bound = {kind.id_key: f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
-    logs = open_logs(config.log_format, config.log_level, clock, bound)
+    logs = open_logs(shared.stdout.shared(), config.log_format, config.log_level, clock, bound)
     properties = listed_properties(kind, config)
     logs.write(events.SERVER_STARTED, python=platform.python_version(), config=properties)
     for key in ignored:
@@ -81,7 +89,7 @@ async def serve(
     not_started: list[BaseException] = []
     try:
         async with asyncio.TaskGroup() as tasks:
-            await make(Surroundings(clock, logs, tasks, signals)).run()
+            await make(Surroundings(clock, logs, tasks, shared.signals)).run()
     except* NotStarted as group:
         logs.write(events.SERVER_START_FAILED, error=str(group.exceptions[0]))
         not_started += group.exceptions
@@ -95,19 +103,21 @@ async def serve(
         raise error
 
 
-async def serve_together(*servers: Callable[[Signals], Coroutine[Any, Any, None]]) -> None:
+async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]) -> None:
     """Run servers in this process until SIGTERM or SIGINT; one that does not start, or fails, ends all of them.
 
     Raises NotStarted.
     """
-    signals = Signals()
+    shared = Shared(Signals(), LineWriter(STDOUT))
     not_started: list[BaseException] = []
     try:
         async with asyncio.TaskGroup() as tasks:
             for serve_one in servers:
-                tasks.create_task(serve_one(signals))
+                tasks.create_task(serve_one(shared))
     except* NotStarted as group:
         not_started += group.exceptions
+    finally:
+        shared.stdout.close(_LOG_CLOSE_S)
     for error in not_started:
         raise error
 

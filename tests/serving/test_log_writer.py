@@ -93,3 +93,16 @@ def test_a_descriptor_that_does_not_block_is_waited_for(pipe):
         got += len(os.read(reading, 65536))
     writer.close(5)
     assert (got, writer.dropped) == (200_000, 0)
+
+
+def test_a_writer_with_several_users_ends_with_the_last_of_them(pipe):
+    reading, writing = pipe
+    writer = LineWriter(writing)
+    second = writer.shared()
+    writer.put(b"both")
+    writer.close(5)
+    second.put(b"second")
+    second.close(5)
+    second.put(b"late")
+    os.close(writing)
+    assert read_all(reading).split() == [b"both", b"second"]

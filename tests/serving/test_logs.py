@@ -11,7 +11,6 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 
 from namesrv.event_catalogue import BROKER_EXPIRED, KV_CHANGED
-from serving import logs as logs_module
 from serving.log_events import Level
 from serving.logs import TEXT_CHARS_MAX, Logs, console_line, json_line, open_logs
 from serving.server_events import CONNECTION_OPENED, FRAME_REJECTED, REQUEST_FAILED, SERVER_READY
@@ -187,6 +186,21 @@ def test_a_record_whose_arguments_do_not_fit_is_written_without_them(logs, lines
     assert lines.decoded()[0]["message"] == "100% wrong %d"
 
 
+def test_what_libraries_say_is_one_line_for_all_that_log_to_one_output(logs, lines, clock):
+    second = Logs(lines, json_line(), clock, {"ctl_id": "host:9878"})
+    elsewhere = Lines()
+    third = Logs(elsewhere, json_line(), clock, {})
+    logging.getLogger("asyncio").warning("once")
+    assert [line.get("ns_id") for line in lines.decoded()] == ["host:9876"]
+    assert len(elsewhere) == 1
+    third.close(1)
+    # The first to end does not end it for the others.
+    logs.close(1)
+    logging.getLogger("asyncio").warning("still")
+    assert [line.get("ctl_id") for line in lines.decoded()] == [None, "host:9878"]
+    second.close(1)
+
+
 def test_after_the_end_libraries_are_no_longer_heard(lines, clock):
     logs = Logs(lines, json_line(), clock, {})
     logs.close(1)
@@ -200,8 +214,7 @@ def test_after_the_end_libraries_are_no_longer_heard(lines, clock):
 )
 def test_the_format_follows_the_option_and_the_terminal(monkeypatch, lines, clock, log_format, is_terminal, is_json):
     monkeypatch.setattr(os, "isatty", lambda _: is_terminal)
-    monkeypatch.setattr(logs_module, "LineWriter", lambda _: lines)
-    logs = open_logs(log_format, "warning", clock, {"ns_id": "host:1", "version": "1"})
+    logs = open_logs(lines, log_format, "warning", clock, {"ns_id": "host:1", "version": "1"})
     logs.write(BROKER_EXPIRED, broker="broker-a")
     logs.write(SERVER_READY)
     logs.close(1)
@@ -212,9 +225,10 @@ def test_the_format_follows_the_option_and_the_terminal(monkeypatch, lines, cloc
 def test_a_line_on_standard_output_is_there_after_the_end():
     program = (
         "from namesrv.event_catalogue import BROKER_EXPIRED\n"
-        "from serving.logs import open_logs\n"
+        "from serving.log_writer import LineWriter\n"
+        "from serving.logs import STDOUT, open_logs\n"
         "from remoting.clock import SystemClock\n"
-        "logs = open_logs('json', 'info', SystemClock(), {'ns_id': 'h:1', 'version': '1'})\n"
+        "logs = open_logs(LineWriter(STDOUT), 'json', 'info', SystemClock(), {'ns_id': 'h:1', 'version': '1'})\n"
         "logs.write(BROKER_EXPIRED, broker='broker-a')\n"
         "logs.close(5)\n"
     )

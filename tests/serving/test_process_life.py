@@ -2,9 +2,13 @@
 
 import asyncio
 import contextlib
+import json
+import logging
 import os
 import signal
 import ssl
+import threading
+from functools import partial
 
 import aiohttp
 import pytest
@@ -21,7 +25,7 @@ from serving.http_views import ServerViews
 from serving.journal import Attributed, ServerJournal
 from serving.logs import Logs, json_line
 from serving.not_started import NotStarted
-from serving.process import ServerProcess, Surroundings
+from serving.process import ServerProcess, Surroundings, serve, serve_together
 from serving.server_counts import ServerCounts
 from serving.signals import Signals
 from serving.stored_config import StoredConfig
@@ -147,3 +151,36 @@ async def test_what_the_configuration_limits_reaches_the_listener(around):
     limits = OtherServer(around, server_socket_backlog=77, unread_bytes_max=4096, connections_max=3).listener.limits
     assert (limits.backlog, limits.unread_bytes_max, limits.connections_max) == (77, 4096, 3)
     assert limits.queued_requests_max == 10
+
+
+class Brief:
+    """A server that ends as soon as all are there, after a library has said something."""
+
+    def __init__(self, all_there, says):
+        self.all_there, self.says = all_there, says
+
+    async def run(self):
+        await self.all_there.wait()
+        if self.says:
+            logging.getLogger("asyncio").warning("slow callback")
+
+
+async def test_servers_of_one_process_share_its_output_and_a_library_is_told_once(capfd):
+    all_there, threads = asyncio.Barrier(2), []
+
+    def brief(port, *, says):
+        config = OtherConfig(listen_port=port)
+
+        def make(_):
+            threads.append([each.name for each in threading.enumerate()].count("log-writer"))
+            return Brief(all_there, says)
+
+        return partial(serve, OTHER, config, (), make)
+
+    before = [each.name for each in threading.enumerate()].count("log-writer")
+    await serve_together(brief(1, says=True), brief(2, says=False))
+    assert [number - before for number in threads] == [1, 1]
+    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    # Each line comes from its server, and all of them are there although the first to end has closed its logs.
+    assert sorted(line["other_id"][-2:] for line in told if line["event"] == "server_started") == [":1", ":2"]
+    assert [line["message"] for line in told if line["event"] == "library_logged"] == ["slow callback"]
