@@ -110,7 +110,8 @@ class Elector:
             changed = await self._working.change(broker_name, decide, within_s)
         finally:
             self._under_way[broker_name] -= 1
-            self._under_way += Counter()  # drops what has come to nothing
+            if not self._under_way[broker_name]:
+                del self._under_way[broker_name]
         record = self._explain(changed, cause, began_ms)
         return Elected(present(changed.after), record.result, record.reason)
 

@@ -12,7 +12,7 @@ from controller.detection import BEAT_OVERDUE_MS
 from controller.entry import Decision
 from controller.leadership import Campaign, Grant, Look, Release, Renew, Rest
 from controller.live_table import BrokerKey
-from controller.recovery import WAIT_MS
+from controller.recovery import Recovery
 from controller.refusals import NobodyElectable
 from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown
 from remoting.errors import RequestRefused
@@ -27,7 +27,6 @@ STANDSTILL_MS: Final = 800
 SLOW_STORE_MS: Final = 1_000
 COMMIT_MS: Final = 2_000
 TRIES: Final = 3
-#: For so long it waits for all brokers of a set that is put together again.
 
 
 class Changed(NamedTuple):
@@ -83,7 +82,7 @@ class Controller:
         self.loaded_token = 0
         self.kept = Kept()
         self.is_changing = False
-        self.rebuilding_since_ms = None
+        self.recovery = Recovery(self.live)
         self.fine_since_ms = now_ms
 
     def crash(self):
@@ -136,6 +135,7 @@ class Controller:
                 break
             if not leadership.token:
                 self.loaded_token = 0
+                self.recovery.forget_all()
         self.leadership = leadership
         if leadership.token and self.loaded_token != leadership.token:
             self.load(leadership.token)
@@ -199,9 +199,9 @@ class Controller:
     def scan(self):
         """Elect where the set has no master, or one that is certainly not there."""
         broker_set, now_ms = self.kept.entry.broker_set, self.world.now_ms
-        if broker_set is None or self.waits_for_brokers(broker_set):
+        if broker_set is None or self.recovery.waits(broker_set, now_ms):
             return
-        if self.is_behind(broker_set):
+        if self.recovery.is_behind(broker_set):
             self.elect(Call, None)
             return
         if not broker_set.is_elected:
@@ -212,24 +212,11 @@ class Controller:
             return
         judged = {i for i, heard in self.detection.trusted(SET, now_ms).items() if not heard.awaits_beat}
         members = judged & broker_set.replicas.keys()
-        electable = members if self.world.is_unclean else members & broker_set.sync_state_set
+        electable = members & broker_set.sync_state_set
         if is_lost and members:
             self.world.is_unwell(self, master)
         if electable or (is_lost and members):
             self.elect(Call, None)
-
-    def waits_for_brokers(self, broker_set):
-        """Tell whether a set whose state was lost, or is an old one, waits for all of its brokers to be heard."""
-        if not broker_set.is_rebuilding and not self.is_behind(broker_set):
-            self.rebuilding_since_ms = None
-            return False
-        if self.rebuilding_since_ms is None:
-            self.rebuilding_since_ms = self.world.now_ms
-        return self.world.now_ms < self.rebuilding_since_ms + WAIT_MS
-
-    def is_behind(self, broker_set):
-        """Tell whether a log has seen a higher epoch than the store."""
-        return Electorate(heard=self.live.of_set(SET)).is_ahead_of(broker_set)
 
     def probed(self, run, key, outcome):
         if self.runs != run or not self.is_up:
@@ -349,8 +336,11 @@ class Controller:
         def decide(entry):
             nonlocal known
             now_ms = self.world.now_ms
-            call = call_of(**wanted, allows_unclean=self.world.is_unclean, fresh_from_ms=now_ms - BEAT_OVERDUE_MS)
-            if entry.broker_set is not None and not call.is_designated and self.waits_for_brokers(entry.broker_set):
+            # Nobody's messages are given up unasked.
+            allows_unclean = self.world.is_unclean and "broker_id" in wanted
+            call = call_of(**wanted, allows_unclean=allows_unclean, fresh_from_ms=now_ms - BEAT_OVERDUE_MS)
+            broker_set = entry.broker_set
+            if broker_set is not None and not call.is_designated and self.recovery.waits(broker_set, now_ms):
                 raise NobodyElectable("waits for all brokers to come back")
             electorate = self.electorate(entry, call)
             known = dict(electorate.heard)
@@ -364,7 +354,7 @@ class Controller:
             self.world.elected(self, changed, wanted, known)
             result = changed.decision.reply.result
             if result is Result.NEW_MASTER:
-                self.rebuilding_since_ms = None
+                self.recovery.forget(SET)
                 self.notify(changed.after)
             if done is not None:
                 done(None if result is Result.NOBODY else answer_of(changed.after))
@@ -377,11 +367,14 @@ class Controller:
         if call.broker_id is None:
             # Who has just started has not said how far its log is.
             trusted = {i: heard for i, heard in trusted.items() if not heard.awaits_beat}
-        master = entry.broker_set.master if entry.broker_set is not None else None
-        may_live = master is not None and (
-            not self.live.brokers or not self.detection.is_lost(BrokerKey(SET, master), now_ms)
+        members = entry.broker_set.replicas if entry.broker_set is not None else {}
+        knows_nothing = self.detection.hears_nobody(now_ms)
+        return Electorate(
+            trusted=trusted,
+            heard=self.live.of_set(SET),
+            may_live={i for i in members if knows_nothing or not self.detection.is_lost(BrokerKey(SET, i), now_ms)},
+            reported_epoch=None if entry.broker_set is None else self.recovery.reported_epoch(entry.broker_set),
         )
-        return Electorate(trusted=trusted, heard=self.live.of_set(SET), master_may_live=may_live)
 
     def notify(self, broker_set):
         alive = self.live.alive(SET, self.world.now_ms)
@@ -425,8 +418,7 @@ class Controller:
 
         def settled(changed):
             if isinstance(changed, Changed):
-                if changed.after.is_rebuilding:
-                    self.waits_for_brokers(changed.after)
+                self.recovery.waits(changed.after, self.world.now_ms)
                 done(answer_of(changed.after, names_master=self.may_live(changed.after.master)))
 
         self.change(decide, settled)
@@ -449,6 +441,8 @@ class Controller:
     def alter(self, wanted, connection_id, done):
         if not self.leads:
             return
+        if (broker_set := self.kept.entry.broker_set) is not None:
+            self.recovery.reported(broker_set, wanted, connection_id, self.world.now_ms)
         self.detection.seen(BrokerKey(SET, wanted.master), self.world.now_ms, connection_id)
 
         def decide(entry):
@@ -460,6 +454,9 @@ class Controller:
         if self.leads:
 
             def decide(entry):
-                return self.core.decide_cleaning(entry, wanted, self.live.alive(SET, self.world.now_ms).keys())
+                alive = self.live.alive(SET, self.world.now_ms).keys()
+                members = entry.broker_set.replicas if entry.broker_set is not None else {}
+                awaited = {i for i in members if self.may_live(i)} - alive
+                return self.core.decide_cleaning(entry, wanted, alive, awaited)
 
             self.change(decide, lambda _: None)
