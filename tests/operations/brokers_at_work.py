@@ -18,6 +18,7 @@ ELECT_MASTER = 1002
 REGISTER = 1003
 GET_REPLICA_INFO = 1004
 GET_METADATA = 1005
+EPOCH_CACHE = 1007
 NOTIFY_ROLE_CHANGED = 1008
 CLEAN_BROKER_DATA = 1011
 GET_NEXT_BROKER_ID = 1012
@@ -259,7 +260,13 @@ class BrokerAtWork:
                 number, request = line.receive()
                 if request.code == NOTIFY_ROLE_CHANGED:
                     self._heed(request)
-                connection.sendall(frame(SUCCESS, opaque=number, flag=RESPONSE))
+                body = self._epoch_cache() if request.code == EPOCH_CACHE else b""
+                connection.sendall(frame(SUCCESS, body=body, opaque=number, flag=RESPONSE))
+
+    def _epoch_cache(self):
+        role_id = 0 if self.is_master else self.broker_id or -1
+        cache = {"clusterName": CLUSTER, "brokerName": self.name, "brokerId": role_id}
+        return json.dumps(cache | {"epochList": [], "maxOffset": 0}).encode()
 
     def _spawn(self, work, *arguments):
         thread = threading.Thread(target=work, args=arguments, daemon=True)

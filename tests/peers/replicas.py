@@ -189,7 +189,12 @@ class Replica:
                 self.told.append(told)
                 code = self.answers(told)
                 if code is not None and not told.flag & ONE_WAY:
-                    connection.sendall(frame(code, opaque=opaque, flag=RESPONSE))
+                    body = self._epoch_cache() if told.code == EPOCH_CACHE and code == SUCCESS else b""
+                    connection.sendall(frame(code, body=body, opaque=opaque, flag=RESPONSE))
+
+    def _epoch_cache(self):
+        cache = {"clusterName": self.cluster, "brokerName": self.name, "brokerId": self.broker_id or -1}
+        return json.dumps(cache | {"epochList": [], "maxOffset": self.max_offset}).encode()
 
     def notices(self):
         """Return the 1008 that came."""
