@@ -17,6 +17,8 @@ pytestmark = pytest.mark.java
 LISTED_ONLY_HERE = {
     "config-listing": {
         "connectionsMax",
+        "controllerHttpPort",
+        "controllerListenPort",
         "frameMaxLength",
         "httpBindAddress",
         "httpPort",
