@@ -7,7 +7,7 @@ heartbeats, only the leader changes sets.
 import asyncio
 from typing import Final
 
-from controller.broker_set import BrokerSet
+from controller.broker_set import BrokerSet, Replica
 from controller.decisions.election import Call, Electorate
 from controller.decisions.membership import (
     Applicant,
@@ -64,6 +64,8 @@ class Control:
             return
         # Members always have a place; who claims to be another broker of a known set is a stranger as well.
         replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
+        if broker_set is not None and replica is not None and _is_namesake(broker_set, replica, heard):
+            key, replica = BrokerKey(key.broker_name, -1 - key.broker_id), None
         if replica is not None:
             self.guard.greet(key, replica.address)
         elif self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
@@ -167,7 +169,10 @@ class Control:
         """Tell whether brokers that are no members yet are to be taken in before anybody leads: they have messages."""
         if broker_set.is_elected or not self._config().adopt_unknown_brokers:
             return False
-        return Electorate(heard=self.live.of_set(broker_set.broker_name)).has_strange_logs(broker_set)
+        heard = self.live.of_set(broker_set.broker_name)
+        # A namesake has an id that another has taken: an operator has to choose.
+        adoptable = {broker_id: each for broker_id, each in heard.items() if broker_id >= 0}
+        return Electorate(heard=adoptable).has_strange_logs(broker_set)
 
     def may_live(self, key: BrokerKey) -> bool:
         """Tell whether a broker is alive, as far as this controller knows; one not heard since the start may be."""
@@ -211,3 +216,11 @@ class Control:
             all_waiting.discard(waiting)
             if not all_waiting:
                 del self._awaiting[key]
+
+
+def _is_namesake(broker_set: BrokerSet, replica: Replica, heard: Heard) -> bool:
+    """Tell whether a new broker has taken the id of the one that beats, which is older than the store.
+
+    It is heard as a stranger, under an id that nobody has, so that the new one is not elected over it.
+    """
+    return not broker_set.is_elected and heard.epoch > 0 and heard.address != replica.address

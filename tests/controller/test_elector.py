@@ -81,6 +81,23 @@ async def test_such_a_broker_is_taken_in_where_that_is_allowed_and_leads(room):
     assert room.stored().master_epoch > 7
 
 
+async def test_a_newcomer_that_has_taken_the_id_of_such_a_broker_is_not_elected_over_it_either(room):
+    await configure(room, "adoptUnknownBrokers=true")
+    await room.apply(1)
+    await room.register(1)
+    for _ in range(10):
+        await room.beat(1, epoch=-1, maxOffset=0)
+        await room.beat(1, epoch=7, maxOffset=900, over=5, brokerAddr="10.0.0.99:30911")
+        assert (await room.elect(1)).code == FAILED
+        await room.pass_ms(1_000)
+    assert room.stored().master is None
+    # Who has the id must not be told that the other one is it.
+    assert (await room.info()).code == 0
+    await room.pass_ms(5_000)
+    await room.beat(1, epoch=-1, maxOffset=0)
+    assert (await room.elect(1)).code == 0
+
+
 async def test_a_set_that_waits_for_its_brokers_answers_an_operator_who_names_none_as_the_table_says(room):
     await room.a_set(1, 2)
     await room.beat(1, 2, epoch=9)
