@@ -1,6 +1,7 @@
 """What each HTTP path of a controller answers, as values: reads, changes nothing, knows no web server."""
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from itertools import islice
 
 from controller.broker_set import BrokerSet
@@ -73,8 +74,9 @@ class Views(ServerViews[ControllerConfig]):
         names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), asked.prefix)
         page = asked_page(names, asked, str)
         found = (self._control.store.get(name) for name in page.keys)
+        suspects = self._control.detection.suspects
         return BrokerSetListing(
-            broker_sets=[self._broker_set(each) for each in found if each is not None],
+            broker_sets=[self._broker_set(each, suspects) for each in found if each is not None],
             total=page.total,
             next_cursor=page.next_cursor,
         )
@@ -85,16 +87,16 @@ class Views(ServerViews[ControllerConfig]):
         broker_set = self._control.store.get(name)
         if broker_set is None:
             raise NotFound(f"There is no broker set {name}.")
-        return self._broker_set(broker_set)
+        return self._broker_set(broker_set, self._control.detection.suspects)
 
     def elections(self, asked: Asked) -> ElectionListing:
         """Return the last elections."""
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(asked.prefix))
         return ElectionListing(elections=[_election(each) for each in islice(records, asked.page.limit)])
 
-    def _broker_set(self, broker_set: BrokerSet) -> BrokerSetView:
+    def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> BrokerSetView:
         name = broker_set.broker_name
-        replicas = list(self._replicas(broker_set))
+        replicas = list(self._replicas(broker_set, suspects))
         last = self._control.elections.of_set(name)
         return BrokerSetView(
             broker_name=name,
@@ -110,12 +112,11 @@ class Views(ServerViews[ControllerConfig]):
             last_election=last.number if last else None,
         )
 
-    def _replicas(self, broker_set: BrokerSet) -> Iterator[ReplicaView]:
+    def _replicas(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> Iterator[ReplicaView]:
         name, now_ms = broker_set.broker_name, self._clock.now_ms()
         to_unix_ms = self._clock.unix_ms() - now_ms
         alive = self._control.live.alive(name, now_ms)
         heard = self._control.live.of_set(name)
-        suspects = self._control.detection.suspects
         for broker_id, replica in sorted(broker_set.replicas.items()):
             said = heard.get(broker_id)
             knows = said is not None and said.max_offset != UNKNOWN

@@ -1,0 +1,178 @@
+"""How a controller comes to lead: it loads what is stored, as often as it takes, and not for a term that is over."""
+
+import asyncio
+
+import pytest
+from controller_builders import SET, a_set
+from fakes.clock import FakeClock
+from fakes.lines import Lines
+from fakes.witness import eventually
+
+from controller import service
+from controller.config import ControllerConfig
+from controller.entry import Entry
+from controller.service import Controller
+from controller.store import Kept, Member, StoreError
+from controller.stores.opening import open_store
+from remoting.clock import SystemClock
+from serving.logs import Logs, json_line
+from serving.process import Surroundings
+from serving.signals import Signals
+
+OTHER = Member(id="n1", address="10.0.0.2:9878")
+OLD = Kept(Entry(broker_set=a_set(master=1, master_epoch=1)), 1)
+NEW = Kept(Entry(broker_set=a_set(master=2, master_epoch=2)), 2)
+SOON_S = 20
+
+
+class Stored:
+    """What several controllers have stored: how each load of it ends is for the test to say."""
+
+    def __init__(self):
+        self.kept = {SET: OLD}
+        self.loads = 0
+        #: What the first loads raise.
+        self.errors = []
+        #: Loads wait for these, one after the other.
+        self.gates = []
+        self.witness = None
+        self.passed_on = 0
+
+    async def join(self, me, witness):
+        self.witness = witness
+        witness.leads(None)
+
+    async def load(self):
+        self.loads += 1
+        found, error = dict(self.kept), self.errors.pop(0) if self.errors else None
+        if self.gates:
+            await self.gates[self.loads - 1].wait()
+        if error is not None:
+            raise error
+        return found
+
+    def pass_on(self):
+        self.passed_on += 1
+        self.witness.follows(OTHER)
+
+    async def resign(self):
+        pass
+
+    async def close(self):
+        pass
+
+
+class Candidate:
+    """A controller with its surroundings, on a store that is not there yet."""
+
+    def __init__(self, folder, tasks):
+        self.lines, self.signals = Lines(), Signals()
+        self.logs = Logs(self.lines, json_line(), SystemClock(), {})
+        config = ControllerConfig(
+            bind_address="127.0.0.1",
+            listen_port=0,
+            http_port=0,
+            controller_store_path=str(folder / "store"),
+            config_store_path=str(folder / "kept"),
+        )
+        self.controller = Controller(config, Surroundings(SystemClock(), self.logs, tasks, self.signals))
+        self.file = self.controller._backend
+        self.stored = self.controller._backend = self.controller._store._backend = Stored()
+        self.group, self.store = self.controller._group, self.controller._store
+        self.stored.witness = self.group
+
+    def events(self, name):
+        return [line for line in self.lines.decoded() if line["event"] == name]
+
+
+@pytest.fixture
+async def candidate(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "_STORE_AGAIN_S", 0.001)
+    async with asyncio.TaskGroup() as tasks:
+        candidate = Candidate(tmp_path, tasks)
+        yield candidate
+        candidate.signals.stop.set()
+    await candidate.file.close()
+    candidate.logs.close(1)
+
+
+async def test_a_load_that_ends_in_a_later_term_does_not_bring_back_what_was_stored_before(candidate):
+    group, stored = candidate.group, candidate.stored
+    stored.gates = [asyncio.Event(), asyncio.Event()]
+    group.leads(None)
+    await eventually(lambda: stored.loads == 1, seconds=SOON_S, what="it loads")
+    group.follows(OTHER)
+    stored.kept = {SET: NEW}
+    group.entry_changed(SET, NEW)
+    group.leads(None)
+    await eventually(lambda: stored.loads == 2, seconds=SOON_S, what="it loads again")
+    stored.gates[1].set()
+    await eventually(lambda: group.is_leader, seconds=SOON_S, what="it leads")
+    stored.gates[0].set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert candidate.store.get(SET) == NEW.entry.broker_set
+    assert len(candidate.events("leadership_gained")) == 1
+
+
+async def test_who_was_deposed_while_it_loaded_is_not_ready_by_that(candidate):
+    candidate.stored.gates = [asyncio.Event()]
+    candidate.group.leads(None)
+    await eventually(lambda: candidate.stored.loads, seconds=SOON_S, what="it loads")
+    candidate.group.follows(OTHER)
+    candidate.stored.gates[0].set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not candidate.group.is_leader
+    assert candidate.events("leadership_gained") == []
+
+
+@pytest.mark.parametrize("error", [StoreError("no answer"), ValueError("Cannot invoke RPC on closed channel!")])
+async def test_whatever_a_load_raises_it_is_told_and_tried_again(candidate, error):
+    candidate.stored.errors = [error] * 2
+    candidate.group.leads(None)
+    await eventually(lambda: candidate.group.is_leader, seconds=SOON_S, what="it leads")
+    assert candidate.stored.passed_on == 0
+    assert len(candidate.events("store_failed") + candidate.events("chore_failed")) == 2
+
+
+async def test_who_cannot_load_lets_another_controller_lead(candidate):
+    candidate.stored.errors = [StoreError("no answer")] * 100
+    candidate.group.leads(None)
+    await eventually(lambda: candidate.stored.passed_on, seconds=SOON_S, what="it passes the lead on")
+    loads = candidate.stored.loads
+    await asyncio.sleep(0.05)
+    assert (candidate.stored.loads, candidate.stored.passed_on) == (loads, 1)
+    assert candidate.group.known_leader == OTHER
+
+
+async def test_what_cannot_be_read_is_told_and_the_rest_is_led(candidate):
+    candidate.stored.kept = {SET: NEW, "other": Kept(revision=3, problem="the entry of other cannot be read")}
+    candidate.group.leads(None)
+    await eventually(lambda: candidate.group.is_leader, seconds=SOON_S, what="it leads")
+    (failed,) = candidate.events("store_failed")
+    assert (failed["broker"], failed["error"]) == ("other", "the entry of other cannot be read")
+
+
+async def test_who_never_comes_to_lead_alone_can_be_stopped(candidate):
+    candidate.stored.errors = [StoreError("disk I/O error")] * 1_000_000
+    candidate.stored.pass_on = lambda: None
+    running = asyncio.create_task(candidate.controller.run())
+    await eventually(lambda: candidate.stored.loads > 3, seconds=SOON_S, what="it tries to load")
+    assert not running.done()
+    candidate.signals.stop.set()
+    await asyncio.wait_for(running, SOON_S)
+    assert not [line for line in candidate.lines if b"boot success" in line]
+
+
+async def test_the_calls_of_the_embedded_store_are_told_to_whoever_opens_it(tmp_path):
+    calls = []
+
+    class Observer:
+        def store_call(self, kind, result, seconds):
+            calls.append((kind, result))
+
+    store = open_store(ControllerConfig(controller_store_path=str(tmp_path)), FakeClock(), Observer())
+    await store.commit(SET, OLD.entry, 0)
+    assert calls == [("commit", "ok")]
+    await store.close()
