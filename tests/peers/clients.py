@@ -113,7 +113,12 @@ class Load:
     def wait_for_more(self, *, count=1, seconds=60):
         """Wait until so many messages more were acknowledged."""
         position = self.process.position()
-        self.process.wait_for(rf"(^OK [\s\S]*?){{{count}}}", seconds=seconds, position=position)
+
+        def acknowledged():
+            assert self.process.running, f"{self.process.name} has ended"
+            return len(re.findall(r"^OK ", self.process.text(position), re.MULTILINE)) >= count
+
+        wait_until(acknowledged, seconds=seconds, what=f"{count} messages more to be acknowledged")
         return self
 
     def stop(self):
