@@ -82,6 +82,10 @@ class BrokerAtWork:
         return self.broker_id is not None and self.master == self.broker_id
 
     @property
+    def has_beaten(self):
+        return bool(self._lines)
+
+    @property
     def slowest_s(self):
         return max(seconds for _, seconds in self.answers)
 
