@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, get_args
 
+from controller.detection import SILENCE_MS_MIN
 from remoting.codes import CONTROLLER_REQUESTS
 from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
 from serving.options import INT_MAX, AddressList, FilePath, Flag, OneOf, Option, Secret, Text, Whole
@@ -162,7 +163,7 @@ class ControllerConfig(ServerConfig):
         int,
         Option(
             "suspectTimeoutMs",
-            Whole(500, 600_000),
+            Whole(SILENCE_MS_MIN, 600_000),
             "Silence after which a broker is asked whether it lives, in milliseconds; without an answer it is dead.",
         ),
     ] = 3000

@@ -376,6 +376,10 @@ class Detection:
         alive = self._live.alive(broker_name, now_ms) if is_judging else self._live.of_set(broker_name)
         return {i: heard for i, heard in alive.items() if BrokerKey(broker_name, i) not in self._suspicions}
 
+    def electable(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
+        """Return of the trusted those that have said how far their log is; who has just started has not."""
+        return {i: heard for i, heard in self.trusted(broker_name, now_ms).items() if not heard.awaits_beat}
+
     def gone(self, key: BrokerKey) -> Gone | None:
         """Return what was heard last of a broker that is dead."""
         return self._gone.get(key)

@@ -91,8 +91,8 @@ class Elector:
 
         def decide(entry: Entry) -> Decision[Election]:
             now_ms = self._clock.now_ms()
-            is_asked_by_broker = not call.is_designated
-            if entry.broker_set is not None and is_asked_by_broker and self._recovery.waits(entry.broker_set, now_ms):
+            broker_set = entry.broker_set
+            if broker_set is not None and not call.is_designated and self._recovery.waits(broker_set, now_ms):
                 refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
                 raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
             wanted = msgspec.structs.replace(
@@ -116,10 +116,9 @@ class Elector:
         return Elected(present(changed.after), record.result, record.reason)
 
     def _electorate(self, broker_name: str, entry: Entry, call: Call, now_ms: int) -> Electorate:
-        trusted = self._detection.trusted(broker_name, now_ms)
-        if call.broker_id is None:
-            # Who has just started has not said how far its log is; it asks for a master itself.
-            trusted = {i: heard for i, heard in trusted.items() if not heard.awaits_beat}
+        # Who has just started asks for a master itself.
+        is_unasked = call.broker_id is None
+        trusted = (self._detection.electable if is_unasked else self._detection.trusted)(broker_name, now_ms)
         members = entry.broker_set.replicas if entry.broker_set is not None else {}
         # Who hears nobody at all may be cut off, with every broker alive and well.
         knows_nothing = self._detection.hears_nobody(now_ms)

@@ -204,7 +204,7 @@ class Guard:
         # The first that asks leads a set that never had a master.
         if not broker_set.is_elected:
             return None
-        trusted = self._judged(broker_set.broker_name, now_ms) & broker_set.replicas.keys()
+        trusted = self._detection.electable(broker_set.broker_name, now_ms).keys() & broker_set.replicas.keys()
         if broker_set.master is not None:
             return self._need_for(broker_set.broker_name, broker_set.master, now_ms) if trusted else None
         # Who is not in sync has to ask, or somebody for it: nobody's messages are given up unasked.
@@ -254,7 +254,3 @@ class Guard:
         except RequestRefused:
             # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
             return
-
-    def _judged(self, broker_name: str, now_ms: int) -> frozenset[int]:
-        trusted = self._detection.trusted(broker_name, now_ms)
-        return frozenset(i for i, heard in trusted.items() if not heard.awaits_beat)

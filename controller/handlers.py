@@ -15,6 +15,7 @@ from controller.control import Control
 from controller.decisions.election import Result
 from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
+from controller.detection import SILENCE_MS_MIN
 from controller.elector import Elected
 from controller.live_table import (
     HEARTBEAT_TIMEOUT_MS_DEFAULT,
@@ -63,7 +64,7 @@ from serving.stored_config import StoredConfig
 #: Longest name or address that is taken; RocketMQ's own names stay far below.
 NAME_CHARS_MAX: Final = 255
 #: Shortest and longest heartbeat timeout that is believed.
-_TIMEOUT_MS: Final = (500, 24 * 3600 * 1000)
+_TIMEOUT_MS: Final = (SILENCE_MS_MIN, 24 * 3600 * 1000)
 
 #: Most ids in one list; a set has some brokers.
 IDS_MAX: Final = 1_000

@@ -5,7 +5,7 @@ Answers to `ControllerManager`. Nothing of RocketMQ's rules is here; what can be
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from controller.config import CONTROLLER, ControllerConfig
@@ -25,8 +25,7 @@ from controller.store import Backend, Member, SetStore, StoreError
 from controller.stores.opening import open_store
 from controller.working import Parts
 from remoting.codes import RequestCode
-from remoting.observer import CloseReason, Peer
-from serving.journal import Attributed
+from serving.journal import Attributed, ConnectionWatch
 from serving.not_started import NotStarted
 from serving.process import ServerProcess, Surroundings, import_aside
 from serving.server_events import CHORE_FAILED
@@ -84,7 +83,7 @@ class Controller:
             Attributed(
                 Handlers(self._control, self._settings, self._clock), BROKER_CODES, RequestCode.BROKER_HEARTBEAT
             ),
-            _ConnectionWatch(self._journal, self._lost),
+            ConnectionWatch(self._journal, self._lost),
             urgent=RequestCode.BROKER_HEARTBEAT,
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )
@@ -250,25 +249,6 @@ class _StoreCalls:
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Note that they succeed again."""
         self._loop.call_soon_threadsafe(self._journal.store_calls_answered, kind, silent_ms)
-
-
-class _ConnectionWatch:
-    """Passes everything on to the journal, and tells the control of connections that ended."""
-
-    def __init__(self, journal: Journal, lost: Callable[[int], None]) -> None:
-        self._lost = lost
-        self._journal = journal
-        self.connection_opened = journal.connection_opened
-        self.connection_refused = journal.connection_refused
-        self.connection_paused = journal.connection_paused
-        self.frame_rejected = journal.frame_rejected
-        self.request_rejected = journal.request_rejected
-        self.handler_failed = journal.handler_failed
-
-    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Suspect the brokers that were heard over a connection that is gone."""
-        self._journal.connection_closed(connection, reason)
-        self._lost(connection.id)
 
 
 def _member(config: ControllerConfig, port: int) -> Member:

@@ -7,8 +7,6 @@ from controller.detection import Outcome
 from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Tally
 from serving.server_counts import LATENCY_S, ServerCounts
 
-#: Upper bounds in seconds, for failovers and detection.
-FAILOVER_S: Final = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 125, 130, 180, 300)
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
 PHASES: Final = ("detect", "judge", "commit", "notify", "total")

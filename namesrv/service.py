@@ -4,7 +4,6 @@ Answers to `NamesrvController`. Nothing of RocketMQ's rules is here; what can be
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from namesrv.broker_counts import BrokerCounts
@@ -17,14 +16,16 @@ from namesrv.perform import Performer
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from remoting.codes import RequestCode
-from remoting.observer import CloseReason, Peer
+from remoting.observer import CloseReason
 from remoting.statistics import timer_ns
-from serving.journal import Attributed
+from serving.journal import Attributed, ConnectionWatch
 from serving.one_by_one import OneByOne
 from serving.process import ServerProcess, Surroundings, import_aside
 from serving.server_events import CHORE_FAILED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from namesrv.http_views import Views
     from serving.http_endpoints import Endpoint
 
@@ -50,7 +51,7 @@ class NameServer:
         self._handlers = Handlers(self._state, self._settings, self._clock, self._performer.perform)
         self._server = self._process.make_listener(
             Attributed(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
-            _DepartureWatch(self._journal, self._lost),
+            ConnectionWatch(self._journal, self._lost),
             urgent=RequestCode.GET_ROUTEINFO_BY_TOPIC,
             queued_requests_max=config.default_thread_pool_queue_capacity,
             stands_ready=True,
@@ -144,22 +145,3 @@ class NameServer:
             # A broker has registered over it again since the scan.
             return
         self._server.close_connection(connection_id, CloseReason.IDLE)
-
-
-class _DepartureWatch:
-    """Passes everything on to the journal, and tells the state of connections that ended."""
-
-    def __init__(self, journal: Journal, lost: Callable[[int], None]) -> None:
-        self._lost = lost
-        self._journal = journal
-        self.connection_opened = journal.connection_opened
-        self.connection_refused = journal.connection_refused
-        self.connection_paused = journal.connection_paused
-        self.frame_rejected = journal.frame_rejected
-        self.request_rejected = journal.request_rejected
-        self.handler_failed = journal.handler_failed
-
-    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Remove the brokers that registered over a connection that is gone."""
-        self._journal.connection_closed(connection, reason)
-        self._lost(connection.id)

@@ -3,9 +3,9 @@
 Each server's own journal adds what happened to its state. Who asked for a change is noted on the way to the handlers.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Generic
+from typing import Any, Generic
 
 import msgspec
 
@@ -159,3 +159,22 @@ class ServerJournal(Generic[Config]):
             "request_code": request.code if name == UNKNOWN else name,
             "opaque": request.opaque,
         }
+
+
+class ConnectionWatch:
+    """Passes everything on to a journal, and tells the server of connections that ended."""
+
+    def __init__(self, journal: ServerJournal[Any], lost: Callable[[int], None]) -> None:
+        self._lost = lost
+        self._journal = journal
+        self.connection_opened = journal.connection_opened
+        self.connection_refused = journal.connection_refused
+        self.connection_paused = journal.connection_paused
+        self.frame_rejected = journal.frame_rejected
+        self.request_rejected = journal.request_rejected
+        self.handler_failed = journal.handler_failed
+
+    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
+        """Note it, and let the server act on what it knows of that connection."""
+        self._journal.connection_closed(connection, reason)
+        self._lost(connection.id)
