@@ -209,7 +209,8 @@ def test_a_write_that_the_disk_refuses_is_told_and_the_server_goes_on(lab, tmp_p
     assert answer.code == 1
     assert str(blocked) in answer.remark
     assert server.caller.ask(GET_CLUSTER_INFO).code == 0
-    assert events(server, "kv_store_failed")
+    # Lines are written aside: the answer can be there first.
+    assert wait_until(lambda: events(server, "kv_store_failed"), seconds=10, what="the line")
 
 
 def new_certificate(folder, name):
