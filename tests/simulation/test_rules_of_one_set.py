@@ -86,8 +86,9 @@ class Requests(RuleBasedStateMachine):
             assert after.master in trusted
             # Strangers do not count: anybody can send a heartbeat.
             assert after.master_epoch > max(epoch for i, epoch in heard.items() if i in before.replicas)
-            may_be_any = allows_unclean or not before.is_elected or electorate.is_ahead_of(before)
-            assert may_be_any or after.master in before.sync_state_set
+            # Nobody knows who was in sync of a set that is rebuilt, or of one whose logs are ahead of the store.
+            is_known = before.is_elected and not (before.is_rebuilding or electorate.is_ahead_of(before))
+            assert allows_unclean or not is_known or after.master in before.sync_state_set
 
     @rule(
         master=IDS, members=SOME_IDS, alive=SOME_IDS, behind=st.sampled_from((0, 0, 1)), late=st.sampled_from((0, 0, 1))
