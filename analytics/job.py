@@ -1,0 +1,59 @@
+"""What an analysis is: from rows of the history to additive parts of a day, and from parts to a published result.
+
+Both steps are pure functions of DataFrames. The parts of one day are kept, so that a report over a month reads thirty
+small tables and no heartbeat. A result over any window is made of parts in the same way, whether they come from
+storage or were made from raw rows just now; so the two agree.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+
+from history.schemas import Column, Type
+
+#: Family of the history -> its rows, with the columns of `history.schemas`.
+Inputs = Mapping[str, DataFrame]
+
+
+class Span(NamedTuple):
+    """A window of time, Unix us; it begins with `start_us` and ends before `end_us`."""
+
+    start_us: int
+    end_us: int
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return (self.end_us - self.start_us) / 1e6
+
+
+#: What each result has beside the columns of its own; the runner puts them in front.
+RESULT_COLUMNS = (
+    Column("run_id", Type.STRING, "the run that made it"),
+    Column("window_start", Type.TIMESTAMP, "beginning of the window"),
+    Column("window_end", Type.TIMESTAMP, "end of the window, not included"),
+    Column("cluster", Type.STRING, "cluster of the broker; null where a row is about more than one"),
+)
+
+
+class Job(NamedTuple):
+    """One analysis."""
+
+    #: A1 to A14.
+    id: str
+    #: The name of its results: a word of the file system.
+    name: str
+    #: What it answers, in one sentence.
+    question: str
+    #: Families of the history that it reads.
+    inputs: tuple[str, ...]
+    #: From the rows of a span to its additive parts. The inputs also have what is needed of the time before the span:
+    #: the last rows of each key and all of the hour before; parts tell of nothing outside of the span.
+    parts: Callable[[Inputs, Span], DataFrame]
+    #: From the parts of all days of a span to the result: `cluster` and `columns`, in this order.
+    result: Callable[[DataFrame, Span], DataFrame]
+    #: The parts' columns, `cluster` among them; the runner adds `date`.
+    part_columns: tuple[Column, ...]
+    #: The result's columns after those of RESULT_COLUMNS.
+    columns: tuple[Column, ...]

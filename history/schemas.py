@@ -1,0 +1,341 @@
+"""Columns, types and units of everything that is recorded: one place for those who write and those who read.
+
+Nothing but the standard library, so that Spark workers can have it too. A row is flat: it has the columns of the
+envelope and those of its family, each of which may be null. It is written as one line of JSON without its nulls.
+
+How it may change, so that old files stay readable and old readers read new files:
+
+- a column may be added, at the end of its family; then `SCHEMA_VERSION` rises, and `CHANGES` tells what came,
+- no column is renamed, removed, or gets another type or unit; what is no longer written stays null,
+- a new value of an enumeration is an addition too; readers pass over rows whose `event_type` they do not know.
+
+Times of day are UTC and for showing. Durations come from the monotonic clock of the server that saw both ends, never
+from the difference of two times of day.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+SCHEMA_VERSION: Final = 1
+
+#: Version -> what came with it.
+CHANGES: Final[Mapping[int, str]] = MappingProxyType({1: "the first"})
+
+
+class Type(Enum):
+    """Types of columns; the values are those of Spark SQL."""
+
+    STRING = "string"
+    LONG = "bigint"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    #: In JSON as `2026-11-21T20:00:00.123456Z`.
+    TIMESTAMP = "timestamp"
+    LONGS = "array<bigint>"
+    STRINGS = "array<string>"
+
+
+class Column(NamedTuple):
+    """One column of a family."""
+
+    name: str
+    type: Type
+    #: What it tells, with its unit.
+    doc: str
+    #: The version that brought it.
+    since: int = 1
+
+
+ENVELOPE: Final = (
+    Column("schema_version", Type.LONG, "version of these shapes that the row was written with"),
+    Column("event_id", Type.STRING, "<ns_id>-<boot_ms>-<seq>; unique, whatever is copied or delivered twice"),
+    Column("event_type", Type.STRING, "what happened; the values of each family are listed with it"),
+    Column("event_time", Type.TIMESTAMP, "when, by the server's wall clock"),
+    Column("mono_us", Type.LONG, "the same moment by its monotonic clock, us since its start"),
+    Column("ns_id", Type.STRING, "the server that saw it: a NameServer, or a controller where `source` says so"),
+    Column("boot_id", Type.STRING, "<ns_id>-<boot_ms>: the process that saw it"),
+    Column("cluster", Type.STRING, "cluster of the broker"),
+    Column("broker_name", Type.STRING, "broker set"),
+    Column("broker_id", Type.LONG, "broker id in its set; 0 is the master for NameServers, never for controllers"),
+    Column("broker_addr", Type.STRING, "host:port of the broker"),
+    Column("source", Type.STRING, "namesrv or controller"),
+)
+
+
+class Family(NamedTuple):
+    """One kind of rows; each has a directory of its own."""
+
+    name: str
+    columns: tuple[Column, ...]
+    #: The values of `event_type`, each with its meaning.
+    event_types: Mapping[str, str]
+
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns of a row in order, the envelope first."""
+        return ENVELOPE + self.columns
+
+
+#: Upper edges of the bins of `heartbeat_summary.hist`, as multiples of the period; the last bin has no edge.
+INTERVAL_BINS: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+
+HEARTBEAT: Final = Family(
+    "heartbeat",
+    (
+        Column("kind", Type.STRING, "register, heartbeat, data_version (to a NameServer), or controller"),
+        Column("interval_ms", Type.LONG, "ms since this server heard the broker last; null at the first beat"),
+        Column("period_ms", Type.LONG, "ms between its beats as a rule: the median of its last ones; null while unknown"),
+        Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
+        Column("dv_counter", Type.LONG, "counter of the data version it said; null for beats that say none"),
+        Column("dv_timestamp", Type.LONG, "Unix ms of that data version"),
+        Column("dv_state_version", Type.LONG, "state version of that data version"),
+        Column("max_offset", Type.LONG, "end of the broker's log in bytes, where beats tell it (controller)"),
+        Column("epoch", Type.LONG, "master epoch of the end of its log, where beats tell it (controller)"),
+    ),
+    MappingProxyType(
+        {
+            "beat": "a broker was heard; each beat of brokers whose period is 10 s or longer",
+            "gap": "a beat that came later than 1.5 periods, of brokers whose beats are summarised",
+        }
+    ),
+)
+
+HEARTBEAT_SUMMARY: Final = Family(
+    "heartbeat_summary",
+    (
+        Column("minute", Type.TIMESTAMP, "the minute, by its beginning"),
+        Column("kind", Type.STRING, "as of a heartbeat; the most frequent one of the minute"),
+        Column("period_ms", Type.LONG, "ms between beats as a rule"),
+        Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
+        Column("n", Type.LONG, "intervals that ended in the minute, those written as gaps too"),
+        Column("missed", Type.LONG, "beats that did not come: sum of max(0, round(interval / period) - 1)"),
+        Column("late", Type.LONG, "intervals longer than 1.5 periods"),
+        Column("interval_min_ms", Type.LONG, "shortest interval"),
+        Column("interval_max_ms", Type.LONG, "longest interval"),
+        Column("interval_sum_ms", Type.LONG, "sum of the intervals"),
+        Column("interval_sumsq_ms2", Type.LONG, "sum of their squares"),
+        Column("hist", Type.LONGS, "intervals by length, in the 16 bins of INTERVAL_BINS"),
+    ),
+    MappingProxyType({"summary": "the beats of one broker in one minute, where its period is shorter than 10 s"}),
+)
+
+BROKER_STATE: Final = Family(
+    "broker_state",
+    (
+        Column("reason", Type.STRING, "in a word, where the event type leaves it open"),
+        Column("last_heartbeat_time", Type.TIMESTAMP, "when the broker was heard last"),
+        Column("silent_ms", Type.LONG, "ms since then"),
+        Column("timeout_ms", Type.LONG, "ms of silence after which it is given up"),
+        Column("topics", Type.LONG, "topics it has, by its own word"),
+        Column("topics_added", Type.LONG, "topics that came into the routes by it"),
+        Column("topics_removed", Type.LONG, "topics that left them"),
+        Column("topics_changed", Type.LONG, "topics with other queues or permissions"),
+        Column("dv_counter", Type.LONG, "counter of its data version"),
+        Column("dv_timestamp", Type.LONG, "Unix ms of its data version"),
+        Column("dv_state_version", Type.LONG, "state version of its data version"),
+        Column("role", Type.STRING, "master or slave"),
+        Column("former_addr", Type.STRING, "who had its broker id before, or its own address before"),
+        Column("set_ids", Type.LONGS, "broker ids of its set from now on; empty if the set is gone"),
+        Column("set_addrs", Type.STRINGS, "their addresses, in the same order"),
+        Column("set_clusters", Type.STRINGS, "their clusters, in the same order"),
+        Column("zone_name", Type.STRING, "zone of the set from now on"),
+        Column("enable_acting_master", Type.BOOLEAN, "the set lets a slave act for the master"),
+        Column("filter_servers", Type.STRINGS, "filter servers of the broker"),
+    ),
+    MappingProxyType(
+        {
+            "registered_first": "a broker that was not known registered",
+            "changed": "a known one has other topics, or its set other members",
+            "address_changed": "a broker id is held from another address from now on",
+            "role_changed": "an address has another broker id from now on",
+            "unregistered": "it said good-bye: planned",
+            "expired": "it was silent for its timeout",
+            "channel_closed": "its connection ended",
+            "conflict": "it was turned away, or had to leave, because another holds its broker id with a newer state",
+            "perm_wiped": "an operator took the write permission of all its topics, or gave it back",
+            "shown": "how the set stands, as part of a snapshot; nothing happened",
+        }
+    ),
+)
+
+#: So many changed topics of one cause get a row each; more of them get one summary and rows of `route_snapshot`.
+ROUTE_CHANGE_ROWS_MAX: Final = 1000
+
+ROUTE_CHANGE: Final = Family(
+    "route_change",
+    (
+        Column("topic", Type.STRING, "the topic; null in a summary"),
+        Column("kind", Type.STRING, "what changed of it: added, removed, queues, perm, mapping or order"),
+        Column("old_read", Type.LONG, "read queues before; null if it was not there"),
+        Column("old_write", Type.LONG, "write queues before"),
+        Column("old_perm", Type.LONG, "permission bits before: 4 read, 2 write"),
+        Column("new_read", Type.LONG, "read queues from now on; null if it is gone"),
+        Column("new_write", Type.LONG, "write queues from now on"),
+        Column("new_perm", Type.LONG, "permission bits from now on"),
+        Column("topic_sys_flag", Type.LONG, "system flag from now on"),
+        Column("detail", Type.STRING, "JSON of a static topic's mapping, or the order configuration, from now on"),
+        Column("cause_event_id", Type.STRING, "the event that brought it; null if an operator's command did"),
+        Column("changes", Type.LONG, "in a summary: how many topics changed"),
+    ),
+    MappingProxyType(
+        {
+            "topic_changed": "one topic on one broker set",
+            "summary": "more topics of one set than get a row each; route_snapshot has them by the same cause_event_id",
+        }
+    ),
+)
+
+ROUTE_SNAPSHOT: Final = Family(
+    "route_snapshot",
+    (
+        Column("snapshot_id", Type.STRING, "the snapshot; rows of an unfinished one count for nothing"),
+        Column("scope", Type.STRING, "all: the routes as they stand; change: the topics of one summary, as from now on"),
+        Column("broker_names", Type.STRINGS, "the sets that the row tells of"),
+        Column("topics", Type.STRINGS, "the topics it tells of, on each of these sets; at most 1,000"),
+        Column("read", Type.LONG, "read queues; null where the topics are gone (scope change)"),
+        Column("write", Type.LONG, "write queues"),
+        Column("perm", Type.LONG, "permission bits"),
+        Column("topic_sys_flag", Type.LONG, "system flag"),
+        Column("cause_event_id", Type.STRING, "scope change: the event that brought it"),
+        Column("rows", Type.LONG, "in `finished`: how many rows the snapshot has"),
+    ),
+    MappingProxyType(
+        {
+            "queues": "topics that are alike on sets that are alike",
+            "finished": "the snapshot of scope all is whole",
+        }
+    ),
+)
+
+CONTROLLER: Final = Family(
+    "controller",
+    (
+        Column("failover_id", Type.STRING, "<cluster>/<broker set>/<master epoch> of the new master"),
+        Column("master_epoch", Type.LONG, "master epoch"),
+        Column("sync_state_set_epoch", Type.LONG, "SyncStateSet epoch"),
+        Column("sync_state_set", Type.LONGS, "who is in sync"),
+        Column("old_master", Type.LONG, "broker id of the master before; null if there was none"),
+        Column("new_master", Type.LONG, "broker id of the elected; null if nobody is"),
+        Column("reason", Type.STRING, "why, in a sentence"),
+        Column("cause", Type.STRING, "in a word: what began the election, or what spoke for the broker's death"),
+        Column("result", Type.STRING, "new_master_elected, keep_current_master, no_master_elected; ok or failed"),
+        Column("last_heartbeat_time", Type.TIMESTAMP, "when the broker was heard last"),
+        Column("silent_ms", Type.LONG, "ms since then"),
+        Column("duration_ms", Type.LONG, "ms that the phase took"),
+        Column("bytes_at_stake", Type.LONG, "bytes of messages that the elected may not have"),
+    ),
+    MappingProxyType(
+        {
+            "failure_detected": "a broker is dead for the controller",
+            "election_started": "somebody has to lead the set",
+            "elected": "an election ended, also with nobody",
+            "sync_set_changed": "the SyncStateSet was altered by its master",
+            "role_notified": "a broker confirmed its role, or did not",
+            "registered": "a broker started and told the controller its address",
+        }
+    ),
+)
+
+SCALING: Final = Family(
+    "scaling",
+    (
+        Column("operation_id", Type.STRING, "the operation"),
+        Column("topic", Type.STRING, "the topic"),
+        Column("step", Type.STRING, "which step"),
+        Column("from_read", Type.LONG, "read queues before"),
+        Column("from_write", Type.LONG, "write queues before"),
+        Column("to_read", Type.LONG, "read queues wanted"),
+        Column("to_write", Type.LONG, "write queues wanted"),
+        Column("reason", Type.STRING, "why"),
+    ),
+    MappingProxyType(
+        {
+            "plan": "what is going to be done",
+            "step_started": "a step began",
+            "step_done": "a step is done",
+            "verified": "the routes show the goal",
+            "rolled_back": "it was given up and undone",
+        }
+    ),
+)
+
+OFFSET_SAMPLE: Final = Family(
+    "offset_sample",
+    (
+        Column("topic", Type.STRING, "the topic"),
+        Column("group", Type.STRING, "the consumer group; null in rows about the topic alone"),
+        Column("max_offset", Type.LONG, "sum of the ends of its queues, in messages"),
+        Column("consumer_offset", Type.LONG, "sum of what the group has consumed of them"),
+        Column("consumers", Type.LONG, "members of the group that are connected"),
+        Column("tps", Type.DOUBLE, "messages that came in a second, since the sample before"),
+    ),
+    MappingProxyType({"sample": "how a topic and a group stood at that minute"}),
+)
+
+NS_LIFECYCLE: Final = Family(
+    "ns_lifecycle",
+    (
+        Column("reason", Type.STRING, "why"),
+        Column("version", Type.STRING, "release that runs"),
+        Column("address", Type.STRING, "host:port it serves at"),
+        Column("former_boot_id", Type.STRING, "started: the process before, as far as its files are here"),
+        Column("unobserved_from", Type.TIMESTAMP, "nothing was recorded from then on, up to this event"),
+        Column("dropped", Type.LONG, "events that were lost with it; null if nobody can know"),
+        Column("detail", Type.STRING, "JSON of the properties that routes depend on (started, configured)"),
+    ),
+    MappingProxyType(
+        {
+            "started": "a process began to record",
+            "ready": "it serves",
+            "stopping": "it stops in order",
+            "configured": "a property that routes depend on was changed",
+            "etcd_lost": "the store no longer answers (controller)",
+            "etcd_restored": "it does again (controller)",
+            "leader_gained": "it answers for the broker sets from now on (controller)",
+            "leader_lost": "it does no longer (controller)",
+            "recording_resumed": "recording had stopped, or had to drop state changes; what was missed is unobserved",
+        }
+    ),
+)
+
+NS_TICK: Final = Family(
+    "ns_tick",
+    (
+        Column("brokers", Type.LONG, "brokers alive"),
+        Column("topics", Type.LONG, "topics"),
+        Column("queues", Type.LONG, "read queues"),
+        Column("route_bytes", Type.LONG, "memory of the process, bytes; the routes are most of it"),
+        Column("connections", Type.LONG, "connections"),
+        Column("loop_lag_ms", Type.DOUBLE, "the longest time that the event loop was held since the tick before"),
+        Column("etcd_db_bytes", Type.LONG, "size of the store (controller)"),
+        Column("requests_rejected", Type.LONG, "requests turned away since the tick before"),
+        Column("interval_ms", Type.LONG, "ms since the tick before: that long the server was watching"),
+    ),
+    MappingProxyType({"tick": "each 10 s: this server was watching; time without ticks is unobserved"}),
+)
+
+#: How often a server says that it is watching.
+TICK_INTERVAL_MS: Final = 10_000
+
+#: A pause between two ticks that is longer was not observed.
+UNOBSERVED_AFTER_MS: Final = 25_000
+
+FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
+    {
+        family.name: family
+        for family in (
+            HEARTBEAT,
+            HEARTBEAT_SUMMARY,
+            BROKER_STATE,
+            ROUTE_CHANGE,
+            ROUTE_SNAPSHOT,
+            CONTROLLER,
+            SCALING,
+            OFFSET_SAMPLE,
+            NS_LIFECYCLE,
+            NS_TICK,
+        )
+    }
+)
