@@ -1,0 +1,56 @@
+"""Spark's view of `history.schemas`: the only place where its columns become Spark types."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from history.schemas import Column, Family, Type
+
+#: In rows read from JSON: the whole line, where it could not be read; null otherwise.
+CORRUPT: Final = "_corrupt"
+
+SPARK_TYPES: Final[Mapping[Type, DataType]] = MappingProxyType(
+    {
+        Type.STRING: StringType(),
+        Type.LONG: LongType(),
+        Type.DOUBLE: DoubleType(),
+        Type.BOOLEAN: BooleanType(),
+        Type.TIMESTAMP: TimestampType(),
+        Type.LONGS: ArrayType(LongType()),
+        Type.STRINGS: ArrayType(StringType()),
+    }
+)
+
+
+def struct_of(columns: Iterable[Column]) -> StructType:
+    """Return the Spark schema of columns, in their order; each may be null."""
+    return StructType([StructField(column.name, SPARK_TYPES[column.type]) for column in columns])
+
+
+def row_schema(family: Family) -> StructType:
+    """Return the schema of a family's rows as they are stored and as analyses get them."""
+    return struct_of(family.all_columns)
+
+
+def line_schema(family: Family) -> StructType:
+    """Return the schema to read a family's lines of JSON with: its rows, and the line where it cannot be read."""
+    return row_schema(family).add(CORRUPT, StringType())
+
+
+def in_columns(columns: Iterable[Column]) -> list[SparkColumn]:
+    """Return what to select so that a table has exactly these columns, in this order and of these types."""
+    return [F.col(column.name).cast(SPARK_TYPES[column.type]).alias(column.name) for column in columns]
