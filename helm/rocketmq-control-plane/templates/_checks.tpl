@@ -1,0 +1,141 @@
+{{/*
+What a schema cannot say: values that do not go together. Each sentence names the values and what to do.
+*/}}
+{{- define "rmq.checks" -}}
+{{- include "rmq.checks.controller" . -}}
+{{- include "rmq.checks.etcd" . -}}
+{{- include "rmq.checks.tls" . -}}
+{{- include "rmq.checks.history" . -}}
+{{- include "rmq.checks.external" . -}}
+{{- include "rmq.checks.config" (dict "server" "namesrv" "values" .Values.namesrv "own" (include "rmq.namesrv.own" .)) -}}
+{{- include "rmq.checks.stop" (dict "server" "namesrv" "values" .Values.namesrv) -}}
+{{- if .Values.controller.enabled -}}
+{{- include "rmq.checks.config" (dict "server" "controller" "values" .Values.controller "own" (include "rmq.controller.own" .)) -}}
+{{- include "rmq.checks.stop" (dict "server" "controller" "values" .Values.controller) -}}
+{{- end -}}
+{{- if eq .Values.profile "production" -}}
+{{- include "rmq.checks.production" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.controller" -}}
+{{- with .Values.controller -}}
+{{- if and .enabled (eq .store "embedded") (gt (int .replicas) 1) -}}
+{{- fail (printf "controller.replicas is %d, but controller.store=embedded is a file of one controller alone: set controller.store=etcd, or controller.replicas=1." (int .replicas)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.etcd" -}}
+{{- $uses := and .Values.controller.enabled (eq .Values.controller.store "etcd") -}}
+{{- with .Values.etcd -}}
+{{- if and $uses (not .endpoints) (not .embedded.enabled) -}}
+{{- fail "controller.store is etcd, but there is no etcd: set etcd.endpoints to its members as host:port, or etcd.embedded.enabled=true for a trial." -}}
+{{- end -}}
+{{- if and .embedded.enabled .endpoints -}}
+{{- fail "etcd.endpoints and etcd.embedded.enabled are both set: decide for one etcd." -}}
+{{- end -}}
+{{- if and .embedded.enabled (not $uses) -}}
+{{- fail "etcd.embedded.enabled is true, but nobody would use it: set controller.enabled=true and controller.store=etcd." -}}
+{{- end -}}
+{{- if and .embedded.enabled (or .auth.existingSecret .tls.existingSecret) -}}
+{{- fail "etcd.auth and etcd.tls are for etcd.endpoints: the embedded etcd has neither users nor TLS." -}}
+{{- end -}}
+{{- if and .tls.clientCertificate (not .tls.existingSecret) -}}
+{{- fail "etcd.tls.clientCertificate is true, but etcd.tls.existingSecret names no secret with the certificate." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.tls" -}}
+{{- with .Values.tls -}}
+{{- if and .enabled (not .existingSecret) -}}
+{{- fail "tls.enabled is true, but tls.existingSecret names no secret with tls.crt and tls.key." -}}
+{{- end -}}
+{{- if and (not .enabled) (or (ne .mode "permissive") (ne .clientAuth "none") .toBrokers .verifyBrokers .existingSecret) -}}
+{{- fail "tls.mode, tls.clientAuth, tls.toBrokers, tls.verifyBrokers and tls.existingSecret need tls.enabled=true: without it nobody would be asked for TLS." -}}
+{{- end -}}
+{{- if and .verifyBrokers (not .toBrokers) -}}
+{{- fail "tls.verifyBrokers needs tls.toBrokers=true: who speaks no TLS shows no certificate." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.history" -}}
+{{- with .Values.history -}}
+{{- if and $.Values.analytics.enabled (not (and .enabled (eq .volume "shared"))) -}}
+{{- fail "analytics.enabled needs history.enabled=true and history.volume=shared: the jobs read what all servers wrote." -}}
+{{- end -}}
+{{- if and .shared.existingClaim (ne .volume "shared") -}}
+{{- fail "history.shared.existingClaim is set, but history.volume is not shared: nothing would be written to that claim." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.external" -}}
+{{- with .Values.namesrv.external -}}
+{{- $ports := len .nodePorts -}}
+{{- if and $ports (ne $ports (int $.Values.namesrv.replicas)) -}}
+{{- fail (printf "namesrv.external.nodePorts has %d ports for %d NameServers: give one for each, or none." $ports (int $.Values.namesrv.replicas)) -}}
+{{- end -}}
+{{- if and $ports (ne .type "NodePort") -}}
+{{- fail "namesrv.external.nodePorts needs namesrv.external.type=NodePort." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes server, values and own. A property has one place; a password has none but a secret. */}}
+{{- define "rmq.checks.config" -}}
+{{- $own := fromYaml .own -}}
+{{- $free := list "bindAddress" "httpBindAddress" "logFormat" -}}
+{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|history.*)$" -}}
+{{- range $key, $value := .values.config -}}
+{{- if regexMatch "(?i)password|secret" $key -}}
+{{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls or etcd." $.server $key) -}}
+{{- end -}}
+{{- if or (and (hasKey $own $key) (not (has $key $free))) (regexMatch $reserved $key) -}}
+{{- fail (printf "%s.config.%s is set by the chart: use the value of the chart that it follows from." $.server $key) -}}
+{{- end -}}
+{{- end -}}
+{{- range .values.extraEnv -}}
+{{- if and (regexMatch "(?i)password|secret" .name) (hasKey . "value") -}}
+{{- fail (printf "%s.extraEnv: %s would stand in the values as plain text: use valueFrom.secretKeyRef." $.server .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes server and values. Seconds that remain for the close itself: 10. */}}
+{{- define "rmq.checks.stop" -}}
+{{- with .values -}}
+{{- $needed := add (int .preStopSeconds) (int .drainSeconds) 10 -}}
+{{- if lt (int .terminationGracePeriodSeconds) (int $needed) -}}
+{{- fail (printf "%s.terminationGracePeriodSeconds is %d, but preStopSeconds and drainSeconds with 10 s for the close need %d." $.server (int .terminationGracePeriodSeconds) (int $needed)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "rmq.checks.production" -}}
+{{- with .Values -}}
+{{- if lt (int .namesrv.replicas) 2 -}}
+{{- fail "profile=production needs namesrv.replicas of 2 or more: while the only one restarts, nobody finds a broker." -}}
+{{- end -}}
+{{- if and .controller.enabled (ne .controller.store "etcd") -}}
+{{- fail "profile=production needs controller.store=etcd: the embedded store is lost with its volume." -}}
+{{- end -}}
+{{- if and .controller.enabled (lt (int .controller.replicas) 2) -}}
+{{- fail "profile=production needs controller.replicas of 2 or more: while the only one restarts, no master is replaced." -}}
+{{- end -}}
+{{- if .etcd.embedded.enabled -}}
+{{- fail "profile=production needs etcd.endpoints: the embedded etcd is for trials." -}}
+{{- end -}}
+{{- if not .namesrv.persistence.enabled -}}
+{{- fail "profile=production needs namesrv.persistence.enabled=true: order configurations of topics live there." -}}
+{{- end -}}
+{{- if not (and .namesrv.podDisruptionBudget.enabled .controller.podDisruptionBudget.enabled) -}}
+{{- fail "profile=production needs namesrv.podDisruptionBudget.enabled=true and the same of controller." -}}
+{{- end -}}
+{{- if eq .image.tag "latest" -}}
+{{- fail "profile=production needs an image.tag that does not move, or image.digest." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

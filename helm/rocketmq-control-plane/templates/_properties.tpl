@@ -1,0 +1,105 @@
+{{/*
+The properties files of the servers. What the chart sets itself follows from other values, so it cannot be given in
+`config` as well (see _checks.tpl).
+*/}}
+
+{{/* Where the servers keep what they must not lose. */}}
+{{- define "rmq.dataDir" -}}
+/var/lib/rocketmq
+{{- end -}}
+
+{{- define "rmq.historyDir" -}}
+{{ include "rmq.dataDir" . }}/history
+{{- end -}}
+
+{{/* Names of the properties for recording: here alone. */}}
+{{- define "rmq.historyProperties" -}}
+historyEnable: {{ .Values.history.enabled }}
+{{- if .Values.history.enabled }}
+historyDir: {{ include "rmq.historyDir" . }}
+{{- end }}
+{{- end -}}
+
+{{- define "rmq.tlsProperties" -}}
+{{- $folder := "/etc/rocketmq/tls" -}}
+{{- if .Values.tls.enabled -}}
+tls.server.mode: {{ .Values.tls.mode }}
+tls.test.mode.enable: false
+tls.server.certPath: {{ $folder }}/tls.crt
+tls.server.keyPath: {{ $folder }}/tls.key
+tls.server.need.client.auth: {{ .Values.tls.clientAuth | quote }}
+tls.enable: {{ .Values.tls.toBrokers }}
+{{- if ne .Values.tls.clientAuth "none" }}
+tls.server.authClient: true
+tls.server.trustCertPath: {{ $folder }}/ca.crt
+{{- end }}
+{{- if .Values.tls.toBrokers }}
+tls.client.certPath: {{ $folder }}/tls.crt
+tls.client.keyPath: {{ $folder }}/tls.key
+{{- end }}
+{{- if .Values.tls.verifyBrokers }}
+tls.client.authServer: true
+tls.client.trustCertPath: {{ $folder }}/ca.crt
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes root and values of the server: what both servers have. */}}
+{{- define "rmq.serverProperties" -}}
+bindAddress: 0.0.0.0
+httpBindAddress: 0.0.0.0
+logFormat: json
+enableShutdownGracefully: {{ gt (int .values.drainSeconds) 0 }}
+shutdownWaitTimeSeconds: {{ .values.drainSeconds }}
+{{ include "rmq.historyProperties" .root }}
+{{ include "rmq.tlsProperties" .root }}
+{{- end -}}
+
+{{- define "rmq.namesrv.own" -}}
+listenPort: 9876
+httpPort: 9880
+kvConfigPath: {{ include "rmq.dataDir" . }}/kvConfig.json
+{{- with .Values.namesrv.addressServer }}
+namesrvAddrList: {{ .addresses | join ";" | default (include "rmq.namesrv.addresses" $) | quote }}
+{{- end }}
+{{ include "rmq.serverProperties" (dict "root" . "values" .Values.namesrv) }}
+{{- end -}}
+
+{{- define "rmq.controller.own" -}}
+listenPort: 9878
+httpPort: 9881
+controllerGroup: {{ .Values.controller.group | quote }}
+controllerStore: {{ .Values.controller.store }}
+{{- if eq .Values.controller.store "etcd" }}
+etcdEndpoints: {{ include "rmq.etcd.endpoints" . | quote }}
+{{- with .Values.etcd.tls }}
+{{- if .existingSecret }}
+etcdCaPath: /etc/rocketmq/etcd-tls/ca.crt
+{{- if .clientCertificate }}
+etcdCertPath: /etc/rocketmq/etcd-tls/tls.crt
+etcdKeyPath: /etc/rocketmq/etcd-tls/tls.key
+{{- end }}
+{{- end }}
+{{- end }}
+{{- else }}
+controllerStorePath: {{ include "rmq.dataDir" . }}/store
+{{- end }}
+{{ include "rmq.serverProperties" (dict "root" . "values" .Values.controller) }}
+{{- end -}}
+
+{{/* A value as properties text: whole numbers without exponent, backslashes as Java reads them. */}}
+{{- define "rmq.propertyText" -}}
+{{- if kindIs "float64" . -}}
+{{- if eq . (floor .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- else -}}
+{{- toString . | replace "\\" "\\\\" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Takes own (YAML of the chart's properties) and config: the lines of the file, sorted by key. */}}
+{{- define "rmq.propertiesFile" -}}
+{{- $all := merge (dict) .config (fromYaml .own) -}}
+{{- range $key := keys $all | sortAlpha -}}
+{{ $key }}={{ include "rmq.propertyText" (get $all $key) }}
+{{ end -}}
+{{- end -}}

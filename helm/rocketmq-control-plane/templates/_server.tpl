@@ -1,0 +1,284 @@
+{{/*
+What a NameServer and a controller have in common as pods. Each takes root, component, values, program, port, httpPort,
+and env: YAML of its own environment variables.
+*/}}
+{{- define "rmq.server.statefulset" -}}
+{{- $root := .root -}}
+{{- $name := printf "%s-%s" (include "rmq.fullname" $root) .component -}}
+apiVersion: apps/v1
+kind: StatefulSet
+metadata:
+  {{- include "rmq.metadata" (dict "root" $root "component" .component "name" $name) | nindent 2 }}
+spec:
+  replicas: {{ .values.replicas }}
+  serviceName: {{ $name }}-headless
+  podManagementPolicy: Parallel
+  minReadySeconds: {{ .values.minReadySeconds }}
+  revisionHistoryLimit: 5
+  updateStrategy:
+    type: RollingUpdate
+  selector:
+    matchLabels:
+      {{- include "rmq.selector" . | nindent 6 }}
+  {{- if .values.persistence.enabled }}
+  persistentVolumeClaimRetentionPolicy:
+    whenDeleted: {{ .values.persistence.whenDeleted }}
+    whenScaled: {{ .values.persistence.whenScaled }}
+  volumeClaimTemplates:
+    - apiVersion: v1
+      kind: PersistentVolumeClaim
+      metadata:
+        name: data
+        # Of what never changes: Kubernetes refuses another template.
+        labels:
+          {{- include "rmq.selector" . | nindent 10 }}
+        {{- with .values.persistence.annotations }}
+        annotations:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+      spec:
+        accessModes: [ReadWriteOnce]
+        {{- with .values.persistence.storageClass }}
+        storageClassName: {{ . | quote }}
+        {{- end }}
+        resources:
+          requests:
+            storage: {{ .values.persistence.size }}
+  {{- end }}
+  template:
+    metadata:
+      labels:
+        {{- include "rmq.podLabels" . | nindent 8 }}
+        {{- with .values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        checksum/config: {{ include "rmq.server.properties" . | sha256sum }}
+        {{- with merge (dict) .values.podAnnotations $root.Values.commonAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      {{- include "rmq.server.podSpec" . | nindent 6 }}
+{{- end -}}
+
+{{- define "rmq.server.properties" -}}
+{{- include "rmq.propertiesFile" (dict "own" (include (printf "rmq.%s.own" .component) .root) "config" .values.config) -}}
+{{- end -}}
+
+{{- define "rmq.server.podSpec" -}}
+{{- $root := .root -}}
+serviceAccountName: {{ include "rmq.serviceAccount" $root }}
+automountServiceAccountToken: false
+# The variables of service links would be read as properties: RMQ_NAMESRV_HTTP_PORT=tcp://...
+enableServiceLinks: false
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  {{- toYaml $root.Values.podSecurityContext | nindent 2 }}
+terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- include "rmq.server.placement" . }}
+containers:
+  - name: {{ .component }}
+    image: {{ include "rmq.image" (dict "root" $root "image" $root.Values.image) }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+    command: [{{ .program }}, -c, /etc/rocketmq/server/{{ .component }}.conf]
+    securityContext:
+      {{- toYaml $root.Values.containerSecurityContext | nindent 6 }}
+    env:
+      {{- .env | nindent 6 }}
+      {{- if $root.Values.tls.keyPasswordKey }}
+      {{- include "rmq.server.keyPasswords" . | nindent 6 }}
+      {{- end }}
+      {{- with .values.extraEnv }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+    ports:
+      - name: remoting
+        containerPort: {{ .port }}
+      - name: http
+        containerPort: {{ .httpPort }}
+    startupProbe:
+      {{- include "rmq.server.probe" (dict "path" "/healthz" "times" .values.probes.startup) | nindent 6 }}
+    livenessProbe:
+      {{- include "rmq.server.probe" (dict "path" "/livez" "times" .values.probes.liveness) | nindent 6 }}
+    readinessProbe:
+      {{- include "rmq.server.probe" (dict "path" "/readyz" "times" .values.probes.readiness) | nindent 6 }}
+    {{- if gt (int .values.preStopSeconds) 0 }}
+    lifecycle:
+      # Until nobody is sent here any more. By a command, which Kubernetes before 1.30 knows too.
+      preStop:
+        exec:
+          command: [sleep, {{ .values.preStopSeconds | quote }}]
+    {{- end }}
+    resources:
+      {{- toYaml .values.resources | nindent 6 }}
+    volumeMounts:
+      {{- include "rmq.server.mounts" . | nindent 6 }}
+volumes:
+  {{- include "rmq.server.volumes" . | nindent 2 }}
+{{- end -}}
+
+{{- define "rmq.server.probe" -}}
+httpGet:
+  path: {{ .path }}
+  port: http
+{{ toYaml .times }}
+{{- end -}}
+
+{{- define "rmq.server.placement" -}}
+{{- if ne .values.spread "none" }}
+topologySpreadConstraints:
+  - topologyKey: topology.kubernetes.io/zone
+    maxSkew: 1
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "rmq.selector" . | nindent 8 }}
+  - topologyKey: kubernetes.io/hostname
+    maxSkew: 1
+    whenUnsatisfiable: {{ ternary "DoNotSchedule" "ScheduleAnyway" (eq .values.spread "hard") }}
+    labelSelector:
+      matchLabels:
+        {{- include "rmq.selector" . | nindent 8 }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "rmq.server.keyPasswords" -}}
+{{- $prefix := ternary "RMQ_NAMESRV" "RMQ_CONTROLLER" (eq .component "namesrv") -}}
+{{- range $side := list "SERVER" "CLIENT" }}
+- name: {{ $prefix }}_TLS_{{ $side }}_KEY_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ $.root.Values.tls.existingSecret }}
+      key: {{ $.root.Values.tls.keyPasswordKey }}
+{{- end }}
+{{- end -}}
+
+{{- define "rmq.server.usesEtcdTls" -}}
+{{- if and (eq .component "controller") (eq .values.store "etcd") .root.Values.etcd.tls.existingSecret -}}true{{- end -}}
+{{- end -}}
+
+{{- define "rmq.server.mounts" -}}
+{{- $values := .root.Values -}}
+- name: config
+  mountPath: /etc/rocketmq/server
+  readOnly: true
+- name: data
+  mountPath: {{ include "rmq.dataDir" . }}
+- name: tmp
+  mountPath: /tmp
+{{- if and $values.history.enabled (eq $values.history.volume "shared") }}
+- name: history
+  mountPath: {{ include "rmq.historyDir" . }}
+{{- end }}
+{{- if $values.tls.enabled }}
+- name: tls
+  mountPath: /etc/rocketmq/tls
+  readOnly: true
+{{- end }}
+{{- if include "rmq.server.usesEtcdTls" . }}
+- name: etcd-tls
+  mountPath: /etc/rocketmq/etcd-tls
+  readOnly: true
+{{- end }}
+{{- with .values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "rmq.server.volumes" -}}
+{{- $values := .root.Values -}}
+- name: config
+  configMap:
+    name: {{ include "rmq.fullname" .root }}-{{ .component }}
+- name: tmp
+  emptyDir: {}
+{{- if not .values.persistence.enabled }}
+- name: data
+  emptyDir:
+    sizeLimit: {{ $values.history.emptyDirSizeLimit }}
+{{- end }}
+{{- if and $values.history.enabled (eq $values.history.volume "shared") }}
+- name: history
+  persistentVolumeClaim:
+    claimName: {{ include "rmq.historyClaim" .root }}
+{{- end }}
+{{- if $values.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ $values.tls.existingSecret }}
+    defaultMode: 0440
+{{- end }}
+{{- if include "rmq.server.usesEtcdTls" . }}
+- name: etcd-tls
+  secret:
+    secretName: {{ $values.etcd.tls.existingSecret }}
+    defaultMode: 0440
+{{- end }}
+{{- with .values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "rmq.historyClaim" -}}
+{{- default (printf "%s-history" (include "rmq.fullname" .)) .Values.history.shared.existingClaim -}}
+{{- end -}}
+
+{{- define "rmq.server.configMap" -}}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  {{- include "rmq.metadata" (dict "root" .root "component" .component "name" (printf "%s-%s" (include "rmq.fullname" .root) .component)) | nindent 2 }}
+data:
+  {{ .component }}.conf: |
+    {{- include "rmq.server.properties" . | trim | nindent 4 }}
+{{- end -}}
+
+{{- define "rmq.server.budget" -}}
+{{- if .values.podDisruptionBudget.enabled -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "rmq.metadata" (dict "root" .root "component" .component "name" (printf "%s-%s" (include "rmq.fullname" .root) .component)) | nindent 2 }}
+spec:
+  maxUnavailable: {{ .values.podDisruptionBudget.maxUnavailable }}
+  # One that is ill anyway must not keep a node from being emptied.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "rmq.selector" . | nindent 6 }}
+{{- end -}}
+{{- end -}}
+
+{{/* Also takes purpose, spec and perhaps annotations. */}}
+{{- define "rmq.server.service" -}}
+{{- $suffix := ternary "" (printf "-%s" .purpose) (eq .purpose "http") -}}
+apiVersion: v1
+kind: Service
+metadata:
+  {{- $metadata := dict "root" .root "component" .component "annotations" .values.service.annotations -}}
+  {{- $_ := set $metadata "name" (printf "%s-%s%s" (include "rmq.fullname" .root) .component $suffix) -}}
+  {{- $_ := set $metadata "labels" (dict "rocketmq-service" .purpose) -}}
+  {{- include "rmq.metadata" $metadata | nindent 2 }}
+spec:
+  {{- .spec | nindent 2 }}
+  selector:
+    {{- include "rmq.selector" . | nindent 4 }}
+{{- end -}}
