@@ -1,0 +1,16 @@
+"""One module for each board: who reads it, and what it asks."""
+
+from typing import Final
+
+from dashboards.boards import analytics, brokers, controller, lag, namesrv, overview, topics
+from dashboards.panels import Board
+
+BOARDS: Final[tuple[Board, ...]] = (
+    overview.BOARD,
+    namesrv.BOARD,
+    controller.BOARD,
+    brokers.BOARD,
+    topics.BOARD,
+    lag.BOARD,
+    analytics.BOARD,
+)

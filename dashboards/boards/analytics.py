@@ -1,0 +1,188 @@
+"""For those who plan: what should be changed."""
+
+from typing import Final
+
+from dashboards.boards.shared import BROKER, CLUSTER
+from dashboards.panels import (
+    Board,
+    Column,
+    Kind,
+    Link,
+    Panel,
+    Query,
+    Row,
+    better_above,
+    good_from,
+    worse_above,
+)
+from dashboards.promql import BY_BROKER
+
+_HOUR_S: Final = 3600
+#: The jobs run each day; two hours late is late.
+_STALE_S: Final = (25 * _HOUR_S, 26 * _HOUR_S)
+#: Prometheus calls the scrape `job`, so the metrics' own label of that name comes with a prefix.
+_ANALYSIS: Final = "exported_job"
+_AVAILABILITY: Final = (0.999, 0.9999)
+_FLAPPING: Final = (1.5, 3)
+_DAYS: Final = (30, 90)
+_TOP: Final = 10
+
+
+def _of_sets(result: str) -> str:
+    """Return the last result of an analysis for each broker set, from whichever controller reads it."""
+    return f"max by (cluster, broker) (rocketmq_analytics_{result}{{{BY_BROKER}}})"
+
+
+_FRESH: Final = Row(
+    "Are the analyses up to date?",
+    (
+        Panel(
+            kind=Kind.STAT,
+            title="Age of the last result",
+            description="Of each analysis. Older than 26 hours: a run failed or did not begin.",
+            unit="s",
+            limits=worse_above(*_STALE_S),
+            queries=(
+                Query(
+                    f"time() - max by ({_ANALYSIS}) (rocketmq_analytics_last_success_timestamp_seconds)",
+                    f"{{{{{_ANALYSIS}}}}}",
+                ),
+            ),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Duration of the last run",
+            description="By analysis. It grows with brokers times days.",
+            unit="s",
+            limits=worse_above(600, 3600),
+            queries=(Query(f"max by ({_ANALYSIS}) (rocketmq_analytics_run_duration_seconds)", f"{{{{{_ANALYSIS}}}}}"),),
+            width=6,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Rows read",
+            description="By the last run of each analysis. A fall to nothing: recording or ingest stopped.",
+            limits=good_from(1),
+            queries=(Query(f"max by ({_ANALYSIS}) (rocketmq_analytics_input_rows)", f"{{{{{_ANALYSIS}}}}}"),),
+            width=6,
+        ),
+    ),
+)
+
+_BROKERS: Final = Row(
+    "Brokers",
+    (
+        Panel(
+            kind=Kind.TABLE,
+            title="Availability",
+            description="Share of the observed time that each set was up for a majority of NameServers (A1), lowest "
+            "first, with its score of flapping (A3) and the share of heartbeats that did not come (A2).",
+            queries=tuple(
+                Query(_of_sets(name))
+                for name in ("broker_availability_ratio", "flapping_score", "missed_heartbeat_ratio")
+            ),
+            columns=(
+                Column("cluster", "Cluster"),
+                Column("broker", "Broker set"),
+                Column("Value #A", "Availability", "percentunit", better_above(*_AVAILABILITY)),
+                Column("Value #B", "Flapping", limits=worse_above(*_FLAPPING)),
+                Column("Value #C", "Missed heartbeats", "percentunit", worse_above(0.001, 0.01)),
+            ),
+            links=(Link("Its brokers", "rmq-brokers", "broker"),),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.TABLE,
+            title="Heartbeat timeouts",
+            description="What is in force, and what the history recommends (A5): as short as false alarms allow. Where "
+            "they differ much, change brokerHeartbeatTimeout of that broker.",
+            queries=(
+                Query(
+                    f"max by (cluster, broker) (rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{BY_BROKER}}})",
+                ),
+                Query(_of_sets("recommended_timeout_seconds")),
+            ),
+            columns=(
+                Column("cluster", "Cluster"),
+                Column("broker", "Broker set"),
+                Column("Value #A", "In force", "s"),
+                Column("Value #B", "Recommended", "s"),
+            ),
+            links=(Link("Its brokers", "rmq-brokers", "broker"),),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Flapping",
+            description="The sets with the highest scores (A3). Above 3 it flaps, until it is below 1.5 again.",
+            limits=worse_above(*_FLAPPING),
+            queries=(
+                Query(
+                    f"topk({_TOP}, {_of_sets('flapping_score')})",
+                    "{{cluster}} {{broker}}",
+                ),
+            ),
+            links=(Link("Its brokers", "rmq-brokers", "broker"),),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Missed heartbeats",
+            description="The sets that missed the largest share (A2): network, garbage collection or overload.",
+            unit="percentunit",
+            limits=worse_above(0.001, 0.01),
+            queries=(
+                Query(
+                    f"topk({_TOP}, {_of_sets('missed_heartbeat_ratio')})",
+                    "{{cluster}} {{broker}}",
+                ),
+            ),
+            links=(Link("Its brokers", "rmq-brokers", "broker"),),
+            width=12,
+        ),
+    ),
+)
+
+_WHOLE: Final = Row(
+    "The whole",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="NameServers that disagreed",
+            description="Seconds of the last window in which two NameServers had different routes (A6), for each pair. "
+            "Minutes: brokers could not reach one of them.",
+            unit="s",
+            limits=worse_above(60, 600),
+            queries=(Query(f"topk({_TOP}, rocketmq_analytics_divergence_seconds)"),),
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Days left",
+            description="Until each resource reaches its limit, by its trend (A12). Nothing is shown for what does not "
+            "grow.",
+            unit="d",
+            limits=better_above(*_DAYS),
+            queries=(Query("min by (resource) (rocketmq_analytics_capacity_days_left)", "{{resource}}"),),
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Proposed changes of queues",
+            description="By kind (A8, A9). The report has the topics and the plan.",
+            limits=worse_above(1, 50),
+            queries=(Query("sum by (kind) (rocketmq_analytics_queue_recommendations)", "{{kind}}"),),
+            links=(Link("Topics and queues", "rmq-topics"),),
+        ),
+    ),
+)
+
+BOARD: Final = Board(
+    uid="rmq-analytics",
+    title="RocketMQ / Analyses",
+    question="What should I change?",
+    when_red="These are results of batch jobs, of the window that their last run looked at. `rmq-analytics report` "
+    "writes one page with all of them, anomalies and joint failures included. Pages: `AnalyticsStale`, "
+    "`HistoryStopped`.",
+    variables=(CLUSTER, BROKER),
+    rows=(_FRESH, _BROKERS, _WHOLE),
+)

@@ -1,0 +1,211 @@
+"""For operators: which broker is ill."""
+
+from typing import Final
+
+from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_RESTARTS
+from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, good_from, worse_above
+from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, increase, quantile, rate
+
+_HEARD: Final = f"{BY_BROKER}, {BY_INSTANCE}"
+_SEEN: Final = f"{BY_CLUSTER}, {BY_INSTANCE}"
+_AGE_SHARE: Final = (0.5, 0.8)
+_TOP: Final = 10
+
+_STATES: Final = Row(
+    "Who lives",
+    (
+        Panel(
+            kind=Kind.STATES,
+            title="Living brokers of each set, by the controller",
+            description="Share of the set's brokers that live. Red: none does.",
+            unit="percentunit",
+            limits=((None, "red"), (0.01, "orange"), (1.0, "green")),
+            queries=(
+                Query(
+                    f"max by (cluster, broker) (rocketmq_controller_active_brokers{{{BY_BROKER}}})"
+                    f" / max by (cluster, broker) (rocketmq_controller_replicas{{{BY_BROKER}}})",
+                    "{{cluster}} {{broker}}",
+                ),
+            ),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.STATES,
+            title="NameServers that know each broker",
+            description="Share of the ready NameServers that have it in their routes. Below 1 clients find it or not, "
+            "depending on whom they ask. A broker that all have lost shows a gap.",
+            unit="percentunit",
+            limits=((None, "orange"), (1.0, "green")),
+            queries=(
+                Query(
+                    f"count by (cluster, broker, broker_id) (rocketmq_namesrv_broker_info{{{BY_BROKER}}})"
+                    " / on () group_left () count(rocketmq_namesrv_ready == 1)",
+                    "{{cluster}} {{broker}} {{broker_id}}",
+                ),
+            ),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Silence, as a share of what is allowed",
+            description="Time since the last sign of life, by the timeout in force, of the NameServer that heard it "
+            "longest ago. At 1 the broker leaves the routes. A saw that never reaches 0.5 is well.",
+            unit="percentunit",
+            limits=worse_above(*_AGE_SHARE),
+            queries=(
+                Query(
+                    "max by (cluster, broker, broker_id) ("
+                    f"(time() - rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds{{{_HEARD}}})"
+                    f" / rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{_HEARD}}})",
+                    "{{cluster}} {{broker}} {{broker_id}}",
+                ),
+            ),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Silence at the controller",
+            description="Time since the last heartbeat; brokers send one each second. After 3 s a broker is asked.",
+            unit="s",
+            limits=worse_above(2, 3),
+            queries=(
+                Query(
+                    "max by (cluster, broker, broker_id) "
+                    f"(time() - rocketmq_controller_broker_last_heartbeat_timestamp_seconds{{{BY_BROKER}}})",
+                    "{{cluster}} {{broker}} {{broker_id}}",
+                ),
+            ),
+            width=12,
+        ),
+    ),
+)
+
+_BEATS: Final = Row(
+    "Heartbeats",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Most late beats",
+            description="Signs of life more than one and a half periods after the last, of the worst sets. One set: "
+            "its host or its garbage collection. All of them: the network, or this NameServer.",
+            limits=worse_above(1, 5),
+            queries=(
+                Query(
+                    f"topk({_TOP}, "
+                    + increase("rocketmq_namesrv_heartbeats_late_total", _HEARD, by="cluster, broker")
+                    + ")",
+                    "{{cluster}} {{broker}}",
+                ),
+            ),
+            links=(Link("Only this set", "rmq-brokers", "broker"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Signs of life",
+            description="By kind. Brokers register each 30 s; those with enableSlaveActingMaster also ask for the data "
+            "version each second.",
+            unit="ops",
+            queries=(
+                Query(rate("rocketmq_namesrv_heartbeats_total", _SEEN, by="cluster, kind"), "{{cluster}} {{kind}}"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Time between two beats",
+            description="p50 and p99 of each cluster.",
+            unit="s",
+            queries=tuple(
+                Query(
+                    quantile(share, "rocketmq_namesrv_heartbeat_interval_seconds", _SEEN, by="cluster"),
+                    f"{{{{cluster}}}} {name}",
+                )
+                for share, name in ((0.5, "p50"), (0.99, "p99"))
+            ),
+        ),
+    ),
+)
+
+_COMING: Final = Row(
+    "Coming and going",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Registrations",
+            description="By effect. conflict: two processes use one brokerName and brokerId. first again and again: a "
+            "broker flaps.",
+            queries=(
+                Query(
+                    increase("rocketmq_namesrv_registrations_total", _SEEN, by="cluster, result"),
+                    "{{cluster}} {{result}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Removals",
+            description="Brokers that left, and why, on each NameServer.",
+            queries=(
+                Query(
+                    increase("rocketmq_namesrv_unregistrations_total", _SEEN, by="instance, cluster, reason"),
+                    "{{instance}} {{cluster}} {{reason}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="How long a loss went unnoticed",
+            description="From the last sign of life until the broker left the routes, p95 of the last hour. A closed "
+            "connection shows at once, silence after the timeout.",
+            unit="s",
+            limits=worse_above(130, 180),
+            queries=(
+                Query(
+                    quantile(0.95, "rocketmq_namesrv_detection_delay_seconds", BY_INSTANCE, by="reason", window="1h"),
+                    "{{reason}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Brokers that NameServers disagree on",
+            description="Brokers that some ready NameServers have and others lack. For seconds after a start or a loss "
+            "that is usual; for minutes, a broker cannot reach one of them.",
+            limits=worse_above(1, 2),
+            queries=(
+                Query(
+                    f"count(count by (cluster, broker, broker_id) (rocketmq_namesrv_broker_info{{{BY_BROKER}}})"
+                    " < on () group_left () count(rocketmq_namesrv_ready == 1)) or vector(0)",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.TABLE,
+            title="Brokers",
+            description="What is registered at the NameServers chosen. Addresses are in the HTTP API, /v1/brokers.",
+            queries=(
+                Query(f"count by (cluster, broker, broker_id, version) (rocketmq_namesrv_broker_info{{{_HEARD}}})"),
+            ),
+            columns=(
+                Column("cluster", "Cluster"),
+                Column("broker", "Broker set"),
+                Column("broker_id", "Broker id"),
+                Column("version", "Version"),
+                Column("Value", "NameServers", limits=good_from(1)),
+            ),
+            links=(Link("Only this set", "rmq-brokers", "broker"),),
+            width=16,
+        ),
+    ),
+)
+
+BOARD: Final = Board(
+    uid="rmq-brokers",
+    title="RocketMQ / Brokers",
+    question="Which broker is ill?",
+    when_red="A broker that is silent everywhere: its host, or its garbage collection. Silent at one NameServer only: "
+    "the network between the two. Many at once: what they share. Pages: `BrokerMissing`, `BrokerHeartbeatStale`, "
+    "`BrokerFlapping`, `NameServersDisagree`.",
+    variables=(CLUSTER, BROKER, NAMESRV),
+    annotations=(FAILOVERS, NAMESRV_RESTARTS),
+    rows=(_STATES, _BEATS, _COMING),
+)

@@ -1,0 +1,269 @@
+"""For operators: who leads, and what failed over."""
+
+from typing import Final
+
+from dashboards.boards import server_rows
+from dashboards.boards.shared import CLUSTER, CONTROLLER, FAILOVERS, LEADER_CHANGES
+from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, Word, bad_above, worse_above
+from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, quantile, rate
+
+_PREFIX: Final = "rocketmq_controller_"
+_SLOW_S: Final = (0.5, 2.0)
+_FAILOVER_S: Final = (5.0, 30.0)
+_ROLES: Final = (
+    Word(0, "unknown", "red"),
+    Word(1, "candidate", "orange"),
+    Word(2, "follower", "blue"),
+    Word(3, "leader", "green"),
+)
+
+_GROUP: Final = Row(
+    "Who leads",
+    (
+        Panel(
+            kind=Kind.STATES,
+            title="Role of each controller",
+            description="One leads and answers for the broker sets; the others follow. candidate for longer than "
+            "seconds: the store does not answer, or nobody wins.",
+            words=_ROLES,
+            queries=(server_rows.now_of_each(f"{_PREFIX}role"),),
+            width=12,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Changes of the leader",
+            description="As each controller saw them. A restart makes one.",
+            limits=worse_above(2, 5),
+            queries=(server_rows.grown_of_each(f"{_PREFIX}leader_changes_total"),),
+            width=6,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Standstills",
+            description="Times that the process stood still, after which it judged nobody for a round of heartbeats. "
+            "It lacks a processor, swaps, or the machine was paused.",
+            limits=bad_above(1),
+            queries=(server_rows.grown_of_each(f"{_PREFIX}self_doubts_total"),),
+            width=6,
+        ),
+    ),
+)
+
+_FAILING_OVER: Final = Row(
+    "What failed over",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Elections",
+            description="By how they ended. keep_current_master is the answer to a broker that asks while its master "
+            "lives. no_master_elected: see the table below.",
+            queries=(
+                Query(
+                    increase(f"{_PREFIX}election_total", BY_CLUSTER, by="cluster, broker, election_result"),
+                    "{{cluster}} {{broker}} {{election_result}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Failovers",
+            description="Elections because a master was lost, by how that showed and how they ended.",
+            queries=(
+                Query(
+                    increase(f"{_PREFIX}failovers_total", BY_CLUSTER, by="cluster, cause, outcome"),
+                    "{{cluster}} {{cause}} {{outcome}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Parts of a failover, p95",
+            description="detect: silence until it was suspected; judge: until it was sure; commit: until the result "
+            "was stored; notify: until the new master confirmed. The longest is the one to work on.",
+            unit="s",
+            stacked=True,
+            queries=(
+                Query(
+                    quantile(
+                        0.95, f"{_PREFIX}failover_phase_duration_seconds", 'phase!="total"', by="phase", window="1h"
+                    ),
+                    "{{phase}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Whole failover",
+            description="p50 and p95 of the last hour, from the last sign of life to the new master's confirmation.",
+            unit="s",
+            limits=worse_above(*_FAILOVER_S),
+            queries=tuple(
+                Query(quantile(share, f"{_PREFIX}failover_phase_duration_seconds", 'phase="total"', window="1h"), name)
+                for share, name in ((0.5, "p50"), (0.95, "p95"))
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Duration of elections, p99",
+            description="From the request or the loss until the result was stored, by result.",
+            unit="s",
+            limits=worse_above(*_SLOW_S),
+            queries=(
+                Query(
+                    quantile(0.99, f"{_PREFIX}election_duration_seconds", BY_INSTANCE, by="election_result"),
+                    "{{election_result}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Brokers found dead",
+            description="By how it began: a connection that closed, or silence.",
+            queries=(
+                Query(
+                    increase(f"{_PREFIX}broker_deaths_total", BY_CLUSTER, by="cluster, reason"),
+                    "{{cluster}} {{reason}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Questions to brokers",
+            description="By what came of them. A suspect is asked before it is given up. no_answer for many: the "
+            "network between this controller and the brokers. not_asked: it lacks files or memory.",
+            unit="ops",
+            queries=(server_rows.of_each(f"{_PREFIX}probes_total", "outcome"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Brokers being asked",
+            description="Suspects at this moment. More than a few: a rack or the network went.",
+            limits=worse_above(3, 10),
+            queries=(server_rows.now_of_each(f"{_PREFIX}suspect_brokers"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Brokers told of a new master",
+            description="By what came of it. failed: the broker finds out by its own poll within 5 s.",
+            queries=(server_rows.grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
+        ),
+    ),
+)
+
+_SETS: Final = Row(
+    "Broker sets",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Sets by how they are",
+            description="healthy: a living master and every broker in sync. under_replicated: a broker is dead or out "
+            "of sync. no_master: nobody takes messages.",
+            queries=(
+                Query(f"sum by (cluster, state) ({_PREFIX}broker_sets{{{BY_CLUSTER}}})", "{{cluster}} {{state}}"),
+            ),
+            stacked=True,
+        ),
+        Panel(
+            kind=Kind.TABLE,
+            title="Sets that lack a broker, or have one out of sync",
+            description="Their brokers, how many of them live and how many are in sync. Empty when all is well.",
+            queries=(
+                Query(
+                    f"max by (cluster, broker) ({_PREFIX}sync_state_set_size{{{BY_CLUSTER}}})"
+                    f" < max by (cluster, broker) ({_PREFIX}replicas{{{BY_CLUSTER}}})"
+                    f" or max by (cluster, broker) ({_PREFIX}sync_state_set_size{{{BY_CLUSTER}}})"
+                    f" and max by (cluster, broker) ({_PREFIX}active_brokers{{{BY_CLUSTER}}})"
+                    f" < max by (cluster, broker) ({_PREFIX}replicas{{{BY_CLUSTER}}})"
+                ),
+            ),
+            columns=(
+                Column("cluster", "Cluster"),
+                Column("broker", "Broker set"),
+                Column("Value", "In sync", limits=((None, "red"), (1.0, "orange"))),
+            ),
+            links=(Link("Its brokers", "rmq-brokers", "broker"),),
+            width=6,
+        ),
+        Panel(
+            kind=Kind.TABLE,
+            title="All sets",
+            description="Brokers of each set, how many live, how many are in sync, and the epoch of its master.",
+            queries=tuple(
+                Query(f"max by (cluster, broker) ({_PREFIX}{name}{{{BY_CLUSTER}}})")
+                for name in ("replicas", "active_brokers", "sync_state_set_size", "master_epoch")
+            ),
+            columns=(
+                Column("cluster", "Cluster"),
+                Column("broker", "Broker set"),
+                Column("Value #A", "Brokers"),
+                Column("Value #B", "Living", limits=((None, "red"), (1.0, "green"))),
+                Column("Value #C", "In sync", limits=((None, "red"), (1.0, "green"))),
+                Column("Value #D", "Master epoch"),
+            ),
+            links=(Link("Its brokers", "rmq-brokers", "broker"),),
+            width=10,
+        ),
+    ),
+)
+
+_STORE: Final = Row(
+    "The store",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Calls",
+            description="To etcd, or to the file, by what was asked. Heartbeats never reach the store.",
+            unit="ops",
+            queries=(Query(rate(f"{_PREFIX}store_txn_total", BY_INSTANCE, by="operation"), "{{operation}}"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Calls that did not succeed",
+            description="moved: somebody else was faster, and it was decided anew; usual while a controller takes "
+            "over. Anything else for longer than seconds: the store is ill.",
+            unit="ops",
+            limits=bad_above(0.1),
+            queries=(
+                Query(
+                    rate(f"{_PREFIX}store_txn_total", f'{BY_INSTANCE}, result!="ok"', by="instance, operation, result")
+                    + " or on () vector(0)",
+                    "{{instance}} {{operation}} {{result}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Duration p99",
+            description="By what was asked. Beyond 1 s controllers begin to doubt silence, beyond 1.9 s calls fail.",
+            unit="s",
+            limits=worse_above(0.25, 1.0),
+            queries=(
+                Query(
+                    quantile(0.99, f"{_PREFIX}store_txn_duration_seconds", BY_INSTANCE, by="instance, operation"),
+                    "{{instance}} {{operation}}",
+                ),
+            ),
+        ),
+    ),
+)
+
+BOARD: Final = Board(
+    uid="rmq-controller",
+    title="RocketMQ / Controllers",
+    question="Who leads, and what failed over?",
+    when_red="A set without master: `curl CONTROLLER:9881/v1/elections` names every candidate and what speaks against "
+    "it. No leader: look at the store first. Pages: `BrokerSetWithoutMaster`, `ControllerNoLeader`, `FailoverSlow`, "
+    "`EtcdUnavailable`.",
+    variables=(CLUSTER, CONTROLLER),
+    annotations=(FAILOVERS, LEADER_CHANGES),
+    rows=(
+        _GROUP,
+        _FAILING_OVER,
+        _SETS,
+        _STORE,
+        server_rows.requests(_PREFIX, slow_s=_SLOW_S),
+        server_rows.connections(_PREFIX),
+        server_rows.process(_PREFIX),
+        server_rows.history(),
+    ),
+)

@@ -1,0 +1,186 @@
+"""For operators: are consumers behind? By the brokers' own metrics: control planes do not see messages.
+
+Names and labels are those that a Java broker 5.5.0 serves with `metricsExporterType=PROM`. Its exporter appends units
+to some names, so they differ from the documentation: `rocketmq_consumer_lag_latency` is scraped with `_milliseconds`.
+"""
+
+from typing import Final
+
+from dashboards.panels import Board, Kind, Panel, Query, Row, Variable, worse_above
+from dashboards.promql import BY_CLUSTER, rate
+
+_CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_broker_permission", "cluster")
+_GROUP: Final = Variable(
+    "consumer_group", "Consumer group", "rocketmq_consumer_lag_messages", "consumer_group", within='cluster=~"$cluster"'
+)
+_TOPIC: Final = Variable(
+    "topic",
+    "Topic",
+    "rocketmq_consumer_lag_messages",
+    "topic",
+    within='cluster=~"$cluster", consumer_group=~"$consumer_group"',
+)
+
+#: Groups that RocketMQ itself has say nothing about users.
+_OF_USERS: Final = f'{BY_CLUSTER}, is_system="false"'
+_CHOSEN: Final = f'{_OF_USERS}, consumer_group=~"$consumer_group", topic=~"$topic"'
+_LAG_MESSAGES: Final = (10_000, 100_000)
+_LAG_S: Final = (60, 600)
+_TOP: Final = 10
+
+
+def _waiting(by: str, selector: str) -> str:
+    return f"sum by ({by}) (rocketmq_consumer_lag_messages{{{selector}}})"
+
+
+_BEHIND: Final = Row(
+    "Who is behind",
+    (
+        Panel(
+            kind=Kind.STAT,
+            title="Messages that wait",
+            description="Stored and not consumed yet, over all groups of users; a message counts once for each group.",
+            limits=worse_above(*_LAG_MESSAGES),
+            queries=(Query(f"sum(rocketmq_consumer_lag_messages{{{_OF_USERS}}})"),),
+            width=6,
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Groups that are behind",
+            description="With more than 10,000 messages that wait for them.",
+            limits=worse_above(1, 5),
+            queries=(
+                Query(f"count({_waiting('cluster, consumer_group', _OF_USERS)} > {_LAG_MESSAGES[0]}) or vector(0)"),
+            ),
+            width=6,
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Most messages that wait",
+            description="Of the groups that are furthest behind. A line that rises: they consume less than comes in.",
+            limits=worse_above(*_LAG_MESSAGES),
+            queries=(
+                Query(
+                    f"topk({_TOP}, {_waiting('cluster, consumer_group, topic', _OF_USERS)})",
+                    "{{cluster}} {{consumer_group}} {{topic}}",
+                ),
+            ),
+            width=12,
+        ),
+    ),
+)
+
+_CHOSEN_ROW: Final = Row(
+    "The groups chosen",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Messages that wait",
+            description="By group and topic, over all brokers.",
+            limits=worse_above(*_LAG_MESSAGES),
+            queries=(
+                Query(
+                    _waiting("consumer_group, topic", _CHOSEN),
+                    "{{consumer_group}} {{topic}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Age of the oldest that waits",
+            description="How long the message has been stored that is next to be consumed, on the broker where it is "
+            "oldest.",
+            unit="s",
+            limits=worse_above(*_LAG_S),
+            queries=(
+                Query(
+                    f"max by (consumer_group, topic) (rocketmq_consumer_lag_latency_milliseconds{{{_CHOSEN}}}) / 1000",
+                    "{{consumer_group}} {{topic}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="In consumers' hands",
+            description="Messages that were fetched and are not confirmed, and those that are ready to be fetched. "
+            "Many in hands: consumers are slow. Many ready: there are too few of them.",
+            queries=(
+                Query(
+                    f"sum by (consumer_group, topic) (rocketmq_consumer_inflight_messages{{{_CHOSEN}}})",
+                    "{{consumer_group}} {{topic}} in hands",
+                ),
+                Query(
+                    f"sum by (consumer_group, topic) (rocketmq_consumer_ready_messages{{{_CHOSEN}}})",
+                    "{{consumer_group}} {{topic}} ready",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Consumed",
+            description="Messages a second that went to the group.",
+            unit="ops",
+            queries=(
+                Query(
+                    rate("rocketmq_messages_out_total", _CHOSEN, by="consumer_group, topic"),
+                    "{{consumer_group}} {{topic}}",
+                ),
+            ),
+        ),
+    ),
+)
+
+_BROKERS: Final = Row(
+    "The brokers that serve these metrics",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Messages in",
+            description="Stored a second, by broker.",
+            unit="ops",
+            queries=(
+                Query(rate("rocketmq_messages_in_total", BY_CLUSTER, by="cluster, node_id"), "{{cluster}} {{node_id}}"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Bytes in and out",
+            description="Bytes of messages a second, by broker.",
+            unit="binBps",
+            queries=(
+                Query(
+                    rate("rocketmq_throughput_in_total", BY_CLUSTER, by="cluster, node_id"),
+                    "{{cluster}} {{node_id}} in",
+                ),
+                Query(
+                    rate("rocketmq_throughput_out_total", BY_CLUSTER, by="cluster, node_id"),
+                    "{{cluster}} {{node_id}} out",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Requests that queue",
+            description="In the brokers, by processor. The broker turns requests away when they wait for too long.",
+            limits=worse_above(100, 1000),
+            queries=(
+                Query(
+                    f"max by (cluster, node_id, processor) (rocketmq_processor_watermark{{{BY_CLUSTER}}})",
+                    "{{cluster}} {{node_id}} {{processor}}",
+                ),
+            ),
+        ),
+    ),
+    collapsed=True,
+)
+
+BOARD: Final = Board(
+    uid="rmq-lag",
+    title="RocketMQ / Consumer lag",
+    question="Are consumers behind?",
+    when_red="These numbers come from Java brokers with `metricsExporterType=PROM` and "
+    "`metricsPromExporterPort=5557`; without that the board is empty. A group behind on every broker lacks consumers; "
+    "behind on one broker, look at that broker. Page: `LagGrowing`.",
+    variables=(_CLUSTER, _GROUP, _TOPIC),
+    rows=(_BEHIND, _CHOSEN_ROW, _BROKERS),
+)

@@ -1,0 +1,110 @@
+"""For operators: whether a NameServer is slow or full."""
+
+from typing import Final
+
+from dashboards.boards import server_rows
+from dashboards.boards.shared import NAMESRV, NAMESRV_RESTARTS
+from dashboards.panels import Board, Kind, Panel, Query, Row, bad_above, worse_above
+from dashboards.promql import BY_INSTANCE, mean, quantile, rate
+
+_PREFIX: Final = "rocketmq_namesrv_"
+_SLOW_S: Final = (0.01, 0.05)
+
+_ROUTES: Final = Row(
+    "Routes",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Route queries",
+            description="By how they ended.",
+            unit="reqps",
+            queries=(server_rows.of_each(f"{_PREFIX}route_queries_total", "result"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Answers from memory",
+            description="Share of route queries that were answered with a route that was encoded before. It falls "
+            "while brokers come and go.",
+            unit="percentunit",
+            queries=(
+                Query(
+                    rate(f"{_PREFIX}route_cache_events_total", f'{BY_INSTANCE}, result="hit"', by="instance")
+                    + " / ("
+                    + rate(f"{_PREFIX}route_cache_events_total", f'{BY_INSTANCE}, result=~"hit|miss"', by="instance")
+                    + " > 0)",
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Encoded routes dropped",
+            description="Because something of them changed; each is encoded again when it is asked for.",
+            unit="ops",
+            queries=(
+                Query(
+                    rate(f"{_PREFIX}route_cache_events_total", f'{BY_INSTANCE}, result="invalidated"', by="instance"),
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Size of route answers",
+            description="Mean and p99 of what was sent. It grows with the number of brokers that hold a topic.",
+            unit="bytes",
+            limits=worse_above(256 << 10, 1 << 20),
+            queries=(
+                Query(mean(f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance"), "{{instance}} mean"),
+                Query(quantile(0.99, f"{_PREFIX}route_response_bytes", BY_INSTANCE, by="instance"), "{{instance}} p99"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Look for silent brokers",
+            description="How long one look takes, p99. It is made on the loop.",
+            unit="s",
+            limits=worse_above(0.05, 0.2),
+            queries=(server_rows.quantile_of_each(0.99, f"{_PREFIX}expiry_scan_duration_seconds"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Brokers told of a smaller id",
+            description="Members of a set are told which of them has the smallest broker id now. Failed: this host "
+            "cannot connect to the broker's address, which finds out by its own poll.",
+            limits=bad_above(10),
+            queries=(server_rows.grown_of_each(f"{_PREFIX}min_broker_id_notifications_total", "result"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="KV entries",
+            description="Of all namespaces. NameServers do not copy them from each other: a difference means that one "
+            "of them missed a command.",
+            queries=(server_rows.now_of_each(f"{_PREFIX}kv_entries"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Changes of the KV table",
+            description="Failed ones could not be written to disk, and nothing changed.",
+            queries=(server_rows.grown_of_each(f"{_PREFIX}kv_changes_total", "result"),),
+        ),
+    ),
+)
+
+BOARD: Final = Board(
+    uid="rmq-namesrv",
+    title="RocketMQ / NameServers",
+    question="Is a NameServer slow or full?",
+    when_red="Slow requests and a late event loop at the same time: the process lacks a processor, or answers are "
+    "large. Slow requests alone: look at the code that is slow. Turned away: a limit was reached; the reason names it. "
+    "Pages: `RouteLatencyHigh`, `EventLoopBlocked`, `RequestsRejected`.",
+    variables=(NAMESRV,),
+    annotations=(NAMESRV_RESTARTS,),
+    rows=(
+        server_rows.requests(_PREFIX, slow_s=_SLOW_S),
+        _ROUTES,
+        server_rows.connections(_PREFIX),
+        server_rows.process(_PREFIX),
+        server_rows.history(),
+    ),
+)

@@ -1,0 +1,213 @@
+"""For anyone: whether it is healthy."""
+
+from typing import Final
+
+from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_RESTARTS
+from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, bad_above, good_from, worse_above
+from dashboards.promql import BY_CLUSTER, increase, quantile, rate
+
+_STAT_WIDTH: Final = 4
+_STAT_HEIGHT: Final = 5
+_ONE_LEADER: Final = ((None, "red"), (1.0, "green"), (2.0, "red"))
+
+
+def _seen_by_most(metric: str, selector: str) -> str:
+    """Return a number of brokers or sets as the NameServer has it that sees most of them."""
+    return f"max(sum by (instance) ({metric}{{{selector}}}))"
+
+
+_NOW: Final = Row(
+    "Now",
+    (
+        Panel(
+            kind=Kind.STAT,
+            title="Ready NameServers",
+            description="That serve brokers and clients. Clients try the next one when theirs is gone; without any, "
+            "nobody finds a new route.",
+            queries=(Query("sum(rocketmq_namesrv_ready)"),),
+            limits=good_from(1),
+            links=(Link("NameServers", "rmq-namesrv"),),
+            width=_STAT_WIDTH,
+            height=_STAT_HEIGHT,
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Servers down",
+            description="NameServers and controllers that Prometheus cannot scrape.",
+            queries=(Query('count(up{job=~".*(namesrv|controller).*"} == 0) or vector(0)'),),
+            limits=bad_above(1),
+            links=(Link("NameServers", "rmq-namesrv"), Link("Controllers", "rmq-controller")),
+            width=_STAT_WIDTH,
+            height=_STAT_HEIGHT,
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Living brokers",
+            description="As the NameServer has it that sees most; those that the controller expects and does not hear "
+            "are missing.",
+            queries=(
+                Query(_seen_by_most("rocketmq_namesrv_active_brokers", BY_CLUSTER), "living"),
+                Query(
+                    f"sum(rocketmq_controller_replicas{{{BY_CLUSTER}}})"
+                    f" - sum(rocketmq_controller_active_brokers{{{BY_CLUSTER}}})",
+                    "missing",
+                ),
+            ),
+            links=(Link("Brokers", "rmq-brokers"),),
+            width=_STAT_WIDTH,
+            height=_STAT_HEIGHT,
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Sets without master",
+            description="Nobody takes messages for them. For NameServers a set has none when its master left and no "
+            "slave may act for it.",
+            queries=(
+                Query(f'sum(rocketmq_controller_broker_sets{{{BY_CLUSTER}, state="no_master"}})', "controller"),
+                Query(_seen_by_most("rocketmq_namesrv_broker_sets", f'{BY_CLUSTER}, state="no_master"'), "NameServers"),
+            ),
+            limits=bad_above(1),
+            links=(Link("Controllers", "rmq-controller"),),
+            width=_STAT_WIDTH,
+            height=_STAT_HEIGHT,
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Leading controllers",
+            description="One of a group leads. None: no broker gets a new role. Two: they do not share a store.",
+            queries=(Query("sum(rocketmq_controller_role == bool 3)"),),
+            limits=_ONE_LEADER,
+            links=(Link("Controllers", "rmq-controller"),),
+            width=_STAT_WIDTH,
+            height=_STAT_HEIGHT,
+        ),
+        Panel(
+            kind=Kind.STAT,
+            title="Firing alerts",
+            description="By the rules in dashboards/prometheus; each has a page under dashboards/runbooks.",
+            queries=tuple(
+                Query(f'count(ALERTS{{alertstate="firing", severity="{each}"}}) or vector(0)', each)
+                for each in ("critical", "warning")
+            ),
+            limits=bad_above(1),
+            width=_STAT_WIDTH,
+            height=_STAT_HEIGHT,
+        ),
+    ),
+)
+
+_QUERIES: Final = Row(
+    "Route queries",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Rate, by how they ended",
+            description="Clients and brokers ask each 30 s for each topic. not_found is usual where topics are created "
+            "on demand.",
+            unit="reqps",
+            queries=(Query(rate("rocketmq_namesrv_route_queries_total", by="result"), "{{result}}"),),
+            stacked=True,
+            links=(Link("NameServers", "rmq-namesrv"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Share that failed",
+            description="Route queries that ended with an error, of all. Should be 0.",
+            unit="percentunit",
+            limits=bad_above(0.001),
+            queries=(
+                Query(
+                    rate("rocketmq_namesrv_route_queries_total", 'result="error"')
+                    + " / ("
+                    + rate("rocketmq_namesrv_route_queries_total")
+                    + " > 0)",
+                    "failed",
+                ),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Duration",
+            description="From the whole frame read until the answer was handed to the socket, over all NameServers.",
+            unit="s",
+            limits=worse_above(0.01, 0.05),
+            queries=tuple(
+                Query(
+                    quantile(
+                        share,
+                        "rocketmq_namesrv_request_duration_seconds",
+                        'request_code="get_routeinfo_by_topic"',
+                    ),
+                    name,
+                )
+                for share, name in ((0.5, "p50"), (0.99, "p99"))
+            ),
+            links=(Link("NameServers", "rmq-namesrv"),),
+        ),
+    ),
+)
+
+_EVENTS: Final = Row(
+    "What happened",
+    (
+        Panel(
+            kind=Kind.LINES,
+            title="Broker sets",
+            description="By how the controller finds them.",
+            queries=(Query(f"sum by (state) (rocketmq_controller_broker_sets{{{BY_CLUSTER}}})", "{{state}}"),),
+            stacked=True,
+            links=(Link("Controllers", "rmq-controller"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Failovers",
+            description="Elections because a master was lost, by how that showed and how they ended.",
+            queries=(
+                Query(
+                    increase("rocketmq_controller_failovers_total", BY_CLUSTER, by="cluster, cause, outcome"),
+                    "{{cluster}} {{cause}} {{outcome}}",
+                ),
+            ),
+            links=(Link("Controllers", "rmq-controller"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Brokers that left",
+            description="And why, on the NameServer that saw most. request is a broker that was stopped in order.",
+            queries=(
+                Query(
+                    "max by (cluster, reason) ("
+                    + increase("rocketmq_namesrv_unregistrations_total", BY_CLUSTER, by="cluster, reason, instance")
+                    + ")",
+                    "{{cluster}} {{reason}}",
+                ),
+            ),
+            links=(Link("Brokers", "rmq-brokers"),),
+        ),
+        Panel(
+            kind=Kind.TABLE,
+            title="What runs",
+            description="Release and Python of every server.",
+            queries=(Query("rocketmq_namesrv_build_info or rocketmq_controller_build_info"),),
+            columns=(
+                Column("job", "Job"),
+                Column("instance", "Instance"),
+                Column("version", "Version"),
+                Column("python", "Python"),
+            ),
+            width=24,
+            height=6,
+        ),
+    ),
+)
+
+BOARD: Final = Board(
+    uid="rmq-overview",
+    title="RocketMQ / Overview",
+    question="Is the control plane healthy?",
+    when_red="Click on what is red: it leads to the board with the details. Marks in the panels are new masters, "
+    "other leading controllers and restarts. Every alert has a page under `dashboards/runbooks`.",
+    variables=(CLUSTER,),
+    annotations=(FAILOVERS, LEADER_CHANGES, NAMESRV_RESTARTS),
+    rows=(_NOW, _QUERIES, _EVENTS),
+)

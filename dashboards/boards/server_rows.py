@@ -1,0 +1,388 @@
+"""Rows that a NameServer and a controller have alike: requests, connections, the process, what it records.
+
+Everything is shown for each instance: one that is ill must not hide behind the others.
+"""
+
+from typing import Final
+
+from dashboards.panels import Column, Kind, Panel, Query, Row, bad_above, better_above, good_from, worse_above
+from dashboards.promql import BY_INSTANCE, buckets, increase, quantile, rate
+
+_HISTORY: Final = "rocketmq_history_"
+_DAY_S: Final = 86_400
+_MIB: Final = 1 << 20
+
+
+def requests(prefix: str, *, slow_s: tuple[float, float]) -> Row:
+    """Return rate, errors and duration of requests; `slow_s` is when a p99 is amber and red, in seconds."""
+    return Row("Requests", (*_rates_and_errors(prefix), *_durations(prefix, slow_s)))
+
+
+def connections(prefix: str) -> Row:
+    """Return who is connected, and what goes over the connections."""
+    return Row("Connections", (*_peers(prefix), *_held_for_peers(prefix)))
+
+
+def process(prefix: str) -> Row:
+    """Return how the process itself does."""
+    return Row("Process", (*_machine(prefix), *_health(prefix), *_log(prefix), *_http_and_settings(prefix)))
+
+
+def history() -> Row:
+    """Return how recording does; both servers call its metrics alike."""
+    return Row("What is recorded", (*_events(), *_segments()))
+
+
+def of_each(metric: str, *labels: str) -> Query:
+    """Ask each instance for a rate, by some labels."""
+    return Query(rate(metric, BY_INSTANCE, by=", ".join(("instance", *labels))), _legend(labels))
+
+
+def grown_of_each(metric: str, *labels: str) -> Query:
+    """Ask each instance by how much a counter grew, by some labels: for what happens rarely."""
+    return Query(increase(metric, BY_INSTANCE, by=", ".join(("instance", *labels))), _legend(labels))
+
+
+def now_of_each(metric: str, *labels: str) -> Query:
+    """Ask each instance for what it has now."""
+    return Query(f"{metric}{{{BY_INSTANCE}}}", _legend(labels))
+
+
+def quantile_of_each(share: float, histogram: str, name: str = "") -> Query:
+    """Ask each instance for a quantile; `name` tells it from others in the same panel."""
+    return Query(quantile(share, histogram, BY_INSTANCE, by="instance"), f"{{{{instance}}}} {name}".strip())
+
+
+def _legend(labels: tuple[str, ...]) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in ("instance", *labels))
+
+
+# Requests
+
+
+def _rates_and_errors(prefix: str) -> tuple[Panel, ...]:
+    failed = f'{BY_INSTANCE}, response_code!="success"'
+    by_answer = rate(f"{prefix}requests_total", failed, by="instance, request_code, response_code")
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="Requests by code",
+            description="Finished requests a second. A code that nobody knows counts as unknown.",
+            unit="reqps",
+            queries=(of_each(f"{prefix}requests_total", "request_code"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Answers other than success",
+            description="By what was answered. A route that is not found is no fault: clients ask for topics that "
+            "they are about to create. system_error is one.",
+            unit="reqps",
+            queries=(Query(by_answer, "{{instance}} {{request_code}} {{response_code}}"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Turned away",
+            description="Frames and requests that were not carried out, and connections beyond the limit. Anything "
+            "but 0 over minutes has a sender that should be found: see the log, or the page RequestsRejected.",
+            unit="reqps",
+            limits=bad_above(1),
+            queries=(of_each(f"{prefix}requests_rejected_total", "reason"),),
+        ),
+    )
+
+
+def _durations(prefix: str, slow_s: tuple[float, float]) -> tuple[Panel, ...]:
+    duration = f"{prefix}request_duration_seconds"
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="Duration, by instance",
+            description="From the whole frame read until the answer was handed to the socket: p50, p99 and p99.9.",
+            unit="s",
+            limits=worse_above(*slow_s),
+            queries=(
+                quantile_of_each(0.5, duration, "p50"),
+                quantile_of_each(0.99, duration, "p99"),
+                quantile_of_each(0.999, duration, "p99.9"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Duration p99, by code",
+            description="Which request is slow. Registrations of brokers with many topics take longest.",
+            unit="s",
+            limits=worse_above(*slow_s),
+            queries=(Query(quantile(0.99, duration, BY_INSTANCE, by="request_code"), "{{request_code}}"),),
+        ),
+        Panel(
+            kind=Kind.HEATMAP,
+            title="Durations of all requests",
+            description="How many requests took how long. Two bands mean two kinds of requests.",
+            unit="s",
+            queries=(Query(buckets(duration, BY_INSTANCE), "{{le}}"),),
+        ),
+    )
+
+
+# Connections
+
+
+def _peers(prefix: str) -> tuple[Panel, ...]:
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="Open connections",
+            description="By what the other end has shown itself to be. A fall at one moment on every server is the "
+            "network; on one server it is that server.",
+            queries=(now_of_each(f"{prefix}connections", "kind"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Connections that ended",
+            description="And why. error and slow_reader are worth a look at the log.",
+            unit="ops",
+            queries=(of_each(f"{prefix}connections_closed_total", "reason"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Bytes",
+            description="Read from peers, and handed to the sockets.",
+            unit="binBps",
+            queries=(
+                Query(of_each(f"{prefix}received_bytes_total").expr, "{{instance}} received"),
+                Query(of_each(f"{prefix}sent_bytes_total").expr, "{{instance}} sent"),
+            ),
+        ),
+    )
+
+
+def _held_for_peers(prefix: str) -> tuple[Panel, ...]:
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="Requests in flight",
+            description="Accepted and not answered yet. A level that stays means that handlers wait for something.",
+            limits=worse_above(100, 1000),
+            queries=(now_of_each(f"{prefix}requests_in_flight"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Peers that do not read",
+            description="Connections that are not read because their peers leave too many answers unread, and how "
+            "often that began a second.",
+            limits=bad_above(10),
+            queries=(
+                Query(now_of_each(f"{prefix}connections_paused").expr, "{{instance}} paused now"),
+                Query(of_each(f"{prefix}connection_pauses_total").expr, "{{instance}} pauses a second"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Bytes held for peers",
+            description="Frames that are not whole yet, and answers that peers have not taken. Both are limited; this "
+            "is memory that peers hold.",
+            unit="bytes",
+            limits=worse_above(64 * _MIB, 256 * _MIB),
+            queries=(
+                Query(now_of_each(f"{prefix}unfinished_frame_bytes").expr, "{{instance}} unfinished frames"),
+                Query(now_of_each(f"{prefix}unread_answer_bytes").expr, "{{instance}} unread answers"),
+            ),
+        ),
+    )
+
+
+# Process
+
+
+def _machine(prefix: str) -> tuple[Panel, ...]:
+    lag, open_files = f"{prefix}event_loop_lag_seconds", now_of_each("process_open_fds").expr
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="Event loop lag",
+            description="How late a timer of 100 ms came: p50 and p99. While it is late nobody is answered.",
+            unit="s",
+            limits=worse_above(0.05, 0.2),
+            queries=(quantile_of_each(0.5, lag, "p50"), quantile_of_each(0.99, lag, "p99")),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="CPU",
+            description="Share of one processor. The event loop has one; near 1 requests queue.",
+            unit="percentunit",
+            limits=worse_above(0.7, 0.9),
+            queries=(of_each("process_cpu_seconds_total"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Memory",
+            description="Resident memory. It grows with topics times brokers, and with what peers leave unread.",
+            unit="bytes",
+            limits=worse_above(1024 * _MIB, 2048 * _MIB),
+            queries=(now_of_each("process_resident_memory_bytes"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Open files",
+            description="Share of the files that the process may open; each connection takes one.",
+            unit="percentunit",
+            limits=worse_above(0.7, 0.9),
+            queries=(Query(f"{open_files} / {now_of_each('process_max_fds').expr}", "{{instance}}"),),
+        ),
+    )
+
+
+def _health(prefix: str) -> tuple[Panel, ...]:
+    serving = f"{now_of_each(f'{prefix}ready').expr} - {now_of_each(f'{prefix}draining').expr}"
+    left = f"{now_of_each(f'{prefix}tls_certificate_expiry_timestamp_seconds').expr} - time()"
+    return (
+        Panel(
+            kind=Kind.STATES,
+            title="Ready",
+            description="1 while peers are served, as /readyz answers; less when the stop has begun.",
+            limits=good_from(1),
+            queries=(Query(serving, "{{instance}}"),),
+        ),
+        Panel(
+            kind=Kind.TABLE,
+            title="Certificates",
+            description="How long the TLS certificates in use are still good. Empty where none is configured.",
+            unit="s",
+            queries=(Query(left),),
+            columns=(
+                Column("instance", "Instance"),
+                Column("certificate", "Certificate"),
+                Column("Value", "Good for", "s", better_above(14 * _DAY_S, 30 * _DAY_S)),
+            ),
+        ),
+    )
+
+
+def _log(prefix: str) -> tuple[Panel, ...]:
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="Log lines",
+            description="Lines a second by level. Errors are faults that somebody has to look at.",
+            unit="ops",
+            limits=worse_above(10, 50),
+            queries=(of_each(f"{prefix}log_events_total", "level"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Log lines kept back",
+            description="By the limits on lines of one kind, by event; and lines lost because the output did not take "
+            "them. What is kept back often tells who is flapping.",
+            unit="ops",
+            limits=worse_above(1, 10),
+            queries=(
+                of_each(f"{prefix}log_suppressed_total", "event"),
+                Query(of_each(f"{prefix}log_lines_dropped_total").expr, "{{instance}} lost"),
+            ),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Names beyond the limit",
+            description="Values of cluster or broker that have no series of their own, because there are too many. "
+            "Their numbers are still in the sums, as __other__.",
+            unit="ops",
+            limits=bad_above(0.001),
+            queries=(of_each(f"{prefix}label_overflow_total", "metric"),),
+        ),
+    )
+
+
+def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
+    by_route = rate("rocketmq_http_requests_total", BY_INSTANCE, by="method, route, status")
+    p99 = quantile(0.99, "rocketmq_http_request_duration_seconds", BY_INSTANCE, by="method, route")
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="HTTP requests",
+            description="Probes, views and scrapes, by path template and class of the status.",
+            unit="reqps",
+            queries=(Query(by_route, "{{method}} {{route}} {{status}}"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="HTTP duration p99",
+            description="By path template. /metrics takes longest: some milliseconds for each thousand series.",
+            unit="s",
+            limits=worse_above(0.5, 2),
+            queries=(Query(p99, "{{method}} {{route}}"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Changes of the configuration",
+            description="Failed ones could not be written to disk, and nothing changed.",
+            queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),
+        ),
+    )
+
+
+# History
+
+
+def _events() -> tuple[Panel, ...]:
+    return (
+        Panel(
+            kind=Kind.STATES,
+            title="Recording",
+            description="1 while events reach the disk. 0 with a full or missing disk: serving goes on, and the time "
+            "is marked as unobserved.",
+            limits=good_from(1),
+            queries=(now_of_each(f"{_HISTORY}recording"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Events recorded",
+            description="By family. Heartbeats are most of it.",
+            unit="ops",
+            queries=(of_each(f"{_HISTORY}events_total", "family"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Events lost",
+            description="By family and reason. Heartbeats go first; changes of state have room of their own.",
+            unit="ops",
+            limits=bad_above(0.001),
+            queries=(of_each(f"{_HISTORY}events_dropped_total", "family", "reason"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Events that wait",
+            description="Between the server and its writer, which takes them four times a second.",
+            limits=worse_above(10_000, 50_000),
+            queries=(now_of_each(f"{_HISTORY}queue_events"),),
+        ),
+    )
+
+
+def _segments() -> tuple[Panel, ...]:
+    since = now_of_each(f"{_HISTORY}oldest_unsealed_timestamp_seconds").expr
+    return (
+        Panel(
+            kind=Kind.LINES,
+            title="Duration of writes, p99",
+            description="A slow disk fills the queue.",
+            unit="s",
+            limits=worse_above(0.5, 2),
+            queries=(quantile_of_each(0.99, f"{_HISTORY}write_duration_seconds"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Bytes written",
+            description="To the segments, before they are compacted.",
+            unit="binBps",
+            queries=(of_each(f"{_HISTORY}written_bytes_total"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
+            title="Age of the oldest open segment",
+            description="Segments are sealed after five minutes or 64 MB. One that is much older is not being sealed, "
+            "and no analysis sees it.",
+            unit="s",
+            limits=worse_above(600, 900),
+            queries=(Query(f"time() - ({since} > 0)", "{{instance}}"),),
+        ),
+    )
