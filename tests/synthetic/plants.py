@@ -1,0 +1,151 @@
+"""Things to plant in a history, each with its truth. More of them stand in plants_*.py."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+from synthetic.plan import (
+    MS,
+    SECOND,
+    BrokerKey,
+    Cut,
+    End,
+    Happening,
+    Outage,
+    Plant,
+    TopicChange,
+)
+
+
+class Failover(NamedTuple):
+    """A master died and another was elected; Unix us."""
+
+    failover_id: str
+    broker_name: str
+    died_us: int
+    detected_us: int
+    started_us: int
+    elected_us: int
+    notified_us: int
+
+
+class Group(NamedTuple):
+    """Brokers to which something happened together."""
+
+    brokers: tuple[BrokerKey, ...]
+    from_us: int
+    to_us: int
+
+
+class Churner(NamedTuple):
+    """A topic that was altered to and fro on one set: so many changes, so many of them back to what was before."""
+
+    topic: str
+    broker_name: str
+    changes: int
+    flips: int
+
+
+class Flapper(NamedTuple):
+    """A broker that left and came back, at these moments."""
+
+    broker: BrokerKey
+    downs_us: tuple[int, ...]
+
+
+def renewal_outages(
+    broker: BrokerKey, from_us: int, to_us: int, *, mean_up_us: int, mean_down_us: int, seed: int = 1
+) -> Plant:
+    """Plant outages by an alternating renewal process: exponential times up and down, ends of all kinds.
+
+    Times down are at least two minutes, so that no server takes the return for a beat that came late.
+    """
+    random = Random(f"renewal {seed} {broker}")
+    outages, at_us = [], from_us
+    while True:
+        at_us += int(random.expovariate(1 / mean_up_us)) + 10 * 60 * SECOND
+        back_us = at_us + int(random.expovariate(1 / mean_down_us)) + 150 * SECOND
+        if back_us >= to_us:
+            return Plant(outages=tuple(outages))
+        outages.append(Outage(broker, at_us, back_us, random.choice(list(End))))
+        at_us = back_us
+
+
+def flaps(broker: BrokerKey, first_us: int, *, every_us: int, count: int, down_us: int = 30 * SECOND) -> Plant:
+    """Plant a broker that crashes regularly."""
+    downs = tuple(first_us + number * every_us for number in range(count))
+    outages = tuple(Outage(broker, at_us, at_us + down_us, End.CRASH) for at_us in downs)
+    return Plant(outages=outages, truth={"flaps": (Flapper(broker, downs),)})
+
+
+def storm(brokers: Sequence[BrokerKey], at_us: int, *, within_us: int = 20 * SECOND, seed: int = 1) -> Plant:
+    """Plant a restart of many brokers at once: they crash together, and are back within so many us."""
+    random = Random(f"storm {seed} {at_us}")
+    back = [at_us + 60 * SECOND + random.randrange(within_us) for _ in brokers]
+    outages = tuple(Outage(broker, at_us, to_us, End.CRASH) for broker, to_us in zip(brokers, back, strict=True))
+    return Plant(outages=outages, truth={"storms": (Group(tuple(brokers), min(back), max(back)),)})
+
+
+def joint_failure(brokers: Sequence[BrokerKey], from_us: int, to_us: int) -> Plant:
+    """Plant brokers that are down together, as if they stood in one rack."""
+    outages = tuple(Outage(broker, from_us, to_us, End.SILENT) for broker in brokers)
+    return Plant(outages=outages, truth={"joint_failures": (Group(tuple(brokers), from_us, to_us),)})
+
+
+def cut(broker: BrokerKey, server: str, from_us: int, to_us: int) -> Plant:
+    """Plant a server that hears nothing of a broker, while the others do."""
+    return Plant(cuts=(Cut(broker, server, from_us, to_us),))
+
+
+def churner(topic: str, broker_name: str, first_us: int, *, every_us: int, changes: int) -> Plant:
+    """Plant a topic that is altered between 8 and 16 queues and back; it has to be on the set, with 8."""
+    counts = [16 if number % 2 == 0 else 8 for number in range(changes)]
+    altered = tuple(
+        TopicChange(first_us + number * every_us, topic, broker_name, count, count)
+        for number, count in enumerate(counts)
+    )
+    return Plant(
+        topic_changes=altered, truth={"churners": (Churner(topic, broker_name, changes, max(0, changes - 1)),)}
+    )
+
+
+def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, cluster: str = "DefaultCluster") -> Plant:
+    """Plant the death of a set's master and the election of broker id 1, as one controller tells of it."""
+    random = Random(f"failover {broker_name} {died_us}")
+    detected_us = died_us + random.randrange(10 * SECOND, 15 * SECOND)
+    started_us = detected_us + random.randrange(1 * MS, 5 * MS)
+    elected_us = started_us + random.randrange(5 * MS, 30 * MS)
+    notified_us = elected_us + random.randrange(1 * MS, 50 * MS)
+    failover_id = f"{cluster}/{broker_name}/{epoch}"
+    about = {"cluster": cluster, "broker_name": broker_name, "failover_id": failover_id, "master_epoch": epoch}
+    old = about | {"broker_id": 0, "old_master": 0}
+    new = about | {"broker_id": 1, "new_master": 1}
+    silent = {"silent_ms": (detected_us - died_us) // MS, "last_heartbeat_time": died_us, "cause": "timeout"}
+    told = (
+        (detected_us, "failure_detected", old | silent),
+        (started_us, "election_started", old | {"cause": "timeout"}),
+        (elected_us, "elected", old | new | {"result": "new_master_elected", "sync_state_set": [1]}),
+        (notified_us, "role_notified", new | {"result": "ok"}),
+    )
+    truth = Failover(failover_id, broker_name, died_us, detected_us, started_us, elected_us, notified_us)
+    return Plant(
+        happenings=tuple(Happening(at_us, controller, "controller", what, values) for at_us, what, values in told),
+        truth={"failovers": (truth,)},
+    )
+
+
+def offset_samples(
+    server: str, topic: str, start_us: int, tps: Sequence[float], *, group: str = "group", every_us: int = 60 * SECOND
+) -> Plant:
+    """Plant what a controller samples of a topic and a group that keeps up: one sample for each rate."""
+    happenings, total = [], 0
+    for number, rate in enumerate(tps):
+        total += int(rate * every_us / SECOND)
+        values = {"cluster": "DefaultCluster", "topic": topic, "max_offset": total, "tps": float(rate)}
+        of_group = values | {"group": group, "consumer_offset": total, "consumers": 4}
+        at_us = start_us + number * every_us
+        happenings += [
+            Happening(at_us, server, "offset_sample", "sample", values),
+            Happening(at_us, server, "offset_sample", "sample", of_group),
+        ]
+    return Plant(happenings=tuple(happenings))
