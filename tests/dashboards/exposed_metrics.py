@@ -1,0 +1,87 @@
+"""What Prometheus can know of: every metric and its labels, by whom serves it."""
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller.metric_catalogue import FAMILIES as CONTROLLER_FAMILIES
+from namesrv.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
+
+#: What a Java broker 5.5.0 served, captured; the stub of the live test serves it again.
+JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")
+
+#: Metrics that boards and rules ask for and no server exposes yet: name -> type and labels. What asks for one of them
+#: needs no data in the live test. It shrinks as they come into the catalogues, and is to be empty in the end.
+NOT_EXPOSED_YET = {
+    "rocketmq_history_events_total": ("counter", {"family"}),
+    "rocketmq_history_events_dropped_total": ("counter", {"family", "reason"}),
+    "rocketmq_history_queue_events": ("gauge", set()),
+    "rocketmq_history_write_duration_seconds": ("histogram", set()),
+    "rocketmq_history_written_bytes_total": ("counter", set()),
+    "rocketmq_history_oldest_unsealed_timestamp_seconds": ("gauge", set()),
+    "rocketmq_history_recording": ("gauge", set()),
+    "rocketmq_analytics_last_success_timestamp_seconds": ("gauge", {"job"}),
+    "rocketmq_analytics_run_duration_seconds": ("gauge", {"job"}),
+    "rocketmq_analytics_input_rows": ("gauge", {"job"}),
+    "rocketmq_analytics_broker_availability_ratio": ("gauge", {"cluster", "broker"}),
+    "rocketmq_analytics_flapping_score": ("gauge", {"cluster", "broker"}),
+    "rocketmq_analytics_recommended_timeout_seconds": ("gauge", {"cluster", "broker"}),
+    "rocketmq_analytics_missed_heartbeat_ratio": ("gauge", {"cluster", "broker"}),
+    "rocketmq_analytics_divergence_seconds": ("gauge", set()),
+    "rocketmq_analytics_capacity_days_left": ("gauge", {"resource"}),
+    "rocketmq_analytics_queue_recommendations": ("gauge", {"kind"}),
+}
+
+#: Exposed metrics that no panel and no rule uses -> why that is right.
+DELIBERATELY_UNUSED = {}
+
+#: Of Prometheus itself, and of its client library in every process.
+OF_EVERY_TARGET = {
+    "up": set(),
+    "ALERTS": {"alertname", "alertstate", "severity"},
+    "process_cpu_seconds_total": set(),
+    "process_max_fds": set(),
+    "process_open_fds": set(),
+    "process_resident_memory_bytes": set(),
+    "process_start_time_seconds": set(),
+}
+
+#: What Prometheus adds to every series.
+TARGET_LABELS = {"job", "instance"}
+
+
+def exposed():
+    """Return metric -> labels, of whatever may be scraped."""
+    ours = {
+        name: labels
+        for family in (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES)
+        for name, labels in _series(family.name, family.kind, set(family.labels)).items()
+    }
+    promised = {
+        name: labels
+        for family, (kind, own) in NOT_EXPOSED_YET.items()
+        for name, labels in _series(family, kind, own).items()
+    }
+    everything = promised | ours | OF_EVERY_TARGET | _of_java_brokers()
+    return {name: _scraped(labels) for name, labels in everything.items()}
+
+
+def own_families():
+    """Return the names of the metrics of our servers, as their catalogues have them."""
+    return {family.name for family in (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES)} | NOT_EXPOSED_YET.keys()
+
+
+def _series(name, kind, labels):
+    if kind != "histogram":
+        return {name: labels}
+    return {f"{name}_bucket": labels | {"le"}, f"{name}_sum": labels, f"{name}_count": labels}
+
+
+def _scraped(labels):
+    """A label that a target has of its own gets a prefix in the metrics that have it too."""
+    return {f"exported_{label}" if label in TARGET_LABELS else label for label in labels} | TARGET_LABELS
+
+
+def _of_java_brokers():
+    families = text_string_to_metric_families(JAVA_BROKER_SCRAPE.read_text())
+    return {sample.name: set(sample.labels) for family in families for sample in family.samples}

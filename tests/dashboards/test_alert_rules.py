@@ -1,0 +1,111 @@
+"""The rule files: promtool's opinion of them, its unit tests, and the page of each alert."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from board_expressions import ROOT, RULES, RUNBOOKS, alerts, boards, rules
+from exposed_metrics import exposed
+
+from controller.event_catalogue import EVENTS as CONTROLLER_EVENTS
+from namesrv.event_catalogue import EVENTS as NAMESRV_EVENTS
+
+UNIT_TESTS = sorted((ROOT / "prometheus/tests").glob("*.yaml"))
+EXAMPLE = ROOT / "prometheus/prometheus.example.yml"
+ALERTS = {rule["alert"]: rule for rule in alerts()}
+SECTIONS = ["Meaning", "Impact", "Check", "Fix", "Escalate"]
+EACH_ALERT = pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
+
+
+@pytest.fixture
+def promtool():
+    """Run promtool and return its exit code with all that it printed."""
+    if shutil.which("promtool") is None:
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("promtool is not installed (Debian's package prometheus)")
+
+    def run(*words):
+        done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def unit_tests():
+    return [test for path in UNIT_TESTS for test in yaml.safe_load(path.read_text())["tests"]]
+
+
+def test_promtool_finds_nothing_in_the_rules(promtool):
+    code, printed = promtool("check", "rules", "--lint=all", *RULES)
+    assert code == 0, printed
+    assert "FAILED" not in printed
+
+
+def test_promtool_takes_the_example_of_a_configuration(promtool):
+    code, printed = promtool("check", "config", "--lint=all", EXAMPLE)
+    assert code == 0, printed
+
+
+@pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: path.name)
+def test_each_alert_fires_and_is_silent_as_its_unit_tests_say(promtool, path):
+    code, printed = promtool("test", "rules", path)
+    assert code == 0, printed
+
+
+def test_every_rule_file_with_alerts_is_in_the_example():
+    listed = set(yaml.safe_load(EXAMPLE.read_text())["rule_files"])
+    assert listed == {file for file, rule in rules() if "alert" in rule}
+
+
+def test_no_alert_is_called_as_another():
+    assert len(alerts()) == len(ALERTS)
+
+
+@EACH_ALERT
+def test_an_alert_has_a_unit_test_in_which_it_fires_and_one_in_which_it_does_not(alert):
+    expected = [
+        case["exp_alerts"]
+        for test in unit_tests()
+        for case in test["alert_rule_test"]
+        if case["alertname"] == alert["alert"]
+    ]
+    assert any(expected)
+    assert [] in expected
+
+
+@EACH_ALERT
+def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert):
+    assert alert["labels"].keys() == {"severity"}
+    assert alert["labels"]["severity"] in {"critical", "warning"}
+    notes = alert["annotations"]
+    assert notes.keys() == {"summary", "description", "runbook_url", "dashboard_uid"}
+    assert notes["description"].endswith(".")
+    assert notes["runbook_url"] == f"dashboards/runbooks/{alert['alert']}.md"
+    assert notes["dashboard_uid"] in {board["uid"] for board in boards()}
+
+
+@EACH_ALERT
+def test_an_alert_has_a_page_with_commands(alert):
+    page = (RUNBOOKS / f"{alert['alert']}.md").read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == SECTIONS
+    sections = re.split(r"^## .*$", page, flags=re.MULTILINE)[1:]
+    assert all(section.strip() for section in sections)
+    assert "```sh" in sections[SECTIONS.index("Check")]
+    assert f"`{alert['labels']['severity']}`" in page
+
+
+def test_there_is_no_page_without_an_alert():
+    assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"} == ALERTS.keys()
+
+
+def test_pages_name_alerts_events_and_metrics_that_there_are():
+    events = {event.name for event in (*NAMESRV_EVENTS, *CONTROLLER_EVENTS)}
+    for path in RUNBOOKS.glob("*.md"):
+        page = path.read_text()
+        assert set(re.findall(r"\bsee ([A-Z]\w+[a-z]\w+)", page)) <= ALERTS.keys(), path.name
+        searched = re.findall(r"journalctl[^|\n]*\| grep (?:-E )?'?([a-z_|]+_[a-z_|]+)'?", page)
+        assert {word for found in searched for word in found.split("|")} <= events | {"lines_dropped"}, path.name
+        assert set(re.findall(r"\brocketmq_[a-z_]*[a-z]\b", page)) <= exposed().keys(), path.name

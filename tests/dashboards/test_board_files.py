@@ -1,0 +1,210 @@
+"""What can be said about boards without Grafana: their files, their layout, and what their expressions ask for."""
+
+import itertools
+import re
+from collections import Counter
+
+import pytest
+from board_expressions import (
+    BOARDS,
+    LEGEND_LABEL,
+    everything,
+    needs,
+    of_annotations,
+    of_panels,
+    panels_of,
+    rules,
+    variables,
+)
+from board_expressions import boards as read_boards
+from exposed_metrics import DELIBERATELY_UNUSED, exposed, own_families
+
+from dashboards.boards import BOARDS as WRITTEN
+from dashboards.grafana import as_json
+
+EXPOSED = exposed()
+READ = {board["uid"]: board for board in read_boards()}
+
+#: Panels of a row, and panels that hold text.
+WITHOUT_NUMBERS = {"row", "text"}
+#: Whether a number is good or bad is what these show.
+JUDGING = {"stat", "state-timeline"}
+#: Stats that show how much there is, which is neither good nor bad.
+PURE_COUNTS = {"Living brokers"}
+KINDS = {"stat", "timeseries", "state-timeline", "table", "heatmap", "text", "row"}
+UNITS = {"s", "d", "bytes", "binBps", "reqps", "ops", "percentunit", "short"}
+GRID_WIDTH = 24
+
+#: The keys of a classic dashboard that files have, with their types.
+SHAPE = {
+    "uid": str,
+    "title": str,
+    "description": str,
+    "tags": list,
+    "timezone": str,
+    "editable": bool,
+    "graphTooltip": int,
+    "time": dict,
+    "refresh": str,
+    "schemaVersion": int,
+    "panels": list,
+    "templating": dict,
+    "annotations": dict,
+    "links": list,
+    "fiscalYearStartMonth": int,
+}
+
+
+def with_numbers(board):
+    return [panel for panel in panels_of(board) if panel["type"] not in WITHOUT_NUMBERS]
+
+
+EACH_BOARD = pytest.mark.parametrize("board", READ.values(), ids=READ)
+EACH_EXPRESSION = pytest.mark.parametrize("asked", everything(), ids=lambda asked: asked.where)
+
+
+def test_the_files_are_what_the_generator_writes():
+    written = {f"{board.uid}.json": as_json(board) for board in WRITTEN}
+    found = {path.name: path.read_text() for path in BOARDS}
+    assert found == written, "python -m dashboards.generate"
+
+
+def test_the_set_of_boards_is_the_one_that_was_asked_for():
+    names = {"overview", "namesrv", "controller", "brokers", "topics", "lag", "analytics"}
+    assert READ.keys() == {f"rmq-{name}" for name in names}
+    assert len(READ) == len(BOARDS)
+
+
+@EACH_BOARD
+def test_a_board_has_the_shape_of_a_classic_dashboard(board):
+    assert board.keys() == SHAPE.keys()
+    assert all(isinstance(board[key], kind) for key, kind in SHAPE.items())
+    assert (board["timezone"], board["refresh"], board["graphTooltip"]) == ("browser", "30s", 1)
+    assert {panel["type"] for panel in panels_of(board)} <= KINDS
+
+
+@EACH_BOARD
+def test_panels_have_numbers_of_their_own(board):
+    counts = Counter(panel["id"] for panel in panels_of(board))
+    assert max(counts.values()) == 1
+
+
+@EACH_BOARD
+def test_panels_lie_on_the_grid_and_not_on_each_other(board):
+    for row in (board["panels"], *(panel.get("panels", []) for panel in board["panels"])):
+        places = [panel["gridPos"] for panel in row]
+        assert all(place["x"] >= 0 and place["x"] + place["w"] <= GRID_WIDTH for place in places)
+        for one, other in itertools.combinations(places, 2):
+            beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+            above = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
+            assert beside or above, (one, other)
+
+
+@EACH_BOARD
+def test_every_number_has_a_title_a_description_and_a_unit(board):
+    for panel in with_numbers(board):
+        assert panel["title"]
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS, panel["title"]
+        assert panel["targets"], panel["title"]
+
+
+@EACH_BOARD
+def test_what_judges_has_limits_or_words(board):
+    for panel in with_numbers(board):
+        defaults = panel["fieldConfig"]["defaults"]
+        steps = defaults["thresholds"]["steps"]
+        assert steps[0]["value"] is None, panel["title"]
+        bounds = [step["value"] for step in steps[1:]]
+        assert bounds == sorted(bounds), panel["title"]
+        if panel["type"] in JUDGING and panel["title"] not in PURE_COUNTS:
+            assert len(steps) > 1 or defaults.get("mappings"), panel["title"]
+
+
+@EACH_BOARD
+def test_a_board_begins_with_what_it_answers_and_what_to_do(board):
+    note = board["panels"][1]
+    assert note["type"] == "text"
+    assert board["description"] in note["options"]["content"]
+    assert board["description"].endswith("?")
+
+
+@EACH_BOARD
+def test_no_board_names_a_data_source_of_its_own(board):
+    asking = [*(t for panel in panels_of(board) for t in panel.get("targets", ())), *with_numbers(board)]
+    asking += [*board["annotations"].get("list", ()), *(v for v in board["templating"]["list"] if "definition" in v)]
+    assert {each["datasource"]["uid"] for each in asking} == {"${datasource}"}
+
+
+@EACH_BOARD
+def test_every_choice_is_used_and_nothing_else_is_asked_for(board):
+    names = {variable["name"] for variable in board["templating"]["list"]}
+    text = " ".join(
+        [
+            *(target["expr"] for panel in panels_of(board) for target in panel.get("targets", ())),
+            *(v["definition"] for v in board["templating"]["list"] if "definition" in v),
+        ]
+    )
+    used = {name for name in re.findall(r"\$(\w+)", text) if not name.startswith("__")}
+    assert used == names - {"datasource"}
+    for variable in board["templating"]["list"]:
+        if variable["name"] != "datasource":
+            assert (variable["multi"], variable["includeAll"], variable["allValue"]) == (True, True, ".*")
+
+
+@EACH_BOARD
+def test_links_lead_to_boards_that_there_are_and_carry_the_time(board):
+    links = [link for panel in with_numbers(board) for link in panel["fieldConfig"]["defaults"].get("links", ())]
+    for link in links:
+        uid, _, parameters = link["url"].removeprefix("/d/").partition("?")
+        assert uid in READ, link
+        assert "${__url_time_range}" in parameters
+        assert "${datasource:queryparam}" in parameters
+        chosen = {variable["name"] for variable in READ[uid]["templating"]["list"]}
+        assert set(re.findall(r"var-(\w+)=", parameters)) <= chosen, link
+
+
+@EACH_BOARD
+def test_no_board_mentions_a_page_that_there_is_not(board):
+    alerts = {rule["alert"] for _, rule in rules() if "alert" in rule}
+    pages = re.search(r"Pages?: (.*)\.", board["panels"][1]["options"]["content"])
+    if pages:
+        assert set(re.findall(r"`(\w+)`", pages[1])) <= alerts
+
+
+@EACH_EXPRESSION
+def test_an_expression_asks_for_what_is_exposed(asked):
+    wanted = needs(asked.plain)
+    assert wanted.selectors
+    there = {label for name in wanted.metrics for label in EXPOSED.get(name, ())}
+    for name, labels in wanted.selectors:
+        assert name in EXPOSED, f"nobody exposes {name}"
+        assert labels <= EXPOSED[name], f"{name} has only {EXPOSED[name]}"
+    assert wanted.grouped_by <= there | wanted.made
+
+
+@pytest.mark.parametrize("asked", of_panels(), ids=lambda asked: asked.where)
+def test_a_rate_looks_at_a_window_that_grafana_chooses(asked):
+    windows = set(re.findall(r"\[([^\]]+)\]", asked.expr))
+    assert windows <= {"$__rate_interval", "1h"}
+
+
+@pytest.mark.parametrize("asked", [*of_panels(), *of_annotations()], ids=lambda asked: asked.where)
+def test_a_legend_names_labels_that_the_series_have(asked):
+    wanted = needs(asked.plain)
+    there = {label for name in wanted.metrics for label in EXPOSED[name]}
+    assert set(LEGEND_LABEL.findall(asked.legend)) <= there
+
+
+@pytest.mark.parametrize(("where", "series", "label"), variables(), ids=lambda value: value)
+def test_a_variable_asks_for_a_label_that_is_exposed(where, series, label):
+    ((name, labels),) = needs(re.sub(r"\$\w+", ".*", series)).selectors
+    assert labels | {label} <= EXPOSED[name]
+
+
+def test_every_exposed_metric_is_used_or_left_out_for_a_reason():
+    asked = {name for each in everything() for name in needs(each.plain).metrics}
+    used = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked} | asked
+    unused = own_families() - used
+    assert unused == DELIBERATELY_UNUSED.keys()
+    assert all(reason.endswith(".") for reason in DELIBERATELY_UNUSED.values())
