@@ -42,7 +42,7 @@ enum kind { NEXT_ID, APPLY_ID, REGISTER, ELECT, ALTER, POLL, BEAT };
 static const int codes[] = {1012, 1013, 1003, 1002, 1001, 1004, 904};
 
 struct connection {
-    int fd;
+    int fd, is_call; /* a call is from the controller to a broker */
     uint32_t have;
     char buffer[FRAME_MAX];
 };
@@ -59,7 +59,7 @@ struct set {
     double again;
 };
 
-static int sets = 3000, connections = 9000, port, up, finished, begun, failures, is_measuring;
+static int sets = 3000, connections = 9000, port, broker_port, listener, up, finished, begun, failures, is_measuring;
 static long retries, unanswered;
 static struct replica *replicas;
 static struct set *all;
@@ -68,10 +68,10 @@ static struct {
     long count, errors;
 } tally[KINDS], late;
 
-/* Where nobody listens, whatever else runs on this machine: a controller may try to reach its brokers. */
+/* One address for each; a controller that calls there is answered, see `welcome`. */
 static const char *address(int i) {
     static char text[32];
-    snprintf(text, sizeof text, "127.77.%d.%d:1", i / 250, i % 250 + 1);
+    snprintf(text, sizeof text, "127.77.%d.%d:%d", i / 250, i % 250 + 1, broker_port);
     return text;
 }
 
@@ -229,6 +229,29 @@ static void answered(int opaque, char *text, int size) {
     }
 }
 
+/* Takes a call of the controller to a broker; what it asks is answered by a broker that does not know the code. */
+static void welcome(int poll) {
+    int fd;
+    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+        struct connection *c = calloc(1, sizeof *c);
+        c->fd = fd;
+        c->is_call = 1;
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+        epoll_ctl(poll, EPOLL_CTL_ADD, fd, &event);
+    }
+}
+
+static void answer_call(struct connection *c, char *text, int size) {
+    char frame[256], *opaque = memmem(text, size, "\"opaque\":", 9);
+    if (!opaque) fail("a call without opaque");
+    int head = snprintf(frame + 8, sizeof frame - 8,
+                        "{\"code\":3,\"flag\":1,\"language\":\"JAVA\",\"opaque\":%d,\"remark\":\"not supported\","
+                        "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":513}", atoi(opaque + 9));
+    uint32_t words[2] = {htonl(4 + head), htonl(head)};
+    memcpy(frame, words, sizeof words);
+    push(c, frame, 8 + head);
+}
+
 static void take_answers(struct connection *c) {
     ssize_t got;
     while ((got = read(c->fd, c->buffer + c->have, sizeof c->buffer - c->have)) > 0) {
@@ -244,13 +267,19 @@ static void take_answers(struct connection *c) {
             if (c->have - at < 4 + length) break;
             char *text = c->buffer + at + 8, *opaque = memmem(text, length - 4, "\"opaque\":", 9);
             if (!opaque) fail("an answer without opaque");
-            answered(atoi(opaque + 9), text, length - 4);
+            if (c->is_call) answer_call(c, text, length - 4);
+            else answered(atoi(opaque + 9), text, length - 4);
             at += 4 + length;
         }
         memmove(c->buffer, c->buffer + at, c->have - at);
         c->have -= at;
     }
     if (got == 0 || (got < 0 && errno != EAGAIN)) {
+        if (c->is_call) {
+            close(c->fd);
+            free(c);
+            return;
+        }
         fprintf(stderr, "the controller closed a connection\n");
         exit(1);
     }
@@ -282,6 +311,20 @@ static void connect_all(struct connection *opened, int poll) {
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
         epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &event);
     }
+}
+
+/* The one socket of all brokers. */
+static void listen_all(int poll) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t size = sizeof at;
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    /* All of 127.0.0.0/8 is reached over this device, and from outside nothing is. */
+    if (setsockopt(listener, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3) < 0) fail("SO_BINDTODEVICE");
+    if (bind(listener, (struct sockaddr *)&at, size) < 0 || listen(listener, 1024) < 0) fail("listen");
+    getsockname(listener, (struct sockaddr *)&at, &size);
+    broker_port = ntohs(at.sin_port);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &listener};
+    epoll_ctl(poll, EPOLL_CTL_ADD, listener, &event);
 }
 
 /* What is due of something that comes `pace` times a second since `began`: `number` of them are sent. */
@@ -318,6 +361,7 @@ int main(int argc, char **argv) {
     for (int kind = 0; kind < KINDS; kind++) tally[kind].ms = malloc(SAMPLES * sizeof(float));
     late.ms = malloc((long)(count * (seconds + 1) / BEAT_S + 2) * sizeof(float));
     double started = now_s();
+    listen_all(poll);
     connect_all(opened, poll);
     double connected = now_s();
     for (int i = 0; i < count; i++) {
@@ -389,7 +433,8 @@ int main(int argc, char **argv) {
                 if (read(STDIN_FILENO, &rings, sizeof rings) <= 0) return is_printed ? 0 : 1;
             } else if (ready[i].data.ptr == &timer) {
                 if (read(timer, &rings, sizeof rings) < 0 && errno != EAGAIN) fail("timer");
-            } else take_answers(ready[i].data.ptr);
+            } else if (ready[i].data.ptr == &listener) welcome(poll);
+            else take_answers(ready[i].data.ptr);
         }
     }
 }

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from controller.live_table import HEARTBEAT_TIMEOUT_MS_DEFAULT, BrokerKey, Heard, LiveTable
 
 #: Brokers beat each second; a beat that has not come for so long is overdue.
@@ -171,11 +173,14 @@ class Detection:
 
     def beat(self, key: BrokerKey, heard: Heard) -> None:
         """Take a heartbeat."""
-        self._hear(heard.heard_ms)
+        # Thousands come each second.
+        if heard.heard_ms > self._anybody_ms:
+            self._hear(heard.heard_ms)
         self._live.beat(key, heard)
         if heard.timeout_ms > self._timeout_ms_longest:
             self._timeout_ms_longest = min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX)
-        self._trust(key)
+        if self._suspicions or self._gone:
+            self._trust(key)
         self._expect(heard)
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
@@ -211,17 +216,14 @@ class Detection:
 
     def _expect(self, heard: Heard | None) -> None:
         """Look again when this broker may have been silent for too long."""
-        if heard is not None:
-            self._silence_due_ms = min(self._silence_due_ms, self._silent_from_ms(heard))
-
-    def _silent_from_ms(self, heard: Heard) -> int:
-        return heard.heard_ms + min(self._suspect_timeout_ms, heard.timeout_ms)
+        if heard is None:
+            return
+        silence_ms = min(heard.timeout_ms, self._suspect_timeout_ms)
+        self._silence_due_ms = min(self._silence_due_ms, heard.heard_ms + silence_ms)
 
     def _trust(self, key: BrokerKey) -> None:
-        if self._suspicions:
-            self._suspicions.pop(key, None)
-        if self._gone:
-            self._gone.pop(key, None)
+        self._suspicions.pop(key, None)
+        self._gone.pop(key, None)
 
     # What is noticed
 
@@ -347,7 +349,7 @@ class Detection:
         if last is None:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
-            self._live.beat(key, last._replace(heard_ms=now_ms))
+            self._live.beat(key, replace(last, heard_ms=now_ms))
             self._expect(self._live.get(key))
             return []
         if suspicion.why is Why.UNHEARD and suspicion.outcome not in _PROOFS:

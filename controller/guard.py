@@ -5,7 +5,8 @@ Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from controller.broker_set import BrokerSet
@@ -29,6 +30,9 @@ _STANDSTILLS_MS: Final = 30_000
 GREETINGS_MAX: Final = 10
 #: How often it is told that brokers cannot be reached.
 _UNREACHED_TOLD_MS: Final = 60_000
+#: Looks at sets that are well go round: so many at a time, or this part of them if that is more.
+SETS_AT_ONCE: Final = 100
+_SHARES: Final = 4
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
 
@@ -52,6 +56,9 @@ class Guard:
         self._start = parts.start
         #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
         self._busy: dict[str, int] = {}
+        #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
+        self._unwell: set[str] = set()
+        self._round: Iterator[str] = iter(())
         #: None before the first look.
         self._looked_ms: int | None = None
         #: When this process stood still lately.
@@ -145,19 +152,38 @@ class Guard:
         self._reach.forget(key)
 
     def look_at_sets(self) -> None:
-        """Find a master for every set that needs one and can have one; to be called some times a second."""
+        """Find a master for sets that need one and can have one; to be called some times a second.
+
+        A master that dies is missed at once; what is looked for here is whatever was not possible then.
+        """
         if not self._group.is_leader:
             return
         now_ms = self._clock.now_ms()
         self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
-        for broker_set in self._store.sets():
-            self._elector.tell_if_untold(broker_set)
-            if self._is_well(broker_set):
-                self._recovery.is_well(broker_set.broker_name)
-            elif broker_set.broker_name not in self._busy:
-                cause = self._need(broker_set, now_ms)
-                if cause is not None:
-                    self._begin_election(broker_set.broker_name, cause)
+        for name in self._next_names():
+            self._unwell.discard(name)
+            if (broker_set := self._store.get(name)) is not None:
+                self._look_at_set(broker_set, now_ms)
+
+    def _next_names(self) -> set[str]:
+        """Return the sets whose turn it is: of thousands all that were not well, and a share of the others."""
+        share = max(SETS_AT_ONCE, len(self._store) // _SHARES + 1)
+        names = set(islice(self._round, share))
+        if len(names) < share:
+            self._round = iter([each.broker_name for each in self._store.sets()])
+            names.update(islice(self._round, share - len(names)))
+        return names | self._unwell
+
+    def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
+        self._elector.tell_if_untold(broker_set)
+        if self._is_well(broker_set):
+            self._recovery.is_well(broker_set.broker_name)
+            return
+        self._unwell.add(broker_set.broker_name)
+        if broker_set.broker_name not in self._busy:
+            cause = self._need(broker_set, now_ms)
+            if cause is not None:
+                self._begin_election(broker_set.broker_name, cause)
 
     def _is_well(self, broker_set: BrokerSet) -> bool:
         """Tell at a glance that a set needs nothing, as nearly all do: its master was heard, and no epoch above it."""

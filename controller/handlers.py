@@ -4,7 +4,9 @@ Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjso
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -66,6 +68,12 @@ NAME_CHARS_MAX: Final = 255
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS: Final = (SILENCE_MS_MIN, 24 * 3600 * 1000)
 
+#: Of so many brokers it is remembered that what they call themselves can be.
+_BEATING_MAX: Final = 20_000
+
+#: So many different answers to who leads a set are kept ready.
+_ASKED_MAX: Final = 20_000
+
 #: Most ids in one list; a set has some brokers.
 IDS_MAX: Final = 1_000
 
@@ -109,10 +117,13 @@ class Handlers:
     # What any controller answers
 
     def _heartbeat(self, request: RemotingCommand, connection: Peer) -> Answer:
-        header = decode_fields(BrokerHeartbeatHeader, request.ext_fields)
-        name = _given(request.code, "brokerName", header.broker_name)
-        address = _address(request.code, "brokerAddr", _given(request.code, "brokerAddr", header.broker_addr))
-        broker_id = _id(request.code, "brokerId", header.broker_id)
+        self.beat(decode_fields(BrokerHeartbeatHeader, request.ext_fields), connection)
+        return request.reply()
+
+    def beat(self, header: BrokerHeartbeatHeader, connection: Peer) -> None:
+        """Take a heartbeat; raises RequestInvalid, and has changed nothing then."""
+        key = _beating(header.broker_name, header.broker_addr, header.broker_id)
+        assert header.broker_addr is not None, "a heartbeat without one is refused"
         timeout_ms = header.heartbeat_timeout_mills
         heard = Heard(
             heard_ms=self._clock.now_ms(),
@@ -122,10 +133,9 @@ class Handlers:
             confirm_offset=UNKNOWN if header.confirm_offset is None else header.confirm_offset,
             priority=PRIORITY_LOWEST if header.election_priority is None else header.election_priority,
             connection_id=connection.id,
-            address=address,
+            address=header.broker_addr,
         )
-        self._control.heartbeat(header.cluster_name or "", BrokerKey(name, broker_id), heard)
-        return request.reply()
+        self._control.heartbeat(header.cluster_name or "", key, heard)
 
     def _metadata(self, request: RemotingCommand, _: Peer) -> Answer:
         group, leader = self._group, self._group.known_leader
@@ -156,12 +166,14 @@ class Handlers:
         if broker_set is None or broker_set.is_rebuilding or self._control.awaits_strangers(broker_set):
             # Brokers that hear this register again, and all of them are to come before one of them leads.
             raise MetadataUnknown(name)
-        header = MasterHeader(
-            master_broker_id=broker_set.master,
-            master_address=broker_set.master_address,
-            master_epoch=broker_set.master_epoch,
+        ext_fields, body = _replica_info_of(
+            broker_set.master,
+            broker_set.master_address,
+            broker_set.master_epoch,
+            broker_set.sync_state_set,
+            broker_set.sync_state_set_epoch,
         )
-        return request.reply(ext_fields=encode_fields(header), body=_sync_state_set(broker_set))
+        return request.reply(ext_fields=ext_fields, body=body)
 
     def _sync_state_data(self, request: RemotingCommand, _: Peer) -> Answer:
         self._group.check_leads()
@@ -333,11 +345,22 @@ def _elected(request: RemotingCommand, elected: Elected) -> RemotingCommand:
     return request.reply(ext_fields=encode_fields(header), body=encode(body, Dialect.STANDARD))
 
 
+@lru_cache(maxsize=_ASKED_MAX)
+def _replica_info_of(
+    master: int | None, address: str | None, master_epoch: int, members: frozenset[int], sync_state_set_epoch: int
+) -> tuple[Mapping[str, str], bytes]:
+    """Return fields and body of an answer to 1004: every broker asks again and again, and mostly hears the same."""
+    header = MasterHeader(master_broker_id=master, master_address=address, master_epoch=master_epoch)
+    return MappingProxyType(encode_fields(header)), _encoded(members, sync_state_set_epoch)
+
+
 def _sync_state_set(broker_set: BrokerSet) -> bytes:
-    members = SyncStateSet(
-        sync_state_set=sorted(broker_set.sync_state_set), sync_state_set_epoch=broker_set.sync_state_set_epoch
-    )
-    return encode(members, Dialect.STANDARD)
+    return _encoded(broker_set.sync_state_set, broker_set.sync_state_set_epoch)
+
+
+def _encoded(members: frozenset[int], epoch: int) -> bytes:
+    body = SyncStateSet(sync_state_set=sorted(members), sync_state_set_epoch=epoch)
+    return encode(body, Dialect.STANDARD)
 
 
 def _listed_ids(text: str) -> frozenset[int]:
@@ -363,6 +386,15 @@ def _address(code: int, field: str, value: str) -> str:
     if parts is None or not 0 < int(parts[1]) <= _PORT_MAX:
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
     return value
+
+
+@lru_cache(maxsize=_BEATING_MAX)
+def _beating(broker_name: str | None, address: str | None, broker_id: int | None) -> BrokerKey:
+    """Return whose heartbeat it is; raises RequestInvalid. The same brokers beat each second."""
+    code = RequestCode.BROKER_HEARTBEAT
+    name = _given(code, "brokerName", broker_name)
+    _address(code, "brokerAddr", _given(code, "brokerAddr", address))
+    return BrokerKey(name, _id(code, "brokerId", broker_id))
 
 
 def _number(code: int, field: str, value: int | None) -> int:

@@ -6,6 +6,8 @@ Answers to `BrokerHeartbeatManager` (controller.md section 3.1). Times are monot
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 #: What a heartbeat that does not say counts as.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 10_000
 PRIORITY_LOWEST: Final = 2**31 - 1
@@ -21,7 +23,7 @@ class BrokerKey(NamedTuple):
     broker_id: int
 
 
-class Heard(NamedTuple):
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """What a broker said last, and when."""
 
     heard_ms: int
@@ -41,10 +43,17 @@ class Heard(NamedTuple):
     #: It has started and does not serve yet: until then it beats only once for each try, some seconds apart.
     is_starting: bool = False
 
+    def is_alive(self, now_ms: int) -> bool:
+        """Tell whether its deadline has not passed."""
+        return self.heard_ms + self.timeout_ms >= now_ms
+
     @property
     def progress(self) -> tuple[int, int]:
         """How far its log is: offsets of one epoch can be compared."""
         return self.epoch, self.max_offset
+
+
+_replaced: Final = msgspec.structs.replace
 
 
 class LiveTable:
@@ -94,9 +103,7 @@ class LiveTable:
 
     def alive(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
         """Return the members of a set whose deadline has not passed."""
-        return {
-            i: heard for i, heard in self.of_set(broker_name).items() if heard.heard_ms + heard.timeout_ms >= now_ms
-        }
+        return {i: heard for i, heard in self.of_set(broker_name).items() if heard.is_alive(now_ms)}
 
     def over(self, connection_id: int) -> tuple[BrokerKey, ...]:
         """Return the brokers that were heard over this connection last."""
@@ -110,9 +117,10 @@ class LiveTable:
             self._put(key, heard)
             return
         if before.is_starting and (before.awaits_beat or heard.heard_ms - before.heard_ms > PERIODIC_MS):
-            heard = heard._replace(is_starting=True)
-        if before.progress > heard.progress:
-            heard = heard._replace(epoch=before.epoch, max_offset=before.max_offset)
+            heard = _replaced(heard, is_starting=True)
+        # Nearly always both are as before or higher.
+        if (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
+            heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
         if before.connection_id == heard.connection_id:
             # Nearly all beats end here.
             members[key.broker_id] = heard
@@ -122,14 +130,14 @@ class LiveTable:
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
         before = self.get(key) or Heard(now_ms)
-        self._put(key, before._replace(heard_ms=now_ms, connection_id=connection_id))
+        self._put(key, _replaced(before, heard_ms=now_ms, connection_id=connection_id))
 
     def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Forget how far a log was: a new process may have recovered less."""
         before = self.get(key) or Heard(now_ms)
-        after = before._replace(heard_ms=now_ms, connection_id=connection_id, awaits_beat=True, is_starting=True)
+        after = _replaced(before, heard_ms=now_ms, connection_id=connection_id, awaits_beat=True, is_starting=True)
         # Where it was, and how far, was another process.
-        self._put(key, after._replace(address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN))
+        self._put(key, _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN))
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker."""

@@ -1,8 +1,9 @@
 """The metrics of a controller as Prometheus scrapes them: read from sets, brokers and counts at that moment."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import add
+from typing import Final
 
 from controller import metric_catalogue as catalogue
 from controller.broker_set import BrokerSet
@@ -13,7 +14,10 @@ from controller.set_counts import SetCounts
 from remoting.clock import Clock
 from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, LabelGuard, Labels, Tally
 from serving.metric_families import Family
-from serving.metrics import Histograms, ServerMetrics, ServerSources, Values, admitted, single
+from serving.metrics import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
+
+#: So many sets are read at a time.
+_SETS_AT_ONCE: Final = 50
 
 
 class MetricSources(ServerSources, frozen=True, kw_only=True):
@@ -40,7 +44,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
         self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetState), peer_labels=1)
 
-    def own_values(self) -> Iterator[tuple[Family, Values]]:
+    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
         """Yield what there is of the group, of sets and of brokers."""
         control, counts = self._sources.control, self._sources.counts
         yield catalogue.ROLE, single(control.group.role)
@@ -62,46 +66,41 @@ class Metrics(ServerMetrics[ControllerConfig]):
         guards = self._guards | {family: tally.guard for family, tally in _tallies(counts)}
         return guards | {family: table.guard for family, table in _histogram_tables(counts)}
 
-    def _sets(self) -> Iterator[tuple[Family, Values]]:
-        samples: dict[Family, list[tuple[Labels, float]]] = {family: [] for family in self._guards}
-        now_ms = self._sources.clock.now_ms()
+    def _sets(self) -> Iterator[tuple[Family, Values] | None]:
+        found = {family: Admitted(guard, _combine(family)) for family, guard in self._guards.items()}
         # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
         states: Counter[Labels] = Counter()
         # A follower knows of its sets only what it has read; the leader counts them, so that a sum counts each once.
-        if self._sources.control.group.is_leader:
-            for broker_set in self._sources.control.store.sets():
-                self._add_set(samples, states, broker_set, now_ms)
-        samples[catalogue.BROKER_SETS] += states.items()
-        for family, guard in self._guards.items():
-            combine = min if family is catalogue.BROKER_LAST_HEARTBEAT else add
-            yield family, admitted(samples[family], guard, combine)
+        sets = list(self._sources.control.store.sets()) if self._sources.control.group.is_leader else []
+        for number, broker_set in enumerate(sets, 1):
+            self._add_set(found, states, broker_set)
+            if number % _SETS_AT_ONCE == 0:
+                yield None
+        for labels, count in states.items():
+            found[catalogue.BROKER_SETS].add(labels, count)
+        yield from ((family, admitted.values) for family, admitted in found.items())
 
-    def _add_set(
-        self,
-        samples: dict[Family, list[tuple[Labels, float]]],
-        states: Counter[Labels],
-        broker_set: BrokerSet,
-        now_ms: int,
-    ) -> None:
-        control, clock = self._sources.control, self._sources.clock
-        name, cluster = broker_set.broker_name, broker_set.cluster
-        alive = control.live.alive(name, now_ms).keys() & broker_set.replicas.keys()
+    def _add_set(self, found: Mapping[Family, Admitted], states: Counter[Labels], broker_set: BrokerSet) -> None:
+        clock = self._sources.clock
+        now_ms, unix_ms = clock.now_ms(), clock.unix_ms()
+        labels = broker_set.cluster, broker_set.broker_name
+        heard = self._sources.control.live.of_set(broker_set.broker_name)
+        members = {i: each for i, each in heard.items() if i in broker_set.replicas}
+        alive = {i for i, each in members.items() if each.is_alive(now_ms)}
         state = state_of(broker_set, alive)
         for each in SetState:
-            states[cluster, each.value] += each is state
-        for family, value in (
-            (catalogue.ACTIVE_BROKERS, len(alive)),
-            (catalogue.REPLICAS, len(broker_set.replicas)),
-            (catalogue.SYNC_STATE_SET_SIZE, len(broker_set.sync_state_set)),
-            (catalogue.MASTER_EPOCH, broker_set.master_epoch),
-        ):
-            samples[family].append(((cluster, name), value))
-        to_unix_ms = clock.unix_ms() - clock.now_ms()
-        samples[catalogue.BROKER_LAST_HEARTBEAT] += [
-            ((cluster, name, str(i)), (heard.heard_ms + to_unix_ms) / 1000)
-            for i, heard in control.live.of_set(name).items()
-            if i in broker_set.replicas
-        ]
+            states[broker_set.cluster, each.value] += each is state
+        found[catalogue.ACTIVE_BROKERS].add(labels, len(alive))
+        found[catalogue.REPLICAS].add(labels, len(broker_set.replicas))
+        found[catalogue.SYNC_STATE_SET_SIZE].add(labels, len(broker_set.sync_state_set))
+        found[catalogue.MASTER_EPOCH].add(labels, broker_set.master_epoch)
+        for i, row in members.items():
+            found[catalogue.BROKER_LAST_HEARTBEAT].add((*labels, str(i)), (row.heard_ms - now_ms + unix_ms) / 1000)
+
+
+def _combine(family: Family) -> Callable[[float, float], float]:
+    """Return what sets and brokers beyond the limit share: of times the longest ago, of numbers the sum."""
+    return min if family is catalogue.BROKER_LAST_HEARTBEAT else add
 
 
 def _suspects(control: Control) -> int:

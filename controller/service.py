@@ -25,6 +25,8 @@ from controller.store import Backend, Member, SetStore, StoreError
 from controller.stores.opening import open_store
 from controller.working import Parts
 from remoting.codes import RequestCode
+from remoting.notices import NoticeKind
+from remoting.shapes.controller import BrokerHeartbeatHeader
 from serving.journal import Attributed, ConnectionWatch
 from serving.not_started import NotStarted
 from serving.process import ServerProcess, Surroundings, import_aside
@@ -41,6 +43,10 @@ _STORE_AGAIN_S: Final = 0.5
 #: How often a new leader tries to load before it lets another one lead.
 _LOADS_MAX: Final = 5
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
+
+
+#: What each broker sends again and again: answered at once from what is known.
+_URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER_GET_REPLICA_INFO})
 
 
 class Controller:
@@ -79,12 +85,12 @@ class Controller:
         )
         self._performer.probed = self._control.guard.probed
         self._performer.reached = self._control.guard.reached
+        handlers = Handlers(self._control, self._settings, self._clock)
         self._server = self._process.make_listener(
-            Attributed(
-                Handlers(self._control, self._settings, self._clock), BROKER_CODES, RequestCode.BROKER_HEARTBEAT
-            ),
+            Attributed(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
             ConnectionWatch(self._journal, self._lost),
-            urgent=RequestCode.BROKER_HEARTBEAT,
+            urgent=_URGENT,
+            notices=NoticeKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )
         self._led = asyncio.Event()

@@ -33,6 +33,10 @@ class Kept(NamedTuple):
     problem: str = ""
 
 
+#: What is known of a name that is not stored.
+_NOTHING: Final = Kept()
+
+
 class StoreError(RemotingError):
     """The store cannot be asked."""
 
@@ -138,7 +142,7 @@ class SetStore:
 
     def entry(self, broker_name: str) -> Entry:
         """Return what is stored under a name, as it is known here."""
-        return self._kept.get(broker_name, Kept()).entry
+        return self._kept.get(broker_name, _NOTHING).entry
 
     def get(self, broker_name: str) -> BrokerSet | None:
         """Return a set as it is known here."""
@@ -159,7 +163,7 @@ class SetStore:
 
     def entry_changed(self, broker_name: str, kept: Kept) -> None:
         """Take over what has become of a set, unless it is older than what is known."""
-        if kept.revision > self._kept.get(broker_name, Kept()).revision:
+        if kept.revision > self._kept.get(broker_name, _NOTHING).revision:
             self._kept[broker_name] = kept
 
     async def change(
@@ -187,7 +191,7 @@ class SetStore:
     ) -> Changed[Reply]:
         for _ in range(_TRIES):
             self.check_readable(broker_name)
-            kept = self._kept.get(broker_name, Kept())
+            kept = self._kept.get(broker_name, _NOTHING)
             decision = decide(kept.entry)
             before = kept.entry.broker_set
             wanted = decision.after(kept.entry)

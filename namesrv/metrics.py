@@ -1,11 +1,11 @@
 """The metrics as Prometheus scrapes them: read from the tables and the counts at that moment, nothing is kept twice.
 
-Values are read on the loop, in some milliseconds; the text is written in a thread, because that takes longer. Only this
-module knows prometheus-client, and it is imported when the remoting port is already open.
+It is imported when the remoting port is already open, because prometheus-client takes long.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from operator import add
+from typing import Final
 
 from namesrv import metric_catalogue as catalogue
 from namesrv import overview
@@ -18,8 +18,11 @@ from namesrv.tables.live_table import LiveKey, LiveRow
 from remoting.clock import Clock
 from serving.counts import BROKERS_MAX, CLUSTERS_MAX, Histogram, HistogramTable, LabelGuard, Labels, Tally
 from serving.metric_families import Family
-from serving.metrics import Histograms, ServerMetrics, ServerSources, Values, admitted, by_label, single
+from serving.metrics import Admitted, Histograms, ServerMetrics, ServerSources, Values, by_label, single
 from serving.releases import release_of
+
+#: So many brokers are read at a time.
+_BROKERS_AT_ONCE: Final = 100
 
 
 class MetricSources(ServerSources, frozen=True, kw_only=True):
@@ -52,7 +55,7 @@ class Metrics(ServerMetrics[NameServerConfig]):
             for family in (catalogue.BROKER_INFO, catalogue.BROKER_LAST_HEARTBEAT, catalogue.BROKER_TIMEOUT)
         }
 
-    def own_values(self) -> Iterator[tuple[Family, Values]]:
+    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
         """Yield what there is of routes, clusters, brokers and the KV table."""
         yield from self._routes()
         yield from self._clusters()
@@ -105,9 +108,12 @@ class Metrics(ServerMetrics[NameServerConfig]):
                 ((name, "write"), numbers.write_queues),
             ]
         for family, guard in self._cluster_guards.items():
-            yield family, admitted(samples[family], guard, add)
+            admitted = Admitted(guard, add)
+            for labels, value in samples[family]:
+                admitted.add(labels, value)
+            yield family, admitted.values
 
-    def _brokers(self) -> Iterator[tuple[Family, Values]]:
+    def _brokers(self) -> Iterator[tuple[Family, Values] | None]:
         """Brokers beyond the limit share a sample: the longest silent of them, the shortest timeout."""
         clock = self._sources.clock
         now_to_unix_ms = clock.unix_ms() - clock.now_ms()
@@ -116,10 +122,14 @@ class Metrics(ServerMetrics[NameServerConfig]):
             catalogue.BROKER_LAST_HEARTBEAT: lambda row: (row.heard_ms + now_to_unix_ms) / 1000,
             catalogue.BROKER_TIMEOUT: lambda row: row.timeout_ms / 1000,
         }
-        members = [(_broker_labels(key, row), row) for key, row in self._sources.state.tables.live.rows()]
-        for family, read in readers.items():
-            samples = ((labels[: len(family.labels)], read(row)) for labels, row in members)
-            yield family, admitted(samples, self._broker_guards[family], min)
+        found = {family: Admitted(self._broker_guards[family], min) for family in readers}
+        for number, (key, row) in enumerate(list(self._sources.state.tables.live.rows()), 1):
+            labels = _broker_labels(key, row)
+            for family, read in readers.items():
+                found[family].add(labels[: len(family.labels)], read(row))
+            if number % _BROKERS_AT_ONCE == 0:
+                yield None
+        yield from ((family, admitted.values) for family, admitted in found.items())
 
 
 def _tallies(counts: BrokerCounts) -> tuple[tuple[Family, Tally], ...]:

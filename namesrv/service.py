@@ -52,9 +52,9 @@ class NameServer:
         self._server = self._process.make_listener(
             Attributed(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
             ConnectionWatch(self._journal, self._lost),
-            urgent=RequestCode.GET_ROUTEINFO_BY_TOPIC,
+            urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
             queued_requests_max=config.default_thread_pool_queue_capacity,
-            stands_ready=True,
+            prepared=RequestCode.GET_ROUTEINFO_BY_TOPIC,
         )
         #: Lost connections whose brokers are still to be removed.
         self._gone = OneByOne(self._forget, surroundings.tasks.create_task)

@@ -11,6 +11,7 @@ from remoting.codes import VERSION_5_3_1, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
 from remoting.frame import Pieces, decode, decode_pieces, encode
+from remoting.notices import Notices
 from remoting.observer import Peer, Rejection, ServerObserver
 from remoting.prepared import KnownRequest, KnownRequests, PreparedAnswer
 from remoting.statistics import ServerStatistics
@@ -51,6 +52,7 @@ class Answers:
         observer: ServerObserver,
         statistics: ServerStatistics,
         known: KnownRequests | None = None,
+        notices: Notices | None = None,
     ) -> None:
         self._dispatch = dispatcher.dispatch
         self._execute = dispatcher.dispatch
@@ -59,6 +61,8 @@ class Answers:
         self._statistics = statistics
         #: None where every request is to be carried out.
         self.known = known
+        #: None where there are none, or each is to be answered after all.
+        self.notices = notices
 
     def drain(self) -> None:
         """Send peers elsewhere from now on, those that understand it (remoting.md 11.5)."""
@@ -66,6 +70,7 @@ class Answers:
         if self.known is not None:
             self.known.forget()
             self.known = None
+        self.notices = None
 
     def read(self, data: bytes, at: int, length: int) -> Received:
         """Return the request that a frame is; raises as `frame.decode`."""

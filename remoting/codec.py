@@ -34,12 +34,39 @@ def decode_fields(shape: type[Shape], fields: Mapping[str, str] | None) -> Shape
     """
     if not fields:
         return shape()
+    if (integers := _convertible(shape)) is not None and _are_digits(fields, integers):
+        try:
+            return msgspec.convert(fields, shape, strict=False)
+        except msgspec.ValidationError:
+            # Too large for one of its fields, or zeros in front; the others are still read.
+            pass
     values = {}
     for name, attribute, read in _readers(shape):
         text = fields.get(name)
         if text is not None and (value := read(text)) is not None:
             values[attribute] = value
     return shape(**values)
+
+
+@cache
+def _convertible(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
+    """Return the wire names of a shape's integers; None if msgspec reads other fields of it unlike Java.
+
+    It takes "1" for a true Boolean, and "1e3" for an integer.
+    """
+    readers = _readers(shape)
+    if any(read is _read_boolean for _, _, read in readers):
+        return None
+    return tuple(name for name, _, read in readers if read is not str)
+
+
+def _are_digits(fields: Mapping[str, str], integers: tuple[str, ...]) -> bool:
+    """Tell whether all integers that are there are written as nearly all are."""
+    for name in integers:
+        text = fields.get(name)
+        if text is not None and not text.isdigit():
+            return False
+    return True
 
 
 def encode_fields(header: msgspec.Struct) -> dict[str, str]:

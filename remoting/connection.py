@@ -181,11 +181,18 @@ class Connection(asyncio.Protocol):
             return
         self._moved_ms = host.awake_ms
         host.statistics.received_bytes += len(data)
-        if self._is_plain and (known := host.answers.known) is not None and (answer := known.reply(data)) is not None:
-            # Nearly all bytes end here: a route query that others have asked as well.
-            host.outbox.put(self, answer)
-            return
-        self._receive(data, timer_ns())
+        if not self._is_plain or not self._take_at_once(data):
+            self._receive(data, timer_ns())
+
+    def _take_at_once(self, data: bytes) -> bool:
+        """Tell whether the bytes are what nearly all are, and done with: known route queries, or a heartbeat."""
+        answers = self._host.answers
+        if (known := answers.known) is not None and (answer := known.reply(data)) is not None:
+            self._host.outbox.put(self, answer)
+            return True
+        # By its first request a connection shows whose it is.
+        is_brokers = self._kind is ConnectionKind.BROKER
+        return is_brokers and (notices := answers.notices) is not None and notices.take(data, self)
 
     def _receive(self, data: bytes, began_ns: int) -> None:
         if self._gate is not None:

@@ -19,6 +19,7 @@ from remoting.codes import RequestCode, SerializeType
 from remoting.connection import Connection
 from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
+from remoting.notices import NoticeKind, Notices
 from remoting.observer import CloseReason, Rejection, ServerObserver
 from remoting.opening import host_and_port
 from remoting.outbox import Outbox
@@ -60,6 +61,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: The urgent code whose answers stand ready, mostly; its requests are known again by their bytes. None: no answer
     #: stands ready.
     prepared: int | None = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    #: The urgent one-way requests that come most of all, if there are such.
+    notices: NoticeKind | None = None
     #: How headers of answers are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
 
@@ -93,7 +96,8 @@ class RemotingServer:
         is_json = options.serialize_type is SerializeType.JSON
         prepared = options.prepared if is_json else None
         known = None if prepared is None else KnownRequests(prepared, self.statistics)
-        self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics, known)
+        notices = None if options.notices is None else Notices(options.notices, self.statistics)
+        self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics, known, notices)
         self.turns = Turns(self.answers, options.limits, self.statistics, tasks)
         #: Changeable while the server runs; 0 for never.
         self.idle_seconds = options.limits.idle_seconds

@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.process_collector import ProcessCollector
 
 from remoting.codes import ResponseCode
-from remoting.statistics import ServerStatistics
+from remoting.statistics import ServerStatistics, timer_ns
 from serving import __version__
 from serving.code_names import UNKNOWN, request_name, response_name
 from serving.config import Config
@@ -33,6 +33,11 @@ from serving.metric_families import Family, ServerFamilies
 from serving.server_counts import LATENCY_S, ServerCounts
 from serving.server_kind import ServerKind
 
+#: The text is written in slices of so many ns at least, and requests are served between them. Not in a thread: uvloop
+#: takes Python's lock for each event anew, and would wait for a busy thread as often.
+_SLICE_NS: Final = 1_000_000
+#: So many samples of a family are written at a time.
+_SAMPLES_AT_ONCE: Final = 100
 #: After a text was written, it is answered again for so many times what the writing took: somebody who scrapes without
 #: pause then gets no more than a tenth of a processor.
 _REST_FACTOR: Final = 9
@@ -63,8 +68,8 @@ class ServerMetrics(ABC, Generic[Config]):
         self._true_until_s = 0.0
 
     @abstractmethod
-    def own_values(self) -> Iterator[tuple[Family, Values]]:
-        """Yield the counters and gauges of this server alone."""
+    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
+        """Yield the counters and gauges of this server alone, and None now and then where there is much to read."""
 
     @abstractmethod
     def own_histograms(self) -> Iterator[tuple[Family, Histograms]]:
@@ -80,24 +85,25 @@ class ServerMetrics(ABC, Generic[Config]):
         async with self._turn:
             began_s = loop.time()
             if began_s >= self._true_until_s:
-                self._text = await asyncio.to_thread(self.render, self.collect())
+                # A list of its open files takes long when there are many.
+                process = await asyncio.to_thread(lambda: list(self._process.collect()))
+                self._text = await _in_slices(self.pieces(process))
                 ended_s = loop.time()
                 self._true_until_s = ended_s + _REST_FACTOR * (ended_s - began_s)
             return self._text
 
-    def render(self, metrics: list[Metric]) -> bytes:
-        """Return metrics, and those of the process, in the text format; may run in any thread."""
-        # The process is looked at here: a list of its open files takes long when there are many.
-        return generate_latest(_Collected([*metrics, *self._process.collect()]))
+    def pieces(self, process: Iterable[Metric] = ()) -> Iterator[bytes]:
+        """Yield the text piece by piece: every family of the catalogue with its present values, and `process`."""
+        for found in self._values():
+            if found is None:
+                yield b""
+            else:
+                yield from _written(_gauge_or_counter(*found))
+        for family, histograms in self._histograms():
+            yield from _written(_histogram(family, histograms))
+        yield generate_latest(_Collected(process))
 
-    def collect(self) -> list[Metric]:
-        """Return every family of the catalogue with its present values."""
-        return [
-            *(_gauge_or_counter(family, values) for family, values in self._values()),
-            *(_histogram(family, histograms) for family, histograms in self._histograms()),
-        ]
-
-    def _values(self) -> Iterator[tuple[Family, Values]]:
+    def _values(self) -> Iterator[tuple[Family, Values] | None]:
         yield from self._life()
         yield from self._traffic()
         yield from self.own_values()
@@ -166,23 +172,48 @@ class ServerMetrics(ABC, Generic[Config]):
 class _Collected:
     """What prometheus-client renders."""
 
-    def __init__(self, metrics: list[Metric]) -> None:
+    def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics
 
-    def collect(self) -> list[Metric]:
+    def collect(self) -> Iterable[Metric]:
         """Return what was collected."""
         return self._metrics
 
 
-def admitted(
-    samples: Iterable[tuple[Labels, float]], guard: LabelGuard, combine: Callable[[float, float], float]
-) -> Values:
-    """Return samples by labels, those beyond the guard's limit combined into `__other__`."""
-    found: dict[Labels, float] = {}
-    for labels, value in samples:
-        key = guard.admit(labels, len(found))
-        found[key] = combine(found[key], value) if key in found else value
-    return found
+async def _in_slices(pieces: Iterator[bytes]) -> bytes:
+    """Return all pieces together; whatever else has to be done is done while they are written."""
+    text: list[bytes] = []
+    began_ns = timer_ns()
+    for piece in pieces:
+        text.append(piece)
+        if timer_ns() - began_ns >= _SLICE_NS:
+            await asyncio.sleep(0)
+            began_ns = timer_ns()
+    return b"".join(text)
+
+
+def _written(metric: Metric) -> Iterator[bytes]:
+    """Yield the text of a family in pieces."""
+    samples, metric.samples = metric.samples, []
+    head = generate_latest(_Collected([metric]))
+    yield head
+    for first in range(0, len(samples), _SAMPLES_AT_ONCE):
+        metric.samples = samples[first : first + _SAMPLES_AT_ONCE]
+        yield generate_latest(_Collected([metric])).removeprefix(head)
+
+
+class Admitted:
+    """Samples by labels, those beyond a guard's limit combined into `__other__`."""
+
+    def __init__(self, guard: LabelGuard, combine: Callable[[float, float], float]) -> None:
+        self.values: dict[Labels, float] = {}
+        self._guard = guard
+        self._combine = combine
+
+    def add(self, labels: Labels, value: float) -> None:
+        """Add one sample."""
+        key = self._guard.admit(labels, len(self.values))
+        self.values[key] = self._combine(self.values[key], value) if key in self.values else value
 
 
 def by_label(values: Iterable[tuple[str, float]]) -> Values:

@@ -20,6 +20,7 @@ from remoting.clock import Clock, SystemClock
 from remoting.codes import RequestCode, SerializeType
 from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
+from remoting.notices import NoticeKind
 from remoting.observer import ServerObserver
 from remoting.server import RemotingServer, ServerOptions
 from remoting.tls import TlsError, client_context
@@ -150,19 +151,21 @@ class ServerProcess(Generic[Config]):
         self,
         dispatcher: Dispatcher,
         observer: ServerObserver,
-        urgent: RequestCode,
+        urgent: frozenset[RequestCode],
         queued_requests_max: int,
-        *,
-        stands_ready: bool = False,
+        prepared: RequestCode | None = None,
+        notices: NoticeKind | None = None,
     ) -> RemotingServer:
         """Return what will serve RocketMQ peers.
 
-        Requests of the code `urgent` wait in no queue, and nearly all of their answers may stand ready.
+        Requests of the `urgent` codes wait in no queue and for nothing else; nearly all answers to `prepared`, which is
+        one of them, stand ready; `notices` are one-way requests that come most of all.
         """
         options = ServerOptions(
             limits=_limits(self._config, self._connections_max(), queued_requests_max),
-            urgent=frozenset({urgent}),
-            prepared=urgent if stands_ready else None,
+            urgent=urgent,
+            prepared=prepared,
+            notices=notices,
             serialize_type=SerializeType[self._config.serialize_type],
         )
         tls = None if self._config.tls_server_mode == "disabled" else self._certificate.contexts

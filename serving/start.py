@@ -28,6 +28,8 @@ from serving.server_kind import ServerKind
 
 #: Java's -1.
 EXIT_NOT_STARTED: Final = 255
+#: After so long a thread that renders metrics or the like lets the event loop go on; Python has 5 ms.
+_SWITCH_S: Final = 0.001
 
 
 class Start(msgspec.Struct, Generic[Config], frozen=True):
@@ -76,6 +78,7 @@ def run(config_file: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> Non
         with contextlib.suppress(_NotPrinted):
             _print(f"load config properties file OK, {config_file}\n")
     gc.disable()
+    sys.setswitchinterval(_SWITCH_S)
     import uvloop  # noqa: PLC0415  # see the first lines of this module
 
     uvloop.run(serve())

@@ -38,7 +38,7 @@ def parsed_name(family):
 
 def families(room):
     """Return the families of the text that a scrape gets, by name."""
-    text = room.metrics.render(room.metrics.collect()).decode()
+    text = b"".join(room.metrics.pieces()).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
@@ -46,7 +46,7 @@ def scrape(room):
     """Return the samples that a scrape would show: name and labels -> value."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in room.metrics.collect()
+        for family in families(room).values()
         for sample in family.samples
     }
 

@@ -190,10 +190,19 @@ async def until(true, seconds=5):
 
 @asynccontextmanager
 async def serving(
-    dispatch=success, *, tls=None, clock=None, serialize_type=SerializeType.JSON, urgent=(ROUTE,), **limits
+    dispatch=success,
+    *,
+    tls=None,
+    clock=None,
+    serialize_type=SerializeType.JSON,
+    urgent=(ROUTE,),
+    notices=None,
+    **limits,
 ):
     told = Told()
-    options = ServerOptions(limits=ServerLimits(**limits), urgent=frozenset(urgent), serialize_type=serialize_type)
+    options = ServerOptions(
+        limits=ServerLimits(**limits), urgent=frozenset(urgent), notices=notices, serialize_type=serialize_type
+    )
     async with asyncio.TaskGroup() as tasks:
         server = RemotingServer(Dispatching(dispatch), told, tasks, clock or SystemClock(), options, tls)
         await server.start("127.0.0.1", 0)

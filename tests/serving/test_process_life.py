@@ -42,7 +42,7 @@ class OtherServer:
         self.settings = StoredConfig(OTHER, self.config, journal, self.process.follow)
         dispatcher = Attributed(self, frozenset(), busiest=-1)
         self.listener = self.process.make_listener(
-            dispatcher, journal, urgent=RequestCode.BROKER_HEARTBEAT, queued_requests_max=10
+            dispatcher, journal, urgent=frozenset({RequestCode.BROKER_HEARTBEAT}), queued_requests_max=10
         )
         self.is_open = asyncio.Event()
         self.closed = []

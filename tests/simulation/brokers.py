@@ -6,6 +6,8 @@ that was asked for stays in the union until the controller has confirmed, also i
 keeps the last one only, controller.md 6.14: no controller can mend that).
 """
 
+from msgspec.structs import replace
+
 from controller.decisions.membership import Applicant, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.live_table import Heard
@@ -175,7 +177,7 @@ class Broker:
         cut = self.cut_controllers
         for controller in self.world.controllers:
             if controller.is_up and controller.index not in cut:
-                mine = heard._replace(connection_id=self.connections[controller.index])
+                mine = replace(heard, connection_id=self.connections[controller.index])
                 if controller.is_frozen:
                     controller.receive(lambda controller=controller, mine=mine: controller.beat(self.id, mine))
                 else:

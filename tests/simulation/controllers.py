@@ -6,6 +6,8 @@ entry as it is known, commit what changed, and read again where nobody knows wha
 
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from controller.broker_set import BrokerSet
 from controller.decisions.election import Call, Electorate, Result
 from controller.detection import BEAT_OVERDUE_MS
@@ -382,7 +384,7 @@ class Controller:
             self.world.notify(self, broker_id, answer_of(broker_set))
 
     def beat(self, broker_id, heard):
-        self.detection.beat(BrokerKey(SET, broker_id), heard._replace(heard_ms=self.world.now_ms))
+        self.detection.beat(BrokerKey(SET, broker_id), replace(heard, heard_ms=self.world.now_ms))
 
     def closed(self, connection_id):
         self.detection.connection_lost(connection_id, self.world.now_ms)
