@@ -11,7 +11,8 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 CHART: Final = REPOSITORY / "helm" / "rocketmq-control-plane"
 
-#: Folder of the chart -> where its files come from, and their pattern.
+#: Folder of the chart -> where its files come from, and their pattern. Rules alone end in .yaml there; an example of
+#: Prometheus' own configuration ends in .yml.
 SOURCES: Final[Mapping[str, tuple[Path, str]]] = {
     "dashboards": (REPOSITORY / "dashboards" / "json", "*.json"),
     "rules": (REPOSITORY / "dashboards" / "prometheus", "*.yaml"),
@@ -24,18 +25,12 @@ def wanted_files() -> dict[Path, bytes]:
         CHART / folder / path.name: path.read_bytes()
         for folder, (source, pattern) in SOURCES.items()
         for path in sorted(source.glob(pattern))
-        if is_for_chart(folder, path)
     }
 
 
 def present_files() -> dict[Path, bytes]:
     """Return what they hold."""
     return {path: path.read_bytes() for folder in SOURCES for path in sorted((CHART / folder).glob("*"))}
-
-
-def is_for_chart(folder: str, path: Path) -> bool:
-    """Tell rules from the other YAML files of Prometheus: its configuration, and unit tests of rules."""
-    return folder != "rules" or path.read_text().lstrip().startswith("groups:") or "\ngroups:" in path.read_text()
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ import ssl
 import struct
 import sys
 import urllib.request
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ REGISTER_BROKER = 103
 UNREGISTER_BROKER = 104
 GET_ROUTE = 105
 
-ZERO_VERSION = {"stateVersion": 0, "timestamp": 0, "counter": 1}
+#: Of RocketMQ 5; NameServers read the bodies of very old brokers in another way.
+VERSION = 413
+
+VERSION_OF_DATA = {"stateVersion": 0, "timestamp": 0, "counter": 1}
 
 
 class WrongAnswer(Exception):
@@ -38,9 +42,9 @@ class Connection:
         plain = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self._socket = tls.wrap_socket(plain, server_hostname=host) if tls else plain
 
-    def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> tuple[dict[str, Any], bytes]:
-        """Return header and body of the answer; raises WrongAnswer for any code but 0."""
-        asked = {"code": code, "language": "PYTHON", "version": 0, "opaque": code, "flag": 0, "extFields": fields}
+    def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
+        """Return the body of the answer; raises WrongAnswer for any code but 0."""
+        asked = {"code": code, "language": "PYTHON", "version": VERSION, "opaque": code, "flag": 0, "extFields": fields}
         header = json.dumps(asked).encode()
         frame = struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
         self._socket.sendall(frame)
@@ -51,7 +55,7 @@ class Connection:
         content = self._read(length - 4 - len(header_bytes))
         if answer["code"] != 0:
             raise WrongAnswer(f"request {code} is answered {answer['code']}: {answer.get('remark')}")
-        return answer, content
+        return content
 
     def close(self) -> None:
         """End it."""
@@ -93,22 +97,27 @@ def _check(address: str, name: str) -> None:
     broker = {"brokerName": name, "brokerAddr": BROKER_ADDRESS, "clusterName": CLUSTER, "brokerId": "0"}
     connection = Connection(address, _tls())
     try:
-        fields = {**broker, "haServerAddr": "192.0.2.1:10912", "compressed": "false", "bodyCrc32": "0"}
-        connection.ask(REGISTER_BROKER, fields, _registration(name))
+        body = _registration(name)
+        # Java's checksum has no sign.
+        checksum = str(zlib.crc32(body) & 0x7FFFFFFF)
+        fields = {**broker, "haServerAddr": "192.0.2.1:10912", "compressed": "false", "bodyCrc32": checksum}
+        connection.ask(REGISTER_BROKER, fields, body)
         try:
-            _, body = connection.ask(GET_ROUTE, {"topic": name, "acceptStandardJsonOnly": "true"})
+            route = connection.ask(GET_ROUTE, {"topic": name, "acceptStandardJsonOnly": "true"})
         finally:
             connection.ask(UNREGISTER_BROKER, broker)
     finally:
         connection.close()
-    found = [each["brokerAddrs"] for each in json.loads(body)["brokerDatas"] if each["brokerName"] == name]
+    found = [each["brokerAddrs"] for each in json.loads(route)["brokerDatas"] if each["brokerName"] == name]
     if found != [{"0": BROKER_ADDRESS}]:
         raise WrongAnswer(f"the route of {name} leads to {found}")
 
 
 def _registration(topic: str) -> bytes:
-    config = {"topicName": topic, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicFilterType": "SINGLE_TAG"}
-    table = {"topicConfigTable": {topic: {**config, "topicSysFlag": 0, "order": False}}, "dataVersion": ZERO_VERSION}
+    """Return a body with two topics: a new broker with a single one is turned away, as by the Java NameServer."""
+    queues = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicSysFlag": 0, "order": False}
+    topics = {name: {**queues, "topicName": name, "topicFilterType": "SINGLE_TAG"} for name in (topic, f"{topic}-2")}
+    table = {"topicConfigTable": topics, "dataVersion": VERSION_OF_DATA}
     return json.dumps({"topicConfigSerializeWrapper": table, "filterServerList": []}).encode()
 
 

@@ -54,7 +54,7 @@ labels:
   {{- with .labels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}

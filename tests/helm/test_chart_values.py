@@ -1,0 +1,221 @@
+"""Values that cannot be meant are refused with a sentence that tells which and what to do."""
+
+import json
+
+import pytest
+import yaml
+from rendered_chart import CHART, ETCD, FULLNAME, VALUE_SETS, chart, merged, objects, profile, properties, refusal
+
+from helm import values_table
+
+#: Kubernetes' own, or the servers': any key may stand in them.
+PASSED_ON = {"global", "labels", "properties", "kubernetesObject", "kubernetesObjects"}
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def paths(value, above=""):
+    """Yield the paths of all keys of nested objects that the schema describes key by key."""
+    for key, below in value.items():
+        yield f"{above}{key}"
+        if isinstance(below, dict):
+            yield from paths(below, f"{above}{key}.")
+
+
+def schema_paths(schema, above=""):
+    for key, below in schema.get("properties", {}).items():
+        yield f"{above}{key}"
+        yield from schema_paths(below, f"{above}{key}.")
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"replicas": 3}, "replicas"),
+        ({"namesrv": {"replica": 3}}, "replica"),
+        ({"controller": {"persistence": {"storageclass": "fast"}}}, "storageclass"),
+        ({"etcd": {"endpoint": ["a:1"]}}, "endpoint"),
+        ({"namesrv": {"probes": {"liveness": {"periodSecond": 1}}}}, "periodSecond"),
+        ({"namesrv": {"extraEnv": [{"name": "A", "values": "b"}]}}, "values"),
+    ],
+)
+def test_a_misspelled_key_is_refused_by_its_name(values, key):
+    assert f"'{key}'" in refusal(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        ({"namesrv": {"replicas": 0}}, "/namesrv/replicas"),
+        ({"namesrv": {"replicas": "3"}}, "/namesrv/replicas"),
+        ({"controller": {"store": "raft"}}, "/controller/store"),
+        ({"etcd": {"endpoints": ["http://etcd:2379"]}}, "/etcd/endpoints/0"),
+        ({"etcd": {"embedded": {"replicas": 2}}}, "/etcd/embedded/replicas"),
+        ({"namesrv": {"config": {"orderMessageEnable": {"a": 1}}}}, "/namesrv/config/orderMessageEnable"),
+        ({"namesrv": {"config": {"productEnvName": "a\nlistenPort=1"}}}, "/namesrv/config/productEnvName"),
+        ({"namesrv": {"persistence": {"size": "8 GB"}}}, "/namesrv/persistence/size"),
+        ({"image": {"digest": "sha256:12"}}, "/image/digest"),
+        ({"profile": "prod"}, "/profile"),
+        ({"analytics": {"run": {"schedule": "daily"}}}, "/analytics/run/schedule"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
+    assert where in refusal(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"controller": {"replicas": 3}},
+            "but controller.store=embedded is a file of one controller alone: set controller.store=etcd, or",
+        ),
+        ({"controller": {"store": "etcd"}}, "there is no etcd: set etcd.endpoints"),
+        ({"controller": {"store": "etcd"}, "etcd": {**ETCD, "embedded": {"enabled": True}}}, "decide for one etcd"),
+        ({"etcd": {"embedded": {"enabled": True}}}, "nobody would use it"),
+        (
+            {"controller": {"store": "etcd"}, "etcd": {"embedded": {"enabled": True}, "auth": {"existingSecret": "a"}}},
+            "the embedded etcd has neither users nor TLS",
+        ),
+        ({"etcd": {"tls": {"clientCertificate": True}}}, "etcd.tls.existingSecret names no secret"),
+        ({"tls": {"enabled": True}}, "tls.existingSecret names no secret"),
+        ({"tls": {"mode": "enforcing"}}, "need tls.enabled=true"),
+        ({"tls": {"enabled": True, "existingSecret": "a", "verifyBrokers": True}}, "needs tls.toBrokers=true"),
+        ({"analytics": {"enabled": True}}, "needs history.enabled=true and history.volume=shared"),
+        ({"history": {"shared": {"existingClaim": "a"}}}, "history.volume is not shared"),
+        ({"namesrv": {"external": {"nodePorts": [30001]}}}, "has 1 ports for 3 NameServers"),
+        (
+            {"namesrv": {"external": {"nodePorts": [30001, 30002, 30003], "type": "LoadBalancer"}}},
+            "needs namesrv.external.type=NodePort",
+        ),
+        ({"namesrv": {"config": {"listenPort": 1}}}, "namesrv.config.listenPort is set by the chart"),
+        (
+            {"namesrv": {"config": {"tls.server.mode": "disabled"}}},
+            "namesrv.config.tls.server.mode is set by the chart",
+        ),
+        ({"controller": {"config": {"controllerId": "c"}}}, "controller.config.controllerId is set by the chart"),
+        ({"controller": {"config": {"historyDir": "/x"}}}, "controller.config.historyDir is set by the chart"),
+        ({"controller": {"config": {"etcdPassword": "x"}}}, "controller.config.etcdPassword would stand in the values"),
+        (
+            {"namesrv": {"extraEnv": [{"name": "RMQ_NAMESRV_TLS_SERVER_KEY_PASSWORD", "value": "x"}]}},
+            "use valueFrom.secretKeyRef",
+        ),
+        ({"namesrv": {"drainSeconds": 50}}, "preStopSeconds and drainSeconds with 10 s for the close need 65"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused_with_a_sentence(values, sentence):
+    assert sentence in refusal(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"namesrv": {"replicas": 1}}, "namesrv.replicas of 2 or more"),
+        ({"controller": {"replicas": 1}}, "controller.replicas of 2 or more"),
+        ({"controller": {"store": "embedded", "replicas": 1}}, "needs controller.store=etcd"),
+        ({"etcd": {"endpoints": [], "embedded": {"enabled": True}}}, "the embedded etcd is for trials"),
+        ({"namesrv": {"persistence": {"enabled": False}}}, "needs namesrv.persistence.enabled=true"),
+        ({"controller": {"podDisruptionBudget": {"enabled": False}}}, "podDisruptionBudget.enabled=true"),
+        ({"image": {"tag": "latest"}}, "an image.tag that does not move"),
+    ],
+)
+def test_the_production_profile_refuses_what_loses_data_or_availability(values, sentence):
+    base = merged(profile("production"), {"etcd": ETCD})
+    objects(base)
+    assert sentence in refusal(merged(base, values))
+
+
+def test_the_production_profile_asks_for_an_etcd():
+    assert "set etcd.endpoints" in refusal(profile("production"))
+
+
+def test_the_schema_and_the_values_know_the_same_keys():
+    described = set(schema_paths(SCHEMA))
+    inside = {f"{path}." for path in described if not any(other.startswith(f"{path}.") for other in described)}
+    there = {path for path in paths(VALUES) if not any(path.startswith(above) for above in inside)}
+    assert described == there
+
+
+def test_no_object_of_the_schema_takes_just_any_key():
+    def check(schema, place):
+        if schema.get("type") == "object" and place not in PASSED_ON:
+            assert schema.get("additionalProperties") is False, place
+        for key, below in schema.get("properties", {}).items():
+            check(below, key)
+
+    check(SCHEMA, "values")
+    for name, definition in SCHEMA["definitions"].items():
+        check(definition, name)
+
+
+def test_every_definition_of_the_schema_is_used():
+    text = json.dumps(SCHEMA)
+    assert [name for name in SCHEMA["definitions"] if f'"#/definitions/{name}"' not in text] == []
+
+
+def test_profiles_are_taken_by_the_schema():
+    for name in ("dev", "production", "tls"):
+        chart().validate_schema(profile(name))
+
+
+def test_every_value_is_explained():
+    explained = {row.path for row in values_table.rows((CHART / "values.yaml").read_text())}
+    parts = {path for path in schema_paths(SCHEMA) if not any(p.startswith(f"{path}.") for p in schema_paths(SCHEMA))}
+    assert explained == parts
+
+
+def test_the_table_in_the_readme_is_that_of_the_values():
+    """Renewed by `python helm/values_table.py`."""
+    readme = (CHART / "README.md").read_text()
+    assert readme == values_table.with_table(readme, (CHART / "values.yaml").read_text())
+
+
+def test_a_comment_that_describes_no_key_is_noticed():
+    with pytest.raises(ValueError, match="no key below the comment: something"):
+        list(values_table.rows("a: 1\n# -- something\n\n"))
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (1048576, "connectionsMax=1048576"),
+        (2147483647, "connectionsMax=2147483647"),
+        (0.5, "connectionsMax=0.5"),
+        (True, "connectionsMax=true"),
+        ("a\\b", "connectionsMax=a\\\\b"),
+        ("", "connectionsMax="),
+    ],
+)
+def test_a_property_is_written_as_java_reads_it(value, line):
+    text = properties(objects({"namesrv": {"config": {"connectionsMax": value}}}), "namesrv")
+    assert line in text.splitlines()
+
+
+def test_what_a_property_of_the_operator_may_replace_is_replaced():
+    own = {"httpBindAddress": "::", "logFormat": "console"}
+    text = properties(objects({"namesrv": {"config": own}}), "namesrv")
+    assert {"httpBindAddress=::", "logFormat=console", "bindAddress=0.0.0.0"} <= set(text.splitlines())
+
+
+def test_the_release_name_is_not_repeated_where_it_holds_the_chart_name():
+    names = {name for _, name in objects({}, release="rocketmq-control-plane")}
+    assert "rocketmq-control-plane-namesrv" in names
+    assert not any("rocketmq-control-plane-rocketmq" in name for name in names)
+
+
+def test_an_image_is_named_by_registry_and_digest_or_by_tag():
+    def image(**fields):
+        sets = objects({"image": fields})
+        (container,) = sets["StatefulSet", f"{FULLNAME}-namesrv"]["spec"]["template"]["spec"]["containers"]
+        return container["image"]
+
+    assert image() == "rocketmq-control-plane:0.1.0"
+    assert image(registry="r.example.org", tag="7") == "r.example.org/rocketmq-control-plane:7"
+    digest = "sha256:" + "ab" * 32
+    assert image(tag="7", digest=digest) == f"rocketmq-control-plane@{digest}"
+
+
+def test_every_value_set_is_a_variation_of_its_own():
+    rendered = [json.dumps(sorted(map(str, objects(values).values()))) for values in VALUE_SETS.values()]
+    assert len(set(rendered)) == len(rendered)
