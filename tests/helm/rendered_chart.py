@@ -53,7 +53,7 @@ EVERYTHING = {
     },
     "tls": {"enabled": True, "existingSecret": "rocketmq-tls", "keyPasswordKey": "password", "clientAuth": "optional"},
     "history": {"volume": "shared", "shared": {"storageClass": "nfs"}},
-    "analytics": {"enabled": True, "run": {"suspend": False, "extraArgs": ["--master=local[4]"]}},
+    "analytics": {"enabled": True, "run": {"suspend": False, "extraArgs": ["--job=A5"]}},
     "networkPolicy": {
         "enabled": True,
         "clients": [{"namespaceSelector": {"matchLabels": {"rocketmq": "yes"}}}],

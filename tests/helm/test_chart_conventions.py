@@ -17,6 +17,8 @@ from rendered_chart import (
     server,
 )
 
+from analytics.__main__ import _parser as analytics_parser
+
 RECOMMENDED = {"name", "instance", "version", "component", "part-of", "managed-by"}
 SELECTOR = {f"app.kubernetes.io/{each}" for each in ("name", "instance", "component")}
 
@@ -300,15 +302,23 @@ def test_the_embedded_etcd_is_reached_by_controllers_alone_also_without_other_po
 
 def test_spark_jobs_wait_until_they_are_wanted_and_never_overtake_each_other():
     jobs = of_kind(objects_of("production"), "CronJob")
-    assert set(jobs) == {f"{FULLNAME}-analytics-ingest", f"{FULLNAME}-analytics-run"}
+    assert set(jobs) == {f"{FULLNAME}-analytics-{job}" for job in ("ingest", "run", "compact")}
     for name, each in jobs.items():
         assert each["spec"]["suspend"] is True
         assert each["spec"]["concurrencyPolicy"] == "Forbid"
         (its_container,) = each["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-        program, what, history, output = its_container["command"]
+        program, what, *options = its_container["command"]
         assert (program, what) == ("rmq-analytics", name.rpartition("-")[2])
-        assert history == "--history=/var/lib/rocketmq/history"
-        assert output == "--output=/var/lib/rocketmq/history/analyses"
+        folder = "/var/lib/rocketmq/history"
+        assert options == [f"--history={folder}", f"--output={folder}", "--master=local[2]", "--driver-memory=3g"]
+
+
+def test_the_program_of_the_jobs_takes_their_arguments():
+    for each in of_kind(objects_of("everything"), "CronJob").values():
+        (its_container,) = each["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        options = vars(analytics_parser().parse_args(its_container["command"][1:]))
+        assert options["task"].name == its_container["name"]
+        assert options["history"] == options["output"] == "/var/lib/rocketmq/history"
 
 
 def test_servers_and_jobs_share_one_claim_that_outlives_the_release():
@@ -319,7 +329,7 @@ def test_servers_and_jobs_share_one_claim_that_outlives_the_release():
         for volume in spec["volumes"]
         if "persistentVolumeClaim" in volume
     }
-    assert len(claims) == 4
+    assert len(claims) == 5
     assert set(claims.values()) == {f"{FULLNAME}-history"}
     claim = rendered["PersistentVolumeClaim", f"{FULLNAME}-history"]
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
