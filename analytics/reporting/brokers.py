@@ -1,0 +1,241 @@
+"""Sections about brokers: availability, heartbeats, flapping, detection, timeouts."""
+
+from typing import Final
+
+from analytics.reporting.figures import DURATION, Axis, Bar, bars, nothing
+from analytics.reporting.page import Section, Table
+from analytics.reporting.results import Result
+from analytics.reporting.wording import Row, broker, counted, duration, number, share, told
+
+#: So many bars are in a plot.
+SHOWN: Final = 12
+
+
+def availability(result: Result) -> Section:
+    """Who was down, for how long."""
+    rows = sorted(result.rows, key=lambda row: (row["availability"] is None, row["availability"] or 0))
+    failed = [row for row in rows if row["failures"] or (row["planned_s"] or 0) > 0]
+    if not rows:
+        return result.section("Availability", "No broker was seen.", [nothing("Time down", "no broker was seen")])
+    worst = rows[0]
+    answer = f"None of {counted(len(rows), 'broker')} was down."
+    if failed:
+        failures = counted(sum(row["failures"] for row in rows), "unplanned failure")
+        answer = (
+            f"{len(failed)} of {counted(len(rows), 'broker')} were down at some time, with {failures}; "
+            f"{broker(worst)} was available least, {share(worst['availability'], 3)} of the time."
+        )
+    told_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
+    figure = (
+        bars("Time down by broker", ("unplanned", "planned"), told_bars, Axis("time down", duration, steps=DURATION))
+        if told_bars
+        else nothing("Time down by broker", "no broker was down")
+    )
+    return result.section("Availability", answer, [figure], _availability_table(failed or rows))
+
+
+def _availability_table(rows: list[Row]) -> Table:
+    headings = ("broker", "#availability", "#failures", "#mean time between", "#mean time to repair", "#planned")
+    return Table(
+        "Brokers, the least available first",
+        headings,
+        [
+            (
+                broker(row),
+                share(row["availability"], 3),
+                number(row["failures"]),
+                _mtbf(row),
+                duration(row["mttr_s"]),
+                duration(row["planned_s"]),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _mtbf(row: Row) -> str:
+    return f"over {duration(row['mtbf_lower_s'])}" if row["mtbf_s"] is None else duration(row["mtbf_s"])
+
+
+def heartbeats(result: Result) -> Section:
+    """Who beats irregularly."""
+    title = "Missed heartbeats"
+    rows = sorted(result.rows, key=lambda row: -(row["miss_ratio"] or 0))
+    if not rows:
+        return result.section("Heartbeats", "No heartbeat was recorded.", [nothing(title, "no heartbeat was recorded")])
+    missing = [row for row in rows if row["missed"]]
+    worst = rows[0]
+    answer = f"No beat of {counted(len(rows), 'broker')} was missed."
+    if missing:
+        answer = (
+            f"{len(missing)} of {counted(len(rows), 'broker')} missed beats, {broker(worst)} most: "
+            f"{share(worst['miss_ratio'], 2)} of them, with {_ms(worst['max_ms'])} as the longest silence."
+        )
+    ratios = [Bar(_to(row), (100 * (row["miss_ratio"] or 0),)) for row in rows[:SHOWN]]
+    intervals = [Bar(_to(row), (row["p50_ms"] / 1e3, row["p99_ms"] / 1e3, row["max_ms"] / 1e3)) for row in rows[:SHOWN]]
+    figures = [
+        bars(title, (), ratios, Axis("beats that did not come, %", lambda value: f"{value:.2f}")),
+        bars(
+            "Intervals between beats",
+            ("median", "99 %", "longest"),
+            intervals,
+            Axis("interval", duration, steps=DURATION),
+        ),
+    ]
+    return result.section("Heartbeats", answer, figures, _heartbeat_table(rows))
+
+
+def _heartbeat_table(rows: list[Row]) -> Table:
+    headings = ("broker", "to", "#beats", "#period", "#median", "#99 %", "#longest", "#missed")
+    return Table(
+        "Brokers, those that missed most first",
+        headings,
+        [
+            (
+                broker(row),
+                str(row["source"]),
+                number(row["n"]),
+                _ms(row["period_ms"]),
+                _ms(row["p50_ms"]),
+                _ms(row["p99_ms"]),
+                _ms(row["max_ms"]),
+                f"{number(row['missed'])} ({share(row['miss_ratio'], 2)})",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _to(row: Row) -> str:
+    return broker(row) if row["source"] == "namesrv" else f"{broker(row)} to {row['source']}"
+
+
+def _ms(value: float | None) -> str:
+    return duration(None if value is None else value / 1e3)
+
+
+def flapping(result: Result) -> Section:
+    """Who comes and goes."""
+    title = "Flapping scores"
+    rows = sorted(result.rows, key=lambda row: -(row["peak"] or 0))
+    flagged = [row for row in rows if (row["time_flagged_s"] or 0) > 0]
+    answer = "No broker came and went so often that it was flagged."
+    if flagged:
+        names = ", ".join(map(broker, flagged[:5]))
+        answer = f"{counted(len(flagged), 'broker')} came and went so often that it did harm: {names}."
+    scores = [Bar(broker(row), (row["peak"],)) for row in rows[:SHOWN] if row["peak"]]
+    axis = Axis("highest score; above the dashed line a broker is flagged", lambda value: f"{value:.1f}", 3)
+    figure = bars(title, (), scores, axis) if scores else nothing(title, "no broker went down")
+    headings = ("broker", "#times down", "#highest score", "at", "#flagged for", "at the end")
+    table = Table(
+        "Brokers by their highest score",
+        headings,
+        [
+            (
+                broker(row),
+                number(row["transitions"]),
+                number(row["peak"], 2),
+                told(row["peak_time"]),
+                duration(row["time_flagged_s"]),
+                "flagged" if row["flagged_at_end"] else "not flagged",
+            )
+            for row in rows
+            if row["transitions"]
+        ],
+    )
+    return result.section("Flapping", answer, [figure], table)
+
+
+def detection(result: Result) -> Section:
+    """How soon the dead were noticed."""
+    title = "From the last heartbeat to the removal"
+    rows = sorted(result.rows, key=lambda row: (row["source"], row["reason"] or "", row["timeout_ms"] or 0))
+    if not rows:
+        return result.section("Detection", "No broker was given up.", [nothing(title, "no broker was given up")])
+    slow = [row for row in rows if row["expected_ms"] is not None and row["mean_ms"] > 1.1 * row["expected_ms"]]
+    answer = f"{counted(sum(row['n'] for row in rows), 'removal')}; those by silence took as long as they should."
+    if slow:
+        reasons = ", ".join(_removal(row) for row in slow)
+        answer = f"Brokers were given up later than their timeout explains: {reasons}."
+    took = [Bar(_removal(row), (row["p50_ms"] / 1e3, row["p95_ms"] / 1e3, _s(row["expected_ms"]))) for row in rows]
+    figure = bars(title, ("median", "95 %", "mean to expect"), took[:SHOWN], Axis("delay", duration, steps=DURATION))
+    headings = ("server", "reason", "#timeout", "#removals", "#median", "#95 %", "#longest", "#mean", "#expected")
+    table = Table(
+        "Removals by server and reason",
+        headings,
+        [
+            (
+                str(row["source"]),
+                str(row["reason"]),
+                _ms(row["timeout_ms"]),
+                number(row["n"]),
+                *(_ms(row[name]) for name in ("p50_ms", "p95_ms", "max_ms", "mean_ms", "expected_ms")),
+            )
+            for row in rows
+        ],
+    )
+    return result.section("Detection", answer, [figure], table)
+
+
+def _s(ms: float | None) -> float | None:
+    return None if ms is None else ms / 1e3
+
+
+def _removal(row: Row) -> str:
+    timeout = "" if row["timeout_ms"] is None else f" {_ms(row['timeout_ms'])}"
+    return f"{row['source']} {row['reason']}{timeout}"
+
+
+def timeouts(result: Result) -> Section:
+    """Which timeout fits each broker."""
+    title = "Timeouts now and recommended"
+    rows = sorted(result.rows, key=lambda row: -abs((row["best_timeout_s"] or 0) - (row["current_timeout_s"] or 0)))
+    if not rows:
+        return result.section("Timeouts", "No broker was seen.", [nothing(title, "no broker was seen")])
+    others = [row for row in rows if is_other(row)]
+    answer = f"The timeouts of {counted(len(rows), 'broker')} are right, as far as there is evidence."
+    if others:
+        answer = f"{counted(len(others), 'broker')} of {len(rows)} should have another timeout: see What to change."
+    now = [Bar(broker(row), (row["current_timeout_s"], row["best_timeout_s"])) for row in rows[:SHOWN]]
+    figure = bars(title, ("now", "recommended"), now, Axis("silence borne", duration, steps=DURATION))
+    return result.section("Timeouts", answer, [figure], timeout_table(rows))
+
+
+def is_other(row: Row) -> bool:
+    """Return whether another timeout is recommended with more than low confidence."""
+    return (
+        row["confidence"] != "low"
+        and row["best_timeout_s"] is not None
+        and row["best_timeout_s"] != row["current_timeout_s"]
+    )
+
+
+def timeout_table(rows: list[Row]) -> Table:
+    """Return the table of timeouts now and recommended."""
+    headings = (
+        "broker",
+        "#now",
+        "#recommended",
+        "#false alarms a day now",
+        "#then",
+        "#delay then",
+        "#days",
+        "confidence",
+    )
+    return Table(
+        "Timeouts, those that change most first",
+        headings,
+        [
+            (
+                broker(row),
+                duration(row["current_timeout_s"]),
+                duration(row["best_timeout_s"]),
+                number(row["current_fp_day"], 3),
+                number(row["fp_day"], 3),
+                duration(row["delay_s"]),
+                number(row["evidence_days"], 1),
+                str(row["confidence"]),
+            )
+            for row in rows
+        ],
+    )

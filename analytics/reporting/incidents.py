@@ -1,0 +1,228 @@
+"""Sections about what went wrong: failovers, restart storms, anomalies, joint failures."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from analytics.reporting.figures import DURATION, Axis, Bar, Lane, Mark, bars, lanes, nothing, stacks
+from analytics.reporting.page import Section, Table
+from analytics.reporting.results import Result
+from analytics.reporting.wording import Row, broker, counted, duration, number, share, told, unix_s
+
+SHOWN: Final = 12
+
+_PHASES: Final = ("detect", "start", "elect", "register", "spread")
+_PHASE_NAMES: Final = ("until found dead", "until the election", "election", "until first shown", "until shown by all")
+
+#: Pairs that are so alike belong together.
+TOGETHER: Final = 0.5
+
+
+def failovers(result: Result) -> Section:
+    """How long failovers took."""
+    title = "Failovers by phase"
+    rows = sorted(result.of_kind("failover"), key=lambda row: -(row["total_s"] or 0))
+    if not rows:
+        return result.section("Failovers", "No master changed.", [nothing(title, "no master changed")])
+    phases = {row["phase"]: row for row in result.of_kind("phase")}
+    figures = [
+        stacks(title, _PHASE_NAMES, [_phases_of(row) for row in rows[:SHOWN]], Axis("time", duration, steps=DURATION))
+    ]
+    if phases:
+        usual = [Bar(name, (phases[name]["p50_s"], phases[name]["p95_s"])) for name in _ALL_PHASES if name in phases]
+        figures.append(bars("What a phase takes", ("median", "95 %"), usual, Axis("time", duration, steps=DURATION)))
+    return result.section("Failovers", _failover_answer(rows), figures, _failover_table(rows))
+
+
+_ALL_PHASES: Final = ("detect", "start", "elect", "notify", "register", "spread", "total")
+
+
+def _phases_of(row: Row) -> Bar:
+    return Bar(_name(row), tuple(row[f"{phase}_s"] for phase in _PHASES))
+
+
+def _name(row: Row) -> str:
+    return str(row["failover_id"]).partition("/")[2]
+
+
+def _failover_answer(rows: list[Row]) -> str:
+    whole = [row for row in rows if row["total_s"] is not None]
+    answer = f"{counted(len(rows), 'failover')}"
+    if whole:
+        slowest = whole[0]
+        last = slowest["slowest_namesrv"]
+        answer += (
+            f"; the slowest, of {slowest['broker_name']}, took {duration(slowest['total_s'])} until {last} showed it"
+        )
+    missing = [row for row in rows if row["missing"]]
+    if missing:
+        answer += f"; {counted(len(missing), 'lacks', 'lack')} a moment that nobody recorded"
+    lost = [row for row in rows if row["new_master"] is None]
+    return f"{answer}; {len(lost)} ended without a master." if lost else f"{answer}."
+
+
+def _failover_table(rows: list[Row]) -> Table:
+    return Table(
+        "Failovers, the slowest first",
+        ("failover", "master", "elected", "cause", "#until found dead", "#until shown by all", "slowest", "missing"),
+        [
+            (
+                _name(row),
+                f"{_id(row['old_master'])} to {_id(row['new_master'])}",
+                told(row["elected"]),
+                str(row["cause"] or "not told"),
+                duration(row["detect_s"]),
+                duration(row["total_s"]),
+                str(row["slowest_namesrv"] or "nobody"),
+                ", ".join(row["missing"] or ()) or "nothing",
+            )
+            for row in rows
+        ],
+    )
+
+
+def _id(broker_id: int | None) -> str:
+    return "nobody" if broker_id is None else str(broker_id)
+
+
+def storms(result: Result) -> Section:
+    """When many brokers registered at once."""
+    title = "Registrations at once"
+    rows = sorted(result.rows, key=lambda row: -row["brokers"])
+    if not rows:
+        answer = "Brokers never registered in great numbers at once."
+        return result.section("Restart storms", answer, [nothing(title, "no storm")])
+    real = [row for row in rows if row["cause"] == "brokers"]
+    worst = rows[0]
+    answer = (
+        f"{counted(len(real), 'storm')} of restarted brokers and {len(rows) - len(real)} after starts of NameServers; "
+        f"the largest had {counted(worst['brokers'], 'broker')} within {duration(worst['seconds'])}"
+        f" on {told(worst['start'])}."
+    )
+    held = [row["loop_lag_max_ms"] for row in rows if row["loop_lag_max_ms"] is not None]
+    if held:
+        answer += f" Event loops were held for {_ms(max(held))} at most."
+    causes = ("brokers", "namesrv")
+    marks: defaultdict[str, list[Mark]] = defaultdict(list)
+    for row in rows:
+        words = f"{counted(row['brokers'], 'broker')} from {told(row['start'])} to {told(row['end'])}"
+        start, end = unix_s(row["start"]) or 0, unix_s(row["end"]) or 0
+        marks[str(row["cluster"])].append(Mark(start, end, causes.index(row["cause"]), words))
+    when = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
+    sizes = [Bar(f"{told(row['start'])} {row['cluster']}", (row["brokers"],)) for row in rows[:SHOWN]]
+    figures = [
+        lanes(title, ("brokers restarted", "a NameServer started"), when, result.window),
+        bars("Brokers in each storm", (), sizes, Axis("brokers")),
+    ]
+    return result.section("Restart storms", answer, figures, _storm_table(rows))
+
+
+def _storm_table(rows: list[Row]) -> Table:
+    return Table(
+        "Storms, the largest first",
+        ("from", "cluster", "cause", "#brokers", "#of the cluster", "#lasted", "#loop held", "#rejected"),
+        [
+            (
+                told(row["start"]),
+                str(row["cluster"]),
+                str(row["cause"]),
+                number(row["brokers"]),
+                share(row["share"], 0),
+                duration(row["seconds"]),
+                _ms(row["loop_lag_max_ms"]),
+                number(row["rejected"]),
+            )
+            for row in rows
+        ],
+    )
+
+
+def _ms(value: float | None) -> str:
+    return duration(None if value is None else value / 1e3)
+
+
+_METRICS: Final = {
+    "interval_mean_ms": "mean interval",
+    "interval_max_ms": "longest interval",
+    "missed": "missed beats",
+    "topic_changes": "topic changes",
+}
+
+
+def anomalies(result: Result) -> Section:
+    """When brokers behaved unlike themselves."""
+    title = "Brokers unlike themselves"
+    rows = sorted(result.rows, key=lambda row: -abs(row["z"]))
+    if not rows:
+        return result.section("Anomalies", "Every broker behaved as it always does.", [nothing(title, "no anomaly")])
+    brokers = {broker(row) for row in rows}
+    worst = rows[0]
+    answer = (
+        f"{counted(len(rows), 'anomaly', 'anomalies')} of {counted(len(brokers), 'broker')}; the strongest: "
+        f"{_METRICS[worst['metric']]} of {broker(worst)} on {told(worst['start'])}."
+    )
+    marks: defaultdict[str, list[Mark]] = defaultdict(list)
+    for row in rows:
+        words = f"{_METRICS[row['metric']]} {number(row['value'], 1)}, usually {number(row['baseline'], 1)}"
+        start, end = unix_s(row["start"]) or 0, unix_s(row["end"]) or 0
+        marks[broker(row)].append(Mark(start, end, list(_METRICS).index(row["metric"]), words))
+    when = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
+    table = Table(
+        "Anomalies, the strongest first",
+        ("broker", "what", "from", "to", "#value", "#usually", "#deviations"),
+        [
+            (
+                broker(row),
+                _METRICS[row["metric"]],
+                told(row["start"]),
+                told(row["end"]),
+                number(row["value"], 1),
+                number(row["baseline"], 1),
+                number(row["z"], 1),
+            )
+            for row in rows
+        ],
+    )
+    return result.section("Anomalies", answer, [lanes(title, tuple(_METRICS.values()), when, result.window)], table)
+
+
+def joint_failures(result: Result) -> Section:
+    """Who fails together."""
+    title = "Brokers that are down in the same minutes"
+    rows = sorted(result.rows, key=lambda row: (-row["jaccard"], -row["joint_minutes"]))
+    if not rows:
+        return result.section(
+            "Joint failures", "No brokers failed together.", [nothing(title, "no brokers failed together")]
+        )
+    groups = together((row["broker_a"], row["broker_b"]) for row in rows if row["jaccard"] >= TOGETHER)
+    answer = f"{counted(len(rows), 'pair')} of brokers failed in part at the same time, none of them mostly."
+    if groups:
+        answer = "These fail together, as if they shared a rack, a switch or a power line: " + "; ".join(
+            ", ".join(group) for group in groups[:5]
+        )
+    pairs = [Bar(f"{row['broker_a']} and {row['broker_b']}", (100 * row["jaccard"],)) for row in rows[:SHOWN]]
+    axis = Axis("of their minutes down they were down together, %", lambda value: f"{value:.0f}")
+    table = Table(
+        "Pairs, the most alike first",
+        ("broker", "and", "#alike", "#minutes together", "#times", "#minutes of the one", "#of the other"),
+        [
+            (
+                str(row["broker_a"]),
+                str(row["broker_b"]),
+                share(row["jaccard"], 0),
+                *(number(row[name]) for name in ("joint_minutes", "joint_outages", "minutes_a", "minutes_b")),
+            )
+            for row in rows
+        ],
+    )
+    return result.section("Joint failures", f"{answer.rstrip('.')}.", [bars(title, (), pairs, axis)], table)
+
+
+def together(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the groups that pairs hold together, the largest first."""
+    group_of: dict[str, set[str]] = {}
+    for a, b in pairs:
+        merged = group_of.get(a, {a}) | group_of.get(b, {b})
+        group_of.update(dict.fromkeys(merged, merged))
+    groups: Mapping[frozenset[str], None] = dict.fromkeys(frozenset(group) for group in group_of.values())
+    return sorted((sorted(group) for group in groups), key=lambda group: (-len(group), group))

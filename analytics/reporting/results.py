@@ -1,0 +1,50 @@
+"""Published results as the report reads them."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from analytics.reporting.figures import Figure
+from analytics.reporting.page import Section, Table
+from analytics.reporting.wording import Row, counted, told, unix_s
+
+
+class Result(NamedTuple):
+    """One result: what `results/latest/<name>.json` tells."""
+
+    job_id: str
+    name: str
+    question: str
+    window_start: str
+    window_end: str
+    finished_at: str
+    input_rows: int
+    rows: tuple[Row, ...]
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """Its beginning and end, Unix s."""
+        start, end = unix_s(self.window_start), unix_s(self.window_end)
+        assert start is not None, "each result has a window"
+        assert end is not None, "each result has a window"
+        return start, end
+
+    @property
+    def days(self) -> float:
+        """How long its window is."""
+        start, end = self.window
+        return (end - start) / 86_400
+
+    def of_kind(self, kind: str) -> list[Row]:
+        """Return its rows of one kind."""
+        return [row for row in self.rows if row.get("kind") == kind]
+
+    def source(self) -> str:
+        """Return from what it was made, and when."""
+        return (
+            f"{told(self.window_start)} to {told(self.window_end)} UTC; "
+            f"{counted(self.input_rows, 'recorded row')}; worked out {told(self.finished_at)}"
+        )
+
+    def section(self, title: str, answer: str, figures: Sequence[Figure], *tables: Table) -> Section:
+        """Return its section of the report."""
+        return Section(self.job_id, title, self.question, answer, tuple(figures), tables, self.source())

@@ -1,0 +1,108 @@
+"""Numbers, times and names as people read them."""
+
+import html
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+#: One row of a published result.
+Row = Mapping[str, Any]
+
+NOTHING: Final = "-"
+
+_DURATIONS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+_BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
+_THOUSANDS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+#: Numbers below it are written out.
+_WRITTEN_OUT: Final = 10_000
+
+#: Words that are longer may be broken, after each so many letters.
+_WORD: Final = 24
+
+
+def text(value: object) -> str:
+    """Return a value as text of HTML: whatever came over the wire shows, and does nothing."""
+    shown = NOTHING if value is None else str(value)
+    return " ".join(_breakable(word) for word in shown.split(" "))
+
+
+def _breakable(word: str) -> str:
+    pieces = [word[at : at + _WORD] for at in range(0, len(word), _WORD)]
+    return "<wbr>".join(map(html.escape, pieces))
+
+
+def unix_s(moment: str | None) -> float | None:
+    """Return a published time in Unix s."""
+    return None if moment is None else datetime.fromisoformat(moment).timestamp()
+
+
+def clock(at_s: float | None) -> str:
+    """Return a time as day and time of day, UTC."""
+    return NOTHING if at_s is None else f"{datetime.fromtimestamp(at_s, UTC):%m-%d %H:%M:%S}"
+
+
+def told(moment: str | None) -> str:
+    """Return a published time as day and time of day, UTC."""
+    return clock(unix_s(moment))
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """Return a number with its thousands apart."""
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def brief(value: float | None) -> str:
+    """Return a number with three digits that count."""
+    if value is None:
+        return NOTHING
+    for size, letter in _THOUSANDS:
+        if abs(value) >= max(size, _WRITTEN_OUT):
+            return f"{_digits(value / size)}{letter}"
+    return _digits(value)
+
+
+def share(value: float | None, digits: int = 1) -> str:
+    """Return a part of one as a percentage."""
+    return NOTHING if value is None else f"{100 * value:.{digits}f} %"
+
+
+def duration(seconds: float | None) -> str:
+    """Return seconds in the unit that fits."""
+    if seconds is None:
+        return NOTHING
+    if seconds == 0:
+        return "0 s"
+    if abs(seconds) < 1:
+        return f"{1000 * seconds:.0f} ms"
+    size, unit = next((size, unit) for size, unit in _DURATIONS if abs(seconds) >= size)
+    return f"{_digits(seconds / size)} {unit}"
+
+
+def amount(value: float | None) -> str:
+    """Return bytes in the unit that fits."""
+    if value is None:
+        return NOTHING
+    for size, unit in _BYTES:
+        if abs(value) >= size:
+            return f"{_digits(value / size)} {unit}"
+    return f"{value:.0f} B"
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    """Return how many there are: `1 broker`, `2 brokers`."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def broker(row: Row) -> str:
+    """Return a broker as `broker-a:0`; of a set without an id the set alone."""
+    broker_id = row.get("broker_id")
+    return str(row["broker_name"]) if broker_id is None else f"{row['broker_name']}:{broker_id}"
+
+
+def _digits(value: float) -> str:
+    """Return a number with at least three digits that count, unless it is a whole one."""
+    if value == round(value):
+        return f"{value:,.0f}"
+    before = len(str(int(abs(value))))
+    return f"{value:,.{max(3 - before, 0)}f}"

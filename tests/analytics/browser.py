@@ -1,0 +1,102 @@
+"""A real browser without a window: it opens a page at a width, and tells what it loaded and how it is laid out."""
+
+import asyncio
+import base64
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import aiohttp
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def program():
+    """Where a Chromium is; None if there is none."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Tab:
+    """One page."""
+
+    def __init__(self, socket):
+        self._socket, self._number = socket, 0
+        #: Addresses that were asked for.
+        self.requests = []
+        self._loaded = False
+
+    async def ask(self, method, **params):
+        self._number += 1
+        await self._socket.send_json({"id": self._number, "method": method, "params": params})
+        while True:
+            message = await self._socket.receive_json(timeout=60)
+            self._note(message)
+            if message.get("id") == self._number:
+                assert "error" not in message, message
+                return message["result"]
+
+    def _note(self, message):
+        if message.get("method") == "Network.requestWillBeSent":
+            self.requests.append(message["params"]["request"]["url"])
+        self._loaded |= message.get("method") == "Page.loadEventFired"
+
+    async def open(self, address, *, width, dark=False):
+        await self.ask("Page.enable")
+        await self.ask("Network.enable")
+        await self.ask(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        await self.ask("Emulation.setEmulatedMedia", features=[scheme])
+        self.requests, self._loaded = [], False
+        await self.ask("Page.navigate", url=address)
+        while not self._loaded:
+            self._note(await self._socket.receive_json(timeout=60))
+
+    async def value(self, expression):
+        result = await self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    async def screenshot(self, path):
+        shot = await self.ask("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+
+@contextlib.asynccontextmanager
+async def a_tab(folder):
+    """A tab of a browser of its own, which ends with it."""
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
+    command = [program(), *options, "--remote-debugging-port=0", f"--user-data-dir={folder / 'profile'}", "about:blank"]
+    log = folder / "browser.log"
+    browser = _start(command, log, {**os.environ, "HOME": str(folder)})
+    try:
+        address = await _address(log, browser)
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"http://{address}/json/list") as answer:
+                pages = [each for each in await answer.json() if each["type"] == "page"]
+            async with session.ws_connect(pages[0]["webSocketDebuggerUrl"], max_msg_size=2**28) as socket:
+                yield Tab(socket)
+    finally:
+        # The group that was started with it: it has helpers.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(browser.pid, signal.SIGKILL)
+        browser.wait()
+
+
+def _start(command, log, env):
+    with log.open("wb") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=env)
+
+
+async def _address(log, browser):
+    for _ in range(600):
+        found = re.search(rb"DevTools listening on ws://([^/]+)/", log.read_bytes())
+        if found:
+            return found[1].decode()
+        assert browser.poll() is None, log.read_text(errors="replace")
+        await asyncio.sleep(0.1)
+    raise AssertionError(log.read_text(errors="replace"))

@@ -1,0 +1,467 @@
+"""Results of all analyses for the report, by hand: each row has all columns of its analysis, null unless it is told."""
+
+import msgspec
+
+from analytics.job import RESULT_COLUMNS
+from analytics.jobs import load_jobs
+from analytics.publish import Latest, LatestColumn
+
+WINDOW = ("2026-03-02T00:00:00.000000Z", "2026-03-09T00:00:00.000000Z")
+JOBS = {job.id: job for job in load_jobs()}
+HOSTILE = "<script>alert('x')</script>"
+
+
+def at(day, clock="00:00:00"):
+    return f"2026-03-{day:02}T{clock}.000000Z"
+
+
+def a_row(job_id, **values):
+    columns = [column.name for column in (*RESULT_COLUMNS, *JOBS[job_id].columns)]
+    strange = set(values) - set(columns)
+    assert not strange, f"{job_id} has no columns {strange}"
+    return dict.fromkeys(columns) | {"run_id": "r", "cluster": "DefaultCluster"} | values
+
+
+def a_result(job_id, *rows):
+    """A published result, as latest.json holds it."""
+    job = JOBS[job_id]
+    return Latest(
+        job=job_id,
+        name=job.name,
+        question=job.question,
+        run_id="r",
+        window_start=WINDOW[0],
+        window_end=WINDOW[1],
+        started_at=at(9, "00:10:00"),
+        finished_at=at(9, "00:10:07"),
+        duration_seconds=7.0,
+        input_rows=18_144_000,
+        days=7,
+        columns=tuple(LatestColumn(name=c.name, type=c.type.value, doc=c.doc) for c in (*RESULT_COLUMNS, *job.columns)),
+        row_count=len(rows),
+        rows=tuple(msgspec.Raw(msgspec.json.encode(row)) for row in rows),
+        files=(),
+    )
+
+
+def write(folder, results):
+    """The results as files below an output folder."""
+    latest = folder / "results" / "latest"
+    latest.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        (latest / f"{result.name}.json").write_bytes(msgspec.json.encode(result))
+
+
+def brokers(count):
+    return [{"broker_name": f"broker-{n:02}", "broker_id": n % 2} for n in range(count)]
+
+
+def quiet():
+    """Results of a history in which there was nothing to see."""
+    return [a_result(job_id) for job_id in JOBS]
+
+
+def eventful():
+    """Results with something of everything, and names that somebody chose to do harm."""
+    return [
+        *_about_brokers(),
+        *_about_routes(),
+        *_incidents(),
+        a_result("A12", *_resources()),
+    ]
+
+
+def _about_brokers():
+    yield a_result(
+        "A1",
+        *(
+            a_row(
+                "A1",
+                **who,
+                observed_s=604_800.0,
+                up_s=604_800.0 - 900 * n,
+                planned_s=300.0 * (n % 3),
+                unplanned_s=900.0 * n,
+                failures=n,
+                mtbf_s=604_800 / n if n else None,
+                mttr_s=900.0 if n else None,
+                availability=1 - 900 * n / 604_800,
+                mtbf_lower_s=200_000.0,
+            )
+            for n, who in enumerate(brokers(16))
+        ),
+    )
+    yield a_result(
+        "A2",
+        *(
+            a_row(
+                "A2",
+                **who,
+                source="namesrv",
+                n=60_000,
+                period_ms=30_000.0,
+                mean_ms=30_010.0,
+                p50_ms=30_000,
+                p95_ms=30_200,
+                p99_ms=31_000 + 400 * n,
+                p999_ms=40_000,
+                max_ms=45_000 + 9_000 * n,
+                mad_ms=40,
+                missed=n * n,
+                miss_ratio=n * n / 60_000,
+            )
+            for n, who in enumerate(brokers(8))
+        ),
+        a_row(
+            "A2",
+            broker_name="broker-00",
+            broker_id=0,
+            source="controller",
+            n=9,
+            p50_ms=1,
+            p99_ms=2,
+            max_ms=3,
+            missed=0,
+            miss_ratio=0.0,
+        ),
+    )
+    yield a_result(
+        "A3",
+        *(
+            a_row(
+                "A3",
+                **who,
+                transitions=4 * n,
+                peak=1.1 * n,
+                peak_time=at(4),
+                time_flagged_s=1_000.0 * max(n - 2, 0),
+                flagged_at_end=n == 4,
+            )
+            for n, who in enumerate(brokers(5))
+        ),
+    )
+    delays = [
+        ("namesrv", "expired", 120_000, 122_500.0, 122_400.0),
+        ("namesrv", "channel_closed", 120_000, None, 9_000.0),
+        ("controller", "timeout", 10_000, 12_500.0, 19_000.0),
+    ]
+    yield a_result(
+        "A4",
+        *(
+            a_row(
+                "A4",
+                source=s,
+                reason=r,
+                timeout_ms=t,
+                n=12,
+                p50_ms=m,
+                p95_ms=m * 1.1,
+                max_ms=int(m * 1.2),
+                mean_ms=m,
+                expected_ms=e,
+            )
+            for s, r, t, e, m in delays
+        ),
+    )
+    best = [(120.0, 60.0, "high"), (120.0, 45.0, "medium"), (10.0, 10.0, "high"), (10.0, 30.0, "low")]
+    yield a_result(
+        "A5",
+        *(
+            a_row(
+                "A5",
+                **who,
+                period_ms=30_000.0,
+                current_timeout_s=now,
+                current_fp_day=0.0,
+                best_timeout_s=then,
+                fp_day=0.01,
+                fp_day_upper=0.03,
+                delay_s=then + 2.5,
+                evidence_days=21.0,
+                confidence=sure,
+                failures=2,
+            )
+            for who, (now, then, sure) in zip(brokers(4), best, strict=True)
+        ),
+    )
+
+
+def _about_routes():
+    yield a_result(
+        "A6",
+        a_row(
+            "A6",
+            broker_name="broker-01",
+            broker_id=0,
+            kind="presence",
+            start_time=at(3, "10:00:00"),
+            end_time=at(3, "14:30:00"),
+            seconds=16_200.0,
+            states=["ns-0=up", "ns-1=absent"],
+        ),
+        a_row(
+            "A6",
+            broker_name="broker-02",
+            broker_id=0,
+            kind="version",
+            start_time=at(5),
+            end_time=at(5, "00:02:00"),
+            seconds=120.0,
+            states=["ns-0=7", "ns-1=8"],
+        ),
+    )
+    yield a_result(
+        "A7",
+        *(
+            a_row(
+                "A7",
+                topic=topic,
+                changes=90 - 30 * n,
+                flips=40 - 20 * n,
+                added=0,
+                removed=0,
+                queues=90,
+                perm=0,
+                other=0,
+                brokers=2,
+                busiest_hour=at(4),
+                busiest_hour_changes=12,
+                fetches_max=50_000,
+            )
+            for n, topic in enumerate(
+                ("orders", HOSTILE, "a-topic-with-a-name-that-is-longer-than-anybody-would-like-it-to-be-in-a-plot")
+            )
+        ),
+        a_row("A7", changes=3000, flips=0),
+    )
+    steps = {
+        "steps": ["update read=16 write=8", "drain", "update read=8 write=8"],
+        "commands": [
+            "mqadmin updateTopic -r 16 -w 8",
+            "mqadmin topicStatus -t 'orders'",
+            "mqadmin updateTopic -r 8 -w 8",
+        ],
+    }
+    proposal = {
+        "kind": "proposal",
+        "topic": "orders",
+        "read_now": 16,
+        "write_now": 16,
+        "read_proposed": 8,
+        "write_proposed": 8,
+        "confidence": 0.86,
+        **steps,
+    }
+    yield a_result(
+        "A8",
+        *(
+            a_row(
+                "A8",
+                kind="broker",
+                broker_name=f"broker-{n:02}",
+                broker_addr=f"10.0.0.{n}:10911",
+                queues=900 - 100 * n,
+                share=0.2,
+                tps=4_000.0 - 500 * n,
+                tps_share=0.25 - 0.01 * n,
+                ratio=1.8 - 0.2 * n,
+                max_mean=1.8,
+                cv=0.3,
+                gini=0.21,
+            )
+            for n in range(6)
+        ),
+        a_row("A8", kind="topic", topic="orders", queues=48, spread=16),
+        a_row(
+            "A8",
+            **proposal,
+            broker_name="broker-00",
+            position=1,
+            basis="queues",
+            reason="one of the fullest sets of the cluster: 900 queues",
+        ),
+    )
+    yield a_result(
+        "A9",
+        a_row(
+            "A9",
+            kind="topic",
+            topic="orders",
+            verdict="shrink",
+            sets=2,
+            queues_now=32,
+            queues_proposed=16,
+            days=7,
+            days_differing=7,
+            p95_tps=900.0,
+            consumers=4,
+            lag=0,
+        ),
+        a_row(
+            "A9",
+            kind="topic",
+            topic=HOSTILE,
+            verdict="keep",
+            sets=2,
+            queues_now=16,
+            queues_proposed=16,
+            days=7,
+            days_differing=1,
+            p95_tps=5_000.0,
+            consumers=4,
+            lag=9,
+        ),
+        *(
+            a_row(
+                "A9",
+                **proposal,
+                broker_name=f"broker-{n:02}",
+                position=n + 1,
+                reason="900 messages a second at most on a day",
+            )
+            for n in range(2)
+        ),
+    )
+
+
+def _incidents():
+    yield a_result(
+        "A10",
+        *(
+            a_row(
+                "A10",
+                kind="failover",
+                broker_name=f"broker-{n:02}",
+                failover_id=f"DefaultCluster/broker-{n:02}/{n + 2}",
+                old_master=1,
+                new_master=2 if n else None,
+                cause="timeout",
+                attempts=0,
+                elected=at(4, f"10:0{n}:00") if n else None,
+                detect_s=11.0 + n,
+                start_s=0.01,
+                elect_s=0.2,
+                notify_s=0.03,
+                register_s=1.5 if n else None,
+                spread_s=4.0 * n if n else None,
+                total_s=18.0 + 5 * n if n else None,
+                namesrvs=["ns-0", "ns-1"],
+                visible_ms=[1500, 5500],
+                slowest_namesrv="ns-1" if n else None,
+                missing=[] if n else ["elected", "visible"],
+            )
+            for n in range(4)
+        ),
+        *(
+            a_row("A10", kind="phase", phase=name, n=3, p50_s=s, p95_s=2 * s, max_s=2 * s)
+            for name, s in (("detect", 12.0), ("elect", 0.2), ("total", 25.0))
+        ),
+    )
+    yield a_result(
+        "A11",
+        a_row(
+            "A11",
+            cause="brokers",
+            start=at(5, "03:00:00"),
+            end=at(5, "03:00:40"),
+            seconds=40.0,
+            brokers=24,
+            registrations=72,
+            known=80,
+            share=0.3,
+            loop_lag_max_ms=180.0,
+            rejected=3,
+            namesrvs=["ns-0"],
+        ),
+        a_row(
+            "A11",
+            cause="namesrv",
+            start=at(6),
+            end=at(6, "00:00:30"),
+            seconds=30.0,
+            brokers=80,
+            registrations=80,
+            known=80,
+            share=1.0,
+            loop_lag_max_ms=None,
+            rejected=None,
+            namesrvs=["ns-1"],
+        ),
+    )
+    yield a_result(
+        "A13",
+        a_row(
+            "A13",
+            broker_name="broker-03",
+            broker_id=1,
+            metric="interval_max_ms",
+            start=at(4, "12:00:00"),
+            end=at(4, "13:00:00"),
+            windows=6,
+            value=90_000.0,
+            baseline=30_400.0,
+            z=40.0,
+        ),
+        a_row(
+            "A13",
+            broker_name=HOSTILE,
+            broker_id=0,
+            metric="missed",
+            start=at(7),
+            end=at(7, "00:20:00"),
+            windows=2,
+            value=9.0,
+            baseline=0.0,
+            z=12.0,
+        ),
+    )
+    racks = [
+        ("broker-00:0", "broker-01:1", 0.9),
+        ("broker-01:1", "broker-02:0", 0.8),
+        ("broker-05:1", "broker-06:0", 0.2),
+    ]
+    yield a_result(
+        "A14",
+        *(
+            a_row(
+                "A14",
+                broker_a=a,
+                broker_b=b,
+                cluster_b="DefaultCluster",
+                jaccard=alike,
+                joint_minutes=40,
+                joint_outages=3,
+                minutes_a=44,
+                minutes_b=45,
+            )
+            for a, b, alike in racks
+        ),
+    )
+
+
+def _resources():
+    days = list(range(20_514, 20_544))
+    for source, resource, now, slope, limit in (
+        ("namesrv", "connections", 9_000, 120.0, 16_384.0),
+        ("namesrv", "route_bytes", 600_000_000, 1_000_000.0, float(2**30)),
+        ("namesrv", "queues", 80_000, 0.0, None),
+        ("controller", "etcd_db_bytes", 4_000_000, 1_000.0, float(2**31)),
+    ):
+        yield a_row(
+            "A12",
+            source=source,
+            resource=resource,
+            days=30,
+            now=float(now),
+            slope_day=slope,
+            slope_p10=slope * 0.8,
+            slope_p90=slope * 1.2,
+            in_30d=now + 30 * slope,
+            p10=now + 24 * slope,
+            p90=now + 36 * slope,
+            limit=limit,
+            days_left=(limit - now) / slope if limit and slope else None,
+            history_days=days,
+            history=[round(now - slope * (29 - n)) for n in range(30)],
+        )
+    yield a_row("A12", source="namesrv", resource="brokers", days=2, now=80.0, history_days=days[:2], history=[80, 80])

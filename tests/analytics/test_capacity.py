@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from hand_tables import DAY_US, MONDAY_US, days, found, found_by_day, in_order, row, tables
+from synthetic.frames import frames
+
+from analytics.capacity import DAYS_MAX, JOB, LIMITS, PART_COLUMNS, result
+from analytics.schemas import struct_of
+
+FIRST_DAY = MONDAY_US // DAY_US
+#: Wednesdays to Sundays need less.
+WEEK = (40, 40, 20, 0, -20, -40, -40)
+
+
+def series(spark, values_by_resource, *, ns="ns-1"):
+    told = [
+        ("c", "namesrv", ns, FIRST_DAY + day, resource, float(value), 8640)
+        for resource, values in values_by_resource.items()
+        for day, value in enumerate(values)
+    ]
+    return spark.createDataFrame(told, struct_of(PART_COLUMNS))
+
+
+@pytest.fixture(scope="module")
+def lines(spark):
+    """Lines with a week's ups and downs, noise and outliers, named by their slopes; and what has no trend."""
+    random, day = np.random.default_rng(7), np.arange(63)
+    season = np.resize(WEEK, 63)
+    noise = {slope: random.normal(0, 3, 63) for slope in (0.5, 2, 5, -3)}
+    planted = {f"line {slope}": 1000 + slope * day + season + noise[slope] for slope in noise}
+    wild = planted["line 2"].copy()
+    wild[[5, 17, 30, 31, 44, 60]] += 5000
+    planted["wild 2"] = wild
+    planted["constant"] = np.full(63, 1000.0)
+    planted["noise"] = 1000 + random.normal(0, 30, 63)
+    planted["connections"] = 10_000 + 40.0 * day
+    planted["route_bytes"] = np.full(63, 5e8)
+    planted["etcd_db_bytes"] = 2.2e9 + 1e6 * day
+    planted["three days"] = [1, 2, 3]
+    planted["a week"] = [10, 20, 30, 40, 50, 60, 70]
+    planted["long"] = np.r_[np.linspace(10_000, 0, 100), np.arange(DAYS_MAX)]
+    return {row.resource: row for row in result(series(spark, planted), days(63)).collect()}
+
+
+@pytest.mark.parametrize("name", ["line 0.5", "line 2", "line 5", "line -3", "wild 2"])
+def test_the_slope_of_a_line_lies_inside_the_interval_whatever_the_week_and_wild_days_do(lines, name):
+    slope, found = float(name.split()[1]), lines[name]
+    assert found.slope_p10 <= slope <= found.slope_p90
+    assert found.slope_day == pytest.approx(slope, abs=0.1)
+    assert found.p10 <= found.in_30d <= found.p90
+
+
+def test_a_forecast_knows_the_weekday_it_is_for(lines):
+    expected = 1000 + 5 * (62 + 30) + WEEK[(62 + 30) % 7]
+    assert lines["line 5"].in_30d == pytest.approx(expected, abs=8)
+
+
+def test_what_does_not_surely_grow_never_ends(lines):
+    assert lines["constant"].slope_day == 0
+    assert lines["constant"].days_left is None
+    assert lines["route_bytes"].days_left is None
+    assert lines["noise"].slope_p10 < 0 < lines["noise"].slope_p90
+
+
+def test_days_left_lead_to_the_limit(lines):
+    left = lines["connections"]
+    assert left.now == 10_000 + 40 * 62
+    assert left.now + left.days_left * 40 == pytest.approx(LIMITS["connections"])
+
+
+def test_what_is_beyond_its_limit_has_no_day_left(lines):
+    assert lines["etcd_db_bytes"].days_left == 0
+
+
+def test_too_few_days_have_no_trend(lines):
+    assert lines["three days"].slope_day is None
+    assert lines["three days"].now == 3
+    assert lines["a week"].slope_day == pytest.approx(10)
+
+
+def test_days_of_long_ago_count_for_nothing(lines):
+    assert lines["long"].days == DAYS_MAX
+    assert lines["long"].slope_day == pytest.approx(1)
+
+
+def test_the_server_that_uses_most_counts_and_moments_do_not(spark):
+    ticks = [
+        row("tick", day * DAY_US + n * 10_000_000, ns_id=ns, connections=9_999 if n == 50 else base + day, topics=7)
+        for day in range(2)
+        for ns, base in (("ns-1", 100), ("ns-2", 300))
+        for n in range(100)
+    ]
+    ticks += [row("tick", n, ns_id="ctrl", source="controller", etcd_db_bytes=5, brokers=3) for n in range(3)]
+    inputs = tables(spark, ns_tick=ticks)
+    rows = found(JOB, inputs, days(2))
+    assert {(row["source"], row["resource"]): row["now"] for row in rows} == {
+        ("namesrv", "connections"): 301,
+        ("namesrv", "topics"): 7,
+        ("controller", "etcd_db_bytes"): 5,
+        ("controller", "brokers"): 3,
+    }
+    assert in_order(found_by_day(JOB, inputs, days(2))) == in_order(rows)
+
+
+def test_an_empty_history_has_no_forecast(spark):
+    assert found(JOB, frames(spark, {}), days(1)) == []

@@ -1,0 +1,218 @@
+import pytest
+from hand_tables import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    MONDAY_US,
+    SECOND_US,
+    days,
+    found,
+    found_by_day,
+    in_order,
+    row,
+    tables,
+)
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import Broker, BrokerKey, End, Outage, Plan, Plant, Server, three_servers
+from synthetic.plants import failover
+from synthetic.plants_failover import new_master_seen
+
+from analytics.failover_timeline import JOB
+from analytics.job import Span
+
+DELAYS_US = {"ns-0": 300_000, "ns-1": 700_000, "ns-2": 2_500_000}
+MS = 1_000
+
+
+def of_kind(rows, kind):
+    return [row for row in rows if row["kind"] == kind]
+
+
+def us(moment):
+    return round(moment.timestamp() * 1e6)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Two masters die, the second one twice, once across midnight; one NameServer never shows one new master."""
+    brokers = [Broker(key=BrokerKey(name, number)) for name in ("broker-a", "broker-b") for number in (0, 1)]
+    plan = Plan(
+        start_us=MONDAY_US + 23 * HOUR_US,
+        end_us=MONDAY_US + 25 * HOUR_US,
+        servers=(*three_servers(), Server(name="ctrl", source="controller")),
+        brokers=tuple(brokers),
+    )
+    deaths = [
+        ("broker-a", 10 * MINUTE_US, 2),
+        ("broker-b", 20 * MINUTE_US, 5),
+        ("broker-b", 60 * MINUTE_US - 11_000_000, 6),
+    ]
+    plants = []
+    for name, after_us, epoch in deaths:
+        died = failover(name, plan.start_us + after_us, controller="ctrl", epoch=epoch)
+        delays = {server: us for server, us in DELAYS_US.items() if (epoch, server) != (5, "ns-1")}
+        plants += [died, new_master_seen(died.truth["failovers"][0], delays)]
+    outage = Outage(BrokerKey("broker-a", 0), plan.start_us + 10 * MINUTE_US, None, End.SILENT)
+    return plan.with_plants(*plants, Plant(outages=(outage,)))
+
+
+@pytest.fixture(scope="module")
+def history(planted):
+    return generate(planted)
+
+
+@pytest.fixture(scope="module")
+def timelines(spark, history, planted):
+    return found(JOB, frames(spark, history.rows), Span(MONDAY_US, MONDAY_US + 2 * DAY_US))
+
+
+def test_moments_are_those_that_were_planted(history, timelines):
+    rows = {row["failover_id"]: row for row in of_kind(timelines, "failover")}
+    assert set(rows) == {truth.failover_id for truth in history.truth.planted["failovers"]}
+    for truth in history.truth.planted["failovers"]:
+        told = rows[truth.failover_id]
+        assert us(told["last_beat"]) == truth.died_us
+        assert us(told["detected"]) == truth.detected_us
+        assert us(told["election_started"]) == truth.started_us
+        assert us(told["elected"]) == truth.elected_us
+        assert us(told["notified"]) == truth.notified_us
+
+
+def test_each_namesrv_shows_the_new_master_when_it_registered_there(timelines):
+    told = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-a/2"))
+    assert dict(zip(told["namesrvs"], told["visible_ms"], strict=True)) == {"ns-0": 300, "ns-1": 700, "ns-2": 2500}
+    assert told["slowest_namesrv"] == "ns-2"
+    assert told["register_s"] == pytest.approx(0.3)
+    assert told["spread_s"] == pytest.approx(2.2)
+    assert told["total_s"] == pytest.approx((us(told["visible_last"]) - us(told["last_beat"])) / 1e6)
+    assert told["missing"] == []
+
+
+def test_a_namesrv_that_never_shows_the_new_master_is_named(timelines):
+    told = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-b/5"))
+    assert told["missing"] == ["visible on ns-1"]
+
+
+def test_phases_are_summed_up_by_cluster(timelines):
+    phases = {row["phase"]: row for row in of_kind(timelines, "phase")}
+    assert phases["register"]["n"] == 3
+    assert phases["register"]["p50_s"] == pytest.approx(0.3)
+    assert phases["detect"]["max_s"] >= phases["detect"]["p95_s"] >= phases["detect"]["p50_s"] >= 10
+
+
+def test_a_failover_across_midnight_is_whole_when_its_days_are_put_together(spark, history, timelines):
+    daily = found_by_day(JOB, frames(spark, history.rows), Span(MONDAY_US, MONDAY_US + 2 * DAY_US))
+    assert in_order(daily) == in_order(timelines)
+
+
+@pytest.fixture(scope="module")
+def partial(spark):
+    """Sets whose failovers went wrong, or were none; one set each."""
+    who = {"old_master": 1}
+    s = SECOND_US
+
+    def told(at_us, what, name, **values):
+        return row(what, at_us, broker_name=name, ns_id="ctrl", source="controller", **values)
+
+    def election(at_us, name, epoch, **values):
+        default = {"result": "new_master_elected", "new_master": 2, "master_epoch": epoch, **who}
+        return told(at_us, "elected", name, **(default | values))
+
+    controller = [
+        # Detection before the epoch was known, a slave that dies too, and an election that found nobody at first.
+        told(10 * s, "failure_detected", "late", broker_id=1, silent_ms=4_000, cause="timeout"),
+        told(11 * s, "failure_detected", "late", broker_id=3, silent_ms=1_000),
+        told(12 * s, "election_started", "late"),
+        told(13 * s, "elected", "late", result="no_master_elected"),
+        told(40 * s, "election_started", "late"),
+        election(41 * s, "late", 7),
+        told(42 * s, "role_notified", "late", broker_id=2, result="failed"),
+        told(43 * s, "role_notified", "late", broker_id=2, result="ok"),
+        # Nobody could be elected.
+        told(10 * s, "failure_detected", "none", broker_id=1, silent_ms=2_000),
+        told(11 * s, "election_started", "none"),
+        told(12 * s, "elected", "none", result="no_master_elected"),
+        # The controller was too busy to tell anything but the outcome.
+        election(20 * s, "mute", 3),
+        # The first master of a set; a slave that died; a master that stayed.
+        election(5 * s, "first", 1, old_master=None),
+        told(5 * s, "failure_detected", "slave", broker_id=9),
+        told(6 * s, "election_started", "kept"),
+        election(7 * s, "kept", 4, result="keep_current_master", new_master=1),
+        # An operator chose another one, long after a death that had passed.
+        told(1 * s, "failure_detected", "moved", broker_id=1, silent_ms=1_000),
+        told(HOUR_US, "election_started", "moved"),
+        election(HOUR_US + s, "moved", 9, cause="operator"),
+        told(HOUR_US + 2 * s, "role_notified", "moved", broker_id=2, result="ok"),
+        # A master dies, and the one after it a minute later.
+        told(10 * s, "failure_detected", "double", broker_id=1, silent_ms=3_000),
+        told(10 * s, "election_started", "double"),
+        election(11 * s, "double", 2),
+        told(70 * s, "failure_detected", "double", broker_id=2, silent_ms=3_000),
+        told(70 * s, "election_started", "double"),
+        election(71 * s, "double", 3, old_master=2, new_master=1, broker_addr="double-1:1"),
+    ]
+    states = [
+        row("changed", 20 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
+        # The former master comes back and still believes to be it.
+        row("changed", 72 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
+        row("role_changed", 75 * s, broker_name="double", broker_id=0, broker_addr="double-1:1"),
+        row("registered_first", 76 * s, broker_name="double", broker_id=1, broker_addr="double-2:1"),
+    ]
+    inputs = tables(
+        spark, controller=controller, broker_state=states, ns_tick=[row("tick", n * 10 * s) for n in range(9)]
+    )
+    return {row["failover_id"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
+
+
+def test_only_changes_of_the_master_are_failovers(partial):
+    assert sorted(partial) == ["c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none"]
+
+
+def test_what_was_told_before_the_epoch_was_known_belongs_to_the_next_election(partial):
+    late = partial["c/late/7"]
+    assert [
+        us(late[name]) - MONDAY_US for name in ("last_beat", "detected", "election_started", "elected", "notified")
+    ] == [
+        6 * SECOND_US,
+        10 * SECOND_US,
+        12 * SECOND_US,
+        41 * SECOND_US,
+        43 * SECOND_US,
+    ]
+    assert late["attempts"] == 1
+    assert late["missing"] == ["visible", "visible on ns-1"]
+
+
+def test_moments_that_nobody_recorded_are_named(partial):
+    assert partial["c/mute/3"]["missing"] == [
+        "last_beat",
+        "detected",
+        "election_started",
+        "notified",
+        "visible",
+        "visible on ns-1",
+    ]
+    assert partial["c/mute/3"]["total_s"] is None
+
+
+def test_a_set_that_nobody_leads_any_more_is_told_of(partial):
+    none = partial["c/none/none"]
+    assert none["new_master"] is None
+    assert none["attempts"] == 1
+    assert none["missing"] == ["elected", "notified", "visible"]
+
+
+def test_a_master_that_an_operator_moved_was_not_found_dead(partial):
+    moved = partial["c/moved/9"]
+    assert moved["detected"] is None
+    assert moved["missing"] == ["visible"]
+
+
+def test_two_failovers_of_one_set_keep_apart(partial):
+    first, second = partial["c/double/2"], partial["c/double/3"]
+    assert first["visible_ms"] == [9_000]
+    assert second["visible_ms"] == [4_000]
+    assert us(second["last_beat"]) - MONDAY_US == 67 * SECOND_US
+    assert first["detect_s"] == second["detect_s"] == pytest.approx(3)

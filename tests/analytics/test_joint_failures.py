@@ -1,0 +1,112 @@
+import itertools
+from random import Random
+
+import pytest
+from hand_tables import DAY_US, HOUR_US, MINUTE_US, MONDAY_US, days, found, found_by_day, in_order, row, tables
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import BrokerKey, End, Outage, Plan, Plant, brokers
+from synthetic.plants import joint_failure
+
+from analytics.job import Span
+from analytics.joint_failures import JOB
+
+NAMESRVS = ("ns-1", "ns-2", "ns-3")
+
+
+def watching(hours, names=NAMESRVS):
+    return [row("tick", n * MINUTE_US, ns_id=name) for n in range(hours * 60) for name in names]
+
+
+def down(broker, from_us, to_us, *, what="channel_closed", names=NAMESRVS):
+    """A broker that leaves these NameServers and comes back."""
+    who = {"broker_name": broker, "broker_id": 0}
+    heard = {"last_heartbeat_time": MONDAY_US + from_us}
+    gone = [row(what, from_us + 1000, ns_id=name, **who, **heard) for name in names]
+    back = [row("registered_first", to_us, ns_id=name, **who) for name in names if to_us is not None]
+    return gone + back
+
+
+@pytest.fixture(scope="module")
+def history(spark):
+    m, h = MINUTE_US, HOUR_US
+    states = [
+        # Down together for 10 of 30 minutes; twice.
+        *down("a", 1 * h, 1 * h + 20 * m),
+        *down("b", 1 * h + 15 * m, 1 * h + 25 * m),
+        *down("a", 2 * h, 2 * h + 10 * m),
+        *down("b", 2 * h + 5 * m, 2 * h + 15 * m),
+        # A planned stop, and one that one NameServer of three saw alone, at the same time as a real one.
+        *down("planned", 1 * h, 1 * h + 20 * m, what="unregistered"),
+        *down("seen-once", 1 * h, 1 * h + 20 * m, names=("ns-1",)),
+        # Two of three: a majority is without it.
+        *down("seen-twice", 3 * h, 3 * h + 10 * m, names=("ns-1", "ns-2")),
+        *down("with-it", 3 * h, 3 * h + 10 * m),
+        # Across midnight.
+        *down("late-1", DAY_US - 10 * m, DAY_US + 10 * m),
+        *down("late-2", DAY_US - 10 * m, DAY_US + 10 * m),
+        # Gone for good at the end of what was watched.
+        *down("gone-1", 25 * h + 30 * m, None),
+        *down("gone-2", 25 * h + 30 * m, None),
+    ]
+    return tables(spark, broker_state=states, ns_tick=watching(26))
+
+
+@pytest.fixture(scope="module")
+def pairs(history):
+    return {(row["broker_a"], row["broker_b"]): row for row in found(JOB, history, days(2))}
+
+
+def test_pairs_are_those_that_were_down_in_the_same_minutes(pairs):
+    assert set(pairs) == {
+        ("a:0", "b:0"),
+        ("seen-twice:0", "with-it:0"),
+        ("late-1:0", "late-2:0"),
+        ("gone-1:0", "gone-2:0"),
+    }
+
+
+def test_likeness_is_counted_in_minutes(pairs):
+    alike = pairs["a:0", "b:0"]
+    assert (alike["minutes_a"], alike["minutes_b"]) == (30, 20)
+    assert (alike["joint_minutes"], alike["joint_outages"]) == (10, 2)
+    assert alike["jaccard"] == pytest.approx(10 / 40)
+
+
+def test_an_outage_goes_on_over_midnight(pairs):
+    assert pairs["late-1:0", "late-2:0"]["joint_minutes"] == 20
+    assert pairs["late-1:0", "late-2:0"]["joint_outages"] == 1
+
+
+def test_time_that_nobody_watched_is_no_outage(pairs):
+    assert pairs["gone-1:0", "gone-2:0"]["joint_minutes"] == 30
+
+
+def test_parts_of_days_give_what_parts_of_the_whole_span_give(history, pairs):
+    assert in_order(found_by_day(JOB, history, days(2))) == in_order(pairs.values())
+
+
+def test_planted_groups_are_recovered_among_brokers_that_fail_alone(spark):
+    random, m = Random(4), MINUTE_US
+    crowd = brokers(14)
+    keys = [broker.key for broker in crowd]
+    racks = (keys[:4], keys[4:7])
+    end_us = MONDAY_US + 6 * HOUR_US
+    plants = [
+        joint_failure(rack, MONDAY_US + at, MONDAY_US + at + 12 * m)
+        for rack, starts in ((racks[0], (40 * m, 200 * m)), (racks[1], (90 * m, 300 * m)))
+        for at in starts
+    ]
+    alone = tuple(
+        Outage(key, MONDAY_US + at, MONDAY_US + at + 6 * m, End.CRASH)
+        for key in keys[7:]
+        for at in sorted(random.sample(range(20 * m, 340 * m, 10 * m), 2))
+    )
+    history = generate(Plan(end_us=end_us, brokers=crowd).with_plants(*plants, Plant(outages=alone)))
+    rows = found(JOB, frames(spark, history.rows), Span(MONDAY_US, end_us))
+    close = {(row["broker_a"], row["broker_b"]) for row in rows if row["jaccard"] >= 0.7 and row["joint_outages"] > 1}
+    assert close == {pair for rack in racks for pair in itertools.combinations(map(label, sorted(rack)), 2)}
+
+
+def label(key: BrokerKey):
+    return f"{key.broker_name}:{key.broker_id}"

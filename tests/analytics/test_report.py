@@ -1,0 +1,223 @@
+import os
+import re
+import shlex
+from argparse import Namespace
+from html import escape
+from html.parser import HTMLParser
+
+import pytest
+import report_samples
+from browser import a_tab, program
+from report_samples import HOSTILE, JOBS, a_result, a_row, at
+
+from analytics.options import WrongOptions
+from analytics.report import page_of, report, result_of
+from analytics.reporting.incidents import together
+from analytics.reporting.page import ROWS_SHOWN, as_page
+
+WIDTHS = (1200, 375)
+
+
+def made_of(results):
+    return as_page(page_of({result.job: result_of(result) for result in results}))
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The page of an eventful week, and that of a quiet one, written by the command."""
+    written = {}
+    for name, results in (("eventful", report_samples.eventful()), ("quiet", report_samples.quiet())):
+        folder = tmp_path_factory.mktemp(name)
+        report_samples.write(folder, results)
+        report(Namespace(output=str(folder), file=str(folder / "report.html")))
+        written[name] = folder / "report.html"
+    return written
+
+
+class Outline(HTMLParser):
+    """Which tags are open around which text."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+
+def outline(page):
+    parser = Outline()
+    parser.feed(page)
+    return parser
+
+
+def section_of(page, job_id):
+    return re.search(rf'<section id="{job_id}">.*?</section>', page, re.DOTALL)[0]
+
+
+def test_each_analysis_has_question_answer_and_plot_whether_or_not_there_was_anything_to_see(pages):
+    for path in pages.values():
+        page = path.read_text()
+        for job_id, job in JOBS.items():
+            section = section_of(page, job_id)
+            assert escape(job.question) in section
+            assert re.search(r'class="answer">[^<]{10,}', section)
+            assert section.count("<svg") == section.count("<title id=") == section.count("<desc id=") >= 2
+
+
+def test_an_eventful_week_has_a_table_for_each_analysis(pages):
+    page = pages["eventful"].read_text()
+    assert all("<table>" in section_of(page, job_id) for job_id in JOBS)
+
+
+def test_a_quiet_week_says_so(pages):
+    page = pages["quiet"].read_text()
+    assert "Nothing needs to be changed." in page
+    assert "All NameServers agreed." in page
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing(pages):
+    for path in pages.values():
+        found = outline(path.read_text())
+        assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
+        outside = [each for each in found.attributes if each[1] in ("src", "href") and not each[2].startswith("#")]
+        assert outside == []
+        assert not re.search(r"url\(|@import", path.read_text())
+
+
+def test_a_name_from_the_wire_is_shown_and_does_nothing(pages):
+    page = pages["eventful"].read_text()
+    assert HOSTILE not in page
+    assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in page
+
+
+def test_what_happened_comes_first_in_words(pages):
+    page = pages["eventful"].read_text()
+    assert "4 failovers; the slowest, of broker-03, took 33 s until ns-1 showed it" in page
+    assert "the largest had 80 brokers within 30 s" in page
+    assert "These fail together" in page
+    assert "broker-00:0, broker-01:1, broker-02:0" in page
+
+
+def test_changes_come_with_the_commands_that_make_them_in_order(pages):
+    page = pages["eventful"].read_text()
+    assert (
+        "mqadmin updateBrokerConfig -n &quot;$NAMESRV_ADDR&quot; -b &#x27;10.0.0.0:10911&#x27; "
+        "-k brokerNotActiveTimeoutMillis -v 60000"
+    ) in page
+    assert "ADDRESS-OF-broker-01-1" in page
+    steps = [page.index(each) for each in ("-r 16 -w 8", "topicStatus", "-r 8 -w 8")]
+    assert steps == sorted(steps)
+
+
+def test_a_timeout_without_evidence_is_not_advised():
+    row = {"broker_name": "b", "broker_id": 0, "current_timeout_s": 10.0, "best_timeout_s": 60.0, "confidence": "low"}
+    page = made_of([a_result("A5", a_row("A5", **row))])
+    assert "Nothing needs to be changed." in page
+
+
+def test_the_command_of_a_timeout_is_one_command_whatever_a_broker_is_called():
+    row = {
+        "broker_name": "b'; reboot '",
+        "broker_id": 0,
+        "current_timeout_s": 10.0,
+        "best_timeout_s": 60.0,
+        "confidence": "high",
+    }
+    page = page_of({"A5": result_of(a_result("A5", a_row("A5", **row)))})
+    (words,) = (shlex.split(command) for _, command in page.advice[0].commands)
+    assert words[words.index("-b") + 1] == "ADDRESS-OF-b'; reboot '-0"
+
+
+def test_long_tables_are_cut_and_say_so():
+    rows = [
+        a_row("A3", broker_name=f"b{n}", broker_id=0, transitions=n, peak=1.0, peak_time=at(3), time_flagged_s=0.0)
+        for n in range(40)
+    ]
+    section = section_of(made_of([a_result("A3", *rows)]), "A3")
+    assert section.count("<tr>") == ROWS_SHOWN + 1
+    assert "and 24 more" in section
+
+
+def test_analyses_that_were_not_run_are_counted():
+    assert "13 analyses have not been run yet" in made_of([a_result("A1")])
+
+
+def test_without_any_result_the_command_says_what_to_do(tmp_path):
+    with pytest.raises(WrongOptions, match="run `rmq-analytics run` first"):
+        report(Namespace(output=str(tmp_path), file=str(tmp_path / "report.html")))
+
+
+def test_pairs_that_hang_together_are_one_group():
+    assert together([("a", "b"), ("c", "d"), ("b", "e"), ("f", "a")]) == [["a", "b", "e", "f"], ["c", "d"]]
+
+
+# In a real browser
+
+_OVERFLOWING = """
+[...document.querySelectorAll('body *')].filter(each => !each.closest('svg') || each.tagName === 'svg')
+  .filter(each => each.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+  .filter(each => getComputedStyle(each).position !== 'absolute')
+  .filter(each => !each.closest('thead') || innerWidth > 800)
+  .map(each => each.tagName + ' ' + each.textContent.slice(0, 60))
+"""
+
+#: Plots whose words are cut off at their edge.
+_CUT_OFF = """
+[...document.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().width > 0).flatMap(svg => {
+  const box = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(each => {
+    const own = each.getBoundingClientRect();
+    return own.left < box.left - 1 || own.right > box.right + 1 || own.bottom > box.bottom + 1;
+  }).map(each => svg.querySelector('title').textContent + ': ' + each.textContent);
+})
+"""
+
+_PLOTS = """
+Object.fromEntries([...document.querySelectorAll('section[id^=A]')].map(section =>
+  [section.id, [...section.querySelectorAll('svg')].filter(svg => svg.getBoundingClientRect().height > 40).length]))
+"""
+
+_SMALLEST_LETTERS = """
+Math.min(...[...document.querySelectorAll('svg text')]
+  .map(each => each.getBoundingClientRect().height).filter(height => height > 0))
+"""
+
+#: WCAG's contrast of text with the page, the least of all kinds of text.
+_CONTRAST = """
+(() => {
+  const light = text => {
+    const [r, g, b] = text.match(/[\\d.]+/g).map(Number).map(v => v / 255)
+      .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ratio = (a, b) => (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  const page = light(getComputedStyle(document.body).backgroundColor);
+  const texts = ['.answer', '.question', '.source', 'td', 'th', 'a'].map(each => document.querySelector(each));
+  const letters = texts.map(each => getComputedStyle(each).color);
+  const drawn = [...document.querySelectorAll('svg text')].map(each => getComputedStyle(each).fill);
+  return Math.min(...[...letters, ...drawn].map(color => ratio(light(color), page)));
+})()
+"""
+
+
+@pytest.mark.skipif(program() is None, reason="no browser: install chromium")
+@pytest.mark.parametrize("name", ["eventful", "quiet"])
+async def test_a_browser_shows_it_whole_on_wide_and_narrow_screens_by_day_and_by_night(pages, name, tmp_path):
+    async with a_tab(tmp_path) as tab:
+        for width in WIDTHS:
+            for dark in (False, True):
+                await tab.open(pages[name].as_uri(), width=width, dark=dark)
+                assert tab.requests == [pages[name].as_uri()]
+                assert await tab.value(_OVERFLOWING) == []
+                assert await tab.value("document.documentElement.scrollWidth <= innerWidth")
+                plots = await tab.value(_PLOTS)
+                assert set(plots) == set(JOBS)
+                assert min(plots.values()) >= 1
+                assert await tab.value(_CUT_OFF) == []
+                assert await tab.value(_SMALLEST_LETTERS) >= 11
+                if name == "eventful":
+                    assert await tab.value(_CONTRAST) >= 4.5
+                if folder := os.environ.get("REPORT_SCREENSHOTS"):
+                    await tab.screenshot(tmp_path.joinpath(folder, f"{name}-{width}-{'dark' if dark else 'light'}.png"))

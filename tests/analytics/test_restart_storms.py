@@ -1,0 +1,152 @@
+from datetime import UTC, datetime
+
+import pytest
+from hand_tables import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    MONDAY_US,
+    SECOND_US,
+    days,
+    found,
+    found_by_day,
+    in_order,
+    row,
+    tables,
+)
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import Downtime, Plan, Server, brokers
+from synthetic.plants import storm
+
+from analytics.job import Span
+from analytics.restart_storms import JOB
+
+
+def us(moment):
+    return (
+        round(moment.replace(tzinfo=UTC).timestamp() * 1e6)
+        if moment.tzinfo is None
+        else round(moment.timestamp() * 1e6)
+    )
+
+
+def test_times_are_read_as_utc():
+    assert us(datetime(2026, 3, 2, tzinfo=UTC)) == MONDAY_US
+
+
+def registrations(count, at_us, *, every_us=SECOND_US, cluster="c", ns="ns-1", first=0):
+    return [
+        row(
+            "registered_first",
+            at_us + n * every_us,
+            cluster=cluster,
+            broker_name=f"b{first + n:03}",
+            broker_id=0,
+            ns_id=ns,
+        )
+        for n in range(count)
+    ]
+
+
+def shown(count, cluster="c"):
+    return [
+        row(
+            "shown",
+            HOUR_US,
+            cluster=cluster,
+            broker_name=f"b{n:03}",
+            set_ids=[0],
+            set_addrs=["x"],
+            set_clusters=[cluster],
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def storms(spark):
+    """Runs of each size, in clusters of ten and of a hundred; a slow one; one over two NameServers, across midnight."""
+    h = HOUR_US
+    states = [
+        *shown(10, "small"),
+        *registrations(4, 2 * h, cluster="small"),
+        *registrations(5, 3 * h, cluster="small"),
+        *shown(100, "large"),
+        *registrations(9, 2 * h, cluster="large"),
+        *registrations(10, 3 * h, cluster="large"),
+        *shown(10, "slow"),
+        *registrations(5, 4 * h, cluster="slow", every_us=59 * SECOND_US),
+        *registrations(5, 5 * h, cluster="slow", every_us=61 * SECOND_US),
+        *shown(10, "night"),
+        *registrations(6, DAY_US - 3 * SECOND_US, cluster="night"),
+        *registrations(6, DAY_US - 2 * SECOND_US, cluster="night", ns="ns-2"),
+        *registrations(8, 7 * h, cluster="young", ns="ns-3"),
+    ]
+    ticks = [
+        row("tick", 3 * h - SECOND_US, loop_lag_ms=900.0, requests_rejected=90),
+        row("tick", 3 * h + 2 * SECOND_US, loop_lag_ms=80.0, requests_rejected=3),
+        row("tick", 3 * h + 12 * SECOND_US, loop_lag_ms=40.0, requests_rejected=4),
+        row("tick", 3 * h + 12 * SECOND_US, ns_id="ns-9", loop_lag_ms=700.0, requests_rejected=70),
+        row("tick", 3 * h + 60 * SECOND_US, loop_lag_ms=800.0, requests_rejected=80),
+        row("tick", DAY_US + SECOND_US, ns_id="ns-2", loop_lag_ms=33.0, requests_rejected=1),
+    ]
+    lifecycle = [row("started", 7 * h - 30 * SECOND_US, ns_id="ns-3")]
+    return tables(spark, broker_state=states, ns_tick=ticks, ns_lifecycle=lifecycle)
+
+
+@pytest.fixture(scope="module")
+def result(storms):
+    return found(JOB, storms, days(2))
+
+
+def test_five_brokers_or_a_tenth_of_the_cluster_are_a_storm_and_one_less_is_not(result):
+    sizes = {(row["cluster"], (us(row["start"]) - MONDAY_US) // HOUR_US): row["brokers"] for row in result}
+    assert sizes == {("small", 3): 5, ("large", 3): 10, ("slow", 4): 5, ("night", 23): 6, ("young", 7): 8}
+
+
+def test_a_storm_tells_how_large_it_was_and_what_it_did(result):
+    large = next(row for row in result if row["cluster"] == "large")
+    assert large["share"] == pytest.approx(0.1)
+    assert large["seconds"] == pytest.approx(9)
+    # The ticks before it, after it, and of other NameServers count for nothing.
+    assert (large["loop_lag_max_ms"], large["rejected"]) == (80.0, 7)
+
+
+def test_a_storm_on_two_namesrvs_across_midnight_is_one(result):
+    night = next(row for row in result if row["cluster"] == "night")
+    assert (night["brokers"], night["registrations"], night["namesrvs"]) == (6, 12, ["ns-1", "ns-2"])
+    assert night["loop_lag_max_ms"] == 33.0
+
+
+def test_a_namesrv_that_started_hears_everybody_anew_and_no_broker_restarted(result):
+    assert {row["cluster"]: row["cause"] for row in result if row["cause"] != "brokers"} == {"young": "namesrv"}
+
+
+def test_parts_of_days_give_what_parts_of_the_whole_span_give(storms, result):
+    assert in_order(found_by_day(JOB, storms, days(2))) == in_order(result)
+
+
+def test_planted_storms_are_found_among_the_restarts_of_a_namesrv(spark):
+    crowd = brokers(20)
+    keys = [broker.key for broker in crowd]
+    start_us = MONDAY_US
+    servers = (
+        Server(name="ns-0"),
+        Server(name="ns-1", downtimes=(Downtime(start_us + HOUR_US, start_us + HOUR_US + 5 * MINUTE_US),)),
+    )
+    plan = Plan(end_us=start_us + 2 * HOUR_US, servers=servers, brokers=crowd).with_plants(
+        storm(keys[:6], start_us + 20 * MINUTE_US, seed=1),
+        storm(keys[6:10], start_us + 30 * MINUTE_US, seed=2),
+        storm(keys[:20], start_us + 100 * MINUTE_US, seed=3),
+    )
+    history = generate(plan)
+    span = Span(start_us + 5 * MINUTE_US, plan.end_us)
+    rows = [row for row in found(JOB, frames(spark, history.rows), span) if row["cause"] == "brokers"]
+    truth = [group for group in history.truth.planted["storms"] if len(group.brokers) >= 5]
+    assert sorted((us(row["start"]), row["brokers"]) for row in rows) == [
+        (pytest.approx(group.from_us, abs=2 * SECOND_US), len(group.brokers)) for group in truth
+    ]
+    assert [us(row["end"]) for row in sorted(rows, key=lambda row: row["start"])] == [
+        pytest.approx(group.to_us, abs=2 * SECOND_US) for group in truth
+    ]
