@@ -70,7 +70,7 @@ class Control:
             self.guard.greet(key, replica.address)
         elif self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
             return
-        self.guard.check_standstill()
+        self.guard.check_standstill(heard.heard_ms)
         self.detection.beat(key, heard)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):
@@ -190,13 +190,15 @@ class Control:
 
     def _sign_of_life(self, key: BrokerKey, connection_id: int) -> None:
         if self.store.address_of(key) is not None:
-            self.guard.check_standstill()
-            self.detection.seen(key, self._clock.now_ms(), connection_id)
+            now_ms = self._clock.now_ms()
+            self.guard.check_standstill(now_ms)
+            self.detection.seen(key, now_ms, connection_id)
 
     def _restarted(self, key: BrokerKey, connection_id: int) -> None:
         if self.store.address_of(key) is not None:
-            self.guard.check_standstill()
-            self.detection.restarted(key, self._clock.now_ms(), connection_id)
+            now_ms = self._clock.now_ms()
+            self.guard.check_standstill(now_ms)
+            self.detection.restarted(key, now_ms, connection_id)
 
     async def _first_beat(self, key: BrokerKey) -> None:
         """Wait until a broker that has started has said how far its log is, but not for long."""

@@ -156,9 +156,6 @@ class Detection:
         self._started_ms = started_ms
         self._judges_from_ms = started_ms
         self._timeout_ms_longest = HEARTBEAT_TIMEOUT_MS_DEFAULT
-        #: Nobody can have been silent for too long before then, with this timeout.
-        self._silence_due_ms = started_ms
-        self._suspect_timeout_ms = 0
         self._new_questions = 0
         #: When anybody was heard last; nobody is missed before the first had time to come.
         self._anybody_ms = started_ms + _ARRIVAL_MS
@@ -181,21 +178,18 @@ class Detection:
             self._timeout_ms_longest = min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX)
         if self._suspicions or self._gone:
             self._trust(key)
-        self._expect(heard)
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker."""
         self._hear(now_ms)
         self._live.seen(key, now_ms, connection_id)
         self._trust(key)
-        self._expect(self._live.get(key))
 
     def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take the request that a broker starts with."""
         self._hear(now_ms)
         self._live.restarted(key, now_ms, connection_id)
         self._trust(key)
-        self._expect(self._live.get(key))
 
     def _hear(self, now_ms: int) -> None:
         """Take a sign of life; after a time without any, this controller was cut off and knows nobody to be dead.
@@ -213,13 +207,6 @@ class Detection:
             self._hears_since_ms = now_ms
             self._gap_ms = now_ms - before_ms
             self.doubt_self(now_ms)
-
-    def _expect(self, heard: Heard | None) -> None:
-        """Look again when this broker may have been silent for too long."""
-        if heard is None:
-            return
-        silence_ms = min(heard.timeout_ms, self._suspect_timeout_ms)
-        self._silence_due_ms = min(self._silence_due_ms, heard.heard_ms + silence_ms)
 
     def _trust(self, key: BrokerKey) -> None:
         self._suspicions.pop(key, None)
@@ -294,13 +281,7 @@ class Detection:
         return [self._asked(key, self._suspicions[key], now_ms) for key in due]
 
     def _suspect_silent(self, now_ms: int, suspect_timeout_ms: int) -> None:
-        if suspect_timeout_ms == self._suspect_timeout_ms and now_ms <= self._silence_due_ms:
-            # Thousands of brokers beat each second, and are looked through only every other second.
-            return
-        self._suspect_timeout_ms = suspect_timeout_ms
-        silent, left_ms = self._live.silent(now_ms, suspect_timeout_ms)
-        self._silence_due_ms = now_ms + left_ms
-        for key in silent:
+        for key in self._live.silent(now_ms, suspect_timeout_ms):
             if key not in self._suspicions:
                 self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms)
 
@@ -350,7 +331,6 @@ class Detection:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
             self._live.beat(key, replace(last, heard_ms=now_ms))
-            self._expect(self._live.get(key))
             return []
         if suspicion.why is Why.UNHEARD and suspicion.outcome not in _PROOFS:
             # It is given up as everybody else who was never heard.

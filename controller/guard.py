@@ -68,14 +68,13 @@ class Guard:
         self._unreached_told_ms = parts.clock.now_ms() - _UNREACHED_TOLD_MS
         parts.detection.is_master = self._is_master
 
-    def check_standstill(self) -> None:
+    def check_standstill(self, now_ms: int) -> None:
         """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
 
         To be called before anything that was heard is taken.
         """
         if self._looked_ms is None:
             return
-        now_ms = self._clock.now_ms()
         held_ms = now_ms - self._looked_ms - LOOK_MS
         if held_ms <= _STANDSTILL_MS:
             return
@@ -88,8 +87,8 @@ class Guard:
 
     def connection_lost(self, connection_id: int) -> None:
         """Suspect who was heard over a connection that is gone."""
-        self.check_standstill()
         now_ms = self._clock.now_ms()
+        self.check_standstill(now_ms)
         suspects = self._detection.connection_lost(connection_id, now_ms)
         for key in suspects:
             # Strangers can be thousands over one connection, and a line for each holds everybody up.
@@ -108,8 +107,9 @@ class Guard:
 
     def look_at_brokers(self) -> None:
         """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
-        self.check_standstill()
-        self._looked_ms = now_ms = self._clock.now_ms()
+        now_ms = self._clock.now_ms()
+        self.check_standstill(now_ms)
+        self._looked_ms = now_ms
         self._greetings = 0
         if gap_ms := self._detection.take_gap_ms():
             self._observer.brokers_heard_again(gap_ms)
@@ -119,14 +119,15 @@ class Guard:
 
     def probed(self, key: BrokerKey, outcome: Outcome) -> None:
         """Take what came of a question to a broker."""
-        self.check_standstill()
+        now_ms = self._clock.now_ms()
+        self.check_standstill(now_ms)
         address = self._store.address_of(key)
         if address is not None:
             if outcome is Outcome.ANSWERED:
                 self._reach.reached(key, address)
             elif outcome is Outcome.REFUSED and not self._is_proof(key, address):
                 outcome = Outcome.NO_ANSWER
-        self._mourn(self._detection.probed(key, outcome, self._clock.now_ms()))
+        self._mourn(self._detection.probed(key, outcome, now_ms))
 
     def greet(self, key: BrokerKey, address: str) -> None:
         """Find out whether a member that beats can be reached, before that matters; to be called before it is heard."""

@@ -3,6 +3,7 @@
 Answers to `BrokerHeartbeatManager` (controller.md section 3.1). Times are monotonic ms of this controller.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -47,6 +48,11 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
         """Tell whether its deadline has not passed."""
         return self.heard_ms + self.timeout_ms >= now_ms
 
+    def is_silent(self, now_ms: int, silence_ms: int) -> bool:
+        """Tell whether it should have been heard since; who starts has all of its own timeout."""
+        allowed_ms = self.timeout_ms if self.is_starting else min(silence_ms, self.timeout_ms)
+        return self.heard_ms + allowed_ms < now_ms
+
     @property
     def progress(self) -> tuple[int, int]:
         """How far its log is: offsets of one epoch can be compared."""
@@ -62,12 +68,16 @@ class LiveTable:
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, Heard]] = {}
         self._over: dict[int, set[BrokerKey]] = {}
-        self._brokers = 0
+        #: Everybody, who was heard longest ago first.
+        self._by_age: OrderedDict[BrokerKey, None] = OrderedDict()
+        #: The silence that was asked for last, and whose own timeout is shorter.
+        self._silence_ms = 0
+        self._impatient: set[BrokerKey] = set()
 
     @property
     def brokers(self) -> int:
         """How many brokers were heard lately."""
-        return self._brokers
+        return len(self._by_age)
 
     def get(self, key: BrokerKey) -> Heard | None:
         """Return what was heard of one broker."""
@@ -81,25 +91,20 @@ class LiveTable:
         """Return everything."""
         return ((BrokerKey(name, i), heard) for name, members in self._rows.items() for i, heard in members.items())
 
-    def silent(self, now_ms: int, silence_ms: int) -> tuple[list[BrokerKey], int]:
-        """Return who was not heard for longer than `silence_ms`, or its own timeout, and how long the others have.
-
-        That is the shortest time until another one is silent too if nothing is heard meanwhile, at most `silence_ms`.
-        """
-        silent: list[BrokerKey] = []
-        left_ms = silence_ms
-        for name, members in self._rows.items():
-            for i, heard in members.items():
-                to_go_ms = heard.heard_ms - now_ms + min(silence_ms, heard.timeout_ms)
-                # Nearly always neither: this looks at every broker there is.
-                if to_go_ms < left_ms:
-                    if heard.is_starting:
-                        to_go_ms = heard.heard_ms - now_ms + heard.timeout_ms
-                    if to_go_ms < 0:
-                        silent.append(BrokerKey(name, i))
-                    else:
-                        left_ms = min(left_ms, to_go_ms)
-        return silent, left_ms
+    def silent(self, now_ms: int, silence_ms: int) -> list[BrokerKey]:
+        """Return who was not heard for longer than `silence_ms`, or its own timeout if that is shorter."""
+        if silence_ms != self._silence_ms:
+            self._silence_ms = silence_ms
+            self._impatient = {key for key, heard in self.rows() if heard.timeout_ms < silence_ms}
+        silent = [key for key in self._impatient if self._row(key).is_silent(now_ms, silence_ms)]
+        for key in self._by_age:
+            heard = self._row(key)
+            if heard.heard_ms + silence_ms >= now_ms:
+                # Nearly always this is the first: thousands beat each second, and are not looked through.
+                break
+            if heard.timeout_ms >= silence_ms and heard.is_silent(now_ms, silence_ms):
+                silent.append(key)
+        return silent
 
     def alive(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
         """Return the members of a set whose deadline has not passed."""
@@ -124,6 +129,9 @@ class LiveTable:
         if before.connection_id == heard.connection_id:
             # Nearly all beats end here.
             members[key.broker_id] = heard
+            self._by_age.move_to_end(key)
+            if heard.timeout_ms != before.timeout_ms:
+                self._note_patience(key, heard)
         else:
             self._put(key, heard)
 
@@ -144,7 +152,8 @@ class LiveTable:
         members = self._rows.get(key.broker_name, {})
         before = members.pop(key.broker_id, None)
         if before is not None:
-            self._brokers -= 1
+            del self._by_age[key]
+            self._impatient.discard(key)
             self._unbind(key, before.connection_id)
         if not members:
             self._rows.pop(key.broker_name, None)
@@ -153,12 +162,22 @@ class LiveTable:
         members = self._rows.setdefault(key.broker_name, {})
         before = members.get(key.broker_id)
         members[key.broker_id] = heard
-        if before is None:
-            self._brokers += 1
+        self._by_age[key] = None
+        self._by_age.move_to_end(key)
+        self._note_patience(key, heard)
         if before is None or before.connection_id != heard.connection_id:
             if before is not None:
                 self._unbind(key, before.connection_id)
             self._over.setdefault(heard.connection_id, set()).add(key)
+
+    def _note_patience(self, key: BrokerKey, heard: Heard) -> None:
+        if heard.timeout_ms < self._silence_ms:
+            self._impatient.add(key)
+        else:
+            self._impatient.discard(key)
+
+    def _row(self, key: BrokerKey) -> Heard:
+        return self._rows[key.broker_name][key.broker_id]
 
     def _unbind(self, key: BrokerKey, connection_id: int) -> None:
         brokers = self._over.get(connection_id, set())

@@ -146,7 +146,8 @@ class SetStore:
 
     def get(self, broker_name: str) -> BrokerSet | None:
         """Return a set as it is known here."""
-        return self.entry(broker_name).broker_set
+        kept = self._kept.get(broker_name)
+        return None if kept is None else kept.entry.broker_set
 
     def address_of(self, key: BrokerKey) -> str | None:
         """Return where a broker is by what is stored; None if it belongs to no set that is known here."""

@@ -85,14 +85,35 @@ def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(t
 def test_a_broker_that_tries_to_start_beats_only_once_for_each_try(table):
     table.restarted(ONE, now_ms=0, connection_id=3)
     table.beat(ONE, heard(heard_ms=10, timeout_ms=10_000))
-    assert table.silent(now_ms=5_000, silence_ms=3_000) == ([], 3_000)
+    assert table.silent(now_ms=5_000, silence_ms=3_000) == []
     table.beat(ONE, heard(heard_ms=5_010, timeout_ms=10_000))
-    assert table.silent(now_ms=9_000, silence_ms=3_000) == ([], 3_000)
-    assert table.silent(now_ms=15_011, silence_ms=3_000)[0] == [ONE]
+    assert table.silent(now_ms=9_000, silence_ms=3_000) == []
+    assert table.silent(now_ms=15_011, silence_ms=3_000) == [ONE]
 
 
 def test_a_broker_that_beats_each_second_has_started(table):
     table.restarted(ONE, now_ms=0, connection_id=3)
     for heard_ms in (10, 1_010):
         table.beat(ONE, heard(heard_ms=heard_ms, timeout_ms=10_000))
-    assert table.silent(now_ms=4_011, silence_ms=3_000)[0] == [ONE]
+    assert table.silent(now_ms=4_011, silence_ms=3_000) == [ONE]
+
+
+def test_who_was_heard_longest_ago_is_silent_first_and_whoever_was_heard_since_is_not(table):
+    for heard_ms, key in ((0, ONE), (100, TWO)):
+        table.beat(key, heard(heard_ms=heard_ms))
+    assert table.silent(now_ms=3_050, silence_ms=3_000) == [ONE]
+    table.seen(ONE, now_ms=3_060, connection_id=1)
+    assert table.silent(now_ms=3_101, silence_ms=3_000) == [TWO]
+    table.forget(TWO)
+    assert table.silent(now_ms=3_101, silence_ms=3_000) == []
+
+
+def test_a_broker_with_a_shorter_timeout_of_its_own_is_silent_earlier_whenever_it_says_so(table):
+    table.beat(ONE, heard(heard_ms=0, timeout_ms=1_000))
+    table.beat(TWO, heard(heard_ms=0, timeout_ms=10_000))
+    assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
+    assert table.silent(now_ms=1_001, silence_ms=500) == [ONE, TWO]
+    assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
+    table.beat(ONE, heard(heard_ms=0, timeout_ms=10_000))
+    table.beat(TWO, heard(heard_ms=0, timeout_ms=1_000))
+    assert table.silent(now_ms=1_001, silence_ms=3_000) == [TWO]
