@@ -7,6 +7,7 @@ import yaml
 from rendered_chart import CHART, ETCD, FULLNAME, VALUE_SETS, chart, merged, objects, profile, properties, refusal
 
 from helm import values_table
+from serving import __version__
 
 #: Kubernetes' own, or the servers': any key may stand in them.
 PASSED_ON = {"global", "labels", "properties", "kubernetesObject", "kubernetesObjects"}
@@ -210,7 +211,7 @@ def test_an_image_is_named_by_registry_and_digest_or_by_tag():
         (container,) = sets["StatefulSet", f"{FULLNAME}-namesrv"]["spec"]["template"]["spec"]["containers"]
         return container["image"]
 
-    assert image() == "rocketmq-control-plane:0.1.0"
+    assert image() == f"rocketmq-control-plane:{__version__}"
     assert image(registry="r.example.org", tag="7") == "r.example.org/rocketmq-control-plane:7"
     digest = "sha256:" + "ab" * 32
     assert image(tag="7", digest=digest) == f"rocketmq-control-plane@{digest}"
