@@ -1,0 +1,274 @@
+"""NameServers, controllers on an etcd, brokers of a few lines, and the Prometheus that scrapes them each second.
+
+Rules are those of the repository with shorter times: an alert that waits for minutes and looks back for an hour would
+need an hour to fire and to resolve.
+"""
+
+import contextlib
+import http.server
+import json
+import os
+import re
+import socket
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+import yaml
+from board_expressions import RULES
+from exposed_metrics import JAVA_BROKER_SCRAPE
+from peers.controllers import OurController, leader_of
+from peers.etcd import Etcd, certificate
+from peers.processes import Process, free_port
+from peers.replicas import Replica
+from peers.scripted import Line, ScriptedBroker
+from peers.servers import OurNameServer
+from peers.waiting import wait_until
+from peers.wire import PUT_KV_CONFIG, SUCCESS, UPDATE_CONFIG
+
+UPDATE_CONTROLLER_CONFIG = 1009
+CLUSTER = "C"
+TOPIC = "Orders"
+#: How far back rules look, in place of minutes and hours; and how long an alert waits.
+WINDOW = "8s"
+WAITS = "1s"
+#: What a slow machine may take for anything that takes seconds.
+SOON_S = 60
+TRAFFIC_S = 0.4
+#: Says that it is longer than any frame may be.
+BAD_FRAME = b"\x7f\xff\xff\xff" + bytes(12)
+
+
+class Prometheus:
+    """A Prometheus with a configuration of its own, and its HTTP API."""
+
+    def __init__(self, folder, jobs):
+        folder.mkdir()
+        self.port = free_port()
+        scrapes = [
+            {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
+            for job, ports in jobs.items()
+        ]
+        configuration = {
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "rule_files": [self._hurried(folder, path) for path in RULES],
+            "scrape_configs": scrapes,
+        }
+        file = folder / "prometheus.yml"
+        file.write_text(yaml.safe_dump(configuration))
+        words = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
+        words += [f"--web.listen-address=127.0.0.1:{self.port}"]
+        self.process = Process("prometheus", words, folder=folder, env=os.environ)
+
+    def ask(self, path, **parameters):
+        """Return the data of an answer; fail with what Prometheus says if it is no success."""
+        query = urllib.parse.urlencode(parameters, doseq=True)
+        url = f"http://127.0.0.1:{self.port}/api/v1/{path}?{query}"
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return json.loads(answer.read())["data"]
+        except urllib.error.HTTPError as error:
+            with error:
+                raise AssertionError(f"{parameters}: {error.read().decode()}") from error
+
+    def value(self, query):
+        """Return the only value of a query, None if there is none."""
+        found = self.ask("query", query=query)["result"]
+        return float(found[0]["value"][1]) if found else None
+
+    def firing(self):
+        """Return alert -> its notes, of those that fire."""
+        alerts = self.ask("alerts")["alerts"]
+        return {each["labels"]["alertname"]: each["annotations"] for each in alerts if each["state"] == "firing"}
+
+    @staticmethod
+    def _hurried(folder, path):
+        text = re.sub(r"\bfor: \w+", f"for: {WAITS}", path.read_text())
+        copy = folder / path.name
+        copy.write_text(re.sub(r"\[\d+[smh]\]", f"[{WINDOW}]", text))
+        return str(copy)
+
+
+class JavaBrokerStub:
+    """Serves what a Java broker once served."""
+
+    def __init__(self):
+        text = JAVA_BROKER_SCRAPE.read_bytes()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_arguments):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Site:
+    """Everything that is scraped. `close` ends it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._closing = contextlib.ExitStack()
+        self._over = threading.Event()
+        self._beaten = []
+        self._lock = threading.Lock()
+        cert, _, key = certificate(folder, "server")
+        tls = {"tls.test.mode.enable": False, "tls.server.certPath": cert, "tls.server.keyPath": key}
+        self.etcd = Etcd(folder / "etcd")
+        self._closing.callback(self.etcd.stop)
+        self.name_servers = [
+            OurNameServer(folder, f"namesrv-{n}", http=True, scanNotActiveBrokerInterval=500, **tls) for n in range(2)
+        ]
+        shared = {"controllerStore": "etcd", "etcdEndpoints": self.etcd.members[0].endpoint, "controllerGroup": "g"}
+        self.controllers = [
+            OurController(folder, f"controller-{n}", controllerId=f"c{n}", **shared | tls) for n in range(2)
+        ]
+        for server in (*self.name_servers, *self.controllers):
+            self._closing.callback(self._end, server)
+
+    def start(self):
+        self.etcd.start()
+        for controller in self.controllers:
+            controller.launch()
+        for server in self.name_servers:
+            server.start()
+        for controller in self.controllers:
+            controller.ready()
+        stub = self._kept(JavaBrokerStub())
+        jobs = {
+            "namesrv": [server.http_port for server in self.name_servers],
+            "controller": [controller.http_port for controller in self.controllers],
+            "broker": [stub.port],
+        }
+        self.prometheus = Prometheus(self.folder / "prometheus", jobs)
+        self._closing.callback(self.prometheus.process.stop)
+        self.prometheus.process.wait_for("Server is ready to receive web requests", seconds=SOON_S)
+        thread = threading.Thread(target=self._traffic)
+        self._closing.callback(thread.join)
+        self._closing.callback(self._over.set)
+        thread.start()
+        return self
+
+    def close(self):
+        self._closing.close()
+
+    def leader(self):
+        return wait_until(lambda: leader_of(self.controllers), seconds=SOON_S, what="a controller leads")
+
+    # Brokers of NameServers
+
+    def broker(self, name, *, server=None, broker_id=0, timeout_ms=10_000):
+        """Register a broker with all NameServers, or with one, and let it beat."""
+        brokers = []
+        for each in [server] if server else self.name_servers:
+            line = Line(socket.create_connection(("127.0.0.1", each.port), timeout=10))
+            self._closing.callback(line.close)
+            address = f"127.0.0.1:{10000 + broker_id}"
+            broker = ScriptedBroker(
+                line, name, address=address, broker_id=broker_id, cluster=CLUSTER, timeout_ms=timeout_ms
+            )
+            broker.register({TOPIC: 8, f"%RETRY%{name}": 1})
+            brokers.append(broker)
+        return brokers
+
+    def keep_beating(self, brokers):
+        with self._lock:
+            self._beaten += brokers
+
+    def stop_beating(self, brokers):
+        with self._lock:
+            self._beaten = [each for each in self._beaten if each not in brokers]
+
+    # Brokers of controllers
+
+    def replica(self, name, *, like=None):
+        """Return a broker that is connected to the leading controller; `like` one that has died, it comes back."""
+        port = int(like.address.rpartition(":")[2]) if like else 0
+        replica = self._kept(Replica(self.leader().address, name, cluster=CLUSTER, port=port), "die")
+        if like:
+            replica.broker_id = like.broker_id
+            assert replica.register().code == SUCCESS
+            replica.keep_beating()
+        return replica
+
+    def pair(self, name):
+        """Return two brokers of a set, both in sync, of which the first leads."""
+        first, second = self.replica(name), self.replica(name)
+        assert first.join().elect().code == SUCCESS
+        second.join()
+        self.wait_for_set(name, lambda state: state.alive == {1, 2}, what="both live")
+        assert first.report([1, 2], master_epoch=1, sync_state_set_epoch=1).code == SUCCESS
+        return first, second
+
+    def wait_for_set(self, name, condition, *, what):
+        def found():
+            state = self.leader().set_state(name)
+            return state is not None and condition(state)
+
+        wait_until(found, seconds=SOON_S, what=f"{name}: {what}")
+
+    # What comes in
+
+    def send_bad_frames(self, count):
+        """Send to every server what is no frame, each over a connection of its own."""
+        for server in (*self.name_servers, *self.controllers):
+            for _ in range(count):
+                with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+                    connection.sendall(BAD_FRAME)
+                    with contextlib.suppress(ConnectionResetError):
+                        connection.recv(1)
+
+    def change_settings(self):
+        """Change a property of every server, and a KV entry of every NameServer."""
+        for server in self.name_servers:
+            put = {"namespace": "n", "key": "k", "value": "v"}
+            assert server.caller.ask(PUT_KV_CONFIG, put).code == SUCCESS
+            assert server.caller.ask(UPDATE_CONFIG, {}, b"serverChannelMaxIdleTimeSeconds=121").code == SUCCESS
+        for controller in self.controllers:
+            changed = controller.caller.ask(UPDATE_CONTROLLER_CONFIG, {}, b"serverChannelMaxIdleTimeSeconds=121")
+            assert changed.code == SUCCESS
+
+    def _traffic(self):
+        """What brokers, clients and probes send all the time."""
+        while not self._over.wait(TRAFFIC_S):
+            with self._lock:
+                beaten = list(self._beaten)
+            for broker in beaten:
+                with contextlib.suppress(OSError):
+                    broker.beat()
+            for server in (*self.name_servers, *self.controllers):
+                with contextlib.suppress(OSError):
+                    self._ask(server)
+
+    def _ask(self, server):
+        if server in self.name_servers:
+            server.caller.route(TOPIC)
+            server.caller.route("nobody")
+        else:
+            server.replica_info("nobody")
+        urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/healthz", timeout=5).close()
+
+    def _kept(self, peer, end="close"):
+        self._closing.callback(getattr(peer, end))
+        return peer
+
+    def _end(self, server):
+        if server.process is not None and server.process.running:
+            server.process.kill()
+
+
+def wait_scrapes(count=2):
+    """Let so many scrapes pass: a rate needs two values."""
+    time.sleep(count + 0.5)

@@ -1,0 +1,196 @@
+"""Real servers, a real Prometheus, and incidents: every expression has numbers, alerts fire and resolve."""
+
+import math
+import os
+import re
+import shutil
+import time
+
+import pytest
+from board_expressions import LEGEND_LABEL, alerts, filled, needs, of_annotations, of_panels, variables
+from exposed_metrics import NOT_EXPOSED_YET
+from peers.waiting import wait_until
+from peers.wire import SUCCESS
+from scraped_site import SOON_S, Site, wait_scrapes
+
+#: How far back expressions of boards look, with a scrape each second.
+WINDOW = "8s"
+FLAPS = 8
+BAD_FRAMES = 12
+
+#: Alerts that were made to fire here, and had to resolve.
+INCIDENTS = {
+    "BrokerMissing": "a master dies",
+    "BrokersLost": "brokers lose their connections",
+    "BrokerSetWithoutMaster": "the only broker of a set dies",
+    "ElectionFailed": "nobody can be elected for it",
+    "NameServerDown": "a NameServer is killed",
+    "RequestsRejected": "somebody sends what is no frame",
+}
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory):
+    """A site in which everything has happened, still running; with the times between which it did, Unix s."""
+    if missing := [name for name in ("prometheus", "promtool") if shutil.which(name) is None]:
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up(f"no Prometheus runs the expressions, not installed: {', '.join(missing)}")
+    site = Site(tmp_path_factory.mktemp("site"))
+    try:
+        site.start()
+        yield _lived(site)
+    finally:
+        site.close()
+
+
+class Lived:
+    def __init__(self, site):
+        self.prometheus = site.prometheus
+        self.began_s = time.time()  # noqa: TID251 -- Prometheus takes Unix seconds
+        self.notes = {}
+        self.resolved = set()
+
+    def fire(self, *names, again=lambda: None):
+        """Wait until each of these alerts has fired, and keep what they say; `again` is what makes them, repeated."""
+        seen = set()
+
+        def fired():
+            again()
+            found = self.prometheus.firing()
+            self.notes |= found
+            seen.update(found)
+            return seen >= set(names)
+
+        wait_until(fired, seconds=SOON_S, what=lambda: f"{names} fire, not only {seen}")
+
+    def resolve(self, *names):
+        wait_until(
+            lambda: not self.prometheus.firing().keys() & set(names),
+            seconds=SOON_S,
+            what=lambda: f"{names} resolve; still {self.prometheus.firing().keys()}",
+        )
+        self.resolved |= set(names)
+
+    def end(self):
+        self.ended_s = time.time()  # noqa: TID251 -- as above
+        return self
+
+    def series(self, expr):
+        """Return the series of an expression over all that happened."""
+        plain = filled(expr, window=WINDOW)
+        return self.prometheus.ask("query_range", query=plain, start=self.began_s, end=self.ended_s, step="1s")[
+            "result"
+        ]
+
+
+def _lived(site):
+    told = Lived(site)
+    wait_until(lambda: site.prometheus.value("sum(up)") == 5, seconds=SOON_S, what="everything is scraped")
+    steady = site.broker("steady")
+    site.keep_beating(steady)
+    _another_leader(site)
+    masters = _sets(site)
+    wait_scrapes()
+    _wire_incidents(site, told, steady)
+    _deaths(site, told, masters)
+    _name_server_dies(site, told)
+    told.resolve(*INCIDENTS)
+    return told.end()
+
+
+def _another_leader(site):
+    leader = site.leader()
+    wait_scrapes()
+    assert leader.process.stop() == 0
+    site.leader()
+    leader.start()
+
+
+def _sets(site):
+    """A set of two in sync, one with a single broker, and one that is left alone."""
+    first, _ = site.pair("pair")
+    only, bystander = site.replica("single"), site.replica("bystander")
+    for each in (only, bystander):
+        assert each.join().elect().code == SUCCESS
+    return first, only
+
+
+def _wire_incidents(site, told, steady):
+    """A broker falls silent, one flaps, one is late, and somebody sends what is no frame."""
+    site.stop_beating(steady)
+    site.broker("quiet", timeout_ms=1500)
+    site.change_settings()
+
+    def flap_and_send():
+        for _ in range(FLAPS):
+            for broker in site.broker("flapping", broker_id=1):
+                broker.close()
+        site.send_bad_frames(BAD_FRAMES)
+        wait_scrapes(1)
+
+    told.fire("BrokersLost", "RequestsRejected", again=flap_and_send)
+    site.keep_beating(steady)
+
+
+def _deaths(site, told, masters):
+    """Both masters die; one set has another broker that may lead, one has none."""
+    for master in masters:
+        master.die()
+    told.fire("BrokerMissing", "BrokerSetWithoutMaster", "ElectionFailed")
+    site.wait_for_set("pair", lambda state: state.master == 2, what="the other one leads")
+    for master in masters:
+        site.replica(master.name, like=master)
+    site.wait_for_set("single", lambda state: state.master == 1, what="it leads again")
+
+
+def _name_server_dies(site, told):
+    server = site.name_servers[1]
+    server.process.kill()
+    told.fire("NameServerDown")
+    server.start()
+    site.broker("steady", server=server, broker_id=2, timeout_ms=120_000)
+    told.resolve("NameServerDown")
+
+
+def _needs_nothing_of_later(asked):
+    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in needs(asked.plain).metrics}
+    return not (families | needs(asked.plain).metrics) & NOT_EXPOSED_YET.keys()
+
+
+ASKED = [asked for asked in (*of_panels(), *of_annotations()) if _needs_nothing_of_later(asked)]
+
+pytestmark = [pytest.mark.etcd, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)
+def test_an_expression_has_numbers(lived, asked):
+    assert lived.prometheus.ask("query", query=filled(asked.expr, window=WINDOW))["resultType"] in {"vector", "scalar"}
+    series = lived.series(asked.expr)
+    values = [float(value) for each in series for _, value in each["values"]]
+    assert any(map(math.isfinite, values)), "no series has a number"
+    for each in series:
+        # What stands for nothing has no labels at all.
+        assert not each["metric"] or set(LEGEND_LABEL.findall(asked.legend)) <= each["metric"].keys()
+
+
+@pytest.mark.parametrize(("where", "series", "label"), variables(), ids=lambda value: value)
+def test_a_variable_has_values(lived, where, series, label):
+    selector = re.sub(r"\$\w+", ".*", series)
+    assert lived.prometheus.ask(f"label/{label}/values", **{"match[]": selector}), where
+
+
+@pytest.mark.parametrize("alert", INCIDENTS)
+def test_an_alert_fires_says_why_and_resolves(lived, alert):
+    assert alert in lived.notes
+    assert alert in lived.resolved
+    notes = lived.notes[alert]
+    assert all(text and "error" not in text and "{{" not in text for text in notes.values()), notes
+
+
+def test_no_rule_fails(lived):
+    groups = lived.prometheus.ask("rules")["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert {rule["name"] for rule in rules} >= {alert["alert"] for alert in alerts()}
+    assert [rule["name"] for rule in rules if rule["health"] != "ok"] == []
+    recorded = [rule["name"] for rule in rules if rule["type"] == "recording"]
+    assert [name for name in recorded if not lived.series(name)] == []
