@@ -1,0 +1,107 @@
+"""A4: how long it took from a broker's last heartbeat until it was given up.
+
+A silent broker is given up by the first scan after its timeout, so the delay is even between the timeout and a scan
+later: 120 to 125 s for a NameServer, 122.5 s in the mean; 10 to 15 s for a controller. What is longer points at scans
+that are late. A connection that ends is noticed at once: there the delay is the time since the last beat, and says
+nothing about the server.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.job import Inputs, Job, Span
+from analytics.schemas import in_columns
+from history.schemas import Column, Type
+
+#: Both servers look for silent brokers so often.
+SCAN_MS: Final = 5_000
+
+#: A controller's, as its rows do not tell it.
+CONTROLLER_TIMEOUT_MS: Final = 10_000
+
+PARTS: Final = (
+    Column("cluster", Type.STRING, "cluster of the broker"),
+    Column("source", Type.STRING, "namesrv or controller"),
+    Column("ns_id", Type.STRING, "the server that gave it up"),
+    Column("reason", Type.STRING, "expired, channel_closed; of a controller what spoke for the broker's death"),
+    Column("timeout_ms", Type.LONG, "ms of silence after which it is given up"),
+    Column("delay_ms", Type.LONG, "ms from the last heartbeat to the removal, by the server's monotonic clock"),
+)
+
+COLUMNS: Final = (
+    Column("source", Type.STRING, "namesrv or controller"),
+    Column("reason", Type.STRING, "expired, channel_closed; of a controller what spoke for the broker's death"),
+    Column("timeout_ms", Type.LONG, "ms of silence after which brokers are given up; null where unknown"),
+    Column("n", Type.LONG, "removals"),
+    Column("p50_ms", Type.DOUBLE, "half of the delays are not longer"),
+    Column("p95_ms", Type.DOUBLE, "95 % are not longer"),
+    Column("max_ms", Type.LONG, "the longest"),
+    Column("mean_ms", Type.DOUBLE, "their mean"),
+    Column(
+        "expected_ms", Type.DOUBLE, "the mean to expect: timeout + half a scan; null where silence is not the reason"
+    ),
+)
+
+#: Reasons that mean: it was silent for its timeout.
+_SILENCE: Final = ("expired", "timeout")
+
+
+def removals(inputs: Inputs, span: Span) -> DataFrame:
+    """Return one row for each broker that a server gave up in the span."""
+    us = F.unix_micros("event_time")
+    within = (us >= span.start_us) & (us < span.end_us) & F.col("silent_ms").isNotNull()
+    by_name_servers = (
+        inputs["broker_state"]
+        .filter(within & F.col("event_type").isin("expired", "channel_closed"))
+        .select(
+            "cluster",
+            F.lit("namesrv").alias("source"),
+            "ns_id",
+            F.col("event_type").alias("reason"),
+            "timeout_ms",
+            "silent_ms",
+        )
+    )
+    cause = F.coalesce("cause", "event_type")
+    by_controllers = (
+        inputs["controller"]
+        .filter(within & (F.col("event_type") == "failure_detected"))
+        .select(
+            "cluster",
+            F.lit("controller").alias("source"),
+            "ns_id",
+            cause.alias("reason"),
+            F.when(cause.isin(*_SILENCE), CONTROLLER_TIMEOUT_MS).cast("bigint").alias("timeout_ms"),
+            "silent_ms",
+        )
+    )
+    both = reduce(lambda one, other: one.unionByName(other), [by_name_servers, by_controllers])
+    return both.withColumnRenamed("silent_ms", "delay_ms").select(*in_columns(PARTS))
+
+
+def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
+    """Return one row for each cluster, kind of server, reason and timeout."""
+    delays = parts.groupBy("cluster", "source", "reason", "timeout_ms").agg(
+        F.count_if(F.lit(True)).alias("n"),
+        F.percentile("delay_ms", 0.5).alias("p50_ms"),
+        F.percentile("delay_ms", 0.95).alias("p95_ms"),
+        F.max("delay_ms").alias("max_ms"),
+        F.avg("delay_ms").alias("mean_ms"),
+    )
+    expected_ms = F.when(F.col("reason").isin(*_SILENCE), F.col("timeout_ms") + SCAN_MS / 2)
+    return delays.withColumn("expected_ms", expected_ms).select("cluster", *in_columns(COLUMNS))
+
+
+JOB: Final = Job(
+    id="A4",
+    name="detection_delay",
+    question="How long did it take from a broker's last heartbeat until it was given up?",
+    inputs=("broker_state", "controller"),
+    parts=removals,
+    result=detection_delay,
+    part_columns=PARTS,
+    columns=COLUMNS,
+)

@@ -1,0 +1,170 @@
+"""How long it was between beats, counted: additive, small, and enough for quantiles, missed beats and timeouts.
+
+Intervals are those that the servers measured by their monotonic clocks, while they knew the broker; so none spans an
+outage, a restart of the server, or rows that were lost. They are rounded up to four digits: for each timeout of no
+more digits, an interval is longer than it exactly if it is so when it is rounded.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from analytics.job import Inputs, Span
+from history.schemas import INTERVAL_BINS, Column, Type
+
+GAP_INPUTS: Final = ("heartbeat", "heartbeat_summary")
+
+#: Who beats, and to which kind of server.
+GAP_KEYS: Final = ("cluster", "source", "broker_name", "broker_id")
+
+GAP_COLUMNS: Final = (
+    Column("cluster", Type.STRING, "cluster of the broker"),
+    Column("source", Type.STRING, "namesrv or controller: to whom it beats"),
+    Column("broker_name", Type.STRING, "broker set"),
+    Column("broker_id", Type.LONG, "broker id in its set"),
+    Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
+    Column("gap_ms", Type.LONG, "ms between two beats, rounded up to four digits"),
+    Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell of missed beats"),
+    Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row tells it of all"),
+    Column("max_ms", Type.LONG, "the longest of them"),
+    Column("missed", Type.LONG, "beats that did not come in them, where the period was known"),
+    Column("unknown_n", Type.LONG, "intervals of which the period was not known"),
+    Column("period_sum_ms", Type.LONG, "sum of the periods, where known"),
+    Column("last_us", Type.LONG, "when the last of them ended, Unix us"),
+)
+
+#: Up to here summaries tell the lengths of intervals; each longer one has a row of its own.
+_LATE_FROM: Final = INTERVAL_BINS.index(1.5)
+
+#: The middle of each bin of a summary that is not late, as a multiple of the period.
+_MIDDLES: Final = tuple(
+    (low + high) / 2 for low, high in zip((0.0, *INTERVAL_BINS), INTERVAL_BINS[: _LATE_FROM + 1], strict=False)
+)
+
+
+def gap_histogram(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the intervals that ended in the span: GAP_COLUMNS."""
+    tables = [_of_beats(inputs["heartbeat"], span), _of_summaries(inputs["heartbeat_summary"], span)]
+    return reduce(lambda one, other: one.unionByName(other), tables)
+
+
+#: Below the first number ms are kept, below the second one tens of ms, and so on.
+_STEPS: Final = ((10_000, 1), (100_000, 10), (1_000_000, 100), (10_000_000, 1_000))
+
+
+def four_digits(gap_ms: SparkColumn) -> SparkColumn:
+    """Return ms rounded up to four digits, beyond some hours to ten seconds."""
+    step = F.lit(10_000)
+    for below_ms, step_ms in reversed(_STEPS):
+        step = F.when(gap_ms < below_ms, step_ms).otherwise(step)
+    return F.ceil(gap_ms / step) * step
+
+
+def added_up(histograms: DataFrame) -> DataFrame:
+    """Return the histograms of all days and timeouts as one for each broker, with its median on each row.
+
+    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, missed, unknown_n, period_sum_ms, p50_ms. Where a server did not
+    know the period yet, `missed` takes it to be the median.
+    """
+    sums = histograms.groupBy(*GAP_KEYS, "gap_ms").agg(
+        *(F.sum(name).alias(name) for name in ("n", "sum_ms", "missed", "unknown_n", "period_sum_ms")),
+        F.max("max_ms").alias("max_ms"),
+    )
+    late = F.greatest(F.round(F.try_divide("gap_ms", "p50_ms")) - 1, F.lit(0.0)).cast("bigint")
+    missed = F.col("missed") + F.coalesce(F.col("unknown_n") * late, F.lit(0))
+    return with_quantiles(sums, "gap_ms", {"p50_ms": 0.5}).withColumn("missed", missed)
+
+
+def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -> DataFrame:
+    """Add to all rows of a broker the least values that so large shares of its intervals do not exceed."""
+    whole = Window.partitionBy(*GAP_KEYS)
+    in_order = whole.orderBy(value)
+    up_to_now = in_order.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = histogram.withColumns({"_up_to": F.sum("n").over(up_to_now), "_all": F.sum("n").over(whole)})
+    least = {
+        name: F.min(F.when((F.col("n") > 0) & (F.col("_up_to") >= F.ceil(F.col("_all") * share)), F.col(value))).over(
+            whole
+        )
+        for name, share in shares.items()
+    }
+    return ranked.withColumns(least).drop("_up_to", "_all")
+
+
+def usual_period_ms(median_ms: SparkColumn) -> SparkColumn:
+    """Return ms between beats as servers saw it, from sums over a broker's histogram; the median where none did."""
+    known_ms = F.try_divide(F.col("period_sum_ms"), F.col("n") - F.col("unknown_n"))
+    return F.when(F.col("period_sum_ms") > 0, known_ms).otherwise(median_ms)
+
+
+def ended_in(span: Span) -> SparkColumn:
+    """Tell whether a row is one of the span."""
+    return F.col("event_time").between(
+        F.timestamp_micros(F.lit(span.start_us)), F.timestamp_micros(F.lit(span.end_us - 1))
+    )
+
+
+def _of_beats(beats: DataFrame, span: Span) -> DataFrame:
+    """Count intervals that have rows. Sums over those of quick brokers stand in their summaries."""
+    gap_ms, period_ms = F.col("interval_ms"), F.col("period_ms")
+    is_known = period_ms.isNotNull() & (period_ms > 0)
+    is_summarised = F.col("event_type") == "gap"
+    late = F.greatest(F.round(gap_ms / period_ms) - 1, F.lit(0.0)).cast("bigint")
+    return (
+        beats.filter(ended_in(span) & gap_ms.isNotNull())
+        .withColumns(
+            {
+                "gap_ms": four_digits(gap_ms),
+                "told_ms": F.when(is_summarised, 0).otherwise(gap_ms),
+                "missed": F.when(is_known & ~is_summarised, late).otherwise(0),
+                "unknown": F.when(is_known | is_summarised, 0).otherwise(1),
+                "known_ms": F.when(is_known, period_ms).otherwise(0),
+            }
+        )
+        .groupBy(*GAP_KEYS, "timeout_ms", "gap_ms")
+        .agg(
+            F.count_if(F.lit(True)).alias("n"),
+            F.sum("told_ms").alias("sum_ms"),
+            F.max("interval_ms").alias("max_ms"),
+            F.sum("missed").alias("missed"),
+            F.sum("unknown").cast("bigint").alias("unknown_n"),
+            F.sum("known_ms").alias("period_sum_ms"),
+            F.unix_micros(F.max("event_time")).alias("last_us"),
+        )
+    )
+
+
+def _of_summaries(summaries: DataFrame, span: Span) -> DataFrame:
+    """Count intervals that are only known by the bin of a summary, as if all were as long as its middle.
+
+    The row of the first bin, which is there even if it is empty, tells the sums over all, late ones too.
+    """
+    bins = F.array(*(F.sum(F.get("hist", F.lit(bin_))) for bin_ in range(len(_MIDDLES))))
+    by_period = (
+        summaries.filter(ended_in(span) & F.col("hist").isNotNull() & (F.col("period_ms") > 0))
+        .groupBy(*GAP_KEYS, "timeout_ms", "period_ms")
+        .agg(
+            bins.alias("bins"),
+            F.sum("missed").alias("all_missed"),
+            F.sum("interval_sum_ms").alias("all_ms"),
+            F.unix_micros(F.max("event_time")).alias("last_us"),
+        )
+    )
+    each = by_period.select("*", F.posexplode("bins").alias("bin", "n"))
+    middle_ms = F.get(F.array(*(F.lit(middle) for middle in _MIDDLES)), F.col("bin")) * F.col("period_ms")
+    gap_ms = four_digits(F.ceil(middle_ms))
+    nothing = F.lit(0).cast("bigint")
+    return each.filter("n > 0 OR bin = 0").select(
+        *GAP_KEYS,
+        "timeout_ms",
+        gap_ms.alias("gap_ms"),
+        "n",
+        F.when(F.col("bin") == 0, F.col("all_ms")).otherwise(nothing).alias("sum_ms"),
+        F.when(F.col("n") > 0, gap_ms).alias("max_ms"),
+        F.when(F.col("bin") == 0, F.col("all_missed")).otherwise(nothing).alias("missed"),
+        nothing.alias("unknown_n"),
+        (F.col("period_ms") * F.col("n")).alias("period_sum_ms"),
+        "last_us",
+    )

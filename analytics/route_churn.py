@@ -1,0 +1,140 @@
+"""A7: which topics are altered again and again, by which brokers, and how often to and fro.
+
+Each NameServer records each change, so a topic's changes are those of the NameServer that saw most of them. Rows that
+tell of many topics at once count for no topic; they stand in a row of the cluster without one.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from analytics.gap_histogram import ended_in
+from analytics.job import Inputs, Job, Span
+from analytics.schemas import in_columns
+from history.schemas import Column, Type
+
+HOUR_US: Final = 3_600_000_000
+
+#: A change back is a flip if it comes within that time; later it is a change of mind.
+FLIP_WITHIN_US: Final = HOUR_US
+
+_KINDS: Final = ("added", "removed", "queues", "perm")
+
+_COUNTS: Final = ("changes", "flips", *_KINDS, "other", "fetches_max")
+
+_COUNTED: Final = (
+    Column("changes", Type.LONG, "changes of the topic on any set"),
+    Column("flips", Type.LONG, "changes back to what was before the last one, within an hour of it"),
+    Column("added", Type.LONG, "changes by which it came to a set"),
+    Column("removed", Type.LONG, "by which it left one"),
+    Column("queues", Type.LONG, "of its queues"),
+    Column("perm", Type.LONG, "of its permissions"),
+    Column("other", Type.LONG, "of its mapping or order"),
+)
+
+_FETCHES: Final = Column(
+    "fetches_max", Type.LONG, "route queries that it brought at most: one for each change and open connection"
+)
+
+PARTS: Final = (
+    Column("cluster", Type.STRING, "cluster of the brokers"),
+    Column("topic", Type.STRING, "the topic; null: many at once"),
+    Column("hour_us", Type.LONG, "beginning of the hour, Unix us"),
+    Column("ns_id", Type.STRING, "the NameServer that saw it"),
+    *_COUNTED,
+    _FETCHES,
+    Column("broker_names", Type.STRINGS, "sets on which it changed"),
+)
+
+COLUMNS: Final = (
+    Column("topic", Type.STRING, "the topic; null: changes of many topics at once"),
+    *_COUNTED,
+    Column("brokers", Type.LONG, "sets on which it changed"),
+    Column("busiest_hour", Type.TIMESTAMP, "the hour with most changes"),
+    Column("busiest_hour_changes", Type.LONG, "how many those were"),
+    _FETCHES,
+)
+
+
+def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the changes of each topic in each hour, by the NameServer that saw them."""
+    keys = ["cluster", "topic", "hour_us", "ns_id"]
+    rows = _with_flips(inputs["route_change"]).filter(ended_in(span))
+    other = (F.col("event_type") == "topic_changed") & ~F.coalesce(F.col("kind").isin(*_KINDS), F.lit(False))
+    counted = (
+        rows.withColumn("hour_us", _hour_us())
+        .groupBy(*keys)
+        .agg(
+            F.sum("weight").alias("changes"),
+            F.count_if("flip").alias("flips"),
+            *(F.count_if(F.col("kind") == kind).alias(kind) for kind in _KINDS),
+            F.count_if(other).alias("other"),
+            F.collect_set("broker_name").alias("broker_names"),
+        )
+    )
+    fetches = F.round(F.col("changes") * F.coalesce("connections", F.lit(0.0)))
+    with_clients = counted.join(F.broadcast(_connections(inputs["ns_tick"], span)), ["ns_id", "hour_us"], "left")
+    return with_clients.withColumn("fetches_max", fetches).select(*in_columns(PARTS))
+
+
+def route_churn(parts: DataFrame, _span: Span) -> DataFrame:
+    """Return one row for each topic that changed."""
+    keys = ["cluster", "topic"]
+    by_server = parts.groupBy(*keys, "ns_id").agg(
+        *(F.sum(name).alias(name) for name in _COUNTS),
+        F.max("changes").alias("busiest_hour_changes"),
+        F.timestamp_micros(F.max_by("hour_us", F.struct("changes", -F.col("hour_us")))).alias("busiest_hour"),
+        F.flatten(F.collect_list("broker_names")).alias("broker_names"),
+    )
+    told = [name for name in by_server.columns if name not in (*keys, "ns_id", "broker_names", "fetches_max")]
+    by_topic = by_server.groupBy(*keys).agg(
+        F.max_by(F.struct(*told), F.struct("changes", "ns_id")).alias("most"),
+        F.sum("fetches_max").alias("fetches_max"),
+        F.size(F.array_distinct(F.flatten(F.collect_list("broker_names")))).alias("brokers"),
+    )
+    return by_topic.select(*keys, "most.*", "brokers", "fetches_max").select("cluster", *in_columns(COLUMNS))
+
+
+def _with_flips(changes: DataFrame) -> DataFrame:
+    """Add how many changes a row tells of, `weight`, and whether it is a flip.
+
+    One topic that changes far more often than others makes one long partition of the window, no more than a sort.
+    """
+    place = Window.partitionBy("ns_id", "cluster", "broker_name", "topic").orderBy("event_time", "mono_us", "seq")
+    before, after = (
+        F.struct(*(F.col(f"{when}_{what}").alias(what) for what in ("read", "write", "perm")))
+        for when in ("old", "new")
+    )
+    since_us = F.unix_micros("event_time") - F.unix_micros(F.lag("event_time").over(place))
+    back = after.eqNullSafe(F.lag(before).over(place)) & ~after.eqNullSafe(before) & (since_us <= FLIP_WITHIN_US)
+    return changes.withColumns(
+        {
+            "seq": F.substring_index("event_id", "-", -1).cast("bigint"),
+            "weight": F.when(F.col("event_type") == "summary", F.coalesce("changes", F.lit(0))).otherwise(1),
+        }
+    ).withColumn("flip", F.col("topic").isNotNull() & F.coalesce(back, F.lit(False)))
+
+
+def _connections(ticks: DataFrame, span: Span) -> DataFrame:
+    """Return how many connections each server had in each hour, in the mean."""
+    by_hour = ticks.filter(ended_in(span)).withColumn("hour_us", _hour_us()).groupBy("ns_id", "hour_us")
+    return by_hour.agg(F.avg("connections").alias("connections"))
+
+
+def _hour_us() -> SparkColumn:
+    us = F.unix_micros("event_time")
+    return us - us % HOUR_US
+
+
+JOB: Final = Job(
+    id="A7",
+    name="route_churn",
+    question="Which topics are altered again and again, by which brokers, and how often to and fro?",
+    inputs=("route_change", "ns_tick"),
+    parts=changes_by_hour,
+    result=route_churn,
+    part_columns=PARTS,
+    columns=COLUMNS,
+)
