@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from analytics.curated import facts_of, rows_of, write_hours, written
 from analytics.landing import HourWork, How, batches, by_hour, family_landing, landing_path, pieces, work_to_do
@@ -32,6 +33,10 @@ from history.schemas import FAMILIES, Family
 
 #: The lock of the stored history.
 STORED_HISTORY: Final = "curated"
+
+
+#: Families that servers write compressed.
+COMPRESSED: Final = frozenset({"route_snapshot"})
 
 
 class Ingested(NamedTuple):
@@ -84,7 +89,7 @@ def ingest(places: Places, say: Progress, families: Iterable[Family] = tuple(FAM
 def ingest_family(places: Places, family: Family) -> Ingested:
     """Read what has landed of one family."""
     days = load_days(places.stored, family.name)
-    _sweep(places.stored, family, days)
+    sweep(places.stored, family, days)
     landed = by_hour(places.landing.files(family_landing(family.name)))
     total = Ingested()
     for batch in batches(work_to_do(landed, days)):
@@ -93,7 +98,7 @@ def ingest_family(places: Places, family: Family) -> Ingested:
     return total
 
 
-def _sweep(stored: Storage, family: Family, days: Days) -> None:
+def sweep(stored: Storage, family: Family, days: Days) -> None:
     """Delete what interrupted runs have left."""
     folder = family_folder(family.name)
     stored.delete(f"{folder}/_temporary")
@@ -108,18 +113,27 @@ def read_lines(places: Places, family: Family, work: Iterable[HourWork]) -> Data
         for hour in work
         for file in hour.files
     ]
-    reader = places.spark.read.schema(line_schema(family).add("date", "string").add("hour", "string"))
-    reader = reader.options(**line_options()).option("basePath", places.landing.uri(family_landing(family.name)))
+    reader = (
+        places.spark.read.schema(file_schema(family))
+        .options(**line_options(family))
+        .option("basePath", places.landing.uri(family_landing(family.name)))
+    )
     return reader.json(uris).withColumn("file", F.col("_metadata.file_name"))
 
 
-def line_options() -> dict[str, str]:
+def file_schema(family: Family) -> StructType:
+    """Return what is read from landing files: their lines, and the columns that their folders stand for."""
+    return line_schema(family).add("date", "string").add("hour", "string")
+
+
+def line_options(family: Family) -> dict[str, str]:
     """Return how lines of JSON are read, in batches and in streams."""
     return {
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
-        # Without it a compressed file that is cut off ends the run; its readable lines are worth having.
-        "ignoreCorruptFiles": "true",
+        # A compressed file that is cut off would end the run; its readable lines are worth having. Elsewhere an error
+        # of the disk must not pass for the end of a file.
+        "ignoreCorruptFiles": str(family.name in COMPRESSED).lower(),
     }
 
 

@@ -19,6 +19,9 @@ _PATH: Final = re.compile(
     r"(?P<name>[^/]+\.jsonl(\.gz)?)"
 )
 
+#: The same for Hadoop's file systems, of the name alone.
+PATH_GLOB: Final = "*.{jsonl,jsonl.gz}"
+
 #: So many bytes of landing are read in one go; a crash costs no more than that, and memory needs no more.
 BATCH_BYTES_MAX: Final = 2 * 1024**3
 

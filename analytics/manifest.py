@@ -124,6 +124,11 @@ def save_day(storage: Storage, family: str, date: str, day: Day) -> None:
     storage.write(f"{_manifest_folder(family)}/date={date}.json", _encode(day))
 
 
+def delete_day(storage: Storage, family: str, date: str) -> None:
+    """Forget that there was a day."""
+    storage.delete(f"{_manifest_folder(family)}/date={date}.json")
+
+
 def strays(files: Iterable[StoredFile], days: Days) -> list[str]:
     """Return the Parquet files that no manifest names: what an interrupted run left."""
     named = {path for day in days.values() for path in day.parquet_files}

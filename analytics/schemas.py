@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -49,6 +50,11 @@ def row_schema(family: Family) -> StructType:
 def line_schema(family: Family) -> StructType:
     """Return the schema to read a family's lines of JSON with: its rows, and the line where it cannot be read."""
     return row_schema(family).add(CORRUPT, StringType())
+
+
+def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
+    """Return an empty table that Spark knows to be empty, so that nothing is planned or run for it."""
+    return spark.range(1).where("false").select([F.lit(None).cast(each.dataType).alias(each.name) for each in schema])
 
 
 def in_columns(columns: Iterable[Column]) -> list[SparkColumn]:

@@ -48,6 +48,9 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all that is in it; nothing happens if it is not there."""
 
+    def delete_empty_folder(self, path: str) -> None:
+        """Delete a folder if nothing is in it, hidden files among that."""
+
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it, unless they are there."""
 
@@ -108,6 +111,11 @@ class LocalStorage:
             return
         target.unlink(missing_ok=True)
         target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
+
+    def delete_empty_folder(self, path: str) -> None:
+        """Delete a folder if nothing is in it."""
+        with contextlib.suppress(OSError):
+            (self._root / path).rmdir()
 
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it."""
@@ -197,6 +205,12 @@ class HadoopStorage:
     def delete(self, path: str) -> None:
         """Delete a file or a folder."""
         self._fs.delete(self._path(path), True)
+
+    def delete_empty_folder(self, path: str) -> None:
+        """Delete a folder if nothing is in it."""
+        folder = self._path(path)
+        if self._fs.exists(folder) and not len(self._fs.listStatus(folder)):
+            self._fs.delete(folder, False)
 
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it."""

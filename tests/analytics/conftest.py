@@ -6,8 +6,21 @@ import pytest
 
 from analytics.session import NoJava, SparkOptions, start_session
 
-#: Small, since many of them run beside each other on one machine.
-OPTIONS = SparkOptions(master="local[2]", driver_memory="1g", app_name="tests")
+# Tests are over before a JVM would have compiled anything well, and small enough for the simplest of collectors.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+OPTIONS = SparkOptions(
+    master="local[2]",
+    driver_memory="1g",
+    app_name="tests",
+    conf={
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        # A machine that has other things to do lets Spark wait; it must not take itself for dead.
+        "spark.executor.heartbeatInterval": "60s",
+        "spark.network.timeout": "3600s",
+    },
+)
 
 
 @pytest.fixture(scope="session")

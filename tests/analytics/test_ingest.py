@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -242,10 +243,11 @@ class KilledError(Exception):
 def test_whenever_an_ingest_dies_everybody_sees_old_or_new_hours_and_the_next_one_repairs(spark, tmp_path):
     """Two hours are there; a late file for one and a first one for a third hour come, and each step may be the last."""
     wanted = ids([*range(6), *range(10, 13)])
+    land(tmp_path / "before", beats(range(3)), name="a.jsonl")
+    ingest_all(spark, tmp_path / "before")
     for number in range(12):
         root = tmp_path / str(number)
-        land(root, beats(range(3)), name="a.jsonl")
-        ingest_all(spark, root)
+        shutil.copytree(tmp_path / "before", root)
         land(root, beats(range(3, 6)), name="late.jsonl")
         land(root, beats(range(10, 13), at=f"{DAY}T23:00:00Z"), date="2026-03-03", hour="00")
         storage = DiesAt(root, number)

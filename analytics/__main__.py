@@ -1,0 +1,151 @@
+"""The `rmq-analytics` command: options, one task, an exit code.
+
+Exit codes: 0 done; 1 failed, the last lines on stderr say why; 2 wrong options; 3 Java or PySpark is not installed;
+130 interrupted. Results go to files; all that is printed is for people, on stderr. Nothing of Spark is imported before
+it is needed, so that `-h` answers at once, also where Spark is not installed.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, NamedTuple, NoReturn
+
+from analytics.jobs import MODULES, UnknownJob
+
+FAILED: Final = 1
+WRONG_OPTIONS: Final = 2
+NOT_INSTALLED: Final = 3
+INTERRUPTED: Final = 130
+
+
+class Task(NamedTuple):
+    """A subcommand: a function of the same name in a module does it, given the options."""
+
+    name: str
+    help: str
+    add_options: Callable[[argparse.ArgumentParser], None]
+    module: str = "analytics.commands"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `rmq-analytics` and return its exit code."""
+    # Python's own times of day shall be Spark's.
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    signal.signal(signal.SIGTERM, _interrupt)
+    options = _parser().parse_args(arguments)
+    if find_spec("pyspark") is None:
+        return _leave(NOT_INSTALLED, "PySpark is not installed: pip install 'rocketmq-control-plane[analytics]'")
+    try:
+        return _do(options)
+    except KeyboardInterrupt:
+        return _leave(INTERRUPTED, "interrupted; what was finished counts, the next run goes on from there")
+
+
+def _do(options: argparse.Namespace) -> int:
+    """Carry out the task; translate what went wrong into an exit code and a sentence."""
+    # Only now is it known that PySpark is there.
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    from analytics.options import WrongOptions  # noqa: PLC0415
+    from analytics.runner import JobsFailed  # noqa: PLC0415
+    from analytics.session import NoJava  # noqa: PLC0415
+
+    task: Task = options.task
+    try:
+        getattr(import_module(task.module), task.name)(options)
+    except (WrongOptions, UnknownJob) as error:
+        return _leave(WRONG_OPTIONS, str(error))
+    except NoJava as error:
+        return _leave(NOT_INSTALLED, str(error))
+    except (JobsFailed, PySparkException, OSError) as error:
+        return _leave(FAILED, f"failed: {error}")
+    return 0
+
+
+def _leave(code: int, sentence: str) -> int:
+    sys.stderr.write(f"rmq-analytics: {sentence}\n")
+    return code
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    """Leave as after Ctrl-C: wherever it is stopped, nothing has to be put in order."""
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rmq-analytics",
+        description="Learns from what the servers recorded: stores their history, and analyses it with Spark.",
+    )
+    subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for task in TASKS:
+        subparser = subparsers.add_parser(task.name, help=task.help, description=f"{task.help.capitalize()}.")
+        task.add_options(subparser)
+        subparser.set_defaults(task=task)
+    return parser
+
+
+def add_folders(parser: argparse.ArgumentParser) -> None:
+    """Add where the history is, and where all that is made of it goes."""
+    parser.add_argument(
+        "--history", metavar="DIR", default="history", help="historyDir of the servers (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output", metavar="DIR", help="where stored history and results go (default: the history folder)"
+    )
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """Add where and how Spark runs, and the folders."""
+    add_folders(parser)
+    parser.add_argument("--master", default="local[*]", help="master of Spark (default: %(default)s, this machine)")
+    parser.add_argument("--driver-memory", metavar="SIZE", default="3g", help="of the driver (default: %(default)s)")
+    parser.add_argument(
+        "--conf", metavar="KEY=VALUE", action="append", default=[], help="a setting of Spark; may be repeated"
+    )
+
+
+def _add_stream(parser: argparse.ArgumentParser) -> None:
+    add_spark(parser)
+    parser.add_argument("--once", action="store_true", help="take what is there now, and leave")
+    parser.add_argument(
+        "--every", metavar="SECONDS", type=float, default=60, help="how often to look for files (default: %(default)s)"
+    )
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    add_spark(parser)
+    known = ", ".join(f"{job_id} ({module})" for job_id, module in MODULES.items())
+    parser.add_argument("--job", action="append", default=[], help=f"only this one; may be repeated; one of {known}")
+    parser.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, UTC (default: 30 days ago)")
+    parser.add_argument("--to", dest="end", metavar="TIME", help="end of the window, UTC (default: now)")
+    parser.add_argument("--raw", action="store_true", help="make all of it from rows, not from what was kept of days")
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output", metavar="DIR", default="history", help="where the results are (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--file", metavar="FILE", default="report.html", help="the page to write (default: %(default)s)"
+    )
+
+
+#: All subcommands.
+TASKS: Final = (
+    Task("ingest", "read what the servers have written into the stored history", add_spark),
+    Task("stream", "read it all the time, as soon as a file is there", _add_stream),
+    Task("run", "run analyses and publish their results", _add_run),
+    Task("report", "write one HTML page of what the analyses have found", _add_report, "analytics.report"),
+    Task("compact", "make few large files of many small ones, and delete what is old", add_spark),
+)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

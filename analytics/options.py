@@ -1,0 +1,68 @@
+"""What the options of `rmq-analytics` mean: a window of time, the history folder, settings of Spark. Starts nothing."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from analytics.days import DAY_US, date_at, iso, moment, span_of, unix_us
+from analytics.job import Span
+from analytics.landing import LANDING
+
+#: The window of a run that names no beginning.
+WINDOW_DAYS: Final = 30
+
+
+class WrongOptions(Exception):
+    """An option has a value that cannot be taken; the text says which and why."""
+
+
+def window(start: str | None, end: str | None, now_us: int) -> Span:
+    """Return the window between two times; without an end it is now, without a start a midnight 30 days before that."""
+    end_us = _time("--to", end) if end else now_us
+    # From a midnight on the days between are whole ones, whose parts are kept.
+    midnight_us = span_of(date_at(end_us)).start_us
+    start_us = _time("--from", start) if start else midnight_us - WINDOW_DAYS * DAY_US
+    if start_us >= end_us:
+        raise WrongOptions(f"the window from {iso(start_us)} to {iso(end_us)} is empty: --from has to be before --to")
+    return Span(start_us, end_us)
+
+
+def _time(option: str, text: str) -> int:
+    try:
+        return unix_us(datetime.fromisoformat(text))
+    except ValueError:
+        today = f"{moment(0):%Y-%m-%d}"
+        raise WrongOptions(f"{option} {text} is not a time: write a day like {today}, or {today}T05:30:00Z") from None
+
+
+def settings(texts: Iterable[str]) -> dict[str, str]:
+    """Return settings of Spark that were given as KEY=VALUE."""
+    found = {}
+    for text in texts:
+        key, is_there, value = text.partition("=")
+        if not is_there or not key.startswith("spark."):
+            raise WrongOptions(f"--conf {text} is not a setting of Spark: write spark.something=value")
+        found[key] = value
+    return found
+
+
+def require_history(folder: str) -> None:
+    """See that a folder of this machine has a history; of others Spark says it itself."""
+    if "://" in folder:
+        return
+    path = Path(folder)
+    if not path.is_dir():
+        raise WrongOptions(f"no history folder {path.absolute()}: name the historyDir of the servers with --history")
+    if not (path / LANDING).is_dir():
+        raise WrongOptions(
+            f"{path.absolute()} has no {LANDING}: it is no historyDir of a server, or nothing has been recorded yet"
+        )
+
+
+def require_output(folder: str) -> None:
+    """See that a folder of this machine with a stored history is there."""
+    if "://" not in folder and not Path(folder).is_dir():
+        raise WrongOptions(
+            f"no folder {Path(folder).absolute()}: run `rmq-analytics ingest` first, or name it with --output"
+        )

@@ -1,0 +1,124 @@
+"""Runs analyses over a window: parts of its days, kept or made now, then one result that is published."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from analytics.days import date_at, is_whole_day, iso, spans_by_day
+from analytics.ingest import STORED_HISTORY
+from analytics.inputs import Stored, is_known, open_stored, rows_at_most
+from analytics.job import Job, Span
+from analytics.parts import keep_parts, load_parts, make_parts, read_parts
+from analytics.progress import Progress, unix_us
+from analytics.publish import Latest, Made, publish
+from analytics.storage import Storage
+
+#: The lock of parts and results.
+RESULTS: Final = "results"
+
+
+class Run(NamedTuple):
+    """What is asked for."""
+
+    run_id: str
+    span: Span
+    #: Make all parts from rows, and leave those that are kept alone.
+    raw: bool = False
+
+
+class JobsFailed(Exception):
+    """Some jobs of a run failed; the others are published."""
+
+    def __init__(self, why: Mapping[str, str]) -> None:
+        self.why = why
+        super().__init__("; ".join(f"{job}: {reason}" for job, reason in why.items()))
+
+
+def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Run, say: Progress) -> list[Latest]:
+    """Run these jobs one after the other; return what was published.
+
+    Raises JobsFailed at the end if some of them failed.
+    """
+    jobs = tuple(jobs)
+    published: list[Latest] = []
+    failed: dict[str, str] = {}
+    with storage.writing(RESULTS), storage.reading(STORED_HISTORY):
+        stored = open_stored(spark, storage, jobs, run.span)
+        for number, job in enumerate(jobs, 1):
+            where = f"{number}/{len(jobs)} {job.id} {job.name}"
+            try:
+                latest = run_job(stored, job, run)
+            except PySparkException as error:
+                failed[job.id] = str(error)
+                say(f"{where}: failed")
+                continue
+            published.append(latest)
+            say(f"{where}: {_sentence(latest)}")
+    if failed:
+        raise JobsFailed(failed)
+    return published
+
+
+def _sentence(latest: Latest) -> str:
+    return f"{latest.row_count} rows of {latest.input_rows} recorded ones in {latest.duration_seconds:.1f} s"
+
+
+def run_job(stored: Stored, job: Job, run: Run) -> Latest:
+    """Run one job and publish its result."""
+    started_us = unix_us()
+    gathered = _from_rows(stored, job, run.span) if run.raw else _from_parts(stored, job, run.span)
+    parts = gathered.parts.persist() if gathered.worth_keeping else gathered.parts
+    try:
+        result = job.result(parts, run.span)
+        made = Made(run.run_id, run.span, gathered.input_rows, gathered.days, started_us)
+        return publish(stored.spark, stored.storage, job, result, made)
+    finally:
+        if gathered.worth_keeping:
+            parts.unpersist()
+
+
+class _Gathered(NamedTuple):
+    """Parts of a window."""
+
+    parts: DataFrame
+    input_rows: int
+    days: int
+    #: They come from rows: a result that looks at them twice must not make them twice.
+    worth_keeping: bool
+
+
+def _from_rows(stored: Stored, job: Job, span: Span) -> _Gathered:
+    """Make the parts of a whole window from its rows."""
+    days = [day for day in spans_by_day(span) if rows_at_most(stored, job, day) and is_known(stored, job, day)]
+    rows = sum(rows_at_most(stored, job, day) for day in days)
+    return _Gathered(_united(stored, job, [make_parts(stored, job, day) for day in days]), rows, len(days), True)
+
+
+def _from_parts(stored: Stored, job: Job, span: Span) -> _Gathered:
+    """Take the kept parts of whole days, and make those of the days that are cut by the window's ends."""
+    days = spans_by_day(span)
+    kept = keep_parts(stored, job, filter(is_whole_day, days), load_parts(stored.storage, job))
+    whole = [kept[date_at(day.start_us)] for day in days if is_whole_day(day) and date_at(day.start_us) in kept]
+    cut = [day for day in days if not is_whole_day(day)]
+    from_rows = [_from_rows(stored, job, day) for day in cut]
+    parts = [read_parts(stored.spark, stored.storage, job, whole), *(each.parts for each in from_rows)]
+    return _Gathered(
+        parts=_united(stored, job, parts),
+        input_rows=sum(each.input_rows for each in whole) + sum(each.input_rows for each in from_rows),
+        days=len(whole) + sum(each.days for each in from_rows),
+        worth_keeping=any(each.days for each in from_rows),
+    )
+
+
+def _united(stored: Stored, job: Job, parts: Iterable[DataFrame]) -> DataFrame:
+    together = read_parts(stored.spark, stored.storage, job, ())
+    for each in parts:
+        together = together.unionByName(each)
+    return together
+
+
+def run_id_at(at_us: int) -> str:
+    """Return a name for a run that begins now; later runs have greater ones."""
+    return iso(at_us)
