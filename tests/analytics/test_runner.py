@@ -9,7 +9,7 @@ from landed import a_beat, beats, every_file, ingest_all, land, places_at, silen
 from pyspark.sql import functions as F
 
 from analytics.compaction import compact
-from analytics.days import DAY_US, HOUR_US, span_of, unix_us
+from analytics.days import DAY_US, HOUR_US, span_of
 from analytics.job import RESULT_COLUMNS, Job, Span
 from analytics.parts import load_parts
 from analytics.publish import Latest, latest_path
@@ -287,7 +287,3 @@ def test_parts_are_kept_for_four_hundred_days(spark, three_days):
     forget(places_at(spark, three_days), a_day_after(400), silent)
     assert set(kept(three_days)) == {"2026-03-03", "2026-03-04"}
     assert not (three_days / f"parts/v1/job=A2/date={FIRST}").exists()
-
-
-def test_times_are_exact_to_the_microsecond():
-    assert unix_us(datetime(2026, 3, 2, 5, 59, 59, 123457, UTC)) - span_of(FIRST).start_us == 21_599_123_457
