@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_RESTARTS
+from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, good_from, worse_above
 from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, increase, quantile, rate
 
@@ -206,6 +206,6 @@ BOARD: Final = Board(
     "the network between the two. Many at once: what they share. Pages: `BrokerMissing`, `BrokerHeartbeatStale`, "
     "`BrokerFlapping`, `NameServersDisagree`.",
     variables=(CLUSTER, BROKER, NAMESRV),
-    annotations=(FAILOVERS, NAMESRV_RESTARTS),
+    annotations=(FAILOVERS, NAMESRV_STARTS),
     rows=(_STATES, _BEATS, _COMING),
 )

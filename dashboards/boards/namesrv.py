@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.boards import server_rows
-from dashboards.boards.shared import NAMESRV, NAMESRV_RESTARTS
+from dashboards.boards.shared import NAMESRV, NAMESRV_STARTS
 from dashboards.panels import Board, Kind, Panel, Query, Row, bad_above, worse_above
 from dashboards.promql import BY_INSTANCE, mean, quantile, rate
 
@@ -99,7 +99,7 @@ BOARD: Final = Board(
     "large. Slow requests alone: look at the code that is slow. Turned away: a limit was reached; the reason names it. "
     "Pages: `RouteLatencyHigh`, `EventLoopBlocked`, `RequestsRejected`.",
     variables=(NAMESRV,),
-    annotations=(NAMESRV_RESTARTS,),
+    annotations=(NAMESRV_STARTS,),
     rows=(
         server_rows.requests(_PREFIX, slow_s=_SLOW_S),
         _ROUTES,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_RESTARTS
+from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, bad_above, good_from, worse_above
 from dashboards.promql import BY_CLUSTER, increase, quantile, rate
 
@@ -206,8 +206,8 @@ BOARD: Final = Board(
     title="RocketMQ / Overview",
     question="Is the control plane healthy?",
     when_red="Click on what is red: it leads to the board with the details. Marks in the panels are new masters, "
-    "other leading controllers and restarts. Every alert has a page under `dashboards/runbooks`.",
+    "other leading controllers, and starts of NameServers. Every alert has a page under `dashboards/runbooks`.",
     variables=(CLUSTER,),
-    annotations=(FAILOVERS, LEADER_CHANGES, NAMESRV_RESTARTS),
+    annotations=(FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS),
     rows=(_NOW, _QUERIES, _EVENTS),
 )

@@ -6,7 +6,7 @@ Everything is shown for each instance: one that is ill must not hide behind the 
 from typing import Final
 
 from dashboards.panels import Column, Kind, Panel, Query, Row, bad_above, better_above, good_from, worse_above
-from dashboards.promql import BY_INSTANCE, buckets, increase, quantile, rate
+from dashboards.promql import BY_INSTANCE, WINDOW, buckets, increase, quantile, rate
 
 _HISTORY: Final = "rocketmq_history_"
 _DAY_S: Final = 86_400
@@ -324,12 +324,13 @@ def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
 
 
 def _events() -> tuple[Panel, ...]:
+    dropped = now_of_each(f"{_HISTORY}events_dropped_total").expr
     return (
         Panel(
             kind=Kind.STATES,
             title="Recording",
-            description="1 while events reach the disk. 0 with a full or missing disk: serving goes on, and the time "
-            "is marked as unobserved.",
+            description="1 while events reach the disk. 0 where recording is off, and with a full or missing disk: "
+            "serving goes on, and the time counts as unobserved.",
             limits=good_from(1),
             queries=(now_of_each(f"{_HISTORY}recording"),),
         ),
@@ -343,10 +344,11 @@ def _events() -> tuple[Panel, ...]:
         Panel(
             kind=Kind.LINES,
             title="Events lost",
-            description="By family and reason. Heartbeats go first; changes of state have room of their own.",
+            description="Because they came faster than they were written. Heartbeats go first; changes of state have "
+            "room of their own.",
             unit="ops",
             limits=bad_above(0.001),
-            queries=(of_each(f"{_HISTORY}events_dropped_total", "family", "reason"),),
+            queries=(Query(f"rate({dropped}[{WINDOW}])"),),
         ),
         Panel(
             kind=Kind.LINES,

@@ -23,9 +23,10 @@ LEADER_CHANGES: Final = Annotation(
     "seen by a controller",
     "purple",
 )
-NAMESRV_RESTARTS: Final = Annotation(
-    "NameServer restarted",
-    'changes(process_start_time_seconds{job=~".*namesrv.*"}[$__interval]) > 0',
+# By its age and not by a change: a pod that is replaced has another address, and so another series.
+NAMESRV_STARTS: Final = Annotation(
+    "NameServer started",
+    'time() - process_start_time_seconds{job=~".*namesrv.*"} < $__interval_ms / 1000',
     "{{instance}}",
     "orange",
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards.shared import CLUSTER, FAILOVERS, NAMESRV, NAMESRV_RESTARTS
+from dashboards.boards.shared import CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS
 from dashboards.panels import Board, Kind, Link, Panel, Query, Row, bad_above, worse_above
 from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, mean, quantile
 
@@ -124,6 +124,6 @@ BOARD: Final = Board(
     when_red="Counts here hold no topic names, since there are too many. `rmq-history route TOPIC --at TIME --diff "
     "TIME2` tells what changed of one, and by whom. Page: `NameServersDisagree`.",
     variables=(CLUSTER, NAMESRV),
-    annotations=(FAILOVERS, NAMESRV_RESTARTS),
+    annotations=(FAILOVERS, NAMESRV_STARTS),
     rows=(_ROUTES, _CHANGES, _RECOMMENDED),
 )

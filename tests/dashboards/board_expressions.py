@@ -32,9 +32,10 @@ class Asked:
         return filled(self.expr)
 
 
-def filled(text, *, window="1m", chosen=".*"):
+def filled(text, *, window_s=60, chosen=".*"):
     """Put something in the place of Grafana's variables; PromQL has no `$`."""
-    text = text.replace("$__rate_interval", window).replace("$__interval", window)
+    text = text.replace("$__interval_ms", str(1000 * window_s))
+    text = text.replace("$__rate_interval", f"{window_s}s").replace("$__interval", f"{window_s}s")
     return re.sub(r"\$\w+", chosen, text)
 
 

@@ -13,8 +13,8 @@ from peers.waiting import wait_until
 from peers.wire import SUCCESS
 from scraped_site import SOON_S, Site, wait_scrapes
 
-#: How far back expressions of boards look, with a scrape each second.
-WINDOW = "8s"
+#: How far back expressions of boards look, with a scrape each second; longer than a server needs to start again.
+WINDOW_S = 30
 FLAPS = 8
 BAD_FRAMES = 12
 
@@ -77,7 +77,7 @@ class Lived:
 
     def series(self, expr):
         """Return the series of an expression over all that happened."""
-        plain = filled(expr, window=WINDOW)
+        plain = filled(expr, window_s=WINDOW_S)
         return self.prometheus.ask("query_range", query=plain, start=self.began_s, end=self.ended_s, step="1s")[
             "result"
         ]
@@ -103,7 +103,8 @@ def _another_leader(site):
     wait_scrapes()
     assert leader.process.stop() == 0
     site.leader()
-    leader.start()
+    site.launch(leader)
+    leader.process.wait_for("server_ready", seconds=SOON_S)
 
 
 def _sets(site):
@@ -147,7 +148,8 @@ def _name_server_dies(site, told):
     server = site.name_servers[1]
     server.process.kill()
     told.fire("NameServerDown")
-    server.start()
+    site.launch(server)
+    server.process.wait_for("server_ready", seconds=SOON_S)
     site.broker("steady", server=server, broker_id=2, timeout_ms=120_000)
     told.resolve("NameServerDown")
 
@@ -164,7 +166,10 @@ pytestmark = [pytest.mark.etcd, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)
 def test_an_expression_has_numbers(lived, asked):
-    assert lived.prometheus.ask("query", query=filled(asked.expr, window=WINDOW))["resultType"] in {"vector", "scalar"}
+    assert lived.prometheus.ask("query", query=filled(asked.expr, window_s=WINDOW_S))["resultType"] in {
+        "vector",
+        "scalar",
+    }
     series = lived.series(asked.expr)
     values = [float(value) for each in series for _, value in each["values"]]
     assert any(map(math.isfinite, values)), "no series has a number"
