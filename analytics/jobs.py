@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -49,5 +48,4 @@ def job_id(asked: str) -> str:
 
 def load_jobs(ids: Iterable[str] = MODULES) -> "tuple[Job, ...]":
     """Return the analyses with these ids, in their order."""
-    names = (f"analytics.{MODULES[job_id]}" for job_id in ids)
-    return tuple(import_module(name).JOB for name in names if find_spec(name) is not None)
+    return tuple(import_module(f"analytics.{MODULES[job_id]}").JOB for job_id in ids)

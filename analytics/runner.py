@@ -1,6 +1,8 @@
 """Runs analyses over a window: parts of its days, kept or made now, then one result that is published."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -17,6 +19,9 @@ from analytics.storage import Storage
 
 #: The lock of parts and results.
 RESULTS: Final = "results"
+
+#: While Spark plans one job it has time to compute another one.
+JOBS_AT_ONCE: Final = 2
 
 
 class Run(NamedTuple):
@@ -37,7 +42,7 @@ class JobsFailed(Exception):
 
 
 def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Run, say: Progress) -> list[Latest]:
-    """Run these jobs one after the other; return what was published.
+    """Run these jobs; return what was published, in their order.
 
     Raises JobsFailed at the end if some of them failed.
     """
@@ -46,19 +51,31 @@ def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Ru
     failed: dict[str, str] = {}
     with storage.writing(RESULTS), storage.reading(STORED_HISTORY):
         stored = open_stored(spark, storage, jobs, run.span)
-        for number, job in enumerate(jobs, 1):
-            where = f"{number}/{len(jobs)} {job.id} {job.name}"
-            try:
-                latest = run_job(stored, job, run)
-            except PySparkException as error:
-                failed[job.id] = str(error)
-                say(f"{where}: failed")
-                continue
-            published.append(latest)
-            say(f"{where}: {_sentence(latest)}")
+        with _at_once(spark) as pool:
+            results = [pool.submit(run_job, stored, job, run) for job in jobs]
+            for number, (job, result) in enumerate(zip(jobs, results, strict=True), 1):
+                where = f"{number}/{len(jobs)} {job.id} {job.name}"
+                try:
+                    published.append(result.result())
+                    say(f"{where}: {_sentence(published[-1])}")
+                except PySparkException as error:
+                    failed[job.id] = str(error)
+                    say(f"{where}: failed")
     if failed:
         raise JobsFailed(failed)
     return published
+
+
+@contextmanager
+def _at_once(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
+    """Yield threads that run jobs; who is interrupted leaves at once, and does not wait for what Spark is at."""
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            spark.sparkContext.cancelAllJobs()
+            raise
 
 
 def _sentence(latest: Latest) -> str:

@@ -39,7 +39,7 @@ def added_up(parts, span):
     rows = parts.groupBy("cluster", "broker_name")
     totals = rows.agg(
         F.sum("beats").alias("beats"),
-        F.flatten(F.collect_list("earlier")).alias("earlier"),
+        F.sort_array(F.flatten(F.collect_list("earlier"))).alias("earlier"),
         F.max("date").alias("last"),
     )
     return totals.orderBy(F.desc("broker_name"))
