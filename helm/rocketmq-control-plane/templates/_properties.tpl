@@ -12,12 +12,9 @@ The properties files of the servers. What the chart sets itself follows from oth
 {{ include "rmq.dataDir" . }}/history
 {{- end -}}
 
-{{/* Names of the properties for recording: here alone. */}}
+{{/* What makes a server record, here alone: a blank folder means that nothing is. */}}
 {{- define "rmq.historyProperties" -}}
-historyEnable: {{ .Values.history.enabled }}
-{{- if .Values.history.enabled }}
-historyDir: {{ include "rmq.historyDir" . }}
-{{- end }}
+historyDir: {{ ternary (include "rmq.historyDir" .) "" .Values.history.enabled | quote }}
 {{- end -}}
 
 {{- define "rmq.tlsProperties" -}}
