@@ -21,8 +21,10 @@ SILENCE_MS_MIN: Final = 500
 #: A broker whose connection closed has at least so long to come back over another one.
 _RETURN_MS: Final = 1_000
 #: How long a silent broker has for the answer to our question. One that stood still for 2 s, and was heard a second
-#: before that, goes on when it is asked.
-ANSWER_MS: Final = 700
+#: before that, goes on before it is asked, and answers within some ms. A slave takes over only between two waits of a
+#: second for its frozen master: who is told within the third second leads at its end, who is told later at that of the
+#: fourth.
+ANSWER_MS: Final = 300
 #: How much later than in its time what came of a question is waited for; nobody told, so nothing was answered.
 _REPORT_MS: Final = 1_000
 #: How long after a standstill of ours nobody is judged: each broker beats within it.

@@ -61,6 +61,7 @@ NOTIFICATIONS: Final = _MAKE.counter(
 FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
+    *SERVER.history,
     *(each for each in list(globals().values()) if isinstance(each, Family)),
     SERVER.config_changes,
 )

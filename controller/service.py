@@ -129,6 +129,7 @@ class Controller:
             counts=self._counts,
             logs=self._logs,
             health=self._process.health,
+            recorder=self._process.recording.recorder if self._process.recording is not None else None,
             control=self._control,
             clock=self._clock,
         )
