@@ -78,7 +78,11 @@ def _plain(said: DataFrame) -> DataFrame:
     presence = F.struct(F.lit("presence").alias("kind"), F.when(is_up, "up").otherwise("absent").alias("value"))
     address = F.struct(F.lit("address").alias("kind"), F.when(is_up, F.col("address")).alias("value"))
     both = said.withColumn("answer", F.explode(F.array(presence, address)))
-    return both.withColumns({"kind": F.col("answer.kind"), "value": F.col("answer.value")}).select(*GIVEN).dropna()
+    return (
+        both.withColumns({"kind": F.col("answer.kind"), "value": F.col("answer.value")})
+        .select(*GIVEN)
+        .dropna(subset=["value"])
+    )
 
 
 def _differences(given: DataFrame) -> DataFrame:

@@ -111,7 +111,7 @@ def _of_beats(beats: DataFrame, span: Span) -> DataFrame:
     gap_ms, period_ms = F.col("interval_ms"), F.col("period_ms")
     is_known = period_ms.isNotNull() & (period_ms > 0)
     is_summarised = F.col("event_type") == "gap"
-    late = F.greatest(F.round(gap_ms / period_ms) - 1, F.lit(0.0)).cast("bigint")
+    late = F.greatest(F.round(F.try_divide(gap_ms, period_ms)) - 1, F.lit(0.0)).cast("bigint")
     return (
         beats.filter(ended_in(span) & gap_ms.isNotNull())
         .withColumns(

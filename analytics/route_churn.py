@@ -1,7 +1,8 @@
 """A7: which topics are altered again and again, by which brokers, and how often to and fro.
 
 Each NameServer records each change, so a topic's changes are those of the NameServer that saw most of them. Rows that
-tell of many topics at once count for no topic; they stand in a row of the cluster without one.
+tell of many topics at once count for no topic; they stand in a row of the cluster without one. What a NameServer
+learns right after its start is no change.
 """
 
 from typing import Final
@@ -10,6 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.broker_states import GRACE_US
 from analytics.gap_histogram import ended_in
 from analytics.job import Inputs, Job, Span
 from analytics.schemas import in_columns
@@ -61,7 +63,7 @@ COLUMNS: Final = (
 def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
     """Return the changes of each topic in each hour, by the NameServer that saw them."""
     keys = ["cluster", "topic", "hour_us", "ns_id"]
-    rows = _with_flips(inputs["route_change"]).filter(ended_in(span))
+    rows = _after_the_start(_with_flips(inputs["route_change"]).filter(ended_in(span)), inputs["ns_lifecycle"])
     other = (F.col("event_type") == "topic_changed") & ~F.coalesce(F.col("kind").isin(*_KINDS), F.lit(False))
     counted = (
         rows.withColumn("hour_us", _hour_us())
@@ -117,6 +119,17 @@ def _with_flips(changes: DataFrame) -> DataFrame:
     ).withColumn("flip", F.col("topic").isNotNull() & F.coalesce(back, F.lit(False)))
 
 
+def _after_the_start(changes: DataFrame, lifecycle: DataFrame) -> DataFrame:
+    """Return changes without what a server learned when it began without knowledge."""
+    started = lifecycle.filter("event_type = 'started'").select(
+        F.col("ns_id").alias("_ns_id"), F.unix_micros("event_time").alias("_started_us")
+    )
+    since_us = F.unix_micros("event_time") - F.col("_started_us")
+    learned = (F.col("kind") == "added") | (F.col("event_type") == "summary")
+    same = (F.col("ns_id") == F.col("_ns_id")) & learned & since_us.between(0, GRACE_US)
+    return changes.join(F.broadcast(started), same, "left_anti")
+
+
 def _connections(ticks: DataFrame, span: Span) -> DataFrame:
     """Return how many connections each server had in each hour, in the mean."""
     by_hour = ticks.filter(ended_in(span)).withColumn("hour_us", _hour_us()).groupBy("ns_id", "hour_us")
@@ -132,7 +145,7 @@ JOB: Final = Job(
     id="A7",
     name="route_churn",
     question="Which topics are altered again and again, by which brokers, and how often to and fro?",
-    inputs=("route_change", "ns_tick"),
+    inputs=("route_change", "ns_lifecycle", "ns_tick"),
     parts=changes_by_hour,
     result=route_churn,
     part_columns=PARTS,
