@@ -184,7 +184,8 @@ def _runs(windows: DataFrame) -> DataFrame:
     broker = Window.partitionBy(*_WHO, "metric").orderBy("window_us")
     # Neighbours have the same difference between their place in time and their number.
     far = windows.withColumn("run", F.floor(F.col("window_us") / WINDOW_US) - F.row_number().over(broker))
-    farthest = F.abs("z")
+    # Of two that are as far the later one, so that the order of rows does not matter.
+    farthest = F.struct(F.abs("z"), "window_us")
     runs = far.groupBy(*_WHO, "metric", "run").agg(
         F.min("window_us").alias("start_us"),
         F.max("window_us").alias("last_us"),

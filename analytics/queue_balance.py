@@ -163,7 +163,7 @@ def _proposed(queues: DataFrame, brokers: DataFrame, days_full: DataFrame) -> Da
         "broker_name",
         "broker_addr",
         F.when(by_tps, "tps").otherwise("queues").alias("basis"),
-        F.coalesce(F.when(by_tps, F.col("tps")).otherwise(F.col("queues")), F.lit(0.0)).cast("double").alias("load"),
+        _rounded(F.coalesce(F.when(by_tps, F.col("tps")).otherwise(F.col("queues")), F.lit(0.0))).alias("load"),
         "sampled_share",
     ).where(F.col("cluster").isNotNull())
     moved = (
@@ -184,6 +184,11 @@ def _proposed(queues: DataFrame, brokers: DataFrame, days_full: DataFrame) -> Da
     return _counted(everything)
 
 
+def _rounded(load: Expression) -> Expression:
+    """Return a load as the plan takes it: sums differ in their last digits by the order of rows, a plan must not."""
+    return F.round(load.cast("double"), 6)
+
+
 def _movable(queues: DataFrame, measure: DataFrame) -> DataFrame:
     """Return a row per set with its load, and one per topic of it that may move, the heaviest only."""
     held = (
@@ -195,7 +200,9 @@ def _movable(queues: DataFrame, measure: DataFrame) -> DataFrame:
             "load",
             "topic",
             F.col("write_now").alias("queues"),
-            F.when(F.col("basis") == "tps", F.coalesce("queue_tps", F.lit(0.0))).otherwise(1.0).alias("weight"),
+            _rounded(F.when(F.col("basis") == "tps", F.coalesce("queue_tps", F.lit(0.0))).otherwise(1.0)).alias(
+                "weight"
+            ),
         )
     )
     heaviest = Window.partitionBy("cluster", "broker_name").orderBy(

@@ -45,16 +45,6 @@ _SECTIONS: Final[Mapping[str, Callable[[Result], Section]]] = MappingProxyType(
 _HAPPENINGS: Final = ("A10", "A1", "A11", "A6", "A13", "A14", "A3", "A12")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add where the results are, and where the page goes."""
-    parser.add_argument(
-        "--output", metavar="DIR", default="history", help="where the results are (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--file", metavar="FILE", default="report.html", help="the page to write (default: %(default)s)"
-    )
-
-
 def report(options: argparse.Namespace) -> None:
     """Write the page; raises WrongOptions if there is no result to tell of."""
     results = read_results(Path(options.output) / LATEST)

@@ -146,7 +146,7 @@ table{width:100%;margin:1em 0 .4em;border-collapse:collapse;font-size:.88em}
 caption{text-align:left;font-weight:600;padding:.3em 0}
 th,td{padding:.32em .5em;border-bottom:1px solid var(--rule);text-align:left;vertical-align:top}
 th{color:var(--soft);font-weight:600}
-td{overflow-wrap:normal}
+th,td{overflow-wrap:normal}
 .n{text-align:right;font-variant-numeric:tabular-nums}
 td.n{white-space:nowrap}
 figure{margin:1.2em 0}

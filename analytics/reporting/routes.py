@@ -145,6 +145,13 @@ def _spread_table(topics: list[Row]) -> Table:
     )
 
 
+_VERDICTS: Final = {
+    "grow": "should have more queues",
+    "shrink": "should have fewer",
+    "wait": "should have fewer once consumers have caught up",
+}
+
+
 def scaling(result: Result) -> Section:
     """Which topics need other numbers of queues."""
     title = "Queues now and proposed"
@@ -153,10 +160,8 @@ def scaling(result: Result) -> Section:
         answer = "No topic was sampled for long enough."
         return result.section("Queue scaling", answer, [nothing(title, "no topic was sampled for long enough")])
     verdicts = [row["verdict"] for row in rows]
-    answer = (
-        f"Of {counted(len(rows), 'sampled topic')} {verdicts.count('grow')} should grow, "
-        f"{verdicts.count('shrink')} should shrink and {verdicts.count('wait')} should once consumers have caught up."
-    )
+    changes = [f"{verdicts.count(verdict)} {words}" for verdict, words in _VERDICTS.items() if verdict in verdicts]
+    answer = f"Of {counted(len(rows), 'sampled topic')} {', '.join(changes) or 'none needs other numbers of queues'}."
     now = [Bar(str(row["topic"]), (row["queues_now"], row["queues_proposed"])) for row in rows[:SHOWN]]
     table = Table(
         "Topics, those to change first",

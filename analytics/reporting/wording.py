@@ -10,7 +10,8 @@ Row = Mapping[str, Any]
 
 NOTHING: Final = "-"
 
-_DURATIONS: Final = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+#: From so many seconds on, a unit and its size: 122 s say more than 2.03 min.
+_DURATIONS: Final = ((172_800.0, "d", 86_400.0), (7_200.0, "h", 3_600.0), (300.0, "min", 60.0), (1.0, "s", 1.0))
 _BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
 _THOUSANDS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -75,7 +76,7 @@ def duration(seconds: float | None) -> str:
         return "0 s"
     if abs(seconds) < 1:
         return f"{1000 * seconds:.0f} ms"
-    size, unit = next((size, unit) for size, unit in _DURATIONS if abs(seconds) >= size)
+    unit, size = next((unit, size) for least, unit, size in _DURATIONS if abs(seconds) >= least)
     return f"{_digits(seconds / size)} {unit}"
 
 

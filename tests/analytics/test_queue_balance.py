@@ -148,18 +148,21 @@ def two_days(spark):
     )
 
 
-def test_the_present_is_the_last_whole_snapshot_that_knows_most_sets(two_days):
-    rows = found(JOB, two_days, days(2))
-    assert {row["broker_name"]: row["queues"] for row in of_kind(rows, "broker")} == {"a": 30, "b": 2}
+@pytest.fixture(scope="module")
+def second_day(two_days):
+    return found(JOB, two_days, days(2))
 
 
-def test_confidence_is_the_share_of_days_on_which_a_set_was_too_full(two_days):
-    rows = found(JOB, two_days, days(2))
-    assert all(row["confidence"] == pytest.approx(0.5) for row in of_kind(rows, "proposal"))
+def test_the_present_is_the_last_whole_snapshot_that_knows_most_sets(second_day):
+    assert {row["broker_name"]: row["queues"] for row in of_kind(second_day, "broker")} == {"a": 30, "b": 2}
 
 
-def test_a_topic_name_is_one_word_of_the_shell_and_settings_that_stay_are_given(two_days):
-    proposals = {row["broker_name"]: row for row in of_kind(found(JOB, two_days, days(2)), "proposal")}
+def test_confidence_is_the_share_of_days_on_which_a_set_was_too_full(second_day):
+    assert all(row["confidence"] == pytest.approx(0.5) for row in of_kind(second_day, "proposal"))
+
+
+def test_a_topic_name_is_one_word_of_the_shell_and_settings_that_stay_are_given(second_day):
+    proposals = {row["broker_name"]: row for row in of_kind(second_day, "proposal")}
     words = shlex.split(proposals["b"]["commands"][0])
     assert words[words.index("-t") + 1] == "x'; reboot '"
     assert words[words.index("-b") + 1] == "b:1"
@@ -167,8 +170,8 @@ def test_a_topic_name_is_one_word_of_the_shell_and_settings_that_stay_are_given(
     assert words[-4:] == ["-u", "true", "-s", "true"]
 
 
-def test_parts_of_days_give_what_parts_of_the_whole_span_give(two_days):
-    assert in_order(found_by_day(JOB, two_days, days(2))) == in_order(found(JOB, two_days, days(2)))
+def test_parts_of_days_give_what_parts_of_the_whole_span_give(two_days, second_day):
+    assert in_order(found_by_day(JOB, two_days, days(2))) == in_order(second_day)
 
 
 def test_load_is_counted_in_messages_where_topics_are_sampled(spark):
