@@ -20,6 +20,7 @@ from analytics.job import Span
 from analytics.manifest import Day, Days
 from analytics.schemas import row_schema
 from analytics.storage import Storage
+from analytics.tables import append
 from history.schemas import Family
 
 #: Family -> whose last rows are kept. Of the others an analysis needs no more than the hours before.
@@ -131,8 +132,7 @@ def _close(
     ended = last_rows(
         every.withColumn("_own_day", F.unix_date(F.to_date("event_time"))), (*KEYS[family.name], "date", "_own_day")
     )
-    ended.drop("_own_day").repartition("date").write.partitionBy("date").mode("append").parquet(storage.uri(folder))
-    fresh = [file.path for file in storage.files(folder) if file.path not in counting]
+    fresh = append(ended.drop("_own_day").repartition("date"), storage, folder, by=("date",))
     digests = _digests(spark, storage, family, folder, fresh)
     made = {
         date: Closing(

@@ -5,11 +5,11 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.curated import rows_of, write_hours, written
+from analytics.curated import rows_of, write_hours
 from analytics.days import DAY_US, date_at
 from analytics.ingest import STORED_HISTORY, Places, sweep
 from analytics.lines import SORTED_BY
-from analytics.manifest import WHOLE_DAY, Day, Days, load_days, save_day, unit_folder
+from analytics.manifest import WHOLE_DAY, Day, load_days, save_day, unit_folder
 from analytics.progress import Progress
 from history.schemas import FAMILIES, Family
 
@@ -29,7 +29,7 @@ def compact(places: Places, now_us: int, say: Progress) -> int:
             sweep(places.stored, family, days)
             due = [date for date, day in days.items() if is_due(date, day, now_us)]
             for date in due:
-                _compact_day(places, family, days, date)
+                _compact_day(places, family, date, days[date])
             if due:
                 say(f"{family.name}: {len(due)} days compacted")
             count += len(due)
@@ -38,17 +38,15 @@ def compact(places: Places, now_us: int, say: Progress) -> int:
 
 def is_due(date: str, day: Day, now_us: int) -> bool:
     """Tell whether a day is over and consists of more than one piece."""
-    return date < date_at(now_us - OVER_FOR_US) and set(day.stored) > set() and set(day.stored) != {WHOLE_DAY}
+    return date < date_at(now_us - OVER_FOR_US) and bool(day.stored) and set(day.stored) != {WHOLE_DAY}
 
 
-def _compact_day(places: Places, family: Family, days: Days, date: str) -> None:
-    day = days[date]
+def _compact_day(places: Places, family: Family, date: str, day: Day) -> None:
     files = (file for unit in day.stored for file in places.stored.files(unit_folder(family.name, date, unit)))
     count = 1 + sum(file.size for file in files) // FILE_BYTES
     rows = _in_files(rows_of(places.spark, places.stored, family, day.parquet_files), count)
-    write_hours(rows.withColumns({"date": F.lit(date), "hour": F.lit(WHOLE_DAY)}), places.stored, family)
-    paths = written(places.stored, family, days).get(f"{date}/{WHOLE_DAY}", [])
-    save_day(places.stored, family.name, date, day.compacted(paths))
+    written = write_hours(rows.withColumns({"date": F.lit(date), "hour": F.lit(WHOLE_DAY)}), places.stored, family)
+    save_day(places.stored, family.name, date, day.compacted(written.get(f"{date}/{WHOLE_DAY}", [])))
     for path in day.parquet_files:
         places.stored.delete(path)
 

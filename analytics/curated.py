@@ -9,9 +9,10 @@ from pyspark.sql import functions as F
 from analytics.days import DAY_US, HOUR_US, date_at, hour_at
 from analytics.job import Span
 from analytics.lines import hour_facts
-from analytics.manifest import WHOLE_DAY, Days, Hour, family_folder, strays
+from analytics.manifest import WHOLE_DAY, Days, Hour, family_folder
 from analytics.schemas import no_rows, row_schema
 from analytics.storage import Storage
+from analytics.tables import append
 from history.schemas import Family
 
 #: A landing file is in the folder of the hour of its first row, and may hold rows of the next one.
@@ -69,15 +70,10 @@ def all_there(days: Days, span: Span) -> bool:
     return not any(days[date].deleted for date in dates if date in days)
 
 
-def write_hours(rows: DataFrame, storage: Storage, family: Family) -> None:
-    """Add files to the hours that rows belong to; no manifest names them yet."""
-    rows.write.partitionBy("date", "hour").mode("append").parquet(storage.uri(family_folder(family.name)))
-
-
-def written(storage: Storage, family: Family, days: Days) -> dict[str, list[str]]:
-    """Return the files that were written and that no manifest names yet, by `<date>/<hour>`."""
+def write_hours(rows: DataFrame, storage: Storage, family: Family) -> dict[str, list[str]]:
+    """Add files to the hours that rows belong to; return them by `<date>/<hour>`. No manifest names them yet."""
     found: dict[str, list[str]] = {}
-    for path in strays(storage.files(family_folder(family.name)), days):
+    for path in append(rows, storage, family_folder(family.name), by=("date", "hour")):
         date, hour = (part.partition("=")[2] for part in path.split("/")[-3:-1])
         found.setdefault(f"{date}/{hour}", []).append(path)
     return found

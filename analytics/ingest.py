@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from analytics.curated import facts_of, rows_of, write_hours, written
+from analytics.curated import facts_of, rows_of, write_hours
 from analytics.landing import HourWork, How, batches, by_hour, family_landing, landing_path, pieces, work_to_do
 from analytics.lines import events, is_unreadable, not_in, once, unreadable
 from analytics.manifest import (
@@ -145,8 +145,8 @@ def absorb(places: Places, family: Family, lines: DataFrame, work: Sequence[Hour
     rows = events(counted, family)
     if work[0].how is How.ADD:
         rows = not_in(rows, _known_ids(places, family, days, work))
-    write_hours(once(rows, pieces(work)), places.stored, family)
-    read = _read_of(places, family, days, _corrupt(lines, family) if seen.get["corrupt"] else {})
+    paths = write_hours(once(rows, pieces(work)), places.stored, family)
+    read = _read_of(places, family, paths, _corrupt(lines, family) if seen.get["corrupt"] else {})
     for date in sorted({hour.date for hour in work}):
         of_date = [hour for hour in work if hour.date == date]
         _make_count(places.stored, family, days.get(date, Day()), of_date, read)
@@ -188,10 +188,12 @@ def _corrupt(lines: DataFrame, family: Family) -> dict[str, tuple[int, list[Corr
 
 
 def _read_of(
-    places: Places, family: Family, days: Days, corrupt: Mapping[str, tuple[int, list[CorruptLine]]]
+    places: Places,
+    family: Family,
+    paths: Mapping[str, list[str]],
+    corrupt: Mapping[str, tuple[int, list[CorruptLine]]],
 ) -> dict[str, _Read]:
     """Return what was read, by `<date>/<hour>`, as it is found in the files just written."""
-    paths = written(places.stored, family, days)
     facts = facts_of(places.spark, places.stored, family, [path for each in paths.values() for path in each])
     read = {}
     for key in {*paths, *corrupt}:

@@ -18,6 +18,7 @@ from analytics.job import Job, Span
 from analytics.jobs import MODULES
 from analytics.schemas import in_columns, no_rows, struct_of
 from analytics.storage import Storage
+from analytics.tables import append
 
 PARTS: Final = "parts/v1"
 
@@ -133,12 +134,8 @@ def _write_day(stored: Stored, job: Job, day: Span, counting: set[str]) -> DayPa
     stored.storage.delete(f"{folder}/_temporary")
     # The parts of a day are small: one file. A shuffle makes it, so that what comes before has all cores.
     made = make_parts(stored, job, day).drop(DATE).repartition(1)
-    made.write.mode("append").parquet(stored.storage.uri(folder))
-    return DayParts(
-        recipe=recipe(stored, job, day),
-        input_rows=rows_at_most(stored, job, day),
-        paths=tuple(file.path for file in stored.storage.files(folder) if file.path not in counting),
-    )
+    paths = append(made, stored.storage, folder)
+    return DayParts(recipe=recipe(stored, job, day), input_rows=rows_at_most(stored, job, day), paths=tuple(paths))
 
 
 def _folder(job_id: str) -> str:

@@ -15,6 +15,7 @@ from analytics.job import RESULT_COLUMNS, Job, Span
 from analytics.progress import unix_us
 from analytics.schemas import in_columns, struct_of
 from analytics.storage import Storage
+from analytics.tables import append
 from history.schemas import Column
 
 RESULTS: Final = "results/v1"
@@ -101,8 +102,8 @@ def publish(spark: SparkSession, storage: Storage, job: Job, result: DataFrame, 
     storage.delete(f"{folder}/_temporary")
     before = {file.path for file in storage.files(folder)}
     # One file keeps the order that the analysis gave its rows.
-    published(result, job, made.run_id, made.span).coalesce(1).write.mode("append").parquet(storage.uri(folder))
-    files = tuple(file.path for file in storage.files(folder) if file.path not in before)
+    rows = published(result, job, made.run_id, made.span).coalesce(1)
+    files = tuple(append(rows, storage, folder))
     table = spark.read.schema(struct_of(result_columns(job))).parquet(*(storage.uri(path) for path in files))
     latest = _latest(table, job, made, files)
     storage.write(latest_path(job), msgspec.json.format(msgspec.json.encode(latest), indent=1))
