@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 RUN_ARGS ?=
+HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-analytics dashboards soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -13,14 +14,14 @@ $(VENV)/.run: pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,analytics]'
 	touch $@
 
 ## run: a NameServer and a controller in the foreground, on loopback
 run: $(VENV)/.run
 	@echo "Point a broker at the addresses it prints:  namesrvAddr=127.0.0.1:9876  (NAMESRV_ADDR=... for clients)"
 	@echo "For brokers that shall be failed over:  enableControllerMode=true  controllerAddr=127.0.0.1:9878"
-	$(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv $(RUN_ARGS)
+	$(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" $(RUN_ARGS)
 
 ## check: format, lint, types, import contracts
 check: $(VENV)/.dev
@@ -31,7 +32,7 @@ check: $(VENV)/.dev
 
 ## unit: everything but the tests with other processes
 unit: $(VENV)/.dev
-	$(BIN)/pytest -q tests/remoting tests/serving tests/namesrv tests/controller tests/contract
+	$(BIN)/pytest -q tests/remoting tests/serving tests/history tests/namesrv tests/controller tests/contract tests/helm
 
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
@@ -58,6 +59,16 @@ bench-controller: $(VENV)/.run
 ## bench-failover: masters that die, stop and pause, with real brokers, into benchmarks/CONTROLLER.md; about 45 minutes
 bench-failover: $(VENV)/.run
 	$(BIN)/python benchmarks/failover.py
+
+## bench-analytics: ingest and analyses of a day, a report of a month, into benchmarks/ANALYTICS.md
+bench-analytics: $(VENV)/.dev
+	$(BIN)/python benchmarks/analytics.py
+
+## dashboards: boards, rules and the chart's copies of them, written anew
+dashboards: $(VENV)/.dev
+	$(BIN)/python -m dashboards.generate
+	$(BIN)/python helm/sync.py
+	$(BIN)/python helm/values_table.py
 
 ## soak: what takes too long for CI
 soak: $(VENV)/.dev

@@ -5,7 +5,7 @@ heartbeats, only the leader changes sets.
 """
 
 import asyncio
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from controller.broker_set import BrokerSet, Replica
 from controller.decisions.election import Call, Electorate
@@ -27,6 +27,9 @@ from controller.live_table import BrokerKey, Heard
 from controller.refusals import LimitReached
 from controller.store import COMMIT_S
 from controller.working import Parts, Working, present
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits.
 BEAT_AWAITED_S: Final = 1.0
@@ -52,6 +55,8 @@ class Control:
         self._working = Working(parts)
         self._elector = Elector(self._working)
         self.guard = Guard(self._working, self._elector)
+        #: Told of each heartbeat that is taken, and what was heard of the broker before; None if nobody asks.
+        self.on_beat: Callable[[str, BrokerKey, Heard, Heard | None], None] | None = None
         #: Who waits for the first heartbeat of a broker that has started.
         self._awaiting: dict[BrokerKey, set[asyncio.Event]] = {}
 
@@ -71,6 +76,8 @@ class Control:
         elif self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
             return
         self.guard.check_standstill(heard.heard_ms)
+        if self.on_beat is not None:
+            self.on_beat(cluster, key, heard, self.live.get(key))
         self.detection.beat(key, heard)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):

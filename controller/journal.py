@@ -3,6 +3,8 @@
 Heartbeats and polls are only counted. Every election is one line, and those that end as the one before are none.
 """
 
+from typing import TYPE_CHECKING
+
 from controller import event_catalogue as catalogue
 from controller.broker_set import BrokerSet
 from controller.config import CONTROLLER, ControllerConfig
@@ -20,6 +22,9 @@ from remoting.codes import CONTROLLER_REQUESTS, RequestCode
 from serving.journal import ServerJournal
 from serving.log_events import LogEvent
 from serving.logs import Logs
+
+if TYPE_CHECKING:
+    from controller.history import SetHistory
 
 #: Only brokers send these; operators' tools send the others too.
 BROKER_CODES = frozenset(
@@ -45,15 +50,21 @@ class Journal(ServerJournal[ControllerConfig]):
     def __init__(self, logs: Logs, counts: SetCounts, config: ControllerConfig) -> None:
         """Take the configuration in force, to tell later what changed of it."""
         super().__init__(CONTROLLER, logs, counts, config)
+        #: None where nothing is recorded.
+        self.history: SetHistory | None = None
 
     # Leadership and store
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
         """Note that this controller answers for the sets."""
+        if self.history is not None:
+            self.history.leadership("leader_gained", group)
         self._logs.write(catalogue.LEADERSHIP_GAINED, group=group, duration_ms=duration_ms, broker_sets=broker_sets)
 
     def leadership_lost(self, group: str, leader: Member | None) -> None:
         """Note that this controller does not any more."""
+        if self.history is not None:
+            self.history.leadership("leader_lost", group)
         self._logs.write(
             catalogue.LEADERSHIP_LOST,
             group=group,
@@ -71,10 +82,14 @@ class Journal(ServerJournal[ControllerConfig]):
 
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Note that the store does not do what is asked of it."""
+        if self.history is not None:
+            self.history.leadership("etcd_lost", error)
         self._logs.write(catalogue.STORE_CALLS_FAILING, operation=kind, error=error)
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Note that it does so again."""
+        if self.history is not None:
+            self.history.leadership("etcd_restored", kind)
         self._logs.write(catalogue.STORE_CALLS_ANSWERED, operation=kind, silent_ms=silent_ms)
 
     def self_doubted(self, held_ms: int) -> None:
@@ -117,6 +132,8 @@ class Journal(ServerJournal[ControllerConfig]):
             "addr": registrant.address,
         }
         events = changed.decision.events
+        if self.history is not None:
+            self.history.broker_started(registrant)
         moved = old is not None and old.address != registrant.address
         adopted = any(isinstance(event, ReplicaAdopted) for event in events)
         self._logs.write(
@@ -131,6 +148,8 @@ class Journal(ServerJournal[ControllerConfig]):
 
     def broker_dead(self, dead: Dead, broker_set: BrokerSet | None) -> None:
         """Note a death."""
+        if self.history is not None and broker_set is not None:
+            self.history.broker_dead(dead, broker_set)
         self._counts.deaths.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
         self._logs.write(
             catalogue.BROKER_DIED,
@@ -150,6 +169,8 @@ class Journal(ServerJournal[ControllerConfig]):
         before, after = changed.before, changed.after
         assert before is not None, "a set was altered"
         assert after is not None, "as above"
+        if self.history is not None:
+            self.history.sync_state_set_altered(after)
         self._logs.write(
             catalogue.SYNC_STATE_SET_ALTERED,
             cluster=after.cluster,
@@ -183,6 +204,8 @@ class Journal(ServerJournal[ControllerConfig]):
         counts.election_durations.observe((record.result.value,), seconds)
         if not is_news:
             return
+        if self.history is not None:
+            self.history.election_held(record)
         if record.cause.trigger in _LOST:
             counts.failovers.add(
                 (record.cluster, record.cause.evidence or record.cause.trigger.value, _outcome(record))
@@ -203,6 +226,8 @@ class Journal(ServerJournal[ControllerConfig]):
         """Note what came of telling a broker its role."""
         counts = self._counts
         counts.notifications.add((notified.result,))
+        if self.history is not None:
+            self.history.role_notified(effect, recipient, notified, record)
         if notified.result == "ok" and recipient.broker_id == effect.master.broker_id:
             counts.failover_phases.observe(("notify",), notified.after_ms / 1000)
             if record is not None and record.phases.suspect_ms is not None:

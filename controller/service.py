@@ -15,6 +15,7 @@ from controller.elections import Elections
 from controller.group import Group
 from controller.guard import LOOK_MS
 from controller.handlers import Handlers
+from controller.history import SetHistory
 from controller.http_views import Views
 from controller.journal import BROKER_CODES, Journal
 from controller.live_table import LiveTable
@@ -35,6 +36,7 @@ from serving.stored_config import StoredConfig
 
 if TYPE_CHECKING:
     from serving.http_endpoints import Endpoint
+    from serving.recording import Measure
 
 #: How often sets without master are looked for.
 _SETS_LOOK_S: Final = 0.25
@@ -83,6 +85,12 @@ class Controller:
                 start=self._begin,
             )
         )
+        self._measure: Measure = dict
+        if self._process.recording is not None:
+            history = SetHistory(self._process.recording.recorder, live)
+            self._journal.history = history
+            self._control.on_beat = history.beat
+            self._measure = history.measure
         self._performer.probed = self._control.guard.probed
         self._performer.reached = self._control.guard.reached
         handlers = Handlers(self._control, self._settings, self._clock)
@@ -113,7 +121,7 @@ class Controller:
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
             await self._process.start_http(self._site)
-            await self._process.serve(self._look_at_brokers, self._look_at_sets)
+            await self._process.serve(self._look_at_brokers, self._look_at_sets, measure=self._measure)
         joining.cancel()
         await self._resign()
         await self._process.drain(self._settings.config)

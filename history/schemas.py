@@ -86,7 +86,9 @@ HEARTBEAT: Final = Family(
     (
         Column("kind", Type.STRING, "register, heartbeat, data_version (to a NameServer), or controller"),
         Column("interval_ms", Type.LONG, "ms since this server heard the broker last; null at the first beat"),
-        Column("period_ms", Type.LONG, "ms between its beats as a rule: the median of its last ones; null while unknown"),
+        Column(
+            "period_ms", Type.LONG, "ms between its beats as a rule: the median of its last ones; null while unknown"
+        ),
         Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
         Column("dv_counter", Type.LONG, "counter of the data version it said; null for beats that say none"),
         Column("dv_timestamp", Type.LONG, "Unix ms of that data version"),
@@ -140,6 +142,7 @@ BROKER_STATE: Final = Family(
         Column("set_ids", Type.LONGS, "broker ids of its set from now on; empty if the set is gone"),
         Column("set_addrs", Type.STRINGS, "their addresses, in the same order"),
         Column("set_clusters", Type.STRINGS, "their clusters, in the same order"),
+        Column("set_cluster", Type.STRING, "the cluster that the set counts for"),
         Column("zone_name", Type.STRING, "zone of the set from now on"),
         Column("enable_acting_master", Type.BOOLEAN, "the set lets a slave act for the master"),
         Column("filter_servers", Type.STRINGS, "filter servers of the broker"),
@@ -191,7 +194,9 @@ ROUTE_SNAPSHOT: Final = Family(
     "route_snapshot",
     (
         Column("snapshot_id", Type.STRING, "the snapshot; rows of an unfinished one count for nothing"),
-        Column("scope", Type.STRING, "all: the routes as they stand; change: the topics of one summary, as from now on"),
+        Column(
+            "scope", Type.STRING, "all: the routes as they stand; change: the topics of one summary, as from now on"
+        ),
         Column("broker_names", Type.STRINGS, "the sets that the row tells of"),
         Column("topics", Type.STRINGS, "the topics it tells of, on each of these sets; at most 1,000"),
         Column("read", Type.LONG, "read queues; null where the topics are gone (scope change)"),

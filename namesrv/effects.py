@@ -113,9 +113,12 @@ class BrokerBeat(msgspec.Struct, frozen=True, kw_only=True):
     broker_name: str
     broker_id: int
     kind: BeatKind
+    address: str
     #: Ms since it was last heard; None at its first registration.
     interval_ms: int | None
     heartbeat_timeout_ms: int
+    #: What it said last of its topics.
+    data_version: DataVersion
 
 
 class BrokerRemoved(msgspec.Struct, frozen=True, kw_only=True):

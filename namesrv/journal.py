@@ -5,7 +5,7 @@ line however much it changes. Heartbeats and unchanged registrations are only co
 """
 
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from namesrv import event_catalogue as catalogue
 from namesrv.broker_counts import BrokerCounts
@@ -31,6 +31,9 @@ from remoting.observer import Peer, Rejection
 from serving.journal import ServerJournal
 from serving.logs import Logs
 from serving.stored_config import NotStored
+
+if TYPE_CHECKING:
+    from namesrv.history import RouteHistory
 
 _LEFT: Final = {
     DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
@@ -60,11 +63,15 @@ class Journal(ServerJournal[NameServerConfig]):
         super().__init__(NAMESRV, logs, counts, config)
         #: Broker name -> members that could not be told of the notification that is under way.
         self._not_reached: Counter[str] = Counter()
+        #: None where nothing is recorded.
+        self.history: RouteHistory | None = None
 
     # What the state did
 
     def tell(self, events: tuple[Event, ...]) -> None:
         """Log and count the events of one request, scan or lost connection."""
+        if self.history is not None:
+            self.history.tell(events)
         for event in events:
             self._counts.count(event)
         if registered := [event for event in events if isinstance(event, BrokerRegistered)]:
@@ -132,7 +139,15 @@ class Journal(ServerJournal[NameServerConfig]):
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Note a KV entry that was put or deleted."""
         self._counts.kv_changes.add(("stored",))
+        if self.history is not None:
+            self.history.kv_changed(namespace, key, after)
         self.audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
+
+    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
+        """Note new values of properties."""
+        super().config_changed(changed, unknown, config)
+        if self.history is not None:
+            self.history.configured(config)
 
     def kv_not_stored(self, error: NotStored) -> None:
         """Note a KV change that the disk refused."""

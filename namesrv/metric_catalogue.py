@@ -68,6 +68,7 @@ KV_CHANGES: Final = _MAKE.counter("kv_changes", "KV changes; failed ones could n
 FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
+    *SERVER.history,
     *(each for each in list(globals().values()) if isinstance(each, Family)),
     SERVER.config_changes,
 )

@@ -31,7 +31,7 @@ from namesrv.registration import Registration
 from namesrv.registration_body import Before
 from namesrv.route_answers import RouteAnswers
 from namesrv.said_topics import SaidTopics
-from namesrv.set_change import RouteTables, SetChange, counted, with_perms
+from namesrv.set_change import AppliedChange, RouteTables, SetChange, applied_change, counted, with_perms
 from namesrv.slices import Steps, in_parts, whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
@@ -90,6 +90,9 @@ class RouteState:
         self._said: dict[str, dict[LiveKey, _Said]] = {}
         #: How many changes were applied.
         self._applied = 0
+        #: Whether changes are kept for `take_changes`; and those that are.
+        self.keeps_changes = False
+        self._kept_changes: list[AppliedChange] = []
 
     def configure(self, config: NameServerConfig) -> None:
         """Follow another configuration from now on."""
@@ -350,6 +353,11 @@ class RouteState:
             order_topic_conf=order_topic_conf,
         )
 
+    def take_changes(self) -> list[AppliedChange]:
+        """Return what was applied since this was asked last, but for mere signs of life; none if none are kept."""
+        changes, self._kept_changes = self._kept_changes, []
+        return changes
+
     # Applying
 
     def _preparing(self, change: SetChange) -> Steps[_Prepared]:
@@ -381,9 +389,12 @@ class RouteState:
         tables, name = self.tables, change.broker_set.broker_name
         self._applied += 1
         before = tables.brokers.get(name)
+        filters_move = self._filter_servers_move(change)
+        if self.keeps_changes and (filters_move or not change.is_beat(before)):
+            self._kept_changes.append(applied_change(tables, change))
         if not change.is_beat(before):
             self._said.pop(name, None)
-        if before != change.broker_set or self._filter_servers_move(change):
+        if before != change.broker_set or filters_move:
             self.answers.drop(tables.topics.topics_of(name).keys())
             self.answers.cluster_info = None
         self._apply_topics(change, before, prepared or whole(self._preparing(change)))
@@ -528,6 +539,8 @@ def _beat(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: BeatKind) ->
         broker_name=key.broker_name,
         broker_id=row.broker_id,
         kind=kind,
+        address=key.address,
         interval_ms=row.heard_ms - before.heard_ms if before else None,
         heartbeat_timeout_ms=row.timeout_ms,
+        data_version=row.data_version,
     )

@@ -10,6 +10,7 @@ from namesrv.broker_counts import BrokerCounts
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.event_catalogue import SCAN_SKIPPED
 from namesrv.handlers import Handlers
+from namesrv.history import RouteHistory
 from namesrv.journal import BROKER_CODES, Journal
 from namesrv.kv_config import KvConfig
 from namesrv.perform import Performer
@@ -46,6 +47,8 @@ class NameServer:
         self._settings = Settings(
             config, kv, self._journal, self._follow, lambda topic: self._state.answers.drop((topic,))
         )
+        if self._process.recording is not None:
+            self._journal.history = RouteHistory(self._process.recording.recorder, self._state, self._settings)
         self._client = self._process.make_client()
         self._performer = Performer(surroundings.tasks, self._client, self._close_connection, self._journal)
         self._handlers = Handlers(self._state, self._settings, self._clock, self._performer.perform)
@@ -66,7 +69,10 @@ class NameServer:
         serialize_type = self._settings.config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)
-        await self._process.serve(self._scan)
+        if (history := self._journal.history) is None:
+            await self._process.serve(self._scan)
+        else:
+            await self._process.serve(self._scan, history.take_snapshots, measure=history.measure)
         await self._process.drain(self._settings.config)
         self._closing = True
         await self._process.close(self._client.close)
@@ -84,6 +90,7 @@ class NameServer:
             counts=self._counts,
             logs=self._logs,
             health=self._process.health,
+            recorder=self._process.recording.recorder if self._process.recording is not None else None,
             clock=self._clock,
         )
         sources = http_views.ViewSources(

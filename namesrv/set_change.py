@@ -19,6 +19,8 @@ from remoting.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
 
 #: So many topic names go into an event, as a sample for the log.
 SAMPLE_TOPICS_MAX = 5
+#: Of so many changed topics it is kept what they were before.
+OLD_QUEUES_MAX = 1000
 
 
 class RouteTables(msgspec.Struct, frozen=True):
@@ -54,6 +56,24 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether nothing changes but the row of the member that was heard."""
         changes = self.forgotten or self.queue_changes.queues or self.removed_topics or self.mappings
         return not (changes or self.lifted_perms or self.perms) and self.broker_set == before
+
+
+class AppliedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that was applied, and what it replaced."""
+
+    change: SetChange
+    before: BrokerSet | None
+    #: What the set had of the topics that changed or left, unless there are more of them than anybody wants to see.
+    old_queues: Mapping[str, QueueData]
+
+
+def applied_change(tables: RouteTables, change: SetChange) -> AppliedChange:
+    """Return a change with what it is about to replace."""
+    name = change.broker_set.broker_name
+    topics = (*change.queue_changes.queues, *change.removed_topics)
+    has = tables.topics.topics_of(name)
+    old = {topic: has[topic] for topic in topics if topic in has} if len(topics) <= OLD_QUEUES_MAX else {}
+    return AppliedChange(change=change, before=tables.brokers.get(name), old_queues=old)
 
 
 def counted(changes: QueueChanges, removed: tuple[str, ...] = ()) -> RouteChanges:

@@ -24,3 +24,11 @@ class SystemClock:
     def unix_ms(self) -> int:
         """Return milliseconds since 1970 UTC."""
         return time.time_ns() // 1_000_000
+
+    def mono_us(self) -> int:
+        """Return the same as `now_ms`, finer."""
+        return time.monotonic_ns() // 1_000
+
+    def unix_us(self) -> int:
+        """Return the same as `unix_ms`, finer."""
+        return time.time_ns() // 1_000

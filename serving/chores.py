@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from serving.counts import Histogram
 from serving.logs import Logs
+from serving.server_counts import ServerCounts
 from serving.server_events import CHORE_FAILED
 
 #: A timer of the loop that comes late tells how long the loop was held.
@@ -26,13 +26,13 @@ async def keep_up(chore: Chore, name: str, logs: Logs, pause_s: float = 1.0) -> 
             await asyncio.sleep(pause_s)
 
 
-async def measure_lag(lag: Histogram) -> None:
+async def measure_lag(counts: ServerCounts) -> None:
     """Count by how much a timer of the loop comes late."""
     loop = asyncio.get_running_loop()
     while True:
         due_s = loop.time() + _LAG_TIMER_MS / 1000
         await asyncio.sleep(_LAG_TIMER_MS / 1000)
-        lag.observe(max(0.0, loop.time() - due_s))
+        counts.observe_lag(max(0.0, loop.time() - due_s))
 
 
 async def write_held_lines(logs: Logs) -> None:

@@ -221,6 +221,17 @@ class ServerConfig:
         "info"
     )
 
+    #: Read by process.py.
+    history_dir: Annotated[
+        str,
+        Option(
+            "historyDir",
+            _PATH,
+            "Folder that takes the history of what this server sees; blank records nothing.",
+            remote=False,
+        ),
+    ] = ""
+
     # TlsSystemConfig; all read by process.py, which hands them to remoting/tls.py
 
     tls_server_mode: Annotated[

@@ -102,6 +102,25 @@ class ServerFamilies:
             "request_duration_seconds", "HTTP requests by path template.", "method", "route"
         )
 
+        # History
+
+        history = FamilyMaker("rocketmq_history_")
+        self.history_recording = history.gauge(
+            "recording", "1 while the history is written; 0 if it is off, or cannot be written."
+        )
+        self.history_events = history.counter("events", "Rows written, by family of the history.", "family")
+        self.history_dropped = history.counter(
+            "events_dropped", "What found no room while it waited to be written: state changes or beats.", "kind"
+        )
+        self.history_queued = history.gauge("queue_events", "What waits to be written.")
+        self.history_written_bytes = history.counter("written_bytes", "Bytes written.")
+        self.history_write_duration = history.histogram(
+            "write_duration_seconds", "One writing of up to some hundred rows."
+        )
+        self.history_unsealed = history.gauge(
+            "oldest_unsealed_timestamp_seconds", "When the oldest file was begun that still grows; 0 if there is none."
+        )
+
         # Configuration
 
         self.config_changes = server.counter(
@@ -141,6 +160,19 @@ class ServerFamilies:
             self.connections_closed,
             self.http_requests,
             self.http_duration,
+        )
+
+    @property
+    def history(self) -> tuple[Family, ...]:
+        """What is recorded."""
+        return (
+            self.history_recording,
+            self.history_events,
+            self.history_dropped,
+            self.history_queued,
+            self.history_written_bytes,
+            self.history_write_duration,
+            self.history_unsealed,
         )
 
 

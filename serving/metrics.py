@@ -21,6 +21,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
+from history.recorder import Counts as HistoryCounts
+from history.recorder import Recorder
+from history.schemas import FAMILIES
 from remoting.codes import ResponseCode
 from remoting.statistics import ServerStatistics, timer_ns
 from serving import __version__
@@ -53,6 +56,8 @@ class ServerSources(msgspec.Struct, frozen=True, kw_only=True):
     counts: ServerCounts
     logs: Logs
     health: Health
+    #: None where nothing is recorded.
+    recorder: Recorder | None = None
 
 
 class ServerMetrics(ABC, Generic[Config]):
@@ -106,6 +111,7 @@ class ServerMetrics(ABC, Generic[Config]):
     def _values(self) -> Iterator[tuple[Family, Values] | None]:
         yield from self._life()
         yield from self._traffic()
+        yield from self._history()
         yield from self.own_values()
         yield self._families.config_changes, self._server.counts.config_changes.counts()
         yield self._families.http_requests, self._server.counts.http_requests.counts()
@@ -137,11 +143,25 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.connections, by_label(statistics.connections.items())
         yield families.connections_closed, by_label(statistics.closed.items())
 
+    def _history(self) -> Iterator[tuple[Family, Values]]:
+        families, recorder = self._families, self._server.recorder
+        counts = recorder.counts if recorder is not None else HistoryCounts()
+        unsealed_us = recorder.unsealed_since_us if recorder is not None else None
+        yield families.history_recording, single(counts.is_recording)
+        yield families.history_events, by_label((name, counts.events[name]) for name in FAMILIES)
+        yield families.history_dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "beat"))
+        yield families.history_queued, single(recorder.queued if recorder is not None else 0)
+        yield families.history_written_bytes, single(counts.written_bytes)
+        yield families.history_unsealed, single((unsealed_us or 0) / 1e6)
+        while counts.writes_s:
+            self._server.counts.history_writes.observe(counts.writes_s.popleft())
+
     def _histograms(self) -> Iterator[tuple[Family, Histograms]]:
         counts = self._server.counts
         yield self._families.request_duration, self._durations()
         yield self._families.event_loop_lag, {(): counts.event_loop_lag}
         yield self._families.http_duration, counts.http_durations.histograms()
+        yield self._families.history_write_duration, {(): counts.history_writes}
         yield from self.own_histograms()
 
     def _requests(self) -> Values:

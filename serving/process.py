@@ -7,13 +7,16 @@ them. Logs, tasks and signals come from above, so that two servers can share a p
 import asyncio
 import gc
 import importlib
+import os
 import platform
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
 import msgspec
 
+from history.recorder import Identity
 from remoting.answers import Dispatcher
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
@@ -35,6 +38,7 @@ from serving.health import Health, Serving
 from serving.log_writer import LineWriter
 from serving.logs import STDOUT, Logs, open_logs
 from serving.not_started import NotStarted
+from serving.recording import Measure, Recording
 from serving.server_certificate import ServerCertificate
 from serving.server_counts import ServerCounts
 from serving.server_kind import ServerKind
@@ -146,6 +150,8 @@ class ServerProcess(Generic[Config]):
         self._http_socket: socket.socket | None = None
         self._stop_http: Callable[[], Awaitable[None]] | None = None
         self.health = Health()
+        #: None where nothing is recorded.
+        self.recording = _recording(kind, config, self._logs) if config.history_dir else None
 
     def make_listener(
         self,
@@ -199,8 +205,8 @@ class ServerProcess(Generic[Config]):
         server = await http_api.start_http(app, self._http_socket)
         self._stop_http = server.stop
 
-    async def serve(self, *own: Chore) -> None:
-        """Be ready and do what is done at intervals, until told to stop."""
+    async def serve(self, *own: Chore, measure: Measure = dict) -> None:
+        """Be ready and do what is done at intervals, until told to stop; `measure` tells what the tables hold."""
         free_memory = _settled_memory()
         self.health.serving = Serving.READY
         host, port = self._listener.address
@@ -213,11 +219,14 @@ class ServerProcess(Generic[Config]):
         )
         named: dict[str, Chore] = {
             **{chore.__name__.strip("_"): chore for chore in own},
-            "measure_lag": lambda: chores.measure_lag(self._counts.event_loop_lag),
+            "measure_lag": lambda: chores.measure_lag(self._counts),
             "write_held_lines": lambda: chores.write_held_lines(self._logs),
             "watch_certificate": self._certificate.watch,
             "give_memory_back": lambda: chores.give_memory_back(free_memory.give_back),
         }
+        if (recording := self.recording) is not None:
+            recording.start(f"{host}:{port}")
+            named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counts)
         tasks = [self._tasks.create_task(keep_up(chore, name, self._logs)) for name, chore in named.items()]
         await self._signals.stop.wait()
         for task in tasks:
@@ -239,6 +248,8 @@ class ServerProcess(Generic[Config]):
             await close()
         if self._stop_http:
             await self._stop_http()
+        if self.recording is not None:
+            await self.recording.close()
         self._logs.write(events.SERVER_STOPPED, duration_ms=self._clock.now_ms() - self._draining_ms)
 
     def follow(self, config: Config) -> None:
@@ -266,6 +277,14 @@ class ServerProcess(Generic[Config]):
 async def import_aside(module: str) -> Any:
     """Import a module in a thread: what takes long holds nobody up."""
     return await asyncio.to_thread(importlib.import_module, module)
+
+
+def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Recording:
+    # A server that takes any free port has no name that outlives it.
+    ns_id = f"{socket.gethostname()}:{config.listen_port or os.getpid()}"
+    address = f"{config.bind_address}:{config.listen_port}"
+    identity = Identity(ns_id, kind.program.removeprefix("rmq-"), __version__, address)
+    return Recording(Path(config.history_dir).expanduser(), identity, logs)
 
 
 def _settled_memory() -> Any:

@@ -18,9 +18,22 @@ class ServerCounts:
         self.config_changes = Tally(known=[("stored",), ("failed",)])
         #: Seconds by which a timer of the loop came late.
         self.event_loop_lag = Histogram(LATENCY_S)
+        self._longest_lag_s = 0.0
+        #: Seconds that writing a part of the history took.
+        self.history_writes = Histogram(LATENCY_S)
         #: Method, route and class of the status.
         self.http_requests = Tally()
         #: Seconds, by method and route.
         self.http_durations = HistogramTable(LATENCY_S)
         #: Which certificate -> Unix seconds of its end.
         self.certificate_expiry: dict[str, float] = {}
+
+    def observe_lag(self, seconds: float) -> None:
+        """Count by how much a timer of the loop came late."""
+        self.event_loop_lag.observe(seconds)
+        self._longest_lag_s = max(self._longest_lag_s, seconds)
+
+    def take_longest_lag_s(self) -> float:
+        """Return the longest since this was asked last."""
+        longest_s, self._longest_lag_s = self._longest_lag_s, 0.0
+        return longest_s

@@ -44,6 +44,19 @@ SERVER_STOPPED: Final = LogEvent(
     keys=("duration_ms",),
     meaning="All connections are closed; the process ends.",
 )
+RECORDING_STOPPED: Final = LogEvent(
+    name="recording_stopped",
+    level=Level.ERROR,
+    keys=("error",),
+    meaning="The history cannot be written; what happens waits in memory as far as there is room. Serving goes on.",
+    advice="Make room in `historyDir`, or make it writable; recording goes on by itself.",
+)
+RECORDING_RESUMED: Final = LogEvent(
+    name="recording_resumed",
+    level=Level.INFO,
+    keys=(),
+    meaning="The history is written again; what found no room meanwhile is recorded as unobserved.",
+)
 CHORE_FAILED: Final = LogEvent(
     name="chore_failed",
     level=Level.ERROR,
@@ -185,6 +198,8 @@ LIFE: Final = (
     SERVER_START_FAILED,
     SERVER_DRAINING,
     SERVER_STOPPED,
+    RECORDING_STOPPED,
+    RECORDING_RESUMED,
     CHORE_FAILED,
     SERVER_FAILED,
 )

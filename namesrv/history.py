@@ -1,0 +1,112 @@
+"""Hands over to the recorder what a NameServer sees; the event loop's side of the history.
+
+A snapshot is taken each hour in which a route changed, once a day at least, and as soon as changes are missing: it is
+where the reading of a route begins.
+"""
+
+import asyncio
+from typing import Final
+
+from history.beats import Beat, Beats
+from history.recorder import Recorder
+from history.rows import Moment, Who
+from namesrv import history_rows as rows
+from namesrv.config import NameServerConfig
+from namesrv.effects import BrokerBeat, BrokerRemoved, Event
+from namesrv.kv_config import ORDER_TOPIC_CONFIG
+from namesrv.route_state import RouteState
+from namesrv.settings import Settings
+from remoting.clock import SystemClock
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+#: How often it is looked whether a snapshot is due.
+_LOOK_S: Final = 1.0
+
+
+class RouteHistory:
+    """What is recorded of brokers and routes."""
+
+    def __init__(self, recorder: Recorder, state: RouteState, settings: Settings) -> None:
+        self._recorder = recorder
+        self._state = state
+        self._settings = settings
+        self._clock = clock = SystemClock()
+        self._beats = Beats()
+        #: Routes changed since the last snapshot, and when that was.
+        self._changed = True
+        self._snapshot_ms = clock.now_ms()
+        state.keeps_changes = True
+        self._note_settings()
+
+    def tell(self, events: tuple[Event, ...]) -> None:
+        """Record the events of one request, scan or lost connection, and what they did to the routes."""
+        changes = self._state.take_changes()
+        lasting = tuple(event for event in events if not isinstance(event, BrokerBeat))
+        for event in events:
+            if isinstance(event, BrokerBeat):
+                self._beat(event)
+            elif isinstance(event, BrokerRemoved):
+                self._left(event)
+        if changes or lasting:
+            self._changed = self._changed or bool(changes)
+            self._recorder.note(rows.SetsChanged(lasting, changes))
+
+    def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
+        """Record another order configuration."""
+        if namespace == ORDER_TOPIC_CONFIG:
+            self._changed = True
+            self._recorder.note(rows.OrderChanged(key, value))
+
+    def configured(self, config: NameServerConfig) -> None:
+        """Record the properties that routes depend on."""
+        properties = rows.RouteProperties(
+            support_acting_master=config.support_acting_master, order_message_enable=config.order_message_enable
+        )
+        self._recorder.note(rows.configured(properties))
+
+    def measure(self) -> dict[str, int | float | None]:
+        """Return what the tables hold, by column of a tick."""
+        tables = self._state.tables
+        queues = sum(tables.topics.queue_sum(each.broker_name).read for each in tables.brokers.sets())
+        return {"brokers": sum(1 for _ in tables.live.rows()), "topics": len(tables.topics), "queues": queues}
+
+    async def take_snapshots(self) -> None:
+        """Record all routes whenever that is due, for as long as the server serves."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            age_ms = self._clock.now_ms() - self._snapshot_ms
+            is_due = age_ms >= _DAY_MS or (self._changed and age_ms >= _HOUR_MS)
+            if self._recorder.take_wish_for_snapshot() or is_due:
+                await self._snapshot()
+
+    async def _snapshot(self) -> None:
+        self._changed = False
+        self._snapshot_ms = self._clock.now_ms()
+        self._note_settings()
+        for piece in rows.snapshot(self._state.tables, f"{self._clock.unix_ms()}"):
+            self._recorder.note(piece)
+            await asyncio.sleep(0)
+
+    def _note_settings(self) -> None:
+        self.configured(self._settings.config)
+        for topic, value in self._settings.kv.table.get(ORDER_TOPIC_CONFIG, {}).items():
+            self._recorder.note(rows.OrderChanged(topic, value))
+
+    def _beat(self, event: BrokerBeat) -> None:
+        version = event.data_version
+        beat = Beat(
+            Moment(self._clock.unix_us(), self._clock.mono_us()),
+            Who(event.cluster, event.broker_name, event.broker_id, event.address),
+            event.kind.value,
+            event.interval_ms,
+            event.heartbeat_timeout_ms,
+            (version.counter, version.timestamp, version.state_version),
+        )
+        for noted in self._beats.take(beat):
+            self._recorder.note_beat(noted)
+
+    def _left(self, event: BrokerRemoved) -> None:
+        moment = Moment(self._clock.unix_us(), self._clock.mono_us())
+        for summary in self._beats.forget(event.cluster, event.broker_name, event.broker_id, moment):
+            self._recorder.note_beat(summary)

@@ -1,0 +1,74 @@
+"""What is recorded of heartbeats: rare ones each, frequent ones by the minute, and whatever came late."""
+
+from history.beats import Beat, Beats, NotedBeat, Summary
+from history.rows import Moment, Who
+
+WHO = Who("C", "broker-a", 1, "127.0.0.1:1")
+MINUTE_US = 60_000_000
+START_US = 1_700_000_040_000_000
+
+
+def a_beat(at_ms, interval_ms):
+    return Beat(Moment(START_US + at_ms * 1000, at_ms * 1000), WHO, "heartbeat", interval_ms, 10_000)
+
+
+def heard(beats, *intervals_ms, at_ms=0):
+    """Let a broker beat at these intervals; return what is recorded, and when it beat last."""
+    noted = []
+    for interval_ms in intervals_ms:
+        at_ms += interval_ms or 0
+        noted += beats.take(a_beat(at_ms, interval_ms))
+    return noted, at_ms
+
+
+def test_each_beat_of_a_broker_that_registers_each_half_minute_is_a_row():
+    noted, _ = heard(Beats(), None, *[30_000] * 10)
+    assert [each.event_type for each in noted] == ["beat"] * 11
+    assert [each.period_ms for each in noted] == [None] * 4 + [30_000] * 7
+
+
+def test_beats_of_each_second_are_summarised_by_the_minute_once_the_rhythm_is_known():
+    beats = Beats()
+    noted, at_ms = heard(beats, None, *[1_000] * 3)
+    assert len(noted) == 4
+    noted, at_ms = heard(beats, *[1_000] * 120, at_ms=at_ms)
+    assert all(isinstance(each, Summary) for each in noted)
+    assert [len(each.intervals_ms) for each in noted] == [56, 60]
+    assert [each.minute_us % MINUTE_US for each in noted] == [0, 0]
+    assert [(each.missed, each.late) for each in noted] == [(0, 0), (0, 0)]
+
+
+def test_a_late_beat_among_frequent_ones_is_a_row_and_counts_in_the_summary():
+    beats = Beats()
+    _, at_ms = heard(beats, None, *[1_000] * 10)
+    noted, at_ms = heard(beats, 3_400, at_ms=at_ms)
+    assert [(each.event_type, each.period_ms) for each in noted] == [("gap", 1_000)]
+    noted, _ = heard(beats, *[1_000] * 60, at_ms=at_ms)
+    summary = next(each for each in noted if isinstance(each, Summary))
+    assert (summary.missed, summary.late, max(summary.intervals_ms)) == (2, 1, 3_400)
+    assert sum(summary.hist) == len(summary.intervals_ms)
+
+
+def test_a_long_pause_does_not_change_the_rhythm():
+    beats = Beats()
+    _, at_ms = heard(beats, None, *[1_000] * 10)
+    _, at_ms = heard(beats, 60_000, at_ms=at_ms)
+    noted, _ = heard(beats, 2_000, at_ms=at_ms)
+    assert isinstance(noted[-1], NotedBeat)
+    assert noted[-1].period_ms == 1_000
+
+
+def test_a_broker_that_comes_back_begins_anew_and_its_last_minute_is_told():
+    beats = Beats()
+    _, at_ms = heard(beats, None, *[1_000] * 10)
+    noted, _ = heard(beats, None, at_ms=at_ms)
+    assert isinstance(noted[0], Summary)
+    assert (noted[1].event_type, noted[1].beat.interval_ms, noted[1].period_ms) == ("beat", None, None)
+
+
+def test_the_last_minute_of_a_broker_that_leaves_is_told_once():
+    beats = Beats()
+    _, at_ms = heard(beats, None, *[1_000] * 10)
+    moment = Moment(START_US + at_ms * 1000, at_ms * 1000)
+    assert [len(each.intervals_ms) for each in beats.forget("C", "broker-a", 1, moment)] == [7]
+    assert list(beats.forget("C", "broker-a", 1, moment)) == []

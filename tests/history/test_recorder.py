@@ -1,0 +1,199 @@
+"""The recorder: what it is told lands in files, in order and once, whatever the disk does."""
+
+import errno
+import json
+from itertools import count
+
+import pytest
+from peers.waiting import wait_until
+
+from history import recorder as module
+from history.life import Life, Tick
+from history.recorder import Identity, Recorder
+from history.rows import Moment
+from history.schemas import FAMILIES, NS_LIFECYCLE, SCHEMA_VERSION
+
+WAIT_S = 20
+
+
+class Clock:
+    """A clock that stands unless it is moved."""
+
+    def __init__(self):
+        self.us = 1_700_000_000_000_000
+
+    def unix_us(self):
+        return self.us
+
+    def mono_us(self):
+        return self.us - 1_600_000_000_000_000
+
+
+class Told:
+    def __init__(self):
+        self.all = []
+
+    def recording_stopped(self, error):
+        self.all.append(("stopped", error))
+
+    def recording_resumed(self):
+        self.all.append(("resumed", None))
+
+
+class Desk:
+    """A recorder in a folder, and what it wrote."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.clock, self.told = Clock(), Told()
+        self.recorder = self.new()
+
+    def new(self):
+        return Recorder(self.folder, Identity("host:9876", "namesrv", "1.0", "127.0.0.1:9876"), self.clock, self.told)
+
+    def rows(self, family="ns_lifecycle"):
+        place = self.folder / "landing/v1" / f"family={family}"
+        files = sorted(place.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+        return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+    def until(self, is_true):
+        wait_until(is_true, seconds=WAIT_S, what="the recorder's thread")
+
+
+@pytest.fixture
+def desk(tmp_path):
+    desk = Desk(tmp_path / "history")
+    yield desk
+    desk.recorder.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """A disk that refused is tried again at once."""
+    monkeypatch.setattr(module, "_AGAIN_S", 0.02)
+
+
+def test_what_is_noted_is_written_with_its_envelope_and_sealed_at_the_end(desk):
+    desk.recorder.start()
+    desk.recorder.note(Life("ready", address="127.0.0.1:9876"))
+    desk.recorder.close()
+    started, ready = desk.rows()
+    assert started == {
+        "schema_version": SCHEMA_VERSION,
+        "event_id": "host_9876-1700000000000-1",
+        "event_type": "started",
+        "event_time": "2023-11-14T22:13:20.000000Z",
+        "mono_us": 100_000_000_000_000,
+        "ns_id": "host_9876",
+        "boot_id": "host_9876-1700000000000",
+        "source": "namesrv",
+        "reason": "namesrv",
+        "version": "1.0",
+        "address": "127.0.0.1:9876",
+    }
+    assert (ready["event_type"], ready["address"]) == ("ready", "127.0.0.1:9876")
+    assert desk.recorder.counts.events == {"ns_lifecycle": 2}
+
+
+def test_each_column_that_is_written_is_one_of_its_family(desk):
+    desk.recorder.start()
+    desk.recorder.close()
+    known = {column.name for column in NS_LIFECYCLE.all_columns}
+    assert all(row.keys() <= known for row in desk.rows())
+    assert set(FAMILIES) >= set(desk.recorder.counts.events)
+
+
+def test_rows_of_one_process_are_numbered_without_a_gap(desk):
+    desk.recorder.start()
+    for number in range(3_000):
+        desk.recorder.note(Life("configured", detail=str(number)))
+    desk.recorder.close()
+    rows = desk.rows()
+    assert [int(row["event_id"].rpartition("-")[2]) for row in rows] == list(range(1, 3_002))
+    assert [row["detail"] for row in rows[1:]] == [str(number) for number in range(3_000)]
+
+
+def refusing(monkeypatch, desk):
+    """Let the disk refuse until the returned list is emptied."""
+    refusals = [OSError(errno.ENOSPC, "No space left on device")]
+    append = desk.recorder._landing.append
+
+    def refuse(*args):
+        if refusals:
+            raise refusals[0]
+        return append(*args)
+
+    monkeypatch.setattr(desk.recorder._landing, "append", refuse)
+    return refusals
+
+
+def test_a_full_disk_is_told_once_and_nothing_that_has_room_meanwhile_is_lost(desk, monkeypatch, impatient):
+    refusals = refusing(monkeypatch, desk)
+    desk.recorder.start()
+    desk.recorder.note(Life("ready"))
+    desk.until(lambda: desk.told.all)
+    desk.recorder.note(Life("configured", detail="while it is full"))
+    assert not desk.recorder.counts.is_recording
+    refusals.clear()
+    desk.until(lambda: desk.recorder.counts.is_recording)
+    desk.recorder.close()
+    assert desk.told.all == [("stopped", "[Errno 28] No space left on device"), ("resumed", None)]
+    assert [row["event_type"] for row in desk.rows()] == ["started", "ready", "configured"]
+    assert not desk.recorder.take_wish_for_snapshot()
+
+
+def test_what_finds_no_room_is_counted_and_told_as_unobserved_and_a_snapshot_is_wanted(desk, monkeypatch, impatient):
+    monkeypatch.setattr(module, "STATES_MAX", 2)
+    refusals = refusing(monkeypatch, desk)
+    desk.recorder.start()
+    desk.until(lambda: desk.told.all)
+    for number in count():
+        desk.clock.us += 1_000_000
+        desk.recorder.note(Life("configured", detail=str(number)))
+        if desk.recorder.counts.dropped["state"] == 3:
+            break
+    refusals.clear()
+    desk.until(lambda: desk.recorder.counts.is_recording)
+    desk.recorder.close()
+    rows = desk.rows()
+    (resumed,) = [row for row in rows if row["event_type"] == "recording_resumed"]
+    assert resumed["dropped"] == 3
+    lost_since = sum(row["event_type"] == "configured" for row in rows) + 1
+    assert resumed["unobserved_from"] == f"2023-11-14T22:13:2{lost_since}.000000Z"
+    assert desk.recorder.take_wish_for_snapshot()
+    assert not desk.recorder.take_wish_for_snapshot()
+
+
+def test_a_folder_that_cannot_be_made_ends_nothing(tmp_path, impatient):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    desk = Desk(blocked / "history")
+    desk.recorder.start()
+    desk.until(lambda: desk.told.all)
+    desk.recorder.close()
+    assert desk.told.all[0][0] == "stopped"
+
+
+def test_the_next_process_says_until_when_the_one_before_was_watching(desk):
+    desk.recorder.start()
+    desk.clock.us += 10_000_000
+    desk.recorder.note(Tick({"interval_ms": 10_000}))
+    desk.recorder.close()
+    desk.clock.us += 60_000_000
+    desk.recorder = desk.new()
+    desk.recorder.start()
+    desk.recorder.close()
+    started = desk.rows()[-1]
+    assert started["event_type"] == "started"
+    assert started["former_boot_id"] == "host_9876-1700000000000"
+    assert started["unobserved_from"] == "2023-11-14T22:13:30.000000Z"
+
+
+def test_moments_are_those_of_the_noting_not_of_the_writing(desk):
+    desk.recorder.note(Life("ready"))
+    desk.clock.us += 5_000_000
+    desk.recorder.start()
+    desk.recorder.close()
+    ready = next(row for row in desk.rows() if row["event_type"] == "ready")
+    assert ready["event_time"] == "2023-11-14T22:13:20.000000Z"
+    assert Moment(1, 2).unix_us == 1
