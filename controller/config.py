@@ -188,6 +188,16 @@ class ControllerConfig(ServerConfig):
         ),
     ] = ""
     #: Read by service.py.
+    analytics_dir: Annotated[
+        str,
+        Option(
+            "analyticsDir",
+            _PATH,
+            "Output folder of rmq-analytics, whose newest results are shown as metrics; blank for none.",
+            remote=False,
+        ),
+    ] = ""
+    #: Read by service.py.
     controller_group: Annotated[
         str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", remote=False)
     ] = "rocketmq"

@@ -57,6 +57,45 @@ NOTIFICATIONS: Final = _MAKE.counter(
     "role_notifications", "Brokers told of a new master, by what came of it.", "result"
 )
 
+# Results of the Spark analyses
+
+_ANALYTICS: Final = FamilyMaker("rocketmq_analytics_")
+ANALYTICS_LAST_SUCCESS: Final = _ANALYTICS.gauge(
+    "last_success_timestamp_seconds", "When an analysis has published its result last.", "job"
+)
+ANALYTICS_DURATION: Final = _ANALYTICS.gauge("run_duration_seconds", "How long that took.", "job")
+ANALYTICS_INPUT_ROWS: Final = _ANALYTICS.gauge("input_rows", "Recorded rows that it was made of.", "job")
+AVAILABILITY: Final = _ANALYTICS.gauge(
+    "broker_availability_ratio", "Time up of the least available broker of a set (A1).", "cluster", "broker"
+)
+FLAPPING_SCORE: Final = _ANALYTICS.gauge(
+    "flapping_score", "Highest flapping score of a broker of the set (A3).", "cluster", "broker"
+)
+RECOMMENDED_TIMEOUT: Final = _ANALYTICS.gauge(
+    "recommended_timeout_seconds", "Longest recommended heartbeat timeout in the set (A5).", "cluster", "broker"
+)
+MISSED_HEARTBEATS: Final = _ANALYTICS.gauge(
+    "missed_heartbeat_ratio", "Missed beats of the worst broker of the set (A2).", "cluster", "broker"
+)
+DIVERGENCE: Final = _ANALYTICS.gauge("divergence_seconds", "Seconds in which NameServers told different things (A6).")
+CAPACITY_DAYS_LEFT: Final = _ANALYTICS.gauge("capacity_days_left", "Days until a limit is reached (A12).", "resource")
+QUEUE_RECOMMENDATIONS: Final = _ANALYTICS.gauge(
+    "queue_recommendations", "Proposed changes of queues: move (A8), grow, shrink (A9).", "kind"
+)
+ANALYTICS_RESULTS: Final = (
+    ANALYTICS_LAST_SUCCESS,
+    ANALYTICS_DURATION,
+    ANALYTICS_INPUT_ROWS,
+    AVAILABILITY,
+    FLAPPING_SCORE,
+    RECOMMENDED_TIMEOUT,
+    MISSED_HEARTBEATS,
+    DIVERGENCE,
+    CAPACITY_DAYS_LEFT,
+    QUEUE_RECOMMENDATIONS,
+)
+PER_SET_RESULTS: Final = (AVAILABILITY, FLAPPING_SCORE, RECOMMENDED_TIMEOUT, MISSED_HEARTBEATS)
+
 #: All of the above, in the order of the page.
 FAMILIES: Final = (
     *SERVER.life,

@@ -1,11 +1,12 @@
 """The metrics of a controller as Prometheus scrapes them: read from sets, brokers and counts at that moment."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import add
 from typing import Final
 
 from controller import metric_catalogue as catalogue
+from controller.analytics_results import Sample
 from controller.broker_set import BrokerSet
 from controller.config import CONTROLLER, ControllerConfig
 from controller.control import Control
@@ -26,6 +27,8 @@ class MetricSources(ServerSources, frozen=True, kw_only=True):
     counts: SetCounts
     control: Control
     clock: Clock
+    #: What the Spark analyses have published last.
+    results: Callable[[], Iterable[Sample]] = tuple
 
 
 class Metrics(ServerMetrics[ControllerConfig]):
@@ -40,6 +43,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
             catalogue.SYNC_STATE_SET_SIZE,
             catalogue.MASTER_EPOCH,
             catalogue.BROKER_LAST_HEARTBEAT,
+            *catalogue.PER_SET_RESULTS,
         )
         self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
         self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetState), peer_labels=1)
@@ -52,6 +56,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         yield catalogue.SELF_DOUBTS, single(counts.self_doubts)
         yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
         yield from self._sets()
+        yield from self._results()
         for family, tally in _tallies(counts):
             yield family, tally.counts()
 
@@ -66,8 +71,17 @@ class Metrics(ServerMetrics[ControllerConfig]):
         guards = self._guards | {family: tally.guard for family, tally in _tallies(counts)}
         return guards | {family: table.guard for family, table in _histogram_tables(counts)}
 
+    def _results(self) -> Iterator[tuple[Family, Values]]:
+        """Yield what analyses have published; sets beyond the limit share the highest."""
+        unlimited = LabelGuard(0, peer_labels=0)
+        found = {family: Admitted(self._guards.get(family, unlimited), max) for family in catalogue.ANALYTICS_RESULTS}
+        for sample in self._sources.results():
+            found[sample.family].add(sample.labels, sample.value)
+        yield from ((family, admitted.values) for family, admitted in found.items())
+
     def _sets(self) -> Iterator[tuple[Family, Values] | None]:
-        found = {family: Admitted(guard, _combine(family)) for family, guard in self._guards.items()}
+        families = [family for family in self._guards if family not in catalogue.PER_SET_RESULTS]
+        found = {family: Admitted(self._guards[family], _combine(family)) for family in families}
         # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
         states: Counter[Labels] = Counter()
         # A follower knows of its sets only what it has read; the leader counts them, so that a sum counts each once.

@@ -6,6 +6,7 @@ Answers to `ControllerManager`. Nothing of RocketMQ's rules is here; what can be
 import asyncio
 import socket
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from controller.config import CONTROLLER, ControllerConfig
@@ -21,6 +22,7 @@ from controller.journal import BROKER_CODES, Journal
 from controller.live_table import LiveTable
 from controller.perform import Performer
 from controller.recovery import Recovery
+from controller.results_reader import ResultsReader
 from controller.set_counts import SetCounts
 from controller.store import Backend, Member, SetStore, StoreError
 from controller.stores.opening import open_store
@@ -85,6 +87,7 @@ class Controller:
                 start=self._begin,
             )
         )
+        self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._measure: Measure = dict
         if self._process.recording is not None:
             history = SetHistory(self._process.recording.recorder, live)
@@ -121,7 +124,10 @@ class Controller:
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
             await self._process.start_http(self._site)
-            await self._process.serve(self._look_at_brokers, self._look_at_sets, measure=self._measure)
+            own = [self._look_at_brokers, self._look_at_sets]
+            if self._results is not None:
+                own.append(self._results.read_results)
+            await self._process.serve(*own, measure=self._measure)
         joining.cancel()
         await self._resign()
         await self._process.drain(self._settings.config)
@@ -140,6 +146,7 @@ class Controller:
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
             control=self._control,
             clock=self._clock,
+            results=lambda: self._results.samples if self._results is not None else (),
         )
         views = Views(self._process.health, metrics.Metrics(sources), self._settings, self._control, self._clock)
         return endpoints.ENDPOINTS, views

@@ -13,6 +13,7 @@ from fakes.control_room import ControlRoom
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller import event_catalogue, metric_catalogue
+from controller.analytics_results import Sample
 from controller.config import CONTROLLER
 from controller.event_catalogue import EVENTS
 from controller.metric_catalogue import FAMILIES
@@ -50,6 +51,7 @@ async def lively(room):
     room.statistics.add_latency(1004, 1_000_000)
     room.counts.deaths.add(("C", "timeout"))
     room.counts.failovers.add(("C", "timeout", "failed_over"))
+    room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS)
     await room.get("/healthz")
 
 
@@ -111,7 +113,7 @@ def test_nothing_is_printed_or_logged_past_the_catalogue():
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_metric_has_a_conventional_name_and_a_sentence(family):
-    assert re.fullmatch(r"rocketmq_(controller|http)_[a-z0-9_]+", family.name)
+    assert re.fullmatch(r"rocketmq_(controller|http|history|analytics)_[a-z0-9_]+", family.name)
     assert family.name.endswith("_total") == (family.kind == "counter")
     assert family.meaning.endswith(".")
     assert not FORBIDDEN_LABELS & set(family.labels)

@@ -64,7 +64,7 @@ def test_the_page_is_the_catalogue():
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_a_metric_has_a_conventional_name_and_a_sentence(family):
-    assert re.fullmatch(r"rocketmq_(namesrv|http)_[a-z0-9_]+", family.name)
+    assert re.fullmatch(r"rocketmq_(namesrv|http|history)_[a-z0-9_]+", family.name)
     assert family.name.endswith("_total") == (family.kind == "counter")
     assert family.meaning.endswith(".")
     assert not FORBIDDEN_LABELS & set(family.labels)

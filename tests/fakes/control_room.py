@@ -99,6 +99,8 @@ class ControlRoom:
         self.handlers = Handlers(self.control, self.settings, self.clock)
         self.statistics = ServerStatistics()
         self.health = Health()
+        #: What analyses have published.
+        self.results = ()
         self.metrics = Metrics(
             MetricSources(
                 statistics=self.statistics,
@@ -107,6 +109,7 @@ class ControlRoom:
                 health=self.health,
                 control=self.control,
                 clock=self.clock,
+                results=lambda: self.results,
             )
         )
         self.session = None
