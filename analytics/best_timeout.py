@@ -115,7 +115,7 @@ def _watched(gaps: DataFrame) -> DataFrame:
         .agg(
             F.array(*longer).alias("false_alarms"),
             F.collect_list(long_ones).alias("gaps"),
-            *(F.sum(name).alias(name) for name in ("n", "sum_ms", "unknown_n", "period_sum_ms")),
+            *(F.sum(name).alias(name) for name in ("n", "sum_ms", "uncounted_n", "period_sum_ms")),
             F.max("p50_ms").alias("p50_ms"),
         )
     )

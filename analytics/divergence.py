@@ -40,7 +40,7 @@ COLUMNS: Final = (
     Column("start_time", Type.TIMESTAMP, "when the NameServers began to differ"),
     Column("end_time", Type.TIMESTAMP, "when they agreed again, or one of them was no longer watching"),
     Column("seconds", Type.DOUBLE, "how long that was"),
-    Column("states", Type.STRINGS, "`<NameServer>=<its answer>` at the beginning, in the order of their names"),
+    Column("states", Type.STRINGS, "`<NameServer>=<its answer>` two seconds later, in the order of their names"),
 )
 
 _BROKER: Final = ("broker_name", "broker_id")
@@ -93,13 +93,14 @@ def _differences(given: DataFrame) -> DataFrame:
 
 
 def _told(differences: DataFrame, given: DataFrame) -> DataFrame:
-    """Add who gave which answer when a difference began."""
+    """Add who gave which answer, when those who agree had time to do so."""
     subject = ["kind", *_BROKER]
-    at_the_beginning = given.select(
+    answers_given = given.select(
         *subject, "cluster", "ns_id", "value", F.col("start_us").alias("from_us"), F.col("end_us").alias("to_us")
     )
-    both = at_the_beginning.join(F.broadcast(differences), subject, "inner")
-    then = both.filter("from_us <= start_us AND start_us < to_us")
+    both = answers_given.join(F.broadcast(differences), subject, "inner")
+    soon_us = F.col("start_us") + PRESENCE_US
+    then = both.filter((F.col("from_us") <= soon_us) & (soon_us < F.col("to_us")))
     states = F.array_sort(F.collect_set(F.concat_ws("=", "ns_id", "value")))
     return (
         then.groupBy(*subject, "start_us", "end_us")

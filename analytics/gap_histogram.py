@@ -30,9 +30,11 @@ GAP_COLUMNS: Final = (
     Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell of missed beats"),
     Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row tells it of all"),
     Column("max_ms", Type.LONG, "the longest of them"),
-    Column("missed", Type.LONG, "beats that did not come in them, where the period was known"),
-    Column("unknown_n", Type.LONG, "intervals of which the period was not known"),
-    Column("period_sum_ms", Type.LONG, "sum of the periods, where known"),
+    Column("missed", Type.LONG, "beats that did not come in intervals of quick brokers, by their summaries"),
+    Column(
+        "uncounted_n", Type.LONG, "all other intervals: how many beats did not come in them depends on their median"
+    ),
+    Column("period_sum_ms", Type.LONG, "sum of the periods of quick brokers, one for each interval"),
     Column("last_us", Type.LONG, "when the last of them ended, Unix us"),
 )
 
@@ -66,15 +68,15 @@ def four_digits(gap_ms: SparkColumn) -> SparkColumn:
 def added_up(histograms: DataFrame) -> DataFrame:
     """Return the histograms of all days and timeouts as one for each broker, with its median on each row.
 
-    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, missed, unknown_n, period_sum_ms, p50_ms. Where a server did not
-    know the period yet, `missed` takes it to be the median.
+    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, missed, uncounted_n, period_sum_ms, p50_ms. Here `missed` tells of
+    all intervals: the period of brokers that are not summarised is the median of their intervals.
     """
     sums = histograms.groupBy(*GAP_KEYS, "gap_ms").agg(
-        *(F.sum(name).alias(name) for name in ("n", "sum_ms", "missed", "unknown_n", "period_sum_ms")),
+        *(F.sum(name).alias(name) for name in ("n", "sum_ms", "missed", "uncounted_n", "period_sum_ms")),
         F.max("max_ms").alias("max_ms"),
     )
     late = F.greatest(F.round(F.try_divide("gap_ms", "p50_ms")) - 1, F.lit(0.0)).cast("bigint")
-    missed = F.col("missed") + F.coalesce(F.col("unknown_n") * late, F.lit(0))
+    missed = F.col("missed") + F.coalesce(F.col("uncounted_n") * late, F.lit(0))
     return with_quantiles(sums, "gap_ms", {"p50_ms": 0.5}).withColumn("missed", missed)
 
 
@@ -94,8 +96,8 @@ def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -
 
 
 def usual_period_ms(median_ms: SparkColumn) -> SparkColumn:
-    """Return ms between beats as servers saw it, from sums over a broker's histogram; the median where none did."""
-    known_ms = F.try_divide(F.col("period_sum_ms"), F.col("n") - F.col("unknown_n"))
+    """Return ms between beats as a rule, from sums over a broker's histogram: the median, unless summaries tell it."""
+    known_ms = F.try_divide(F.col("period_sum_ms"), F.col("n") - F.col("uncounted_n"))
     return F.when(F.col("period_sum_ms") > 0, known_ms).otherwise(median_ms)
 
 
@@ -108,19 +110,16 @@ def ended_in(span: Span) -> SparkColumn:
 
 def _of_beats(beats: DataFrame, span: Span) -> DataFrame:
     """Count intervals that have rows. Sums over those of quick brokers stand in their summaries."""
-    gap_ms, period_ms = F.col("interval_ms"), F.col("period_ms")
-    is_known = period_ms.isNotNull() & (period_ms > 0)
+    gap_ms = F.col("interval_ms")
     is_summarised = F.col("event_type") == "gap"
-    late = F.greatest(F.round(F.try_divide(gap_ms, period_ms)) - 1, F.lit(0.0)).cast("bigint")
     return (
         beats.filter(ended_in(span) & gap_ms.isNotNull())
         .withColumns(
             {
                 "gap_ms": four_digits(gap_ms),
                 "told_ms": F.when(is_summarised, 0).otherwise(gap_ms),
-                "missed": F.when(is_known & ~is_summarised, late).otherwise(0),
-                "unknown": F.when(is_known | is_summarised, 0).otherwise(1),
-                "known_ms": F.when(is_known, period_ms).otherwise(0),
+                "uncounted": F.when(is_summarised, 0).otherwise(1),
+                "usual_ms": F.when(is_summarised, F.coalesce("period_ms", F.lit(0))).otherwise(0),
             }
         )
         .groupBy(*GAP_KEYS, "timeout_ms", "gap_ms")
@@ -128,9 +127,9 @@ def _of_beats(beats: DataFrame, span: Span) -> DataFrame:
             F.count_if(F.lit(True)).alias("n"),
             F.sum("told_ms").alias("sum_ms"),
             F.max("interval_ms").alias("max_ms"),
-            F.sum("missed").alias("missed"),
-            F.sum("unknown").cast("bigint").alias("unknown_n"),
-            F.sum("known_ms").alias("period_sum_ms"),
+            F.lit(0).cast("bigint").alias("missed"),
+            F.sum("uncounted").alias("uncounted_n"),
+            F.sum("usual_ms").alias("period_sum_ms"),
             F.unix_micros(F.max("event_time")).alias("last_us"),
         )
     )
@@ -164,7 +163,7 @@ def _of_summaries(summaries: DataFrame, span: Span) -> DataFrame:
         F.when(F.col("bin") == 0, F.col("all_ms")).otherwise(nothing).alias("sum_ms"),
         F.when(F.col("n") > 0, gap_ms).alias("max_ms"),
         F.when(F.col("bin") == 0, F.col("all_missed")).otherwise(nothing).alias("missed"),
-        nothing.alias("unknown_n"),
+        nothing.alias("uncounted_n"),
         (F.col("period_ms") * F.col("n")).alias("period_sum_ms"),
         "last_us",
     )

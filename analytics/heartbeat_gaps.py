@@ -26,7 +26,11 @@ COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("n", Type.LONG, "intervals between beats that ended in the window"),
-    Column("period_ms", Type.DOUBLE, "ms between its beats as a rule, as servers saw it; their median where unknown"),
+    Column(
+        "period_ms",
+        Type.DOUBLE,
+        "ms between its beats as a rule: their median; of quick ones what their summaries tell",
+    ),
     Column("mean_ms", Type.DOUBLE, "mean ms between beats"),
     Column("p50_ms", Type.LONG, "half of the intervals are not longer; four digits, as the other quantiles"),
     Column("p95_ms", Type.LONG, "95 % are not longer"),
@@ -49,7 +53,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span) -> DataFrame:
         with_quantiles(far, "far_ms", {"mad_ms": 0.5})
         .groupBy(*GAP_KEYS)
         .agg(
-            *(F.sum(name).alias(name) for name in ("n", "sum_ms", "missed", "unknown_n", "period_sum_ms")),
+            *(F.sum(name).alias(name) for name in ("n", "sum_ms", "missed", "uncounted_n", "period_sum_ms")),
             # The same on all rows of a broker.
             *(F.max(name).alias(name) for name in ("max_ms", "p50_ms", *_SHARES, "mad_ms")),
         )

@@ -63,7 +63,7 @@ COLUMNS: Final = (
 def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
     """Return the changes of each topic in each hour, by the NameServer that saw them."""
     keys = ["cluster", "topic", "hour_us", "ns_id"]
-    rows = _after_the_start(_with_flips(inputs["route_change"]).filter(ended_in(span)), inputs["ns_lifecycle"])
+    rows = _with_flips(_after_the_start(inputs["route_change"], inputs["ns_lifecycle"])).filter(ended_in(span))
     other = (F.col("event_type") == "topic_changed") & ~F.coalesce(F.col("kind").isin(*_KINDS), F.lit(False))
     counted = (
         rows.withColumn("hour_us", _hour_us())

@@ -163,7 +163,7 @@ def _removals(states: DataFrame, span: Span) -> list[DataFrame]:
         gap_ms.alias("sum_ms"),
         gap_ms.alias("max_ms"),
         F.lit(0).alias("missed"),
-        F.lit(0).alias("unknown_n"),
+        F.lit(0).alias("uncounted_n"),
         F.lit(0).alias("period_sum_ms"),
     )
     return [false_alarms, _failures(rows.filter(removed), 1), _failures(slow, -1)]

@@ -1,0 +1,100 @@
+"""A4: the delay until a silent broker is given up, against what scans have to do."""
+
+from random import Random
+
+import pytest
+from hand_tables import days, found, row, tables
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import HOUR, MINUTE, MONDAY, SECOND, End, Outage, Plan, Plant, Server, brokers, three_servers
+from synthetic.plants import failover
+
+from analytics.detection_delay import JOB
+from analytics.job import Span
+
+BROKERS = 60
+
+
+@pytest.fixture(scope="module")
+def history():
+    """Silent deaths at three NameServers and failovers at a controller, at random moments."""
+    random = Random("deaths")
+    plan = Plan(
+        end_us=MONDAY + HOUR,
+        brokers=brokers(BROKERS),
+        servers=(*three_servers(), Server(name="c", source="controller")),
+    )
+    died_us = [MONDAY + 10 * MINUTE + random.randrange(30 * MINUTE) for _ in plan.brokers]
+    outages = [
+        Outage(broker.key, at_us, None, End.CRASH if number % 4 == 0 else End.SILENT)
+        for number, (broker, at_us) in enumerate(zip(plan.brokers, died_us, strict=True))
+    ]
+    failovers = [
+        failover(broker.key.broker_name, at_us, controller="c", epoch=2)
+        for broker, at_us in zip(plan.brokers, died_us, strict=True)
+    ]
+    return generate(plan.with_plants(Plant(outages=tuple(outages)), *failovers))
+
+
+@pytest.fixture(scope="module")
+def inputs(spark, history):
+    return frames(spark, {name: history.rows[name] for name in ("broker_state", "controller")})
+
+
+@pytest.fixture(scope="module")
+def result(inputs):
+    return {(row["source"], row["reason"]): row for row in found(JOB, inputs, Span(MONDAY, MONDAY + HOUR))}
+
+
+def distance_from_uniform(values, low, high):
+    """Kolmogorov's distance between the values and an even distribution."""
+    ranked = sorted((value - low) / (high - low) for value in values)
+    count = len(ranked)
+    return max(max((rank + 1) / count - value, value - rank / count) for rank, value in enumerate(ranked))
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "timeout_ms", "count"),
+    [("namesrv", "expired", 120_000, 135), ("controller", "timeout", 10_000, 60)],
+)
+def test_silent_brokers_are_given_up_evenly_within_a_scan_after_their_timeout(
+    inputs, result, source, reason, timeout_ms, count
+):
+    parts = JOB.parts(inputs, Span(MONDAY, MONDAY + HOUR)).filter(f"source = '{source}' AND reason = '{reason}'")
+    delays = [each.delay_ms for each in parts.collect()]
+    assert len(delays) == count
+    # The limit that an even distribution stays below 99 times of 100.
+    assert distance_from_uniform(delays, timeout_ms, timeout_ms + 5_000) < 1.63 / count**0.5
+    told = result[source, reason]
+    assert (told["n"], told["timeout_ms"], told["expected_ms"]) == (count, timeout_ms, timeout_ms + 2_500)
+    assert told["mean_ms"] == pytest.approx(told["expected_ms"], abs=400)
+    assert timeout_ms < told["p50_ms"] < told["p95_ms"] <= told["max_ms"] <= timeout_ms + 5_001
+
+
+def test_a_delay_is_what_really_passed_since_the_broker_died_give_or_take_a_period(inputs, history):
+    died = {each.broker.broker_name: each.from_us for each in history.truth.outages}
+    for each in inputs["broker_state"].filter("event_type = 'expired'").collect():
+        since_death_ms = (each.event_time.timestamp() * 1e6 - died[each.broker_name]) / 1e3
+        assert since_death_ms - 1 <= each.silent_ms <= since_death_ms + 30_200
+
+
+def test_a_closed_connection_says_nothing_about_the_timeout(result):
+    told = result["namesrv", "channel_closed"]
+    assert told["n"] == 45
+    assert told["expected_ms"] is None
+    assert told["max_ms"] <= 30_200
+
+
+def test_timeouts_are_told_apart_and_good_byes_left_out(spark):
+    states = [
+        row("expired", SECOND, timeout_ms=120_000, silent_ms=121_000),
+        row("expired", SECOND, timeout_ms=10_000, silent_ms=12_000),
+        row("expired", SECOND, timeout_ms=10_000, silent_ms=13_000),
+        row("unregistered", SECOND, timeout_ms=10_000, silent_ms=5),
+        row("expired", 25 * HOUR, timeout_ms=10_000, silent_ms=999_000),
+    ]
+    told = found(JOB, tables(spark, broker_state=states), days(1))
+    assert sorted((each["timeout_ms"], each["n"], each["max_ms"]) for each in told) == [
+        (10_000, 2, 13_000),
+        (120_000, 1, 121_000),
+    ]
