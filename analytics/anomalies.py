@@ -32,7 +32,7 @@ RUN_MIN: Final = 2
 FLOORS: Final[Mapping[str, float]] = MappingProxyType(
     {"interval_mean_ms": 20.0, "interval_max_ms": 100.0, "missed": 0.5, "topic_changes": 1.0}
 )
-FLOOR_SHARE: Final = 0.01
+FLOOR_SHARE: Final = 0.005
 
 _WHO: Final = ("cluster", "broker_name", "broker_id")
 

@@ -104,9 +104,13 @@ def beats(*, intervals, ns="ns-1", broker="b", first_us=0, **more):
 
 def test_one_bad_window_is_chance_and_two_in_a_row_are_an_anomaly(spark):
     def life(bad):
-        return [60_000 if n // 20 in bad else 30_000 for n in range(24 * 120)]
+        """Intervals of a day; those that end in these windows are twice as long."""
+        intervals, at_ms = [], 0
+        while at_ms < DAY_US // 1000:
+            intervals.append(60_000 if (at_ms + 60_000) // (WINDOW_US // 1000) in bad else 30_000)
+            at_ms += intervals[-1]
+        return intervals
 
-    # Windows of ten minutes hold twenty beats, until beats of a minute have put them off.
     told = [*beats(intervals=life({40}), broker="once"), *beats(intervals=life({40, 41, 42}), broker="thrice")]
     inputs = tables(spark, heartbeat=told)
     rows = [row for row in found(JOB, inputs, days(2)) if row["metric"] == "interval_mean_ms"]
