@@ -13,13 +13,6 @@ JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")
 #: Metrics that boards and rules ask for and no server exposes yet: name -> type and labels. What asks for one of them
 #: needs no data in the live test. It shrinks as they come into the catalogues, and is to be empty in the end.
 NOT_EXPOSED_YET = {
-    "rocketmq_history_events_total": ("counter", {"family"}),
-    "rocketmq_history_events_dropped_total": ("counter", {"family", "reason"}),
-    "rocketmq_history_queue_events": ("gauge", set()),
-    "rocketmq_history_write_duration_seconds": ("histogram", set()),
-    "rocketmq_history_written_bytes_total": ("counter", set()),
-    "rocketmq_history_oldest_unsealed_timestamp_seconds": ("gauge", set()),
-    "rocketmq_history_recording": ("gauge", set()),
     "rocketmq_analytics_last_success_timestamp_seconds": ("gauge", {"job"}),
     "rocketmq_analytics_run_duration_seconds": ("gauge", {"job"}),
     "rocketmq_analytics_input_rows": ("gauge", {"job"}),

@@ -129,11 +129,26 @@ class Site:
         self.etcd = Etcd(folder / "etcd")
         self._closing.callback(self.etcd.stop)
         self.name_servers = [
-            OurNameServer(folder, f"namesrv-{n}", http=True, scanNotActiveBrokerInterval=500, **tls) for n in range(2)
+            OurNameServer(
+                folder,
+                f"namesrv-{n}",
+                http=True,
+                scanNotActiveBrokerInterval=500,
+                historyDir=folder / f"history-namesrv-{n}",
+                **tls,
+            )
+            for n in range(2)
         ]
         shared = {"controllerStore": "etcd", "etcdEndpoints": self.etcd.members[0].endpoint, "controllerGroup": "g"}
         self.controllers = [
-            OurController(folder, f"controller-{n}", controllerId=f"c{n}", **shared | tls) for n in range(2)
+            OurController(
+                folder,
+                f"controller-{n}",
+                controllerId=f"c{n}",
+                historyDir=folder / f"history-controller-{n}",
+                **shared | tls,
+            )
+            for n in range(2)
         ]
         for server in (*self.name_servers, *self.controllers):
             self._closing.callback(self._end, server)
