@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-analytics dashboards soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-analytics dashboards demo soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -69,6 +69,10 @@ dashboards: $(VENV)/.dev
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python helm/sync.py
 	$(BIN)/python helm/values_table.py
+
+## demo: real brokers, incidents, and what the analyses find of them; about six minutes, into ~/rocketmq-demo
+demo: $(VENV)/.dev
+	$(BIN)/python demo/play.py
 
 ## soak: what takes too long for CI
 soak: $(VENV)/.dev
