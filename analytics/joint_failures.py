@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Job, Span
-from analytics.rows import CLUSTER, DAY_US, MINUTE_US, of_span, shaped, timed
+from analytics.rows import CLUSTER, DAY_US, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
 from history.schemas import Column, Type
 
 #: Pairs that are less alike are left out.
@@ -23,15 +23,21 @@ PAIRS_MAX: Final = 10_000
 #: A broker that is down longer in a day says nothing by it, and would meet everybody.
 DOWN_MINUTES_MAX: Final = 720
 
+_BROKER: Final = ("cluster", "broker_name", "broker_id")
+
 _LEFT: Final = ("expired", "channel_closed", "unregistered")
 _CAME: Final = ("registered_first",)
 
 PART_COLUMNS: Final = (
+    KIND,
     CLUSTER,
-    Column("broker_name", Type.STRING, "broker set"),
-    Column("broker_id", Type.LONG, "broker id"),
+    Column("ns_id", Type.STRING, "the NameServer"),
+    Column("broker_name", Type.STRING, "down: broker set"),
+    Column("broker_id", Type.LONG, "down: broker id"),
     Column("day", Type.LONG, "days since 1970"),
-    Column("minutes", Type.LONGS, "minutes of that day in which it was down, in minutes since 1970"),
+    Column(
+        "minutes", Type.LONGS, "minutes since 1970; watching: in which it ticked; down: in which it lacked the broker"
+    ),
 )
 
 COLUMNS: Final = (
@@ -47,21 +53,17 @@ COLUMNS: Final = (
 
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return in which minutes of each day each broker was down."""
-    down = _down_minutes(_down_times(inputs["broker_state"], span), span)
+    """Return in which minutes each NameServer was watching, and in which it was without a broker."""
     ticks = of_span(inputs["ns_tick"], span).where("coalesce(source, 'namesrv') = 'namesrv'")
-    watched = ticks.select("ns_id", F.floor(F.col("at_us") / MINUTE_US).alias("minute")).distinct()
-    watchers = watched.groupBy("minute").agg(F.count(F.lit(1)).alias("watchers"))
-    agreed = (
-        down.join(F.broadcast(watched), ["ns_id", "minute"], "left_semi")
-        .groupBy("cluster", "broker_name", "broker_id", "minute")
-        .agg(F.count_distinct("ns_id").alias("without"))
-        .join(F.broadcast(watchers), "minute", "inner")
-        .where(F.col("without") * 2 >= F.col("watchers"))
-    )
+    watched = ticks.select("ns_id", F.floor(F.col("at_us") / MINUTE_US).alias("minute"))
+    down = _down_minutes(_down_times(inputs["broker_state"], span), span)
+    frames = {"watching": _by_day(watched, "ns_id"), "down": _by_day(down, "ns_id", *_BROKER)}
+    return of_kinds(frames, PART_COLUMNS)
+
+
+def _by_day(minutes: DataFrame, *key: str) -> DataFrame:
     day = F.floor(F.col("minute") * MINUTE_US / DAY_US).alias("day")
-    daily = agreed.groupBy("cluster", "broker_name", "broker_id", day)
-    return shaped(daily.agg(F.array_sort(F.collect_list("minute")).alias("minutes")), PART_COLUMNS)
+    return minutes.groupBy(*key, day).agg(F.array_sort(F.collect_set("minute")).alias("minutes"))
 
 
 def _down_times(states: DataFrame, span: Span) -> DataFrame:
@@ -71,41 +73,38 @@ def _down_times(states: DataFrame, span: Span) -> DataFrame:
     """
     came, left = F.col("event_type").isin(*_CAME), F.col("event_type").isin(*_LEFT)
     events = timed(states).where((came | left) & F.col("broker_id").isNotNull() & (F.col("at_us") < span.end_us))
-    by_broker = Window.partitionBy("ns_id", "cluster", "broker_name", "broker_id").orderBy("at_us", "event_id")
-    heard_us = F.coalesce(
-        F.unix_micros("last_heartbeat_time"), F.col("at_us") - F.coalesce("silent_ms", F.lit(0)) * 1000
-    )
+    by_broker = Window.partitionBy("ns_id", *_BROKER).orderBy("at_us", "event_id")
+    silent_us = F.coalesce("silent_ms", F.lit(0)) * 1000
+    heard_us = F.coalesce(F.unix_micros("last_heartbeat_time"), F.col("at_us") - silent_us)
+    # That a broker is gone may turn out after midnight: the day that learns it tells of the minutes before too.
+    known_before = F.col("at_us") < span.start_us
     times = events.withColumns(
-        {"since_us": heard_us, "until_us": F.coalesce(F.lead("at_us").over(by_broker), F.lit(span.end_us))}
+        {
+            "since_us": F.when(known_before, F.greatest(heard_us, F.lit(span.start_us))).otherwise(heard_us),
+            "until_us": F.coalesce(F.lead("at_us").over(by_broker), F.lit(span.end_us)),
+        }
     )
     return times.where(left & (F.col("event_type") != "unregistered") & (F.col("until_us") > span.start_us))
 
 
 def _down_minutes(times: DataFrame, span: Span) -> DataFrame:
-    """Return the minutes of the span that these times touch."""
-    first = F.floor(F.greatest("since_us", F.lit(span.start_us)) / MINUTE_US)
+    """Return the minutes that these times touch."""
+    first = F.floor(F.col("since_us") / MINUTE_US)
     last = F.floor((F.least("until_us", F.lit(span.end_us)) - 1) / MINUTE_US)
     touched = times.withColumns({"first": first, "last": last}).where("first <= last")
-    return touched.select(
-        "ns_id", "cluster", "broker_name", "broker_id", F.explode(F.sequence("first", "last")).alias("minute")
-    )
+    return touched.select("ns_id", *_BROKER, F.explode(F.sequence("first", "last")).alias("minute"))
 
 
 def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
     """Return the pairs of brokers that are down together, the most alike first."""
-    brief = parts.where(F.size("minutes") <= DOWN_MINUTES_MAX)
-    down = brief.select(
-        "cluster",
-        F.concat_ws(":", "broker_name", F.col("broker_id").cast("string")).alias("broker"),
-        F.explode("minutes").alias("minute"),
-    ).localCheckpoint()
-    both = _joint(down)
+    down = agreed(of_kind(parts, "down"), of_kind(parts, "watching")).localCheckpoint()
     sizes = down.groupBy("cluster", "broker").agg(F.count(F.lit(1)).alias("minutes"))
     of_a = sizes.select(*(F.col(name).alias(f"{name}_a") for name in ("cluster", "broker", "minutes")))
     of_b = sizes.select(*(F.col(name).alias(f"{name}_b") for name in ("cluster", "broker", "minutes")))
     joint = F.col("joint_minutes")
     alike = (
-        both.join(of_a, ["cluster_a", "broker_a"], "inner")
+        _joint(down)
+        .join(of_a, ["cluster_a", "broker_a"], "inner")
         .join(of_b, ["cluster_b", "broker_b"], "inner")
         .withColumn("jaccard", joint / (F.col("minutes_a") + F.col("minutes_b") - joint))
         .withColumn("cluster", F.col("cluster_a"))
@@ -114,6 +113,25 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what th
         F.desc("jaccard"), F.desc(joint), "broker_a", "broker_b"
     )
     return shaped(best.limit(PAIRS_MAX), (CLUSTER, *COLUMNS))
+
+
+def agreed(down: DataFrame, watching: DataFrame) -> DataFrame:
+    """Return the minutes (`cluster`, `broker`, `minute`) in which a majority of those watching was without a broker."""
+    watched = watching.select("ns_id", F.explode("minutes").alias("minute")).distinct()
+    watchers = watched.groupBy("minute").agg(F.count(F.lit(1)).alias("watchers"))
+    minutes = (
+        down.select("ns_id", *_BROKER, F.explode("minutes").alias("minute"))
+        .join(watched, ["ns_id", "minute"], "left_semi")
+        .groupBy(*_BROKER, "minute")
+        .agg(F.count_distinct("ns_id").alias("without"))
+        .join(watchers, "minute", "inner")
+        .where(F.col("without") * 2 >= F.col("watchers"))
+        .withColumn("day", F.floor(F.col("minute") * MINUTE_US / DAY_US))
+    )
+    of_day = F.count(F.lit(1)).over(Window.partitionBy(*_BROKER, "day"))
+    brief = minutes.withColumn("of_day", of_day).where(F.col("of_day") <= DOWN_MINUTES_MAX)
+    broker = F.concat_ws(":", "broker_name", F.col("broker_id").cast("string")).alias("broker")
+    return brief.select("cluster", broker, "minute")
 
 
 def _joint(down: DataFrame) -> DataFrame:

@@ -19,7 +19,7 @@ from analytics.reporting import brokers, incidents, outlook, routes
 from analytics.reporting.advice import advice
 from analytics.reporting.page import Page, Section, as_page
 from analytics.reporting.results import Result
-from analytics.reporting.wording import counted, told
+from analytics.reporting.wording import counted
 
 #: In the order of the page: what hurts first.
 _SECTIONS: Final[Mapping[str, Callable[[Result], Section]]] = MappingProxyType(
@@ -89,4 +89,5 @@ def page_of(results: Mapping[str, Result]) -> Page:
     end = max(result.window_end for result in results.values())
     missing = len(MODULES) - len(sections)
     lacking = f"; {counted(missing, 'analysis has', 'analyses have')} not been run yet" if missing else ""
-    return Page(f"{told(start)} to {told(end)} UTC{lacking}", happened, advice(results), sections)
+    window = f"{start[:16].replace('T', ' ')} to {end[:16].replace('T', ' ')} UTC"
+    return Page(f"{window}{lacking}", happened, advice(results), sections)

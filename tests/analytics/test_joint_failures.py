@@ -2,7 +2,19 @@ import itertools
 from random import Random
 
 import pytest
-from hand_tables import DAY_US, HOUR_US, MINUTE_US, MONDAY_US, days, found, found_by_day, in_order, row, tables
+from hand_tables import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    MONDAY_US,
+    SECOND_US,
+    days,
+    found,
+    found_by_day,
+    in_order,
+    row,
+    tables,
+)
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import BrokerKey, End, Outage, Plan, Plant, brokers
@@ -27,6 +39,15 @@ def down(broker, from_us, to_us, *, what="channel_closed", names=NAMESRVS):
     return gone + back
 
 
+def silent(broker, since_us, known_us, *, back_us):
+    """A broker that falls silent; the first NameServer gives it up a second before midnight, the others later."""
+    who = {"broker_name": broker, "broker_id": 0}
+    moments = {"ns-1": DAY_US - SECOND_US, "ns-2": known_us, "ns-3": known_us}
+    heard = {"last_heartbeat_time": MONDAY_US + since_us}
+    gone = [row("expired", at_us, ns_id=name, **who, **heard) for name, at_us in moments.items()]
+    return gone + [row("registered_first", back_us, ns_id=name, **who) for name in NAMESRVS]
+
+
 @pytest.fixture(scope="module")
 def history(spark):
     m, h = MINUTE_US, HOUR_US
@@ -45,6 +66,9 @@ def history(spark):
         # Across midnight.
         *down("late-1", DAY_US - 10 * m, DAY_US + 10 * m),
         *down("late-2", DAY_US - 10 * m, DAY_US + 10 * m),
+        # Given up after midnight, silent since before it; one NameServer noticed before.
+        *silent("host-1", DAY_US - MINUTE_US, DAY_US + MINUTE_US, back_us=DAY_US + 5 * m),
+        *silent("host-2", DAY_US - MINUTE_US, DAY_US + MINUTE_US, back_us=DAY_US + 5 * m),
         # Gone for good at the end of what was watched.
         *down("gone-1", 25 * h + 30 * m, None),
         *down("gone-2", 25 * h + 30 * m, None),
@@ -62,7 +86,10 @@ def test_pairs_are_those_that_were_down_in_the_same_minutes(pairs):
         ("a:0", "b:0"),
         ("seen-twice:0", "with-it:0"),
         ("late-1:0", "late-2:0"),
+        ("host-1:0", "host-2:0"),
         ("gone-1:0", "gone-2:0"),
+        # They were down at midnight too.
+        *((f"host-{host}:0", f"late-{late}:0") for host in (1, 2) for late in (1, 2)),
     }
 
 
@@ -76,6 +103,10 @@ def test_likeness_is_counted_in_minutes(pairs):
 def test_an_outage_goes_on_over_midnight(pairs):
     assert pairs["late-1:0", "late-2:0"]["joint_minutes"] == 20
     assert pairs["late-1:0", "late-2:0"]["joint_outages"] == 1
+
+
+def test_minutes_before_midnight_count_though_they_were_known_after_it(pairs):
+    assert pairs["host-1:0", "host-2:0"]["joint_minutes"] == 6
 
 
 def test_time_that_nobody_watched_is_no_outage(pairs):
