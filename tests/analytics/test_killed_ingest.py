@@ -1,0 +1,77 @@
+"""Ingest as processes of their own that are killed (-9): what is stored is whole, and the next run goes on."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from landed import DAY, beats, ingest_all, land, seen_by_anybody, stored_ids
+from peers.processes import Process
+from test_ingest import ids
+
+from history.schemas import FAMILIES
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def command(spark, tmp_path):
+    """Starts `rmq-analytics` processes; asks for `spark` so that it is skipped where Java is missing."""
+    started = []
+
+    def start(name, *arguments):
+        words = [sys.executable, "-m", "analytics", *arguments, "--driver-memory", "600m"]
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+        env["PYTHONPATH"] = str(PROJECT)
+        process = Process(name, words, folder=tmp_path / "logs", env=env)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+def test_an_ingest_killed_while_spark_writes_leaves_nothing_half_and_the_next_one_repairs(spark, tmp_path, command):
+    root = tmp_path / "history"
+    for hour in range(24):
+        first = 3000 * hour
+        land(root, beats(range(first, first + 3000), at=f"{DAY}T{hour:02}:00:00Z"), hour=f"{hour:02}")
+    everything = ids(range(72_000))
+    process = command("ingest", "ingest", "--history", root, "--master", "local[2]")
+    family = root / "curated/v1/family=heartbeat"
+    while not list(family.glob("_temporary/**/*.parquet")):
+        assert process.running, process.text()
+        time.sleep(0.01)
+    process.kill()
+    assert stored_ids(spark, root) in ([], everything)
+    ingest_all(spark, root, families=FAMILIES)
+    assert stored_ids(spark, root) == seen_by_anybody(spark, root) == everything
+    assert not (family / "_temporary").exists()
+
+
+def land_one_more(root, number):
+    """Files overlap by one event."""
+    land(root, beats(range(100 * number, 100 * number + 101)), name=f"{number}.jsonl")
+
+
+def test_a_stream_killed_in_the_middle_and_started_again_has_every_event_once(spark, tmp_path, command):
+    """A real process, killed (-9) while files keep coming; another one goes on from its checkpoint."""
+    root = tmp_path / "history"
+    land_one_more(root, 0)
+    first = command("first", "stream", "--history", root, "--master", "local[2]", "--every", "0.2")
+    files = 1
+    # The kill falls into one of the batches after the first.
+    while not list(root.glob("curated/v1/_manifest/family=heartbeat/*.json")):
+        assert first.running, first.text()
+        if files < 300:
+            land_one_more(root, files)
+            files += 1
+        time.sleep(0.2)
+    first.kill()
+    land_one_more(root, files)
+    second = command("second", "stream", "--history", root, "--master", "local[2]", "--once")
+    assert second.wait(seconds=280) == 0, second.text()
+    assert stored_ids(spark, root) == seen_by_anybody(spark, root) == ids(range(100 * files + 101))
+    assert ingest_all(spark, root, families=FAMILIES).files == 0
