@@ -16,7 +16,7 @@ from controller.effects import NotifyRoleChanged, Recipient
 from controller.elections import ElectionRecord, Notified, Trigger
 from controller.events import MasterLost, ReplicaAdopted
 from controller.live_table import BrokerKey
-from controller.set_counts import SetCounts
+from controller.set_counts import FAILED_OVER, SetCounts
 from controller.store import Changed, Member, StoreError
 from remoting.codes import CONTROLLER_REQUESTS, RequestCode
 from serving.journal import ServerJournal
@@ -267,7 +267,7 @@ def _epochs(broker_set: BrokerSet) -> dict[str, object]:
 
 
 def _outcome(record: ElectionRecord) -> str:
-    return "failed_over" if record.result is Result.NEW_MASTER else record.result.value
+    return FAILED_OVER if record.result is Result.NEW_MASTER else record.result.value
 
 
 def _event_of(record: ElectionRecord) -> LogEvent:

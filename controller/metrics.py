@@ -90,6 +90,8 @@ class Metrics(ServerMetrics[ControllerConfig]):
             self._add_set(found, states, broker_set)
             if number % _SETS_AT_ONCE == 0:
                 yield None
+        for cluster in {cluster for cluster, _ in states}:
+            self._sources.counts.know(cluster)
         for labels, count in states.items():
             found[catalogue.BROKER_SETS].add(labels, count)
         yield from ((family, admitted.values) for family, admitted in found.items())

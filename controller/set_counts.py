@@ -3,7 +3,7 @@
 from typing import Final
 
 from controller.decisions.election import Result
-from controller.detection import Outcome
+from controller.detection import Outcome, Why
 from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Tally
 from serving.server_counts import LATENCY_S, ServerCounts
 
@@ -11,6 +11,8 @@ from serving.server_counts import LATENCY_S, ServerCounts
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
 PHASES: Final = ("detect", "judge", "commit", "notify", "total")
 RESULTS: Final = tuple(result.value for result in Result)
+#: How a failover ended that brought a new master; otherwise it is the result of its election.
+FAILED_OVER: Final = "failed_over"
 NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
 
 
@@ -35,3 +37,9 @@ class SetCounts(ServerCounts):
         #: What was asked of the store, and what came of it.
         self.store_calls = Tally()
         self.store_durations = HistogramTable(LATENCY_S)
+
+    def know(self, cluster: str) -> None:
+        """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""
+        for why in (Why.CLOSED.value, Why.SILENT.value):
+            self.failovers.add((cluster, why, FAILED_OVER), 0)
+            self.deaths.add((cluster, why), 0)

@@ -10,21 +10,6 @@ from namesrv.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
 #: What a Java broker 5.5.0 served, captured; the stub of the live test serves it again.
 JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")
 
-#: Metrics that boards and rules ask for and no server exposes yet: name -> type and labels. What asks for one of them
-#: needs no data in the live test. It shrinks as they come into the catalogues, and is to be empty in the end.
-NOT_EXPOSED_YET = {
-    "rocketmq_analytics_last_success_timestamp_seconds": ("gauge", {"job"}),
-    "rocketmq_analytics_run_duration_seconds": ("gauge", {"job"}),
-    "rocketmq_analytics_input_rows": ("gauge", {"job"}),
-    "rocketmq_analytics_broker_availability_ratio": ("gauge", {"cluster", "broker"}),
-    "rocketmq_analytics_flapping_score": ("gauge", {"cluster", "broker"}),
-    "rocketmq_analytics_recommended_timeout_seconds": ("gauge", {"cluster", "broker"}),
-    "rocketmq_analytics_missed_heartbeat_ratio": ("gauge", {"cluster", "broker"}),
-    "rocketmq_analytics_divergence_seconds": ("gauge", set()),
-    "rocketmq_analytics_capacity_days_left": ("gauge", {"resource"}),
-    "rocketmq_analytics_queue_recommendations": ("gauge", {"kind"}),
-}
-
 #: Exposed metrics that no panel and no rule uses -> why that is right.
 DELIBERATELY_UNUSED = {}
 
@@ -50,18 +35,13 @@ def exposed():
         for family in (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES)
         for name, labels in _series(family.name, family.kind, set(family.labels)).items()
     }
-    promised = {
-        name: labels
-        for family, (kind, own) in NOT_EXPOSED_YET.items()
-        for name, labels in _series(family, kind, own).items()
-    }
-    everything = promised | ours | OF_EVERY_TARGET | _of_java_brokers()
+    everything = ours | OF_EVERY_TARGET | _of_java_brokers()
     return {name: _scraped(labels) for name, labels in everything.items()}
 
 
 def own_families():
     """Return the names of the metrics of our servers, as their catalogues have them."""
-    return {family.name for family in (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES)} | NOT_EXPOSED_YET.keys()
+    return {family.name for family in (*NAMESRV_FAMILIES, *CONTROLLER_FAMILIES)}
 
 
 def _series(name, kind, labels):

@@ -115,6 +115,26 @@ class JavaBrokerStub:
         self._server.server_close()
 
 
+def publish_results(folder):
+    """Write results of analyses as `rmq-analytics run` publishes them."""
+    broker = {"cluster": CLUSTER, "broker_name": "steady", "broker_id": 0}
+    rows = {
+        "availability": broker | {"availability": 0.999},
+        "flapping": broker | {"peak": 1.5},
+        "best_timeout": broker | {"best_timeout_s": 12.0},
+        "heartbeat_gaps": broker | {"miss_ratio": 0.001},
+        "divergence": broker | {"kind": "presence", "seconds": 3.0},
+        "capacity": {"cluster": None, "resource": "topics", "days_left": 90.0},
+        "queue_balance": {"cluster": CLUSTER, "kind": "proposal"},
+        "queue_scaling": {"cluster": CLUSTER, "kind": "topic", "verdict": "grow"},
+    }
+    place = folder / "results" / "latest"
+    place.mkdir(parents=True)
+    for name, row in rows.items():
+        made = {"finished_at": "2026-11-21T20:00:00.000000Z", "duration_seconds": 2.5, "input_rows": 1000}
+        (place / f"{name}.json").write_text(json.dumps({"name": name, "rows": [row]} | made))
+
+
 class Site:
     """Everything that is scraped. `close` ends it."""
 
@@ -139,7 +159,9 @@ class Site:
             )
             for n in range(2)
         ]
-        shared = {"controllerStore": "etcd", "etcdEndpoints": self.etcd.members[0].endpoint, "controllerGroup": "g"}
+        publish_results(folder / "analytics")
+        shared = {"analyticsDir": folder / "analytics"}
+        shared |= {"controllerStore": "etcd", "etcdEndpoints": self.etcd.members[0].endpoint, "controllerGroup": "g"}
         self.controllers = [
             OurController(
                 folder,

@@ -7,8 +7,7 @@ import shutil
 import time
 
 import pytest
-from board_expressions import LEGEND_LABEL, alerts, filled, needs, of_annotations, of_panels, variables
-from exposed_metrics import NOT_EXPOSED_YET
+from board_expressions import LEGEND_LABEL, alerts, filled, of_annotations, of_panels, variables
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
 from scraped_site import SOON_S, Site, wait_scrapes
@@ -154,12 +153,7 @@ def _name_server_dies(site, told):
     told.resolve("NameServerDown")
 
 
-def _needs_nothing_of_later(asked):
-    families = {re.sub(r"_(bucket|sum|count)$", "", name) for name in needs(asked.plain).metrics}
-    return not (families | needs(asked.plain).metrics) & NOT_EXPOSED_YET.keys()
-
-
-ASKED = [asked for asked in (*of_panels(), *of_annotations()) if _needs_nothing_of_later(asked)]
+ASKED = [*of_panels(), *of_annotations()]
 
 pytestmark = [pytest.mark.etcd, pytest.mark.timeout(600)]
 
