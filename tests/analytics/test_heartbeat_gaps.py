@@ -1,0 +1,112 @@
+"""A2: intervals between beats and beats that did not come, against those that were dropped."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hand_tables import found
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import (
+    HOUR,
+    MINUTE,
+    MONDAY,
+    Broker,
+    BrokerKey,
+    Downtime,
+    Outage,
+    Plan,
+    Plant,
+    Server,
+    three_servers,
+)
+
+from analytics.heartbeat_gaps import JOB
+from analytics.job import Span
+
+SLOW = Broker(key=BrokerKey("slow"), drop=0.1, jitter_ms=400)
+BAD = Broker(key=BrokerKey("bad"), drop=0.3)
+QUICK = Broker(key=BrokerKey("quick"), period_ms=1_000, timeout_ms=10_000, jitter_ms=20, drop=0.02)
+
+
+def four_digits(gap_ms):
+    step = 10 ** max(0, len(str(gap_ms)) - 4)
+    return -(-gap_ms // step) * step
+
+
+def quantile(values, share):
+    """The least value that so large a share does not exceed."""
+    return sorted(values)[math.ceil(len(values) * share) - 1]
+
+
+@pytest.fixture(scope="module")
+def history():
+    servers = list(three_servers())
+    servers[1] = replace(servers[1], downtimes=(Downtime(MONDAY + HOUR, MONDAY + 80 * MINUTE, clean=False),))
+    # A release that did not know periods yet.
+    servers[2] = replace(servers[2], lacks=frozenset({"period_ms"}), schema_version=0)
+    # Its summaries would lack them too, which is not what this is about.
+    controller = Server(name="controller-0", source="controller")
+    plan = Plan(end_us=MONDAY + 5 * HOUR, brokers=(SLOW, BAD), servers=(*servers, controller))
+    return generate(
+        plan.with_plants(Plant(outages=(Outage(BAD.key, MONDAY + 3 * HOUR, MONDAY + 3 * HOUR + 5 * MINUTE),)))
+    )
+
+
+@pytest.fixture(scope="module")
+def result(spark, history):
+    quick = generate(Plan(end_us=MONDAY + HOUR, brokers=(QUICK,), servers=three_servers()[:2]))
+    for family in ("heartbeat", "heartbeat_summary"):
+        history.rows[family] += quick.rows[family]
+    history.truth.drops += quick.truth.drops
+    rows = found(JOB, frames(spark, history.rows), Span(MONDAY, MONDAY + 5 * HOUR))
+    return {row["broker_name"]: row for row in rows}
+
+
+def intervals(history, broker):
+    rows = history.rows["heartbeat"]
+    return [row["interval_ms"] for row in rows if row["broker_name"] == broker and "interval_ms" in row]
+
+
+@pytest.mark.parametrize("broker", ["slow", "bad", "quick"])
+def test_missed_beats_are_exactly_those_that_were_dropped(history, result, broker):
+    dropped = Counter(drop.broker.broker_name for drop in history.truth.drops)
+    assert result[broker]["missed"] == dropped[broker] > 100
+    assert result[broker]["miss_ratio"] == pytest.approx(dropped[broker] / (dropped[broker] + result[broker]["n"]))
+
+
+@pytest.mark.parametrize("broker", ["slow", "bad"])
+def test_quantiles_are_those_of_the_intervals_to_four_digits(history, result, broker):
+    kept = [four_digits(each) for each in intervals(history, broker)]
+    row = result[broker]
+    assert row["n"] == len(kept)
+    for name, share in {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}.items():
+        assert row[name] == quantile(kept, share)
+    assert row["mad_ms"] == quantile([abs(each - row["p50_ms"]) for each in kept], 0.5)
+
+
+def test_the_longest_interval_and_the_mean_are_exact(history, result):
+    exact = intervals(history, "slow")
+    assert result["slow"]["max_ms"] == max(exact)
+    assert result["slow"]["mean_ms"] == pytest.approx(sum(exact) / len(exact))
+    assert result["slow"]["period_ms"] == pytest.approx(30_000, rel=0.02)
+
+
+def test_an_outage_of_broker_or_server_is_no_long_interval(history, result):
+    # The broker was away for five minutes, and one server for twenty.
+    assert result["bad"]["max_ms"] < 5 * 60_000
+    assert result["slow"]["max_ms"] < 5 * 60_000
+
+
+def test_summaries_count_as_the_beats_they_tell_of(history, result):
+    summaries = [row for row in history.rows["heartbeat_summary"] if row["broker_name"] == "quick"]
+    row = result["quick"]
+    assert row["n"] == sum(each["n"] for each in summaries)
+    assert row["max_ms"] == max(each["interval_max_ms"] for each in summaries)
+    assert row["mean_ms"] == pytest.approx(sum(each["interval_sum_ms"] for each in summaries) / row["n"])
+    # As fine as their bins.
+    assert 900 <= row["p50_ms"] <= 1_100
+    # Late ones have rows, and are exact.
+    late = sorted(intervals(history, "quick"))
+    assert row["p999_ms"] == four_digits(late[-(row["n"] - math.ceil(row["n"] * 0.999)) - 1])
