@@ -1,0 +1,126 @@
+"""A6: NameServers that differ, against planted cuts."""
+
+from dataclasses import replace
+
+import pytest
+from hand_tables import found
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import (
+    HOUR,
+    MINUTE,
+    MONDAY,
+    SECOND,
+    Cut,
+    Downtime,
+    End,
+    Outage,
+    Plan,
+    Plant,
+    Topic,
+    TopicChange,
+    brokers,
+    three_servers,
+)
+
+from analytics.divergence import JOB
+from analytics.job import Span
+
+SILENT, LATE, MOVED, CRASHED = (broker.key for broker in brokers(4))
+
+CUT = Cut(SILENT, "ns-1", MONDAY + HOUR, MONDAY + HOUR + 20 * MINUTE)
+#: Shorter than the timeout, while the topics are altered.
+SHORT = Cut(LATE, "ns-2", MONDAY + 2 * HOUR, MONDAY + 2 * HOUR + 60 * SECOND)
+ALTERED_US = SHORT.from_us + 5 * SECOND
+#: The broker comes back at another address, and one server has not even heard that it was gone.
+MOVE = Outage(MOVED, MONDAY + 3 * HOUR, MONDAY + 3 * HOUR + SECOND, End.CRASH, "elsewhere:10911")
+DEAF = Cut(MOVED, "ns-0", MOVE.from_us - SECOND, MONDAY + 3 * HOUR + 60 * SECOND)
+
+
+@pytest.fixture(scope="module")
+def history():
+    servers = list(three_servers())
+    servers[0] = replace(servers[0], downtimes=(Downtime(MONDAY + 4 * HOUR, MONDAY + 4 * HOUR + 5 * MINUTE),))
+    servers[2] = replace(servers[2], skew_us=-600_000)
+    plan = Plan(end_us=MONDAY + 5 * HOUR, brokers=brokers(4), servers=tuple(servers))
+    return generate(
+        plan.with_plants(
+            Plant(
+                cuts=(CUT, SHORT, DEAF),
+                topics=(Topic("TopicTest", ("broker-001", "broker-003")),),
+                topic_changes=(
+                    TopicChange(ALTERED_US, "TopicTest", "broker-001", 16, 16),
+                    TopicChange(MONDAY + 90 * MINUTE, "TopicTest", "broker-003", 16, 16),
+                ),
+                outages=(
+                    MOVE,
+                    Outage(CRASHED, MONDAY + 30 * MINUTE, MONDAY + 40 * MINUTE),
+                    Outage(CRASHED, MONDAY + 100 * MINUTE, MONDAY + 110 * MINUTE, End.PLANNED),
+                ),
+            )
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def result(spark, history):
+    rows = found(JOB, frames(spark, history.rows), Span(MONDAY + 10 * MINUTE, MONDAY + 5 * HOUR))
+    return sorted(rows, key=lambda row: row["start_time"])
+
+
+def times_us(row):
+    return row["start_time"].timestamp() * 1e6, row["end_time"].timestamp() * 1e6
+
+
+def beats(history, key, server):
+    mine = (
+        row for row in history.rows["heartbeat"] if row["ns_id"] == server and row["broker_name"] == key.broker_name
+    )
+    return [row["event_time"] for row in mine]
+
+
+def test_each_planted_divergence_is_found_and_nothing_else(result):
+    assert [(row["broker_name"], row["kind"]) for row in result] == [
+        ("broker-000", "presence"),
+        ("broker-001", "version"),
+        ("broker-002", "address"),
+    ]
+
+
+def test_a_server_that_is_cut_off_differs_from_its_timeout_on_until_the_next_beat(history, result):
+    last_us = max(at_us for at_us in beats(history, SILENT, "ns-1") if at_us < CUT.from_us)
+    next_us = min(at_us for at_us in beats(history, SILENT, "ns-1") if at_us >= CUT.to_us)
+    start_us, end_us = times_us(result[0])
+    assert last_us + 120 * SECOND <= start_us <= last_us + 125 * SECOND
+    assert end_us == pytest.approx(next_us, abs=SECOND)
+    overlap_us = min(end_us, next_us) - max(start_us, last_us + 120 * SECOND)
+    assert overlap_us / (next_us - last_us - 120 * SECOND) >= 0.95
+    assert result[0]["states"] == ["ns-0=up", "ns-1=absent", "ns-2=up"]
+    assert result[0]["seconds"] == pytest.approx((end_us - start_us) / 1e6)
+
+
+def test_a_version_that_one_server_did_not_hear_of_is_told_until_it_does(history, result):
+    next_us = min(at_us for at_us in beats(history, LATE, "ns-2") if at_us >= SHORT.to_us - 600_000)
+    start_us, end_us = times_us(result[1])
+    assert start_us == pytest.approx(ALTERED_US, abs=SECOND)
+    assert end_us == pytest.approx(next_us, abs=SECOND)
+    ours, theirs, behind = (state.split("=")[1] for state in result[1]["states"])
+    assert ours == theirs != behind
+
+
+def test_two_addresses_of_one_broker_are_told_apart(result):
+    start_us, end_us = times_us(result[2])
+    assert start_us == pytest.approx(MOVE.to_us, abs=SECOND)
+    assert DEAF.to_us - SECOND <= end_us <= DEAF.to_us + 31 * SECOND
+    assert result[2]["states"] == [
+        "ns-0=broker-002-0:10911",
+        "ns-1=elsewhere:10911",
+        "ns-2=elsewhere:10911",
+    ]
+
+
+def test_a_short_window_tells_of_what_began_before_it(spark, history):
+    span = Span(MONDAY + HOUR + 10 * MINUTE, MONDAY + HOUR + 15 * MINUTE)
+    (row,) = found(JOB, frames(spark, history.rows), span)
+    assert times_us(row)[0] == span.start_us
+    assert times_us(row)[1] == pytest.approx(span.end_us, abs=11 * SECOND)
