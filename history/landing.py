@@ -7,6 +7,7 @@ file ends where it ended before the call.
 
 import contextlib
 import fcntl
+import glob
 import gzip
 import os
 import shutil
@@ -65,9 +66,10 @@ class Landing:
     """The files of one process."""
 
     def __init__(self, folder: Path, boot_id: str) -> None:
-        """Take the history's folder and what the names of the files begin with."""
+        """Take the history's folder and what the names of the files begin with: `<host>:<port>-<boot_ms>`."""
         self._root = folder / LANDING
         self._boot_id = file_name(boot_id)
+        self._host = f"{file_name(boot_id.rpartition(':')[0])}_"
         self._growing: dict[str, _Growing] = {}
         self._number = 0
 
@@ -110,9 +112,13 @@ class Landing:
         del self._growing[family]
 
     def recover(self) -> list[Path]:
-        """Seal what processes that are gone have left behind, cut at the last whole line; return the files."""
+        """Seal what processes of this host that are gone have left behind, cut at the last whole line.
+
+        Returns the files. Other hosts' processes look after themselves: not every shared file system tells us here that
+        they hold a lock there.
+        """
         found = []
-        for part in self._root.glob(f"family=*/date=*/hour=*/.*{PART}"):
+        for part in self._root.glob(f"family=*/date=*/hour=*/.{glob.escape(self._host)}*{PART}"):
             with contextlib.suppress(FileNotFoundError, BlockingIOError), part.open("r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path = part.with_name(part.name[1 : -len(PART)])

@@ -116,9 +116,9 @@ class Recorder:
         self._clock = clock
         self._observer = observer
         self._began = Moment(clock.unix_us(), clock.mono_us())
-        ns_id = file_name(identity.ns_id)
-        self._maker = RowMaker(ns_id, self._began.unix_us // 1000, identity.source)
-        self._landing = Landing(folder, self._maker.boot_id)
+        boot_ms = self._began.unix_us // 1000
+        self._maker = RowMaker(file_name(identity.ns_id), boot_ms, identity.source)
+        self._landing = Landing(folder, f"{identity.ns_id}-{boot_ms}")
         self._states: deque[tuple[Moment, Happening]] = deque()
         self._beats: deque[NotedBeat | Summary] = deque()
         self._awake = threading.Event()

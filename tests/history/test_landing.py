@@ -79,7 +79,7 @@ def test_a_file_that_was_sealed_since_it_was_listed_is_read_under_its_new_name(t
 
 def test_the_files_of_a_living_process_are_left_to_it(tmp_path, landing):
     landing.append("heartbeat", b"1\n", AT_US)
-    assert Landing(tmp_path, "other-1").recover() == []
+    assert Landing(tmp_path, "host:1-1").recover() == []
     landing.append("heartbeat", b"2\n", AT_US)
     landing.seal_all()
     assert len(files(tmp_path)) == 1
@@ -90,7 +90,7 @@ def test_what_a_killed_process_left_is_sealed_without_its_torn_line(tmp_path):
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from history.landing import Landing\n"
-        "landing = Landing(Path(sys.argv[1]), 'dead-1')\n"
+        "landing = Landing(Path(sys.argv[1]), 'host:2-1')\n"
         f"landing.append('heartbeat', b'1\\n2\\n', {AT_US})\n"
         f"landing.append('route_snapshot', b'3\\n', {AT_US})\n"
         f"landing.append('ns_tick', b'', {AT_US})\n"
@@ -100,13 +100,14 @@ def test_what_a_killed_process_left_is_sealed_without_its_torn_line(tmp_path):
     )
     ended = subprocess.run([sys.executable, "-c", program, tmp_path], cwd=ROOT, check=False)
     assert ended.returncode == -signal.SIGKILL
-    found = Landing(tmp_path, "next-1").recover()
+    assert Landing(tmp_path, "another-host:2-1").recover() == []
+    found = Landing(tmp_path, "host:3-1").recover()
     assert sorted((path.name, list(lines_of(path))) for path in found) == [
-        ("dead-1-1.jsonl", [b"1", b"2"]),
-        ("dead-1-2.jsonl.gz", [b"3"]),
+        ("host_2-1-1.jsonl", [b"1", b"2"]),
+        ("host_2-1-2.jsonl.gz", [b"3"]),
     ]
     assert len(files(tmp_path)) == 2
-    assert Landing(tmp_path, "third-1").recover() == []
+    assert Landing(tmp_path, "host:4-1").recover() == []
 
 
 def test_a_refused_writing_leaves_the_file_as_it_was(tmp_path, landing, monkeypatch):
