@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-analytics dashboards demo soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-analytics bench-history dashboards demo soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -63,6 +63,10 @@ bench-failover: $(VENV)/.run
 ## bench-analytics: ingest and analyses of a day, a report of a month, into benchmarks/ANALYTICS.md
 bench-analytics: $(VENV)/.dev
 	$(BIN)/python benchmarks/analytics.py
+
+## bench-history: any route of a month, into benchmarks/HISTORY.md; about five minutes
+bench-history: $(VENV)/.run
+	$(BIN)/python benchmarks/time_machine.py
 
 ## dashboards: boards, rules and the chart's copies of them, written anew
 dashboards: $(VENV)/.dev
