@@ -155,24 +155,21 @@ def main() -> None:
         dice = random.Random(2)  # noqa: S311  # the same moments each time
         moments = [began + timedelta(seconds=dice.randrange(60, 86_400 * size.days)) for _ in range(size.asks)]
         took = sorted(ask(folder, dice.choice(month.topics), at) for at in moments)
-    lines = [
-        "# Any route of a month",
-        "",
-        f"Taken {datetime.now(UTC):%Y-%m-%d} by `make bench-history` on {platform.processor() or platform.machine()}, "
-        f"Python {platform.python_version()}.",
-        "",
-        f"{size.brokers} brokers with {size.topics} topics each, {size.days} days: {len(files)} files, {megabytes:.0f} MB; "
-        f"a snapshot, {LEAVE_AN_HOUR}",
-        f"brokers that leave and return, and some {CHANGES_AN_HOUR} other changes each hour. The whole command, {size.asks} "
-        "times at random moments.",
-        "",
-        "| median, s | longest, s | goal, s | reached |",
-        "|---|---|---|---|",
-        f"| {statistics.median(took):.2f} | {took[-1]:.2f} | {GOAL_S:g} | {'yes' if took[-1] < GOAL_S else '**no**'} |",
-    ]
-    print("\n".join(lines))
+    text = f"""# Any route of a month
+
+Taken {datetime.now(UTC):%Y-%m-%d} by `make bench-history` on {platform.machine()}, Python {platform.python_version()}.
+
+{size.brokers} brokers with {size.topics} topics each, {size.days} days: {len(files)} files, {megabytes:.0f} MB;
+each hour a snapshot, {LEAVE_AN_HOUR} brokers that leave and return, and some {CHANGES_AN_HOUR} other changes.
+The whole command, {size.asks} times at random moments.
+
+| median, s | longest, s | goal, s | reached |
+|---|---|---|---|
+| {statistics.median(took):.2f} | {took[-1]:.2f} | {GOAL_S:g} | {"yes" if took[-1] < GOAL_S else "**no**"} |
+"""
+    print(text)
     if size == Size(30, 100, 300, 10_000):
-        RESULTS.write_text("\n".join(lines) + "\n")
+        RESULTS.write_text(text)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Only values that nobody changes later are handed over; they become rows in the recorder's thread.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from controller.broker_set import BrokerSet
@@ -43,8 +43,9 @@ class Told(NamedTuple):
 class SetHistory:
     """What is recorded of broker sets."""
 
-    def __init__(self, recorder: Recorder, live: LiveTable) -> None:
+    def __init__(self, recorder: Recorder, live: LiveTable, address_of: Callable[[BrokerKey], str | None]) -> None:
         self._recorder = recorder
+        self._address_of = address_of
         self._live = live
         self._clock = SystemClock()
         self._beats = Beats()
@@ -112,7 +113,9 @@ class SetHistory:
 
     def election_held(self, record: ElectionRecord) -> None:
         """Record an election, with its beginning."""
-        who = Who(record.cluster, record.broker_name, record.new_master)
+        master = record.new_master
+        address = self._address_of(BrokerKey(record.broker_name, master)) if master is not None else None
+        who = Who(record.cluster, record.broker_name, master, address)
         is_new = record.result is Result.NEW_MASTER
         common = {
             "failover_id": _failover_id(record) if is_new else None,

@@ -90,7 +90,7 @@ class Controller:
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._measure: Measure = dict
         if self._process.recording is not None:
-            history = SetHistory(self._process.recording.recorder, live)
+            history = SetHistory(self._process.recording.recorder, live, self._store.address_of)
             self._journal.history = history
             self._control.on_beat = history.beat
             self._measure = history.measure

@@ -70,9 +70,7 @@ class Moments:
         def is_of_topic(line: bytes) -> bool:
             return name in line and mine in line
 
-        yield from read(
-            NS_LIFECYCLE.name, first, at, boot.ns_id, lambda line: mine in line and b'"configured"' in line
-        )
+        yield from read(NS_LIFECYCLE.name, first, at, boot.ns_id, lambda line: mine in line and b'"configured"' in line)
         yield from read(BROKER_STATE.name, first, at, boot.ns_id, lambda line: mine in line)
         for family in (ROUTE_CHANGE.name, ROUTE_SNAPSHOT.name):
             yield from read(family, first, at, boot.ns_id, is_of_topic)
