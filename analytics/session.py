@@ -5,6 +5,7 @@ Settings that the results depend on are fixed here; what depends on the size of 
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -85,6 +86,8 @@ def start_session(options: SparkOptions) -> SparkSession:
     _require_java()
     # Read by the JVM when it starts.
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF_FOLDER))
+    # Python workers are of this environment, not of the first Python on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if options.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.Builder().master(options.master).appName(options.app_name)

@@ -1,0 +1,177 @@
+"""What must not change a result: the order of rows, how they are split or repeated, partitions, time zones, days."""
+
+from functools import reduce
+from random import Random
+
+import pyarrow as pa
+import pytest
+from synthetic.frames import frame, frames
+from synthetic.generator import generate
+from synthetic.plan import (
+    DAY,
+    HOUR,
+    MINUTE,
+    MONDAY,
+    Broker,
+    BrokerKey,
+    Cut,
+    Downtime,
+    End,
+    Freeze,
+    Outage,
+    Pause,
+    Plan,
+    Plant,
+    Server,
+    Topic,
+    brokers,
+)
+from synthetic.plants import churner, failover, flaps, joint_failure, offset_samples, storm
+
+from analytics.closing import KEYS
+from analytics.inputs import with_look_back
+from analytics.job import Span
+from analytics.jobs import load_jobs
+
+#: An evening and the night after it: what is cut at midnight has something on both sides.
+SPAN = Span(MONDAY + 19 * HOUR, MONDAY + DAY + 5 * HOUR)
+MIDNIGHT = MONDAY + DAY
+
+JOBS = {job.id: job for job in load_jobs()}
+
+KEYS_OF_BROKERS = [broker.key for broker in brokers(8)]
+
+
+def a_plan():
+    """Something of everything, much of it around midnight."""
+    first, second, third, fourth, fifth, sixth, *_ = KEYS_OF_BROKERS
+    name_servers = (
+        Server(name="ns-0", downtimes=(Downtime(MIDNIGHT - 3 * MINUTE, MIDNIGHT - 20_000_000, clean=False),)),
+        Server(name="ns-1", skew_us=300_000, lacks=frozenset({"set_ids", "period_ms"}), schema_version=0),
+        Server(name="ns-2", skew_us=-200_000, pauses=(Pause(MIDNIGHT + HOUR, MIDNIGHT + HOUR + 10 * MINUTE),)),
+        Server(name="controller-0", source="controller"),
+    )
+    quick = Broker(key=BrokerKey("quick"), period_ms=1_000, timeout_ms=10_000, since_us=MIDNIGHT - 10 * MINUTE)
+    away = Outage(quick.key, MIDNIGHT + 5 * MINUTE, None)
+    return Plan(
+        start_us=MONDAY + 18 * HOUR, end_us=SPAN.end_us, servers=name_servers, brokers=(*brokers(8, drop=0.02), quick)
+    ).with_plants(
+        Plant(topics=tuple(Topic(name, tuple(key.broker_name for key in KEYS_OF_BROKERS)) for name in ("one", "two"))),
+        Plant(outages=(away, Outage(first, MIDNIGHT - MINUTE, MIDNIGHT + 9 * MINUTE, End.SILENT))),
+        Plant(outages=(Outage(second, MIDNIGHT - 2 * HOUR, MIDNIGHT + HOUR, End.PLANNED),)),
+        Plant(freezes=(Freeze(third, MIDNIGHT - 100_000_000, MIDNIGHT + 40_000_000),)),
+        Plant(cuts=(Cut(fourth, "ns-1", MIDNIGHT - 10 * MINUTE, MIDNIGHT + 20 * MINUTE),)),
+        flaps(fifth, MIDNIGHT - 20 * MINUTE, every_us=6 * MINUTE, count=8),
+        churner("one", sixth.broker_name, MIDNIGHT - 10 * MINUTE, every_us=3 * MINUTE, changes=9),
+        failover(first.broker_name, MIDNIGHT - MINUTE, controller="controller-0", epoch=2),
+        storm(KEYS_OF_BROKERS[2:], MONDAY + 22 * HOUR),
+        joint_failure(KEYS_OF_BROKERS[6:], MIDNIGHT + 2 * HOUR, MIDNIGHT + 3 * HOUR),
+        offset_samples("controller-0", "one", MONDAY + 20 * HOUR, [5.0 + (number % 60) for number in range(480)]),
+    )
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return generate(a_plan()).rows
+
+
+@pytest.fixture(scope="module")
+def inputs(spark, rows):
+    return frames(spark, rows)
+
+
+def published(job, parts, span=SPAN):
+    """What a job makes of parts that were stored in between, as the runner does it."""
+    stored = pa.concat_tables([part.toArrow() for part in parts])
+    frame = parts[0].sparkSession.createDataFrame(stored, parts[0].schema)
+    return [row.asDict() for row in job.result(frame, span).collect()]
+
+
+@pytest.fixture(scope="module")
+def plain(inputs):
+    """Job -> its result without any changes, made when it is asked for the first time."""
+    made = {}
+
+    def result(job):
+        if job.id not in made:
+            made[job.id] = published(job, [job.parts(inputs, SPAN)])
+        return made[job.id]
+
+    return result
+
+
+def _in_order(rows):
+    return sorted(
+        rows, key=lambda row: [f"{each:.6g}" if isinstance(each, float) else str(each) for each in row.values()]
+    )
+
+
+def assert_same(changed, before):
+    """Sums of fractions may be added in another order; all else is equal."""
+    assert len(changed) == len(before)
+    for one, other in zip(_in_order(changed), _in_order(before), strict=True):
+        for name, value in other.items():
+            expected = pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value
+            assert one[name] == expected, name
+
+
+pytestmark = pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job in JOBS.values()])
+
+
+#: Of half a day these have nothing to tell: they look at whole days or weeks.
+SLOW = {"A9", "A12", "A13"}
+
+
+def test_the_history_gives_each_job_something_to_tell(plain, job):
+    assert plain(job) or job.id in SLOW
+
+
+def test_rows_may_be_shuffled_split_and_repeated_and_partitions_be_others(spark, rows, plain, job):
+    random = Random(1)
+    changed = {}
+    for name in job.inputs:
+        mixed = random.sample(rows[name], len(rows[name]))
+        repeated = [row for row in mixed if random.random() < 0.3]
+        halves = [mixed[::2], [*mixed[1::2], *repeated]]
+        together = reduce(lambda one, other: one.unionByName(other), (frame(spark, name, half) for half in halves))
+        # As ingest does it.
+        changed[name] = together.dropDuplicates(["event_id"]).repartition(3)
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "5")
+    try:
+        assert_same(published(job, [job.parts(changed, SPAN)]), plain(job))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def test_the_time_zone_of_session_and_machine_does_not_matter(spark, inputs, plain, job):
+    expected = plain(job)
+    zones = spark._jvm.java.util.TimeZone
+    before = zones.getDefault()
+    zones.setDefault(zones.getTimeZone("Asia/Kathmandu"))
+    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
+    try:
+        assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        zones.setDefault(before)
+
+
+def known_for(rows, name, span):
+    """The rows that the runner has for a span: the span, some time before it, and before that the last of each key."""
+    wide = with_look_back(name, span)
+    near = [row for row in rows if wide.start_us <= row["event_time"] < wide.end_us]
+    last = {}
+    for row in sorted(rows, key=lambda row: (row["event_time"], row["event_id"])):
+        if name in KEYS and row["event_time"] < wide.start_us:
+            last[tuple(row.get(key) for key in KEYS[name])] = row
+    return [*last.values(), *near]
+
+
+def test_parts_of_two_days_give_what_parts_of_the_whole_give(spark, rows, plain, job):
+    days = [Span(SPAN.start_us, MIDNIGHT), Span(MIDNIGHT, SPAN.end_us)]
+    parts = [
+        job.parts({name: frame(spark, name, known_for(rows[name], name, day)) for name in job.inputs}, day)
+        for day in days
+    ]
+    assert_same(published(job, parts), plain(job))
