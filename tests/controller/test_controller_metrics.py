@@ -6,10 +6,11 @@ from controller_builders import replicas as members
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 from prometheus_client.parser import text_string_to_metric_families
 
+from controller.analytics_results import Sample
 from controller.detection import Outcome
 from controller.entry import Entry
 from controller.live_table import BrokerKey, Heard
-from controller.metric_catalogue import FAMILIES
+from controller.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
 from controller.store import Kept, Member
 from serving.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER
 from serving.health import Serving
@@ -96,6 +97,7 @@ async def test_every_family_has_values_once_a_master_was_lost(room):
     room.control.guard.probed(probe.key, Outcome.REFUSED)
     await room.done()
     await room.settings.update_config(b"enableElectUncleanMaster=true")
+    room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
     found = families(room)
     empty = {family.name for family in FAMILIES if not found[parsed_name(family)].samples}
     # There is no certificate, no line was held back, and nobody asked over HTTP.
