@@ -92,6 +92,11 @@ class Group:
         return self._leads and self._is_ready and self._is_in_time
 
     @property
+    def leads_for_good(self) -> bool:
+        """Whether nobody else can lead: nothing but `on_deposed` ends it."""
+        return self.is_leader and self._until_ms is None
+
+    @property
     def role(self) -> Role:
         """What this controller is."""
         if self._leads and self._is_in_time:

@@ -32,7 +32,7 @@ GREETINGS_MAX: Final = 10
 _UNREACHED_TOLD_MS: Final = 60_000
 #: Looks at sets that are well go round: so many at a time, or this part of them if that is more.
 SETS_AT_ONCE: Final = 100
-_SHARES: Final = 4
+_SHARES: Final = 12
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
 
@@ -273,6 +273,7 @@ class Guard:
 
     def _begin_election(self, broker_name: str, cause: Cause) -> None:
         self._busy[broker_name] = self._clock.now_ms() + _AGAIN_MS
+        self._unwell.add(broker_name)
         self._start(self._elect_unasked(broker_name, cause))
 
     async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:

@@ -4,9 +4,8 @@ Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjso
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -35,6 +34,7 @@ from controller.refusals import (
     RequestInvalid,
     SetUnknown,
 )
+from controller.replica_infos import ReplicaInfos, encoded_sync_state_set
 from controller.store import StoreError
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
@@ -43,6 +43,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import BodyError
 from remoting.fastjson import Dialect, encode
 from remoting.observer import Peer
+from remoting.prepared import PreparedAnswer
 from remoting.shapes.controller import (
     AlterSyncStateSetHeader,
     AlterSyncStateSetResponseHeader,
@@ -72,9 +73,6 @@ _TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
 #: Of so many brokers it is remembered that what they call themselves can be.
 _BEATING_MAX: Final = 20_000
 
-#: So many different answers to who leads a set are kept ready.
-_ASKED_MAX: Final = 20_000
-
 #: Most ids in one list; a set has some brokers.
 IDS_MAX: Final = 1_000
 
@@ -82,7 +80,7 @@ _IDS: Final = re.compile(r"[0-9]{1,18}")
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,249}:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 
-Answer = RemotingCommand | Awaitable[RemotingCommand]
+Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
 
 class Handlers:
@@ -93,6 +91,7 @@ class Handlers:
         self._group = control.group
         self._settings = settings
         self._clock = clock
+        self.infos = ReplicaInfos()
         self._table: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: self._alter_sync_state_set,
@@ -170,14 +169,12 @@ class Handlers:
         if broker_set is None or broker_set.is_rebuilding or self._control.awaits_strangers(broker_set):
             # Brokers that hear this register again, and all of them are to come before one of them leads.
             raise MetadataUnknown(name)
-        ext_fields, body = _replica_info_of(
-            broker_set.master,
-            broker_set.master_address,
-            broker_set.master_epoch,
-            broker_set.sync_state_set,
-            broker_set.sync_state_set_epoch,
-        )
-        return request.reply(ext_fields=ext_fields, body=body)
+        ready = self.infos.of(broker_set)
+        if self._group.leads_for_good and broker_set.is_elected:
+            return ready
+        # Whether this controller leads depends on the time, and a set without a first master on who is heard: nobody
+        # looks at either before an answer that stands ready.
+        return request.reply(ext_fields=ready.ext_fields, body=ready.body)
 
     def _sync_state_data(self, request: RemotingCommand, _: Peer) -> Answer:
         self._group.check_leads()
@@ -273,7 +270,7 @@ class Handlers:
                 sync_state_set_epoch=broker_set.sync_state_set_epoch,
             )
         # A broker reads the body whatever the header says.
-        return request.reply(ext_fields=encode_fields(answer), body=_sync_state_set(broker_set))
+        return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
     async def _elect_master(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(ElectMasterHeader, request.ext_fields)
@@ -306,7 +303,7 @@ class Handlers:
         )
         broker_set = await self._control.alter_sync_state_set(wanted, connection.id)
         answer = AlterSyncStateSetResponseHeader(new_sync_state_set_epoch=broker_set.sync_state_set_epoch)
-        return request.reply(ext_fields=encode_fields(answer), body=_sync_state_set(broker_set))
+        return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
     async def _clean(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
         header = decode_fields(CleanBrokerDataHeader, request.ext_fields)
@@ -347,24 +344,6 @@ def _elected(request: RemotingCommand, elected: Elected) -> RemotingCommand:
         sync_state_set=members,
     )
     return request.reply(ext_fields=encode_fields(header), body=encode(body, Dialect.STANDARD))
-
-
-@lru_cache(maxsize=_ASKED_MAX)
-def _replica_info_of(
-    master: int | None, address: str | None, master_epoch: int, members: frozenset[int], sync_state_set_epoch: int
-) -> tuple[Mapping[str, str], bytes]:
-    """Return fields and body of an answer to 1004: every broker asks again and again, and mostly hears the same."""
-    header = MasterHeader(master_broker_id=master, master_address=address, master_epoch=master_epoch)
-    return MappingProxyType(encode_fields(header)), _encoded(members, sync_state_set_epoch)
-
-
-def _sync_state_set(broker_set: BrokerSet) -> bytes:
-    return _encoded(broker_set.sync_state_set, broker_set.sync_state_set_epoch)
-
-
-def _encoded(members: frozenset[int], epoch: int) -> bytes:
-    body = SyncStateSet(sync_state_set=sorted(members), sync_state_set_epoch=epoch)
-    return encode(body, Dialect.STANDARD)
 
 
 def _listed_ids(text: str) -> frozenset[int]:

@@ -97,10 +97,13 @@ class Controller:
         self._performer.probed = self._control.guard.probed
         self._performer.reached = self._control.guard.reached
         handlers = Handlers(self._control, self._settings, self._clock)
+        self._store.on_changed, self._store.on_loaded = handlers.infos.changed, handlers.infos.forget
+        self._infos = handlers.infos
         self._server = self._process.make_listener(
             Attributed(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
             ConnectionWatch(self._journal, self._lost),
             urgent=_URGENT,
+            prepared=RequestCode.CONTROLLER_GET_REPLICA_INFO,
             notices=NoticeKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )
@@ -181,6 +184,7 @@ class Controller:
         self._begin(self._take_over())
 
     def _deposed(self) -> None:
+        self._infos.forget()
         self._control.deposed()
         self._journal.leadership_lost(self._group.name, self._group.leader)
 

@@ -119,6 +119,9 @@ class SetStore:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._kept: dict[str, Kept] = {}
+        #: Told of each set that is no longer known as it was, and when all are known anew.
+        self.on_changed: Callable[[str], None] = lambda _: None
+        self.on_loaded: Callable[[], None] = lambda: None
         #: Only of sets that are being changed: anybody can name any set.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -130,6 +133,7 @@ class SetStore:
         kept = dict(await self._backend.load())
         if is_wanted():
             self._kept = kept
+            self.on_loaded()
 
     def problems(self) -> Mapping[str, str]:
         """Return what is stored and cannot be read: by the name of its set, why."""
@@ -165,7 +169,11 @@ class SetStore:
     def entry_changed(self, broker_name: str, kept: Kept) -> None:
         """Take over what has become of a set, unless it is older than what is known."""
         if kept.revision > self._kept.get(broker_name, _NOTHING).revision:
-            self._kept[broker_name] = kept
+            self._keep(broker_name, kept)
+
+    def _keep(self, broker_name: str, kept: Kept) -> None:
+        self._kept[broker_name] = kept
+        self.on_changed(broker_name)
 
     async def change(
         self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], within_s: float = COMMIT_S
@@ -232,7 +240,7 @@ class SetStore:
                     kept = await self._backend.read(broker_name)
                     # What was told meanwhile may be newer than what was read, and may have been answered to somebody.
                     if self._kept.get(broker_name) is known:
-                        self._kept[broker_name] = kept
+                        self._keep(broker_name, kept)
                         return kept
         except TimeoutError:
             raise OutcomeUnknown(f"{broker_name}: it could not be read again in time") from None

@@ -112,7 +112,7 @@ class Answers:
         self._statistics.prepared[request.code] += 1
         frame = prepared.frame(b"%d" % request.opaque)
         if self._serialize_type is not SerializeType.JSON:
-            frame = encode(request.reply(body=prepared.body), self._serialize_type)
+            frame = encode(request.reply(ext_fields=prepared.ext_fields, body=prepared.body), self._serialize_type)
         return b"" if request.is_oneway else frame
 
     async def finish(self, request: RemotingCommand, connection: Peer, awaitable: Awaitable[RemotingCommand]) -> bytes:

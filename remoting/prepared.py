@@ -6,6 +6,8 @@ Whoever prepared an answer tells when it is no longer true, in the step that mak
 """
 
 import struct
+from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -27,15 +29,10 @@ _REQUEST_BYTES_MAX: Final = 1024
 _PREFIX: Final = struct.Struct(">II")
 _PREFIX_BYTES: Final = _PREFIX.size
 _unpack_prefix: Final = _PREFIX.unpack_from
-_pack_length: Final = struct.Struct(">I").pack
+_pack_prefix: Final = _PREFIX.pack
 
-# Java's text of a success without fields, around its opaque.
-_OPAQUE: Final = b"7777777"
-_BEFORE, _AFTER = encode(RemotingCommand(0, int(_OPAQUE), FLAG_RESPONSE))[_PREFIX_BYTES:].split(_OPAQUE)
-#: The header word and the header up to the opaque, by the opaque's number of characters.
-_HEADS: Final = tuple(_pack_length(len(_BEFORE) + size + len(_AFTER)) + _BEFORE for size in range(12))
-#: What the length of a frame counts beside the opaque and the body.
-_FRAME_BYTES: Final = 4 + len(_BEFORE) + len(_AFTER)
+# Stands for the opaque while Java's text of an answer is made.
+_OPAQUE: Final = 7777777
 
 _JSON_OPAQUE: Final = b'"opaque":'
 #: Up to so many digits a number is surely one of 32 bits.
@@ -47,35 +44,66 @@ _BINARY_BYTES_MIN: Final = _PREFIX_BYTES + 21
 
 
 class PreparedAnswer:
-    """A success without fields whose frame is ready but for the opaque; sent until `drop` is called."""
+    """A success whose frame is ready but for the opaque; sent until `drop` is called."""
 
-    __slots__ = ("_length", "_tail", "_tally", "_tally_at", "body_bytes", "is_true")
+    __slots__ = (
+        "_body_at",
+        "_header",
+        "_header_bytes",
+        "_length",
+        "_tail",
+        "_tally",
+        "_tally_at",
+        "body_bytes",
+        "ext_fields",
+        "is_true",
+    )
 
-    def __init__(self, body: bytes, tally: SizeTally) -> None:
-        """Take the body; each time it is sent is counted in `tally`."""
+    def __init__(self, body: bytes, tally: SizeTally, ext_fields: Mapping[str, str] | None = None) -> None:
+        """Take what is answered; each time it is sent is counted in `tally`."""
         self.body_bytes = len(body)
+        self.ext_fields = ext_fields
         self.is_true = True
-        self._tail = _AFTER + body
-        self._length = _FRAME_BYTES + len(body)
+        before, after = _around_opaque() if ext_fields is None else _header_around_opaque(ext_fields)
+        self._header = before
+        #: Without the opaque, as the length.
+        self._header_bytes = len(before) + len(after)
+        self._tail = after + body
+        self._body_at = len(after)
+        self._length = 4 + self._header_bytes + len(body)
         self._tally = tally
         self._tally_at = tally.position(len(body))
 
     @property
     def body(self) -> bytes:
         """What is answered."""
-        return self._tail[len(_AFTER) :]
+        return self._tail[self._body_at :]
 
     def frame(self, opaque: bytes) -> bytes:
         """Return the whole frame for a request with this number, in decimal, and count it."""
         self._tally.buckets[self._tally_at] += 1
         self._tally.total += self.body_bytes
         size = len(opaque)
-        return b"".join((_pack_length(self._length + size), _HEADS[size], opaque, self._tail))
+        prefix = _pack_prefix(self._length + size, self._header_bytes + size)
+        return b"".join((prefix, self._header, opaque, self._tail))
 
     def drop(self) -> None:
         """Tell that it is no longer true; whoever still knows it keeps no bytes of it."""
         self.is_true = False
         self._tail = b""
+
+
+def _header_around_opaque(ext_fields: Mapping[str, str] | None) -> tuple[bytes, bytes]:
+    """Return the header of a success up to its opaque, and behind it."""
+    text = encode(RemotingCommand(0, _OPAQUE, FLAG_RESPONSE, ext_fields=ext_fields))[_PREFIX_BYTES:]
+    before, opaque, after = text.rpartition(b"%b%d" % (_JSON_OPAQUE, _OPAQUE))
+    return before + opaque[: len(_JSON_OPAQUE)], after
+
+
+@cache
+def _around_opaque() -> tuple[bytes, bytes]:
+    """Return the same for the answers that have no fields, which are nearly all, once."""
+    return _header_around_opaque(None)
 
 
 class KnownRequest(msgspec.Struct, frozen=True, gc=False):

@@ -33,6 +33,7 @@ from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
 from remoting.observer import ConnectionKind
+from remoting.prepared import PreparedAnswer
 from remoting.statistics import ServerStatistics
 from serving.health import Health, Serving
 from serving.http_api import make_app, start_http
@@ -97,6 +98,7 @@ class ControlRoom:
             )
         )
         self.handlers = Handlers(self.control, self.settings, self.clock)
+        self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
         self.statistics = ServerStatistics()
         self.health = Health()
         #: What analyses have published.
@@ -166,6 +168,8 @@ class ControlRoom:
         request = RemotingCommand(code, opaque=1, ext_fields=texts, body=body)
         try:
             answer = self.handlers.dispatch(request, APeer(over))
+            if isinstance(answer, PreparedAnswer):
+                return request.reply(ext_fields=answer.ext_fields, body=answer.body)
             return answer if isinstance(answer, RemotingCommand) else await answer
         except RequestRefused as refused:
             return request.refusal(refused)
