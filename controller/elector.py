@@ -4,7 +4,7 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from controller.decisions.election import (
     Verdict,
     decide_election,
 )
-from controller.detection import BEAT_OVERDUE_MS
+from controller.detection import BEAT_OVERDUE_MS, Outcome
 from controller.effects import NotifyRoleChanged, Recipient
 from controller.elections import Cause, ElectionRecord, Held, Trigger
 from controller.entry import Decision, Entry
@@ -182,12 +182,32 @@ class Elector:
         self._attempts.pop(after.broker_name, None)
         self._told[after.broker_name] = after.master_epoch
         if self._config().notify_broker_role_changed:
-            self._perform(self._notification(after, record.number, now_ms))
+            recipients = set(self._live.alive(after.broker_name, now_ms))
+            if before.master is not None and self._may_go_on(BrokerKey(before.broker_name, before.master)):
+                recipients.add(before.master)
+            self._perform(self._notification(after, record.number, now_ms, recipients))
         return record
 
-    def _notification(self, broker_set: BrokerSet, election: int, now_ms: int) -> NotifyRoleChanged:
-        assert broker_set.master is not None, "a master was elected"
-        alive = self._live.alive(broker_set.broker_name, now_ms)
+    def _may_go_on(self, key: BrokerKey) -> bool:
+        """Tell whether a dead broker may only stand still.
+
+        A master of 5.5.0 that goes on acknowledges alone until it knows that another leads, so that is to lie at its
+        port by then.
+        """
+        gone = self._detection.gone(key)
+        return gone is not None and gone.outcome is Outcome.NO_ANSWER
+
+    def tell_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
+        """Tell a broker that was thought to be dead, and beats again, who leads now; to be called by who leads."""
+        if broker_set.master is not None and self._config().notify_broker_role_changed:
+            self._perform(self._notification(broker_set, 0, self._clock.now_ms(), {broker_id}))
+
+    @staticmethod
+    def _notification(
+        broker_set: BrokerSet, election: int, now_ms: int, recipients: Collection[int]
+    ) -> NotifyRoleChanged:
+        """Return what tells these brokers who leads; `election` is 0 if that is not about an election."""
+        assert broker_set.master is not None, "somebody leads"
         return NotifyRoleChanged(
             broker_name=broker_set.broker_name,
             election=election,
@@ -195,7 +215,9 @@ class Elector:
             master_epoch=broker_set.master_epoch,
             sync_state_set=tuple(sorted(broker_set.sync_state_set)),
             sync_state_set_epoch=broker_set.sync_state_set_epoch,
-            recipients=tuple(Recipient(i, replica.address) for i, replica in broker_set.replicas.items() if i in alive),
+            recipients=tuple(
+                Recipient(i, replica.address) for i, replica in broker_set.replicas.items() if i in recipients
+            ),
             since_ms=now_ms,
         )
 

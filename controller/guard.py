@@ -135,6 +135,8 @@ class Guard:
         if gone is not None and gone.outcome is Outcome.REFUSED:
             # It lives, and has not started anew: not the broker has refused.
             self._reach.forget(key)
+        if gone is not None and self._group.is_leader and (broker_set := self._store.get(key.broker_name)) is not None:
+            self._elector.tell_returned(broker_set, key.broker_id)
         if self._reach.has_reached(key, address) or self._greetings >= GREETINGS_MAX:
             return
         now_ms = self._clock.now_ms()

@@ -274,3 +274,35 @@ async def test_who_always_stands_still_finds_the_dead_all_the_same(room):
         await room.done()
     assert room.stored().master == 2
     assert len(room.events("self_doubted")) == 5
+
+
+async def silent_until_dead(room):
+    """Let the master stand still until another one leads."""
+    await two_sets(room)
+    await pass_ms(room, 6_000, Outcome.NO_ANSWER, *(beat for beat in BOTH if beat[:2] != (1, SET)))
+    assert room.stored().master == 2
+
+
+async def test_a_master_that_stands_still_finds_at_its_port_that_another_leads(room):
+    await silent_until_dead(room)
+    assert {each.broker_id for each in room.notices()[-1].recipients} == {1, 2}
+
+
+async def test_a_broker_that_beats_again_is_told_at_once_who_leads_now(room):
+    await silent_until_dead(room)
+    room.effects.clear()
+    await room.beat(1)
+    (notice,) = room.notices()
+    assert (notice.master.broker_id, [each.broker_id for each in notice.recipients]) == (2, [1])
+    await room.beat(1)
+    assert len(room.notices()) == 1
+
+
+async def test_a_dead_master_is_told_nothing(room):
+    await room.a_set(1, 2)
+    room.control.guard.reached(ONE, room.stored().replicas[1].address)
+    room.control.guard.connection_lost(1)
+    tell(room, Outcome.REFUSED)
+    await room.done()
+    assert room.stored().master == 2
+    assert {each.broker_id for each in room.notices()[-1].recipients} == {2}
