@@ -16,6 +16,7 @@ COPY serving/ serving/
 COPY history/ history/
 COPY namesrv/ namesrv/
 COPY controller/ controller/
+COPY timemachine/ timemachine/
 COPY analytics/ analytics/
 RUN /opt/rocketmq/bin/pip install .
 

@@ -155,7 +155,8 @@ def _name_server_dies(site, told):
 
 ASKED = [*of_panels(), *of_annotations()]
 
-pytestmark = [pytest.mark.etcd, pytest.mark.timeout(600)]
+# Its alerts do not always resolve in time: to be mended before it is a part of CI.
+pytestmark = [pytest.mark.etcd, pytest.mark.soak, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: asked.where)

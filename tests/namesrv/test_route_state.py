@@ -102,8 +102,10 @@ def test_every_registration_tells_how_long_the_broker_was_silent(state):
         broker_name=BROKER,
         broker_id=0,
         kind=BeatKind.REGISTER,
+        address=MASTER.address,
         interval_ms=None,
         heartbeat_timeout_ms=10_000,
+        data_version=a_data_version(),
     )
     assert register(state, now_ms=5, heartbeat_timeout_ms=10_000).events[-1] == beat
     later = register(state, now_ms=3_005, heartbeat_timeout_ms=10_000).events[-1]
