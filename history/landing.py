@@ -38,7 +38,7 @@ class _Growing:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.opened_us = opened_us
-        self.file: IO[bytes] = path.with_name(f".{path.name}{PART}").open("xb", buffering=0)
+        self.file: IO[bytes] = self.part.open("xb", buffering=0)
         # Whoever finds the file and can lock it knows that its writer is gone.
         fcntl.flock(self.file, fcntl.LOCK_EX)
         self.size = 0
@@ -78,8 +78,8 @@ class Landing:
         """When the oldest file was begun that is not sealed, Unix us; None if there is none."""
         return min((each.opened_us for each in self._growing.values()), default=None)
 
-    def append(self, family: str, lines: bytes, unix_us: int) -> int:
-        """Write whole lines of a family, of which the first is of that time; return their bytes."""
+    def append(self, family: str, lines: bytes, unix_us: int) -> None:
+        """Write whole lines of a family, of which the first is of that time."""
         growing = self._growing.get(family)
         if growing is None:
             hour = datetime.fromtimestamp(unix_us // 1_000_000, UTC)
@@ -90,7 +90,6 @@ class Landing:
         growing.append(lines)
         if growing.size >= SEAL_BYTES:
             self._seal(family)
-        return len(lines)
 
     def seal_old(self, unix_us: int) -> None:
         """Seal what is old enough, or of another hour."""
