@@ -165,11 +165,31 @@ class Usage:
         return last[len(last) // 2] - middle[len(middle) // 2] if middle and last else 0
 
 
+class Stolen:
+    """How much of the machine the host has given to others until the `with` ends: time in which nobody here ran."""
+
+    percent: float
+
+    def __enter__(self) -> Self:
+        self._before = self._ticks()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stolen, total = (now - before for now, before in zip(self._ticks(), self._before, strict=True))
+        self.percent = 100 * stolen / total
+
+    def _ticks(self) -> tuple[int, int]:
+        # user, nice, system, idle, iowait, irq, softirq, steal: the first line of proc(5)'s stat.
+        ticks = [int(each) for each in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+        return ticks[7], sum(ticks)
+
+
 class Outcome(NamedTuple):
     """What one run came to."""
 
     name: str
     usage: Usage
+    stolen_percent: float
     #: What the generator printed when all was set up, and at the end.
     set_up: dict[str, Any]
     times: dict[str, dict[str, float]]
@@ -187,13 +207,18 @@ def measured(controller: Controller, plan: Plan) -> Outcome:
         set_up = json.loads(_line(brokers))
         assert _line(brokers) == "measuring\n", "it says so once it is warm"
         before = lag_buckets(controller)
-        with Usage(controller.process.pid) as usage, Usage(brokers.pid) as generator, scraped(controller):
+        with (
+            Usage(controller.process.pid) as usage,
+            Usage(brokers.pid) as generator,
+            scraped(controller),
+            Stolen() as stolen,
+        ):
             times = json.loads(_line(brokers))
         lag = longest_lag(before, lag_buckets(controller))
         undisturbed = count_undisturbed(controller, plan.sets)
         assert brokers.stdin is not None
         brokers.stdin.close()
-    return Outcome(controller.name, usage, set_up, times, generator.cpu_percent, undisturbed, lag)
+    return Outcome(controller.name, usage, stolen.percent, set_up, times, generator.cpu_percent, undisturbed, lag)
 
 
 def _line(brokers: "subprocess.Popen[str]") -> str:
@@ -288,6 +313,7 @@ def line_of(outcome: Outcome, plan: Plan, goals: Goals | None) -> str:
         f"{outcome.undisturbed} of {plan.sets}",
         int(errors),
         f"{times['beats_late']['p99_ms']:.2f}, {outcome.generator_percent:.0f} %",
+        f"{outcome.stolen_percent:.1f} %",
         reached,
     )
 
@@ -303,6 +329,7 @@ TITLES = (
     "undisturbed sets",
     "errors",
     "generator: beats late p99 ms, CPU",
+    "machine's time taken by its host",
     "reached",
 )
 
