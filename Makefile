@@ -45,7 +45,7 @@ test: check
 bench-start: $(VENV)/.run
 	$(BIN)/python benchmarks/start.py
 
-## bench: this NameServer beside its peers, into benchmarks/RESULTS.md; about 20 minutes
+## bench: this NameServer beside its peers, into benchmarks/RESULTS.md; about 30 minutes
 bench: $(VENV)/.run
 	$(BIN)/python benchmarks/bench.py
 
@@ -62,7 +62,7 @@ bench-failover: $(VENV)/.run
 
 ## bench-analytics: ingest and analyses of a day, a report of a month, into benchmarks/ANALYTICS.md
 bench-analytics: $(VENV)/.dev
-	$(BIN)/python benchmarks/analytics.py
+	PYTHONPATH=tests $(BIN)/python benchmarks/analyses.py
 
 ## bench-history: any route of a month, into benchmarks/HISTORY.md; about five minutes
 bench-history: $(VENV)/.run

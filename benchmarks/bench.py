@@ -1,6 +1,6 @@
 """Measures this NameServer beside its peers and writes `benchmarks/RESULTS.md`.
 
-    make bench          (about 20 minutes)
+    make bench          (about 30 minutes)
     make bench-quick    (under two minutes, prints only)
 
 Rows are medians of several runs, taken in turn on each server. A goal that is not reached is marked; nothing fails.
@@ -37,6 +37,7 @@ def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[Row]:
         "clients": lambda: rows.many_clients(folder, plan),
         "scan": lambda: rows.scan(folder, plan),
         "growth": lambda: rows.growth(folder, plan),
+        "recording": lambda: rows.recording(folder, plan),
     }
     wanted = only or ([*parts][:3] if plan.quick else [*parts])
     for name in wanted:
