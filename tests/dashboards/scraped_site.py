@@ -252,6 +252,12 @@ class Site:
         assert first.report([1, 2], master_epoch=1, sync_state_set_epoch=1).code == SUCCESS
         return first, second
 
+    def take_in(self, master, follower):
+        """Let a master say that a broker has all that it has, as it does once it has copied the rest."""
+        state = self.leader().set_state(master.name)
+        epochs = {"master_epoch": state.master_epoch, "sync_state_set_epoch": state.sync_state_set_epoch}
+        assert master.report([master.broker_id, follower.broker_id], **epochs).code == SUCCESS
+
     def wait_for_set(self, name, condition, *, what):
         def found():
             state = self.leader().set_state(name)
