@@ -23,8 +23,8 @@ class ResultsReader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _PLACE
-        #: File -> when and how long it was as it was read, and what it says.
-        self._read: dict[Path, tuple[tuple[int, int], Latest]] = {}
+        #: File -> when it was written, how long it was and which one as it was read, and what it says.
+        self._read: dict[Path, tuple[tuple[int, int, int], Latest]] = {}
         #: What all of them come to, by now.
         self.samples: tuple[Sample, ...] = ()
 
@@ -35,16 +35,20 @@ class ResultsReader:
             await asyncio.sleep(_LOOK_S)
 
     def read(self) -> tuple[Sample, ...]:
-        """Return what the results come to; a file that cannot be read says what it said before."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            for path in self._folder.glob("*.json"):
-                with contextlib.suppress(OSError, msgspec.DecodeError):
+        """Return what the results come to; what cannot be read says what it said before, what is gone says nothing."""
+        with contextlib.suppress(OSError):
+            # A folder that is away for a while, as one of another machine, has not lost its results.
+            paths = [each for each in self._folder.iterdir() if each.suffix == ".json"]
+            self._read = {path: known for path, known in self._read.items() if path in paths}
+            for path in paths:
+                # A file of anybody's can be nested more deeply than it can be read.
+                with contextlib.suppress(OSError, msgspec.DecodeError, RecursionError):
                     self._read_one(path)
         return tuple(samples(latest for _, latest in self._read.values()))
 
     def _read_one(self, path: Path) -> None:
         status = path.stat()
-        version = (status.st_mtime_ns, status.st_size)
+        version = (status.st_mtime_ns, status.st_size, status.st_ino)
         known = self._read.get(path)
         if (known is None or known[0] != version) and status.st_size <= _RESULT_BYTES_MAX:
             self._read[path] = (version, _decode(path.read_bytes()))

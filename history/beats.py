@@ -83,9 +83,11 @@ class Summary(NamedTuple):
 class _Rhythm:
     """How one broker beats."""
 
-    __slots__ = ("intervals_ms", "minute", "minute_us", "period_ms")
+    __slots__ = ("intervals_ms", "last", "minute", "minute_us", "period_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, first: Beat) -> None:
+        #: The beat before.
+        self.last = first
         self.intervals_ms: deque[int] = deque(maxlen=_INTERVALS)
         self.period_ms: int | None = None
         #: The intervals of the present minute, by its beginning.
@@ -113,10 +115,11 @@ class Beats:
             if len(self._rhythms) >= BROKERS_MAX:
                 yield NotedBeat(beat, "beat", None)
                 return
-            rhythm = self._rhythms[key] = _Rhythm()
+            rhythm = self._rhythms[key] = _Rhythm(beat)
+        last, rhythm.last = rhythm.last, beat
         if beat.interval_ms is None:
             # Another process, or back after it was given up: it may have another rhythm.
-            yield from self._ended(rhythm, beat)
+            yield from self._ended(rhythm, last, beat.moment)
             rhythm.intervals_ms.clear()
             rhythm.period_ms = None
             yield NotedBeat(beat, "beat", None)
@@ -128,7 +131,7 @@ class Beats:
             return
         minute_us = beat.moment.unix_us // _MINUTE_US * _MINUTE_US
         if minute_us != rhythm.minute_us:
-            yield from self._ended(rhythm, beat)
+            yield from self._ended(rhythm, last, beat.moment)
             rhythm.minute_us = minute_us
         rhythm.minute.append(beat.interval_ms)
         if beat.interval_ms > LATE_PERIODS * period_ms:
@@ -138,20 +141,19 @@ class Beats:
         """Forget a broker that has left, and yield the summary of its last minute."""
         rhythm = self._rhythms.pop((cluster, broker_name, broker_id), None)
         if rhythm is not None:
-            who = Who(cluster, broker_name, broker_id)
-            yield from self._ended(rhythm, Beat(moment, who, "", None, 0))
+            yield from self._ended(rhythm, rhythm.last, moment)
 
     @staticmethod
-    def _ended(rhythm: _Rhythm, beat: Beat) -> Iterator[Summary]:
-        """Yield the summary of the minute that has ended, if there was a beat in it."""
+    def _ended(rhythm: _Rhythm, last: Beat, moment: Moment) -> Iterator[Summary]:
+        """Yield the summary of the minute that ended with a beat, if there was an interval in it."""
         if rhythm.minute and rhythm.period_ms is not None:
             yield Summary(
-                beat.moment,
-                beat.who,
+                moment,
+                last.who,
                 rhythm.minute_us,
-                beat.kind,
+                last.kind,
                 rhythm.period_ms,
-                beat.timeout_ms,
+                last.timeout_ms,
                 tuple(rhythm.minute),
             )
         rhythm.minute.clear()

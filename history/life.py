@@ -1,10 +1,14 @@
 """What any server records of itself: that it serves, that it is watching, which properties are in force. Pure."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from history.rows import NOBODY, Moment, Row, RowMaker
 from history.schemas import NS_LIFECYCLE, NS_TICK
+
+#: Why recording has to say that it resumed: what is missing, and with it whether routes are known.
+STATES_MISSING: Final = "state changes are missing"
+BEATS_MISSING: Final = "heartbeats are missing"
 
 
 class Life(NamedTuple):

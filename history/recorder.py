@@ -1,22 +1,27 @@
 """The thread that writes the history; the event loop only hands over what happened, and never waits for it.
 
 Two queues of limited length: what changes state has its own, so that a flood of heartbeats cannot push it out. What
-finds no room, or no disk, is dropped and counted. As soon as recording goes on it says since when nothing was recorded,
-and asks for a snapshot, because changes alone no longer tell how things stand.
+finds no room, or no disk, is dropped and counted. As soon as recording goes on it says since when something is missing,
+and asks for a snapshot where changes alone no longer tell how things stand.
+
+What says that the server was watching is written last of all that happened before, so that whoever kills the process
+between two writings leaves no time that seems to be known and is not.
 """
 
 import contextlib
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from history.beat_rows import BeatRow, moment_of
 from history.beats import NotedBeat, Summary
-from history.landing import Landing, file_name, lines_of, sealed_files
+from history.landing import Forgotten, Landing, RowsLost, file_name, lines_of, sealed_files
+from history.life import BEATS_MISSING, STATES_MISSING
 from history.rows import Moment, Row, RowMaker
 from history.schemas import FAMILIES, HEARTBEAT, HEARTBEAT_SUMMARY, NS_LIFECYCLE, NS_TICK, Type
 from history.times import time_text, unix_us
@@ -28,10 +33,17 @@ _WAKE_AT: Final = 2_000
 _AT_ONCE: Final = 500
 STATES_MAX: Final = 20_000
 BEATS_MAX: Final = 100_000
+#: So many topics may be held by the state changes that wait: a disk that hangs must not fill the memory.
+TOPICS_MAX: Final = 1_000_000
 #: How soon a disk that refused is tried again.
 _AGAIN_S: Final = 2.0
+#: How often it is looked what others have left, and how many days back.
+_RECOVER_US: Final = 60_000_000
+_RECOVER_DAYS: Final = 1
 #: How often it is looked what is old.
-_TIDY_US: Final = 60_000_000
+_FORGET_US: Final = 3_600_000_000
+#: A disk that hangs holds the end of the process up no longer.
+_CLOSE_S: Final = 10.0
 #: How far back the process before is looked for.
 _FORMER_US: Final = 2 * 24 * 3_600_000_000
 
@@ -42,6 +54,12 @@ _TIMES: Final = {
     name: frozenset(column.name for column in family.all_columns if column.type is Type.TIMESTAMP)
     for name, family in FAMILIES.items()
 }
+#: Rows of these say that the server was watching.
+_VOUCHING: Final = frozenset({NS_LIFECYCLE.name, NS_TICK.name})
+_BEATS: Final = frozenset({HEARTBEAT.name, HEARTBEAT_SUMMARY.name})
+_HOUR_US: Final = 3_600_000_000
+_STATE, _BEAT = "state", "beat"
+_REASONS: Final = {_STATE: STATES_MISSING, _BEAT: BEATS_MISSING}
 _Item = TypeVar("_Item")
 
 
@@ -71,6 +89,9 @@ class Observer(Protocol):
     def recording_resumed(self) -> None:
         """Learn that it is written again."""
 
+    def history_deleted(self, forgotten: Forgotten) -> None:
+        """Learn that files were deleted though nobody may have read them."""
+
 
 class Identity(NamedTuple):
     """Who records."""
@@ -92,13 +113,22 @@ class _Lines(NamedTuple):
     unix_us: int
 
 
+class _Missing(NamedTuple):
+    """So much is missing, and since when."""
+
+    events: int
+    from_us: int
+
+
 class Counts:
     """What is counted of recording; read at a scrape."""
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()
-        #: What found no room: `state` or `beat`.
+        #: What found no room, or was lost otherwise: `state` or `beat`.
         self.dropped: Counter[str] = Counter()
+        #: Files that were deleted though nobody may have read them, by reason: `age` or `size`.
+        self.deleted_files: Counter[str] = Counter()
         self.written_bytes = 0
         #: Seconds that each writing took, the last ones first out; emptied by whoever reads them.
         self.writes_s: deque[float] = deque(maxlen=10_000)
@@ -119,19 +149,22 @@ class Recorder:
         boot_ms = self._began.unix_us // 1000
         self._maker = RowMaker(file_name(identity.ns_id), boot_ms, identity.source)
         self._landing = Landing(folder, f"{identity.ns_id}-{boot_ms}")
-        self._states: deque[tuple[Moment, Happening]] = deque()
+        self._states: deque[tuple[Moment, Happening, int]] = deque()
         self._beats: deque[NotedBeat | Summary] = deque()
         self._awake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
-        self._tidied_us = 0
+        #: Topics that state changes brought, and of how many of them rows were made: each counted by one thread.
+        self._topics_noted = self._topics_done = 0
+        self._recovered_us = self._forgot_us = self._began.mono_us
         #: Lines that are still to be written.
         self._waiting: deque[_Lines] = deque()
         #: The disk has refused something, and nothing was written since.
         self._is_refused = False
-        #: How many state changes are missing, and since when.
-        self._missing = 0
-        self._missing_from_us = 0
+        #: What is missing, `state` or `beat`; both threads find that something is.
+        self._missing: dict[str, _Missing] = {}
+        self._lock = threading.Lock()
+        self._fault: Exception | None = None
         self._wants_snapshot = False
 
     # Called by the event loop
@@ -140,26 +173,29 @@ class Recorder:
         """Begin to record."""
         self._thread.start()
 
-    def note(self, happening: Happening) -> None:
-        """Record a change of state."""
+    def note(self, happening: Happening, topics: int = 0) -> None:
+        """Record a change of state, which holds values of so many topics."""
         moment = Moment(self._clock.unix_us(), self._clock.mono_us())
-        if len(self._states) >= STATES_MAX:
-            self._miss(moment.unix_us)
+        held = self._topics_noted - self._topics_done
+        if len(self._states) >= STATES_MAX or (held and topics and held + topics > TOPICS_MAX):
+            self._miss(_STATE, moment.unix_us)
             return
-        self._states.append((moment, happening))
+        self._topics_noted += topics
+        self._states.append((moment, happening, topics))
         if len(self._states) >= _WAKE_AT:
             self._awake.set()
 
     def note_beat(self, noted: NotedBeat | Summary) -> None:
         """Record a heartbeat, or the summary of a minute."""
         if len(self._beats) >= BEATS_MAX:
-            self.counts.dropped["beat"] += 1
+            self._miss(_BEAT, moment_of(noted).unix_us)
             return
         self._beats.append(noted)
 
     def take_wish_for_snapshot(self) -> bool:
         """Tell once that a snapshot of the whole state is needed, because changes are missing."""
-        wanted, self._wants_snapshot = self._wants_snapshot, False
+        with self._lock:
+            wanted, self._wants_snapshot = self._wants_snapshot, False
         return wanted
 
     @property
@@ -173,24 +209,25 @@ class Recorder:
         return self._landing.opened_us
 
     def close(self) -> None:
-        """Write what waits, seal all files, and end; blocks for as long as that takes."""
+        """Write what waits, seal all files, and end; blocks for as long as that takes, but for seconds at most."""
         self._closing = True
         self._awake.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_CLOSE_S)
 
-    def _miss(self, unix_us: int) -> None:
-        """Take note of a change that is lost; the thread says so as soon as it writes again."""
-        if not self._missing:
-            self._missing_from_us = unix_us
-        self._missing += 1
-        self.counts.dropped["state"] += 1
+    def _miss(self, kind: str, unix_us: int, events: int = 1) -> None:
+        """Take note of what is lost; the thread says so as soon as it writes again."""
+        with self._lock:
+            before = self._missing.get(kind, _Missing(0, unix_us))
+            self._missing[kind] = _Missing(before.events + events, min(before.from_us, unix_us))
+            self.counts.dropped[kind] += events
 
     # The thread
 
     def _run(self) -> None:
-        self._attempt(lambda: self._rows_wait([self._started()]))
+        self._attempt(self._begin)
         self._attempt(self._landing.recover)
+        self._attempt(self._forget)
         while not self._closing:
             self._attempt(self._work)
             self._awake.wait(_LOOK_S if self.counts.is_recording else _AGAIN_S)
@@ -203,8 +240,8 @@ class Recorder:
         try:
             work()
         except Exception as error:  # noqa: BLE001  # a fault of ours must not end recording for good either
-            if not isinstance(error, OSError):
-                self._miss(self._clock.unix_us())
+            if isinstance(error, RowsLost):
+                self._miss(_BEAT if error.family in _BEATS else _STATE, error.since_us, error.rows)
             if not self._is_refused:
                 self._observer.recording_stopped(str(error) or repr(error))
             self._is_refused = True
@@ -218,27 +255,59 @@ class Recorder:
     def _work(self) -> None:
         self._write()
         while self._states or self._beats:
-            rows = [row for moment, each in _taken(self._states, _AT_ONCE) for row in each.rows(self._maker, moment)]
-            rows += [_row_of(self._maker, noted) for noted in _taken(self._beats, _AT_ONCE)]
-            self._rows_wait(rows)
+            # First what is to be written last: beats before a tick wait by the time that the tick is taken.
+            states = list(_taken(self._states, _AT_ONCE))
+            for _ in range(0, len(self._beats), _AT_ONCE):
+                beats = _taken(self._beats, _AT_ONCE)
+                self._rows_wait(row for each in beats for row in self._made(_BEAT, moment_of(each), BeatRow(each)))
+            self._rows_wait(row for moment, happening, _ in states for row in self._made(_STATE, moment, happening))
+            self._topics_done += sum(topics for _, _, topics in states)
             self._write()
         if self._missing:
-            self._rows_wait([self._resumed()])
+            self._rows_wait((row, encoded(row)) for row in self._resumed())
             self._write()
-        now_us = self._clock.unix_us()
-        self._landing.seal_old(now_us)
-        if now_us - self._tidied_us > _TIDY_US:
-            self._tidied_us = now_us
-            self._landing.recover()
-            self._landing.forget_old(datetime.fromtimestamp(now_us // 1_000_000, UTC).date())
+        self._landing.seal_old(self._clock.unix_us())
+        self._tidy()
+        if (fault := self._fault) is not None:
+            self._fault = None
+            raise fault
 
-    def _rows_wait(self, rows: Iterable[Row]) -> None:
-        """Make lines of rows, which are written once, whatever the disk refuses meanwhile."""
-        by_family: dict[str, list[Row]] = {}
-        for row in rows:
-            by_family.setdefault(row.family.name, []).append(row)
-        for family, mine in by_family.items():
-            self._waiting.append(_Lines(family, b"".join(map(encoded, mine)), len(mine), mine[0].unix_us))
+    def _made(self, kind: str, moment: Moment, happening: Happening) -> list[tuple[Row, bytes]]:
+        """Return the rows of a happening with their lines; a fault costs no more than the happening."""
+        try:
+            return [(row, encoded(row)) for row in happening.rows(self._maker, moment)]
+        except Exception as error:  # noqa: BLE001  # whatever it is, the others are written
+            self._miss(kind, moment.unix_us)
+            self._fault = error
+            return []
+
+    def _tidy(self) -> None:
+        """Look after the folder now and then, by a clock that nobody sets."""
+        now_us = self._clock.mono_us()
+        if now_us - self._recovered_us >= _RECOVER_US:
+            self._recovered_us = now_us
+            self._landing.recover(self._today(now_us) - timedelta(days=_RECOVER_DAYS))
+        if now_us - self._forgot_us >= _FORGET_US:
+            self._forgot_us = now_us
+            self._forget()
+
+    def _forget(self) -> None:
+        for forgotten in self._landing.forget_old(self._today(self._clock.mono_us())):
+            self.counts.deleted_files[forgotten.reason] += forgotten.files
+            self._observer.history_deleted(forgotten)
+
+    def _today(self, mono_us: int) -> date:
+        """Return the day; a clock that is set far ahead while the server runs makes no file old."""
+        counted_us = self._began.unix_us + mono_us - self._began.mono_us
+        return datetime.fromtimestamp(min(self._clock.unix_us(), counted_us) // 1_000_000, UTC).date()
+
+    def _rows_wait(self, made: Iterable[tuple[Row, bytes]]) -> None:
+        """Let lines wait, which are written once, whatever the disk refuses meanwhile."""
+        together: dict[tuple[str, int], list[tuple[Row, bytes]]] = {}
+        for row, line in made:
+            together.setdefault((row.family.name, row.unix_us // _HOUR_US), []).append((row, line))
+        for (family, _), mine in sorted(together.items(), key=lambda each: each[0][0] in _VOUCHING):
+            self._waiting.append(_Lines(family, b"".join(line for _, line in mine), len(mine), mine[0][0].unix_us))
 
     def _write(self) -> None:
         while self._waiting:
@@ -250,9 +319,13 @@ class Recorder:
             self.counts.events[lines.family] += lines.rows
             self.counts.writes_s.append((self._clock.mono_us() - began_us) / 1e6)
 
+    def _begin(self) -> None:
+        started = self._started()
+        self._rows_wait([(started, encoded(started))])
+
     def _started(self) -> Row:
         former = None
-        with contextlib.suppress(OSError, msgspec.DecodeError):
+        with contextlib.suppress(OSError):
             former = self._former()
         return self._maker.row(
             NS_LIFECYCLE,
@@ -265,27 +338,35 @@ class Recorder:
             unobserved_from=former[1] if former else None,
         )
 
-    def _resumed(self) -> Row:
+    def _resumed(self) -> Iterator[Row]:
         moment = Moment(self._clock.unix_us(), self._clock.mono_us())
-        missing, self._missing = self._missing, 0
-        self._wants_snapshot = True
-        return self._maker.row(
-            NS_LIFECYCLE, "recording_resumed", moment, unobserved_from=self._missing_from_us, dropped=missing
-        )
+        with self._lock:
+            missing, self._missing = self._missing, {}
+            self._wants_snapshot = self._wants_snapshot or _STATE in missing
+        for kind, (events, from_us) in missing.items():
+            yield self._maker.row(
+                NS_LIFECYCLE,
+                "recording_resumed",
+                moment,
+                reason=_REASONS[kind],
+                unobserved_from=from_us,
+                dropped=events,
+            )
 
     def _former(self) -> tuple[str, int] | None:
         """Return the process of this server before, and when it was watching last, Unix us."""
         now_us = self._began.unix_us
         first, last = (datetime.fromtimestamp(each // 1_000_000, UTC) for each in (now_us - _FORMER_US, now_us))
-        mine = self._maker.boot_id.rsplit("-", 1)[0]
+        mine = self._maker.boot_id.rpartition("-")[0]
         latest: tuple[int, str] | None = None
         for path in sealed_files(self._folder, NS_TICK.name, first, last):
             if not path.name.removeprefix(".").startswith(f"{mine}-"):
                 continue
             for line in list(lines_of(path))[-1:]:
-                tick = msgspec.json.decode(line, type=_Tick)
-                seen = (unix_us(tick.event_time), tick.boot_id)
-                latest = max(latest or seen, seen)
+                with contextlib.suppress(msgspec.DecodeError):
+                    tick = msgspec.json.decode(line, type=_Tick)
+                    seen = (unix_us(tick.event_time), tick.boot_id)
+                    latest = max(latest or seen, seen)
         return None if latest is None else (latest[1], latest[0])
 
 
@@ -300,52 +381,6 @@ def encoded(row: Row) -> bytes:
     for name in _TIMES[row.family.name] & columns.keys():
         columns[name] = time_text(columns[name])
     return _encode(columns) + b"\n"
-
-
-def _row_of(maker: RowMaker, noted: NotedBeat | Summary) -> Row:
-    return _summary_row(maker, noted) if isinstance(noted, Summary) else _beat_row(maker, noted)
-
-
-def _beat_row(maker: RowMaker, noted: NotedBeat) -> Row:
-    beat = noted.beat
-    counter, timestamp, state_version = beat.data_version or (None, None, None)
-    return maker.row(
-        HEARTBEAT,
-        noted.event_type,
-        beat.moment,
-        beat.who,
-        kind=beat.kind,
-        interval_ms=beat.interval_ms,
-        period_ms=noted.period_ms,
-        timeout_ms=beat.timeout_ms,
-        dv_counter=counter,
-        dv_timestamp=timestamp,
-        dv_state_version=state_version,
-        max_offset=beat.max_offset,
-        epoch=beat.epoch,
-    )
-
-
-def _summary_row(maker: RowMaker, summary: Summary) -> Row:
-    intervals_ms = summary.intervals_ms
-    return maker.row(
-        HEARTBEAT_SUMMARY,
-        "summary",
-        summary.moment,
-        summary.who,
-        minute=summary.minute_us,
-        kind=summary.kind,
-        period_ms=summary.period_ms,
-        timeout_ms=summary.timeout_ms,
-        n=len(intervals_ms),
-        missed=summary.missed,
-        late=summary.late,
-        interval_min_ms=min(intervals_ms),
-        interval_max_ms=max(intervals_ms),
-        interval_sum_ms=sum(intervals_ms),
-        interval_sumsq_ms2=sum(each * each for each in intervals_ms),
-        hist=summary.hist,
-    )
 
 
 def _taken(queue: "deque[_Item]", most: int) -> "Iterable[_Item]":

@@ -42,7 +42,7 @@ class RouteHistory:
     def tell(self, events: tuple[Event, ...]) -> None:
         """Record the events of one request, scan or lost connection, and what they did to the routes."""
         changes = self._state.take_changes()
-        lasting = tuple(event for event in events if not isinstance(event, BrokerBeat))
+        lasting = tuple(event for event in events if rows.is_told(event))
         for event in events:
             if isinstance(event, BrokerBeat):
                 self._beat(event)
@@ -50,7 +50,8 @@ class RouteHistory:
                 self._left(event)
         if changes or lasting:
             self._changed = self._changed or bool(changes)
-            self._recorder.note(rows.SetsChanged(lasting, changes))
+            happening = rows.SetsChanged(lasting, changes)
+            self._recorder.note(happening, happening.topics)
 
     def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
         """Record another order configuration."""

@@ -55,6 +55,12 @@ class SetsChanged(NamedTuple):
     events: tuple[Event, ...]
     changes: Sequence[AppliedChange]
 
+    @property
+    def topics(self) -> int:
+        """How many topics it holds values of."""
+        changes = (each.change for each in self.changes)
+        return sum(len(each.queue_changes.queues) + len(each.removed_topics) for each in changes)
+
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
         """Yield what happened to brokers, and then what it did to routes."""
         untold = {each.change.broker_set.broker_name: each for each in self.changes}
@@ -70,6 +76,18 @@ class SetsChanged(NamedTuple):
                 yield maker.row(BROKER_STATE, "changed", moment, Who(broker_name=name), **_set_columns(change))
         for change in self.changes:
             yield from _route_rows(maker, moment, change, causes.get(change.change.broker_set.broker_name))
+
+
+def is_told(event: Event) -> bool:
+    """Tell whether an event gets a row; most registrations change nothing, and must not take the room of others."""
+    match event:
+        case BrokerRegistered():
+            return event.result is not RegistrationResult.UNCHANGED
+        case BrokerRemoved():
+            return event.reason in _LEFT
+        case TopicsChangedByAdmin():
+            return event.request in _PERMS
+    return isinstance(event, RegistrationConflicted)
 
 
 class OrderChanged(NamedTuple):
@@ -223,17 +241,19 @@ def _state_row(
     maker: RowMaker, moment: Moment, event: Event, changes: Mapping[str, AppliedChange]
 ) -> tuple[str, Row | None]:
     """Return the set that an event is about and its row, None if it is worth none."""
+    if not is_told(event):
+        return "", None
     match event:
-        case BrokerRegistered() if event.result is not RegistrationResult.UNCHANGED:
+        case BrokerRegistered():
             return event.broker_name, _registered(maker, moment, event, changes.get(event.broker_name))
-        case BrokerRemoved() if event.reason in _LEFT:
+        case BrokerRemoved():
             return event.broker_name, _removed(maker, moment, event, changes.get(event.broker_name))
         case RegistrationConflicted():
             who = Who(event.cluster, event.broker_name, event.broker_id, event.address)
             reason = f"{event.holder_address} holds the id with state version {event.holder_state_version}"
             said = {"dv_state_version": event.state_version}
             return event.broker_name, maker.row(BROKER_STATE, "conflict", moment, who, reason=reason, **said)
-        case TopicsChangedByAdmin() if event.request in _PERMS:
+        case TopicsChangedByAdmin():
             who = Who(event.cluster, event.broker_name)
             return event.broker_name, maker.row(BROKER_STATE, "perm_wiped", moment, who, reason=event.request)
     return "", None

@@ -112,6 +112,9 @@ class ServerFamilies:
         self.history_dropped = history.counter(
             "events_dropped", "What found no room while it waited to be written: state changes or beats.", "kind"
         )
+        self.history_deleted = history.counter(
+            "deleted_files", "Files deleted, read or not, because of their age or the size of all of them.", "reason"
+        )
         self.history_queued = history.gauge("queue_events", "What waits to be written.")
         self.history_written_bytes = history.counter("written_bytes", "Bytes written.")
         self.history_write_duration = history.histogram(
@@ -169,6 +172,7 @@ class ServerFamilies:
             self.history_recording,
             self.history_events,
             self.history_dropped,
+            self.history_deleted,
             self.history_queued,
             self.history_written_bytes,
             self.history_write_duration,

@@ -150,6 +150,7 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.history_recording, single(counts.is_recording)
         yield families.history_events, by_label((name, counts.events[name]) for name in FAMILIES)
         yield families.history_dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "beat"))
+        yield families.history_deleted, by_label((reason, counts.deleted_files[reason]) for reason in ("age", "size"))
         yield families.history_queued, single(recorder.queued if recorder is not None else 0)
         yield families.history_written_bytes, single(counts.written_bytes)
         yield families.history_unsealed, single((unsealed_us or 0) / 1e6)

@@ -4,11 +4,13 @@ Without a folder (`historyDir`) nothing is recorded. What each server sees of br
 """
 
 import asyncio
+import contextlib
 import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from history.landing import Forgotten
 from history.life import Life, Tick
 from history.recorder import Identity, Recorder
 from history.schemas import TICK_INTERVAL_MS
@@ -71,9 +73,14 @@ class Recording:
         """Note that it is written again."""
         self._tell(lambda: self._logs.write(events.RECORDING_RESUMED))
 
+    def history_deleted(self, forgotten: Forgotten) -> None:
+        """Note that files are gone though nobody may have read them."""
+        said = {"reason": forgotten.reason, "files": forgotten.files, "bytes": forgotten.size_bytes}
+        self._tell(lambda: self._logs.write(events.HISTORY_DELETED, **said))
+
     def _tell(self, tell: Callable[[], None]) -> None:
-        # At the very end nobody is there to be told.
-        if not self._loop.is_closed():
+        # At the very end the loop is closed, and nobody is there to be told.
+        with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(tell)
 
 

@@ -57,6 +57,13 @@ RECORDING_RESUMED: Final = LogEvent(
     keys=(),
     meaning="The history is written again; what found no room meanwhile is recorded as unobserved.",
 )
+HISTORY_DELETED: Final = LogEvent(
+    name="history_deleted",
+    level=Level.WARNING,
+    keys=("reason", "files", "bytes"),
+    meaning="Files of the history are deleted, read or not: older than 31 days (age), or more than 16 GiB (size).",
+    advice="Run `rmq-analytics ingest` and `compact` each day: they delete what they have read.",
+)
 CHORE_FAILED: Final = LogEvent(
     name="chore_failed",
     level=Level.ERROR,
@@ -200,6 +207,7 @@ LIFE: Final = (
     SERVER_STOPPED,
     RECORDING_STOPPED,
     RECORDING_RESUMED,
+    HISTORY_DELETED,
     CHORE_FAILED,
     SERVER_FAILED,
 )

@@ -72,3 +72,21 @@ def test_a_folder_is_read_anew_where_a_file_changed_and_a_broken_file_says_what_
     assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {4.0}
     path.write_text(json.dumps(told | {"rows": [of_broker(0, peak=5.0)]}))
     assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {5.0}
+
+
+def test_what_is_gone_says_nothing_but_a_folder_that_is_away_has_not_lost_its_results(tmp_path):
+    reader = ResultsReader(tmp_path)
+    place = tmp_path / "results/latest"
+    place.mkdir(parents=True)
+    told = {"finished_at": "2026-11-21T20:00:00Z", "duration_seconds": 1, "input_rows": 1, "rows": []}
+    for name in ("flapping", "capacity"):
+        (place / f"{name}.json").write_text(json.dumps(told | {"name": name}))
+    (place / ".capacity.json.tmp").write_text("{")
+    (place / "deep.json").write_text("[" * 100_000)
+    names = {"flapping", "capacity"}
+    assert {each.labels[0] for each in reader.read()} == names
+    tmp_path.rename(tmp_path.with_name("away"))
+    assert {each.labels[0] for each in reader.read()} == names
+    tmp_path.with_name("away").rename(tmp_path)
+    (place / "capacity.json").unlink()
+    assert {each.labels[0] for each in reader.read()} == {"flapping"}

@@ -70,5 +70,6 @@ def test_the_last_minute_of_a_broker_that_leaves_is_told_once():
     beats = Beats()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     moment = Moment(START_US + at_ms * 1000, at_ms * 1000)
-    assert [len(each.intervals_ms) for each in beats.forget("C", "broker-a", 1, moment)] == [7]
+    (summary,) = beats.forget("C", "broker-a", 1, moment)
+    assert (len(summary.intervals_ms), summary.who, summary.kind, summary.timeout_ms) == (7, WHO, "heartbeat", 10_000)
     assert list(beats.forget("C", "broker-a", 1, moment)) == []

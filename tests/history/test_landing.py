@@ -1,6 +1,8 @@
 """Files that rows land in: whole lines only, sealed by a rename, and what a dead process left is not lost."""
 
 import gzip
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from history.landing import SEAL_AFTER_US, Landing, lines_of, sealed_files
+from history import landing as landing_module
+from history.landing import SEAL_AFTER_US, Forgotten, Landing, RowsLost, lines_of, sealed_files
 
 ROOT = Path(__file__).parents[2]
 AT = datetime(2026, 11, 21, 20, 30, tzinfo=UTC)
@@ -135,13 +138,80 @@ def test_a_refused_writing_leaves_the_file_as_it_was(tmp_path, landing, monkeypa
     assert path.read_bytes() == b"1\n7\n"
 
 
-def test_days_that_are_over_go_and_those_of_states_stay_longer(tmp_path, landing):
+def test_days_that_are_over_go(tmp_path, landing):
     for family in ("heartbeat", "broker_state"):
         landing.append(family, b"1\n", AT_US)
     landing.seal_all()
-    landing.forget_old(date(2026, 11, 23))
+    assert landing.forget_old(date(2026, 12, 22)) == []
     assert len(files(tmp_path)) == 2
-    landing.forget_old(date(2026, 11, 24))
-    assert [name.split("/")[0] for name in files(tmp_path)] == ["family=broker_state"]
-    landing.forget_old(date(2026, 12, 23))
-    assert files(tmp_path) == []
+    (forgotten,) = landing.forget_old(date(2026, 12, 23))
+    assert forgotten == Forgotten("age", files=2, size_bytes=4)
+    assert not list((tmp_path / "landing/v1").glob("family=*/date=*"))
+
+
+def test_too_many_bytes_cost_the_oldest_beats_first_and_nothing_that_somebody_writes(tmp_path, landing, monkeypatch):
+    for hours in range(3):
+        for family in ("heartbeat", "broker_state"):
+            landing.append(family, b"123456789\n", AT_US + hours * HOUR_US)
+    # What is of another hour was sealed; the last hour of each grows.
+    monkeypatch.setattr(landing_module, "BYTES_MAX", 40)
+    assert landing.forget_old(AT.date()) == [Forgotten("size", files=2, size_bytes=20)]
+    kept = [(name.split("/")[0], name.split("/")[2]) for name in files(tmp_path)]
+    beats = [("family=heartbeat", "hour=22")]
+    assert kept == [("family=broker_state", f"hour={hour}") for hour in (20, 21, 22)] + beats
+    monkeypatch.setattr(landing_module, "BYTES_MAX", 0)
+    assert landing.forget_old(AT.date()) == [Forgotten("size", files=2, size_bytes=20)]
+    assert [name.split("/")[2] for name in files(tmp_path)] == ["hour=22", "hour=22"]
+    assert landing.forget_old(AT.date()) == []
+
+
+def test_rows_lie_in_the_hour_in_which_they_happened_however_late_they_are_written(tmp_path, landing):
+    for hours in (0, 1, 3):
+        landing.append("broker_state", b"%d\n" % hours, AT_US + hours * HOUR_US)
+    landing.seal_all()
+    found = sealed_files(tmp_path, "broker_state", AT + timedelta(hours=3), AT + timedelta(hours=3))
+    assert [line for path in found for line in lines_of(path)] == [b"3"]
+
+
+@pytest.mark.parametrize("family", ["heartbeat", "route_snapshot"])
+def test_a_folder_that_is_deleted_meanwhile_is_told_once_and_then_written_anew(tmp_path, landing, family):
+    landing.append(family, b"1\n2\n", AT_US)
+    shutil.rmtree(tmp_path / "landing")
+    with pytest.raises(RowsLost, match=f"2 rows of {family} are lost") as raised:
+        landing.append(family, b"3\n", AT_US + 1)
+    assert (raised.value.family, raised.value.rows, raised.value.since_us) == (family, 2, AT_US)
+    landing.append(family, b"3\n", AT_US + 1)
+    shutil.rmtree(tmp_path / "landing")
+    with pytest.raises(RowsLost):
+        landing.seal_all()
+    landing.append(family, b"4\n", AT_US + 2)
+    landing.seal_all()
+    (path,) = (tmp_path / "landing").rglob("*.jsonl*")
+    assert list(lines_of(path)) == [b"4"]
+
+
+def test_a_file_that_was_packed_and_is_torn_is_read_as_far_as_it_goes(tmp_path):
+    lines = [b"%064x" % random.Random(number).getrandbits(256) for number in range(2_000)]
+    path = tmp_path / "torn.jsonl.gz"
+    whole = gzip.compress(b"\n".join(lines) + b"\n")
+    path.write_bytes(whole[: len(whole) // 2])
+    found = list(lines_of(path))
+    assert found == lines[: len(found)]
+    assert 500 < len(found) < 2_000
+    path.write_bytes(b"no gzip at all")
+    assert list(lines_of(path)) == []
+
+
+def test_any_two_times_can_be_asked_for(tmp_path, landing):
+    landing.append("heartbeat", b"1\n", AT_US)
+    (tmp_path / "landing/v1/family=heartbeat/date=of-nobody/hour=1").mkdir(parents=True)
+    ever = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    assert len(list(sealed_files(tmp_path, "heartbeat", *ever))) == 1
+
+
+def test_only_so_many_days_are_looked_through_for_what_dead_processes_left(tmp_path):
+    place = tmp_path / "landing/v1/family=heartbeat/date=2026-11-20/hour=20"
+    place.mkdir(parents=True)
+    (place / ".host_1-1-1.jsonl.part").write_bytes(b"1\n")
+    assert Landing(tmp_path, "host:2-1").recover(date(2026, 11, 21)) == []
+    assert len(Landing(tmp_path, "host:2-1").recover(date(2026, 11, 20))) == 1

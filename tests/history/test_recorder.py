@@ -2,15 +2,20 @@
 
 import errno
 import json
+import shutil
+import threading
 from itertools import count
 
 import pytest
 from peers.waiting import wait_until
 
+from controller.history import Told as Happened
 from history import recorder as module
+from history.beats import Beat, NotedBeat
+from history.landing import Forgotten, lines_of
 from history.life import Life, Tick
 from history.recorder import Identity, Recorder
-from history.rows import Moment
+from history.rows import NOBODY, Moment, Who
 from history.schemas import FAMILIES, NS_LIFECYCLE, SCHEMA_VERSION
 
 WAIT_S = 20
@@ -21,9 +26,11 @@ class Clock:
 
     def __init__(self):
         self.us = 1_700_000_000_000_000
+        #: By how much somebody has set it.
+        self.ahead_us = 0
 
     def unix_us(self):
-        return self.us
+        return self.us + self.ahead_us
 
     def mono_us(self):
         return self.us - 1_600_000_000_000_000
@@ -38,6 +45,9 @@ class Told:
 
     def recording_resumed(self):
         self.all.append(("resumed", None))
+
+    def history_deleted(self, forgotten):
+        self.all.append(("deleted", forgotten))
 
 
 class Desk:
@@ -56,8 +66,18 @@ class Desk:
         files = sorted(place.rglob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
         return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
+    def rows_growing(self):
+        """Return what is there by now, sealed or not."""
+        place = self.folder / "landing/v1/family=ns_lifecycle"
+        return [json.loads(line) for path in place.rglob("*.jsonl*") for line in lines_of(path)]
+
     def until(self, is_true):
         wait_until(is_true, seconds=WAIT_S, what="the recorder's thread")
+
+
+def a_beat(clock):
+    beat = Beat(Moment(clock.unix_us(), clock.mono_us()), Who("C", "broker-a", 0), "register", None, 120_000)
+    return NotedBeat(beat, "beat", None)
 
 
 @pytest.fixture
@@ -162,6 +182,136 @@ def test_what_finds_no_room_is_counted_and_told_as_unobserved_and_a_snapshot_is_
     assert resumed["unobserved_from"] == f"2023-11-14T22:13:2{lost_since}.000000Z"
     assert desk.recorder.take_wish_for_snapshot()
     assert not desk.recorder.take_wish_for_snapshot()
+
+
+def test_dropped_heartbeats_are_told_as_missing_too_but_need_no_snapshot(desk, monkeypatch):
+    monkeypatch.setattr(module, "BEATS_MAX", 2)
+    for _ in range(5):
+        desk.clock.us += 1_000_000
+        desk.recorder.note_beat(a_beat(desk.clock))
+    desk.recorder.start()
+    desk.recorder.close()
+    (resumed,) = [row for row in desk.rows() if row["event_type"] == "recording_resumed"]
+    assert (resumed["dropped"], resumed["reason"]) == (3, "heartbeats are missing")
+    assert resumed["unobserved_from"] == "2023-11-14T22:13:23.000000Z"
+    assert desk.recorder.counts.dropped == {"beat": 3}
+    assert not desk.recorder.take_wish_for_snapshot()
+
+
+def test_what_waits_holds_no_more_topics_than_there_is_memory_for(desk, monkeypatch):
+    monkeypatch.setattr(module, "TOPICS_MAX", 10)
+    for topics in (25, 0, 1):
+        desk.recorder.note(Life("configured", detail=str(topics)), topics)
+    assert desk.recorder.counts.dropped == {"state": 1}
+    desk.recorder.start()
+    desk.until(lambda: not desk.recorder.queued and len(desk.rows_growing()) >= 4)
+    desk.recorder.note(Life("configured", detail="there is room again"), 10)
+    desk.recorder.close()
+    assert [row["detail"] for row in desk.rows() if row["event_type"] == "configured"] == [
+        "25",
+        "0",
+        "there is room again",
+    ]
+
+
+class Broken:
+    """Something that cannot become a row, by a fault of ours."""
+
+    def rows(self, maker, moment):
+        raise ValueError("a fault")
+
+
+def test_a_fault_costs_the_happening_that_has_it_and_nothing_else(desk, impatient):
+    desk.recorder.note(Life("ready"))
+    desk.clock.us += 1_000_000
+    desk.recorder.note(Broken())
+    desk.clock.us += 1_000_000
+    desk.recorder.note(Life("configured", detail="\ud800"))
+    desk.recorder.note(Life("stopping"))
+    desk.recorder.start()
+    desk.until(lambda: desk.told.all)
+    desk.until(lambda: desk.recorder.counts.is_recording)
+    desk.recorder.close()
+    rows = [row for row in desk.rows() if row["event_type"] != "started"]
+    assert [row["event_type"] for row in rows] == ["ready", "stopping", "recording_resumed"]
+    assert (rows[-1]["dropped"], rows[-1]["unobserved_from"]) == (2, "2023-11-14T22:13:21.000000Z")
+
+
+def test_nothing_vouches_for_a_time_before_all_that_happened_in_it_is_written(desk, monkeypatch):
+    written = []
+    append = desk.recorder._landing.append
+    monkeypatch.setattr(
+        desk.recorder._landing, "append", lambda family, *args: (written.append(family), append(family, *args))
+    )
+    desk.recorder.note(Tick({"interval_ms": 10_000}))
+    desk.recorder.note(Happened("registered", NOBODY, {}))
+    for _ in range(1_200):
+        desk.recorder.note_beat(a_beat(desk.clock))
+    desk.recorder.note(Tick({"interval_ms": 10_000}))
+    desk.recorder.start()
+    desk.recorder.close()
+    # The start is older than all of it, and so may come first.
+    assert written == ["ns_lifecycle", "heartbeat", "heartbeat", "heartbeat", "controller", "ns_tick"]
+
+
+def test_rows_that_waited_for_hours_lie_where_they_happened(desk):
+    for _ in range(3):
+        desk.recorder.note(Life("configured"))
+        desk.clock.us += 3_600_000_000
+    desk.recorder.start()
+    desk.recorder.close()
+    hours = {path.parent.name for path in desk.folder.rglob("*.jsonl")}
+    assert hours == {"hour=22", "hour=23", "hour=00"}
+
+
+def test_a_deleted_folder_is_told_as_missing_rows_and_recording_goes_on(desk, impatient):
+    desk.recorder.start()
+    desk.recorder.note(Life("ready"))
+    desk.until(lambda: len(desk.rows_growing()) == 2)
+    shutil.rmtree(desk.folder)
+    desk.clock.us += 1_000_000
+    desk.recorder.note(Life("configured"))
+    desk.until(lambda: any(row["event_type"] == "recording_resumed" for row in desk.rows_growing()))
+    desk.recorder.close()
+    configured, resumed = desk.rows()
+    assert configured["event_type"] == "configured"
+    assert (resumed["dropped"], resumed["unobserved_from"]) == (2, "2023-11-14T22:13:20.000000Z")
+    assert "was deleted while it was written to" in desk.told.all[0][1]
+
+
+def test_files_that_are_deleted_for_their_age_are_counted_and_told(desk):
+    place = desk.folder / "landing/v1/family=heartbeat/date=2023-10-01/hour=00"
+    place.mkdir(parents=True)
+    (place / "another_1-1-1.jsonl").write_text("{}\n")
+    desk.recorder.start()
+    desk.recorder.close()
+    assert desk.told.all == [("deleted", Forgotten("age", files=1, size_bytes=3))]
+    assert desk.recorder.counts.deleted_files == {"age": 1}
+
+
+def test_a_clock_that_is_set_far_ahead_deletes_nothing(desk, monkeypatch):
+    monkeypatch.setattr(module, "_FORGET_US", 0)
+    desk.recorder.start()
+    desk.recorder.note(Life("ready"))
+    desk.until(lambda: len(desk.rows_growing()) == 2)
+    desk.clock.ahead_us = 400 * 24 * 3_600_000_000
+    desk.recorder.note(Life("configured"))
+    desk.until(lambda: len(desk.rows_growing()) == 3)
+    desk.recorder.close()
+    assert len(desk.rows()) == 3
+    assert desk.told.all == []
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end(desk, monkeypatch):
+    monkeypatch.setattr(module, "_CLOSE_S", 0.05)
+    hangs = threading.Event()
+    append = desk.recorder._landing.append
+    monkeypatch.setattr(desk.recorder._landing, "append", lambda *args: (hangs.wait(WAIT_S), append(*args)))
+    desk.recorder.start()
+    desk.recorder.close()
+    assert not desk.recorder.counts.events
+    hangs.set()
+    desk.until(lambda: desk.recorder.counts.events)
 
 
 def test_a_folder_that_cannot_be_made_ends_nothing(tmp_path, impatient):
