@@ -2,6 +2,8 @@
 
 import argparse
 import difflib
+import os
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,23 +13,30 @@ from typing import Final
 import msgspec
 
 from history.landing import LANDING
-from history.schemas import BROKER_STATE, CONTROLLER
+from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
 from remoting.fastjson import Dialect, encode
+from remoting.shapes.route import BrokerData
 from timemachine.broker_story import story
 from timemachine.moments import Moments, NotRecorded, Seen
-from timemachine.rows import History
+from timemachine.rows import History, Row, as_written
 
 _EXIT_NOTHING: Final = 1
 _EXIT_ARGUMENTS: Final = 2
 _WIDTH: Final = 26
+#: All that can be added to a time and taken away from it stays a time.
+_YEARS: Final = range(1971, 9998)
+#: What stands in a line about a tick after a pause that nobody watched; it may say so too often.
+_PAUSE: Final = re.compile(rb'"interval_ms":\d{5}')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Answer one question; returns 0, 1 if the history knows nothing of it, or 2 for a question that is none."""
     parser = _parser()
     asked = parser.parse_args(arguments)
+    if complaint := asked.complaint(asked):
+        parser.error(complaint)
     folder = Path(asked.history).expanduser()
     if not (folder / LANDING).is_dir():
         print(
@@ -36,11 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return _EXIT_ARGUMENTS
+    history = History(folder)
     try:
-        return int(asked.answer(asked, History(folder)))
-    except NotRecorded as error:
-        print(f"rmq-history: {error}", file=sys.stderr)
-        return _EXIT_NOTHING
+        code = int(asked.answer(asked, history))
+        sys.stdout.flush()
+    except (NotRecorded, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            # Whoever reads has seen enough; Python must not try again when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        else:
+            print(f"rmq-history: {error}", file=sys.stderr)
+        code = _EXIT_NOTHING
+    if history.unreadable:
+        print(f"rmq-history: {history.unreadable} lines cannot be read and are left out", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -48,17 +66,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--history", default="~/rocketmq-history", metavar="FOLDER", help="historyDir of the servers")
     commands = parser.add_subparsers(required=True, metavar="route|timeline")
     route = commands.add_parser("route", help="the route of a topic as it was served")
-    route.add_argument("topic")
+    route.add_argument("topic", type=_name)
     route.add_argument("--at", type=_time, default=None, metavar="TIME", help="UTC, 2026-11-21T20:00:00; default: now")
     route.add_argument("--diff", type=_time, metavar="TIME", help="show what was different at this time")
-    route.add_argument("--namesrv", metavar="ID", help="only what this NameServer served (host_port)")
+    route.add_argument("--namesrv", type=_name, metavar="ID", help="only what this NameServer served (host_port)")
     route.add_argument("--json", action="store_true", help="the body as it was served, one line for each NameServer")
-    route.set_defaults(answer=_route)
+    route.set_defaults(answer=_route, complaint=_route_complaint)
     timeline = commands.add_parser("timeline", help="what happened to a broker, in order")
-    timeline.add_argument("--broker", required=True, metavar="NAME", help="broker name")
+    timeline.add_argument("--broker", required=True, type=_name, metavar="NAME", help="broker name")
     timeline.add_argument("--from", dest="first", type=_time, metavar="TIME", help="default: an hour before --to")
     timeline.add_argument("--to", dest="last", type=_time, metavar="TIME", help="default: now")
-    timeline.set_defaults(answer=_timeline)
+    timeline.set_defaults(answer=_timeline, complaint=_timeline_complaint)
     return parser
 
 
@@ -67,7 +85,26 @@ def _time(text: str) -> datetime:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2026-11-21T20:00:00 (UTC)") from None
+    if time.year not in _YEARS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time of a history")
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _name(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no text: names are UTF-8") from None
+    return text
+
+
+def _route_complaint(asked: argparse.Namespace) -> str:
+    return "--json shows one moment: leave --diff out" if asked.json and asked.diff else ""
+
+
+def _timeline_complaint(asked: argparse.Namespace) -> str:
+    is_empty = asked.first is not None and asked.first > (asked.last or _now())
+    return "--from has to be before --to" if is_empty else ""
 
 
 def _now() -> datetime:
@@ -75,18 +112,29 @@ def _now() -> datetime:
 
 
 def _route(asked: argparse.Namespace, history: History) -> int:
-    moments = Moments(history)
+    moments = Moments(history, _now())
     seen = moments.seen(asked.topic, asked.at or _now(), asked.namesrv)
     if asked.diff is None:
         for each in seen:
             print(_shown(each, is_json=asked.json))
         return 0
-    later = {each.ns_id: each for each in moments.seen(asked.topic, asked.diff, asked.namesrv)}
-    for each in seen:
-        before, after = _lines(each), _lines(later[each.ns_id]) if each.ns_id in later else []
-        changes = list(difflib.unified_diff(before, after, "before", "after", lineterm=""))[2:]
-        print("\n".join([f"{each.ns_id}:", *(changes or ["  no difference"])]))
+    before = {each.ns_id: each for each in seen}
+    after = {each.ns_id: each for each in moments.seen(asked.topic, asked.diff, asked.namesrv)}
+    for ns_id in sorted(before | after):
+        print("\n".join([f"{ns_id}:", *_difference(before.get(ns_id), after.get(ns_id))]))
     return 0
+
+
+def _difference(before: Seen | None, after: Seen | None) -> list[str]:
+    """Return what changed for one NameServer, with what speaks against either side."""
+    doubts = [
+        f"  ({when}: {seen.doubt if seen else 'it had recorded nothing by then'})"
+        for when, seen in (("before", before), ("after", after))
+        if seen is None or seen.doubt
+    ]
+    lines, later = (_lines(seen) if seen else [] for seen in (before, after))
+    changes = list(difflib.unified_diff(lines, later, lineterm=""))[2:]
+    return [*doubts, *(changes or ["  no difference"])]
 
 
 def _shown(seen: Seen, *, is_json: bool) -> str:
@@ -99,35 +147,53 @@ def _shown(seen: Seen, *, is_json: bool) -> str:
 def _lines(seen: Seen) -> list[str]:
     route = seen.route
     if route is None:
-        return ["  no route: no broker has the topic"]
-    lines = []
-    for data in route.broker_datas:
-        members = ", ".join(f"{broker_id}={address}" for broker_id, address in data.broker_addrs.items())
-        lines.append(f"  broker {data.broker_name} ({data.cluster}): {members}")
-    lines += [
-        f"  queues {each.broker_name}: read {each.read_queue_nums}, write {each.write_queue_nums}, perm {each.perm}"
-        for each in route.queue_datas
-    ]
+        return ["  no route is known" if seen.doubt else "  no route: no broker has the topic"]
+    lines = [_broker_line(data) for data in route.broker_datas]
+    for each in route.queue_datas:
+        flag = f", system flag {each.topic_sys_flag}" if each.topic_sys_flag else ""
+        numbers = f"read {each.read_queue_nums}, write {each.write_queue_nums}, perm {each.perm}"
+        lines.append(f"  queues {each.broker_name}: {numbers}{flag}")
+    for address, servers in route.filter_server_table.items():
+        lines.append(f"  filter servers of {address}: {', '.join(servers)}")
     if isinstance(route.order_topic_conf, str):
         lines.append(f"  order {route.order_topic_conf}")
+    if isinstance(mappings := route.topic_queue_mapping_by_broker, dict):
+        lines += [f"  mapping {name}: {msgspec.json.encode(each).decode()}" for name, each in mappings.items()]
     return lines
+
+
+def _broker_line(data: BrokerData) -> str:
+    members = ", ".join(f"{broker_id}={address}" for broker_id, address in data.broker_addrs.items())
+    zone = f", zone {data.zone_name}" if isinstance(data.zone_name, str) else ""
+    acting = ", a slave may act as master" if data.enable_acting_master else ""
+    return f"  broker {data.broker_name} ({data.cluster}): {members}{zone}{acting}"
 
 
 def _timeline(asked: argparse.Namespace, history: History) -> int:
     last = asked.last or _now()
     first = asked.first or last - timedelta(hours=1)
-    name = f'"{asked.broker}"'.encode()
+    name = as_written(asked.broker)
     rows = [
         row
         for family in (BROKER_STATE.name, CONTROLLER.name)
         for row in history.rows(family, first, last, None, lambda line: name in line)
         if row.broker_name == asked.broker
     ]
-    if not rows:
-        raise NotRecorded(f"nothing happened to {asked.broker} between {first.isoformat()} and {last.isoformat()}")
-    for moment in story(rows):
+    told = story(rows)
+    servers = [*history.rows(NS_LIFECYCLE.name, first, last), *_pauses(history, first, last)]
+    # Without the times that nobody watched, silence would read as peace.
+    for moment in sorted((*told, *story(servers)), key=lambda each: each.unix_us):
         print(f"{time_text(moment.unix_us):{_WIDTH}}  {moment.ns_id:{_WIDTH}}  {moment.sentence}")
+    if not told:
+        sys.stdout.flush()
+        raise NotRecorded(f"nothing happened to {asked.broker} between {first.isoformat()} and {last.isoformat()}")
     return 0
+
+
+def _pauses(history: History, first: datetime, last: datetime) -> list[Row]:
+    """Return the ticks that came after a pause that nobody watched."""
+    ticks = history.rows(NS_TICK.name, first, last, None, lambda line: _PAUSE.search(line) is not None)
+    return [row for row in ticks if (row.interval_ms or 0) > UNOBSERVED_AFTER_MS]
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from history.times import time_text, unix_us
 from timemachine.rows import Row
 
 #: What happened, by event type, as a sentence of the row's columns.
@@ -22,6 +23,14 @@ _SENTENCES: Final = {
     "sync_set_changed": "in sync are {sync_state_set} now",
     "role_notified": "broker {broker_id} is told its role: {result} after {duration_ms} ms",
     "registered": "broker {broker_id} starts at {broker_addr}",
+    "started": "this server starts; the one before it was watching until {unobserved_from}",
+    "stopping": "this server stops",
+    "recording_resumed": "this server goes on recording: {reason} since {unobserved_from}, {dropped} in number",
+    "tick": "this server goes on: it stood still for {interval_ms} ms, and saw nothing",
+    "leader_gained": "this controller leads: {reason}",
+    "leader_lost": "this controller leads no longer: {reason}",
+    "etcd_lost": "this controller's store does not answer: {reason}",
+    "etcd_restored": "this controller's store answers again",
 }
 
 
@@ -46,5 +55,7 @@ def _moments(row: Row) -> Iterator[Moment]:
         last_us = row.unix_us - (row.silent_ms or 0) * 1000
         yield Moment(last_us, row.ns_id, f"last beat of broker {row.broker_id}")
     said = {name: getattr(row, name) for name in Row.__struct_fields__}
+    if row.unobserved_from is not None:
+        said["unobserved_from"] = time_text(unix_us(row.unobserved_from))
     shown = {name: "-" if value is None else value for name, value in said.items()}
     yield Moment(row.unix_us, row.ns_id, sentence.format(**shown))

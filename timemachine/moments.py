@@ -1,19 +1,26 @@
 """What a NameServer served at a moment: finds where its reading begins, and says where nobody was watching."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Final, NamedTuple
 
-from history.landing import STATES_DAYS
+from history.landing import DAYS_MAX
+from history.life import BEATS_MISSING
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
 from remoting.shapes.route import TopicRouteData
-from timemachine.rows import History, Row
+from timemachine.rows import History, Row, as_written
 from timemachine.topic_story import TopicStory
 
 #: A snapshot is taken once a day at least.
 _SNAPSHOT_WITHIN: Final = timedelta(hours=26)
 _HOUR: Final = timedelta(hours=1)
+_DAYS: Final = timedelta(days=DAYS_MAX)
 _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
+#: The clocks of servers may be ahead of ours by so much.
+_AHEAD_MAX: Final = timedelta(minutes=1)
+#: A clock that goes back by more was set.
+_SET_BACK: Final = timedelta(seconds=1)
 _NAMESRV: Final = "namesrv"
 
 
@@ -30,56 +37,90 @@ class NotRecorded(Exception):
     """Nothing of that time is in the history."""
 
 
+class _Boot(NamedTuple):
+    """One process of a NameServer."""
+
+    ns_id: str
+    boot_id: str
+    #: When it started; None if that was before all that is kept.
+    began: datetime | None
+    #: What is recorded of its life, around the moment in question; its numbers ascend.
+    life: Sequence[Row]
+
+
+class _Start(NamedTuple):
+    """Where the reading of a route begins."""
+
+    first: datetime
+    #: The first row that counts.
+    number: int
+
+
 class Moments:
     """Answers questions about moments."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, now: datetime) -> None:
+        """Take the history, and when it is asked: what has just happened may not be written yet."""
         self._history = history
+        self._now = now
 
     def seen(self, topic: str, at: datetime, ns_id: str | None = None) -> list[Seen]:
         """Return what each NameServer, or the one of that id, served for a topic; raises NotRecorded."""
+        if at > self._now + _AHEAD_MAX:
+            raise NotRecorded(f"{at.isoformat()} is still to come")
         boots = self._boots(at, ns_id)
         if not boots:
             raise NotRecorded(f"no NameServer{f' {ns_id}' if ns_id else ''} had recorded anything by {at.isoformat()}")
         return [self._seen_by(boot, topic, at) for boot in boots]
 
-    def _boots(self, at: datetime, ns_id: str | None) -> list[Row]:
-        """Return the start of the process that each NameServer was at a time."""
+    def _boots(self, at: datetime, ns_id: str | None) -> list[_Boot]:
+        """Return the process that each NameServer was at a time, or had been last."""
+        life: dict[str, list[Row]] = {}
         latest: dict[str, Row] = {}
-        first = at - timedelta(days=STATES_DAYS)
-        for row in self._history.rows(NS_LIFECYCLE.name, first, at, ns_id, lambda line: b'"started"' in line):
-            if row.event_type == "started" and row.source == _NAMESRV:
-                latest[row.ns_id] = max(latest.get(row.ns_id, row), row, key=lambda each: each.event_time)
-        return [latest[name] for name in sorted(latest)]
+        for row in self._history.rows(NS_LIFECYCLE.name, at - _DAYS, min(self._now + _AHEAD_MAX, at + _DAYS), ns_id):
+            if row.source == _NAMESRV:
+                life.setdefault(row.boot_id, []).append(row)
+                if row.event_time <= at:
+                    latest[row.ns_id] = max(latest.get(row.ns_id, row), row, key=lambda each: each.event_time)
+        return [_boot(latest[name], life[latest[name].boot_id]) for name in sorted(latest)]
 
-    def _seen_by(self, boot: Row, topic: str, at: datetime) -> Seen:
-        snapshot = self._snapshot(boot, at)
-        first = boot.event_time if snapshot is None else snapshot.event_time - _HOUR
-        since = 0 if snapshot is None else self._first_number(boot, snapshot)
-        rows = [row for row in self._rows(boot, topic, max(first, boot.event_time), at) if row.number >= since]
+    def _seen_by(self, boot: _Boot, topic: str, at: datetime) -> Seen:
+        start = self._start(boot, at)
+        if start is None:
+            return Seen(
+                boot.ns_id, None, "its routes are not known: neither its start nor a snapshot is in the history"
+            )
+        rows = [row for row in self._rows(boot, topic, start.first, at) if row.number >= start.number]
         story = TopicStory(topic)
         story.apply(sorted(rows, key=lambda row: row.number))
-        return Seen(boot.ns_id, story.route(), self._doubt(boot, at))
+        doubt = self._unwatched(boot, at) or _missing(boot, at, start)
+        return Seen(boot.ns_id, story.route(), doubt)
 
-    def _rows(self, boot: Row, topic: str, first: datetime, at: datetime) -> Iterator[Row]:
+    def _rows(self, boot: _Boot, topic: str, first: datetime, at: datetime) -> Iterator[Row]:
         """Yield all that the route of a topic depends on."""
-        name = topic.encode()
-        read = self._history.rows
-        mine = boot.boot_id.encode()
+        name, mine = as_written(topic), as_written(boot.boot_id)
 
         def is_of_topic(line: bytes) -> bool:
             return name in line and mine in line
 
-        yield from read(NS_LIFECYCLE.name, first, at, boot.ns_id, lambda line: mine in line and b'"configured"' in line)
-        yield from read(BROKER_STATE.name, first, at, boot.ns_id, lambda line: mine in line)
+        yield from (row for row in boot.life if row.event_type == "configured" and first <= row.event_time <= at)
+        yield from self._history.rows(BROKER_STATE.name, first, at, boot.ns_id, lambda line: mine in line)
         for family in (ROUTE_CHANGE.name, ROUTE_SNAPSHOT.name):
-            yield from read(family, first, at, boot.ns_id, is_of_topic)
+            yield from self._history.rows(family, first, at, boot.ns_id, is_of_topic)
 
-    def _snapshot(self, boot: Row, at: datetime) -> Row | None:
+    def _start(self, boot: _Boot, at: datetime) -> _Start | None:
+        """Return where to begin: with the last snapshot, or when the process did; None if neither is known."""
+        snapshot = self._snapshot(boot, at)
+        if snapshot is None:
+            return None if boot.began is None else _Start(boot.began, 0)
+        first = snapshot.event_time - _HOUR
+        return _Start(max(first, boot.began or first), self._first_number(boot, snapshot, first))
+
+    def _snapshot(self, boot: _Boot, at: datetime) -> Row | None:
         """Return the end of the last snapshot before a time, None if the process had taken none."""
-        mine = boot.boot_id.encode()
-        last = at
-        while last > max(boot.event_time, at - _SNAPSHOT_WITHIN):
+        mine = as_written(boot.boot_id)
+        last, earliest = at, at - _SNAPSHOT_WITHIN
+        while last > max(boot.began or earliest, earliest):
             found = [
                 row
                 for row in self._history.rows(
@@ -96,38 +137,51 @@ class Moments:
             last -= _HOUR
         return None
 
-    def _first_number(self, boot: Row, snapshot: Row) -> int:
+    def _first_number(self, boot: _Boot, snapshot: Row, first: datetime) -> int:
         """Return the number of the first row that a reading from a snapshot on needs."""
-        first = max(boot.event_time, snapshot.event_time - _HOUR)
-        wanted = f'"{snapshot.snapshot_id}"'.encode()
+        wanted = as_written(snapshot.snapshot_id or "")
         shown = self._history.rows(
             BROKER_STATE.name, first, snapshot.event_time, boot.ns_id, lambda line: wanted in line
         )
+        begins = min([snapshot.number, *(row.number for row in shown if row.boot_id == boot.boot_id)])
         # The settings that are in force are told just before.
-        configured = [
-            row.number
-            for row in self._history.rows(
-                NS_LIFECYCLE.name, first, snapshot.event_time, boot.ns_id, lambda line: b'"configured"' in line
-            )
-            if row.number < snapshot.number and row.boot_id == boot.boot_id
-        ]
-        numbers = [row.number for row in shown if row.boot_id == boot.boot_id]
-        return min([*configured[-1:], *numbers, snapshot.number])
+        told = [row.number for row in boot.life if row.event_type == "configured" and row.number < begins]
+        return max(told, default=begins)
 
-    def _doubt(self, boot: Row, at: datetime) -> str:
-        """Tell where nobody was watching, or changes are missing; blank if all is known."""
-        near = [
-            row.event_time
-            for row in self._history.rows(NS_TICK.name, at - _UNOBSERVED_AFTER, at + _UNOBSERVED_AFTER, boot.ns_id)
-            if row.boot_id == boot.boot_id
-        ]
-        is_watched = any(each <= at for each in (*near, boot.event_time) if at - each <= _UNOBSERVED_AFTER)
-        if not is_watched:
+    def _unwatched(self, boot: _Boot, at: datetime) -> str:
+        """Tell why nobody may have been watching; blank if what the server recorded proves that it was."""
+        nearby = at - _UNOBSERVED_AFTER, at + _UNOBSERVED_AFTER
+        ticks = [row for row in self._history.rows(NS_TICK.name, *nearby, boot.ns_id) if row.boot_id == boot.boot_id]
+        life = [row for row in boot.life if nearby[0] <= row.event_time <= nearby[1]]
+        marks = sorted((*ticks, *life), key=lambda row: row.mono_us)
+        if any(before.event_time - after.event_time > _SET_BACK for before, after in pairwise(marks)):
+            return "the NameServer's clock was set back and showed this time twice; changes of both may be mixed up"
+        before = next((row for row in reversed(marks) if row.event_time <= at), None)
+        after = next((row.event_time for row in marks if row.event_time > at), None)
+        if before is not None and before.event_type == "stopping":
+            return f"the NameServer had stopped at {_utc(before.event_time)}; this is what it knew last"
+        # What comes next is still to be written if it is asked at once.
+        until = after or (self._now if self._now - at <= _UNOBSERVED_AFTER else None)
+        if before is None or until is None or until - before.event_time > _UNOBSERVED_AFTER:
             return "nobody was watching then: the NameServer stood still or was gone; this is what it knew last"
-        for row in self._history.rows(
-            NS_LIFECYCLE.name, at - _SNAPSHOT_WITHIN, at + _HOUR, boot.ns_id, lambda line: b"recording_resumed" in line
-        ):
-            missing_from = row.unobserved_from
-            if row.boot_id == boot.boot_id and missing_from is not None and missing_from <= at <= row.event_time:
-                return f"changes are missing from {missing_from.astimezone(UTC).isoformat()} on"
         return ""
+
+
+def _boot(latest: Row, life: Sequence[Row]) -> _Boot:
+    began = next((row.event_time for row in life if row.event_type == "started"), None)
+    return _Boot(latest.ns_id, latest.boot_id, began, sorted(life, key=lambda row: row.number))
+
+
+def _missing(boot: _Boot, at: datetime, start: _Start) -> str:
+    """Tell since when changes are missing; blank if none are, or a later snapshot has made up for them."""
+    for row in boot.life:
+        missing_from = row.unobserved_from
+        if row.event_type != "recording_resumed" or row.reason == BEATS_MISSING or missing_from is None:
+            continue
+        if missing_from <= at and (at <= row.event_time or row.number > start.number):
+            return f"changes are missing from {_utc(missing_from)} on"
+    return ""
+
+
+def _utc(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat()

@@ -23,6 +23,7 @@ class Row(msgspec.Struct, kw_only=True):
     event_time: datetime
     ns_id: str
     boot_id: str
+    mono_us: int = 0
     source: str | None = None
     cluster: str | None = None
     broker_name: str | None = None
@@ -80,6 +81,9 @@ class Row(msgspec.Struct, kw_only=True):
     unobserved_from: datetime | None = None
     dropped: int | None = None
 
+    # ns_tick
+    interval_ms: int | None = None
+
     @property
     def number(self) -> int:
         """Its place among all rows of its process."""
@@ -94,11 +98,18 @@ class Row(msgspec.Struct, kw_only=True):
 _decode: Final = msgspec.json.Decoder(Row).decode
 
 
+def as_written(text: str) -> bytes:
+    """Return a text as it stands in a line, with its quotes."""
+    return msgspec.json.encode(text)
+
+
 class History:
     """The rows in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        #: Lines that could not be read so far: torn ones, and whatever is not of the history.
+        self.unreadable = 0
 
     def rows(
         self,
@@ -116,7 +127,13 @@ class History:
             if ns_id is not None and not path.name.removeprefix(".").startswith(f"{file_name(ns_id)}-"):
                 continue
             for line in lines_of(path):
-                if is_wanted(line):
-                    row = _decode(line)
-                    if first <= row.event_time <= last:
-                        yield row
+                row = self._row(line) if is_wanted(line) else None
+                if row is not None and first <= row.event_time <= last:
+                    yield row
+
+    def _row(self, line: bytes) -> Row | None:
+        try:
+            return _decode(line)
+        except msgspec.DecodeError:
+            self.unreadable += 1
+            return None

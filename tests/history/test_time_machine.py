@@ -1,0 +1,402 @@
+"""`rmq-history` over histories that are torn or cut short: what it says is so, or it says why not."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from history.landing import Landing
+from history.life import BEATS_MISSING, STATES_MISSING, Life, Tick
+from history.recorder import encoded
+from history.rows import Moment, RowMaker, Who
+from history.schemas import BROKER_STATE, NS_LIFECYCLE, ROUTE_CHANGE, ROUTE_SNAPSHOT
+from remoting.clock import SystemClock
+from timemachine.__main__ import main
+
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+SETTINGS = '{"supportActingMaster":false,"orderMessageEnable":true}'
+
+
+def now():
+    return datetime.fromtimestamp(SystemClock().unix_us() // 1_000_000, UTC)
+
+
+#: Long enough ago that all of it was to be written by now.
+THEN = now() - timedelta(days=2)
+
+
+class Server:
+    """A NameServer whose history is written by hand."""
+
+    def __init__(self, folder, name="host:9876", *, boot=1_700_000_000_000):
+        self._landing = Landing(folder, f"{name}-{boot}")
+        self._maker = RowMaker(name.replace(":", "_"), boot, "namesrv")
+        self._mono_us = 0
+
+    def note(self, at, *happenings, mono=None):
+        self._mono_us = int(at.timestamp() * 1e6) if mono is None else mono
+        moment = Moment(int(at.timestamp() * 1e6), self._mono_us)
+        for each in happenings:
+            for row in each.rows(self._maker, moment):
+                self._landing.append(row.family.name, encoded(row), row.unix_us)
+
+    def row(self, at, family, event_type, who=None, **columns):
+        moment = Moment(int(at.timestamp() * 1e6), int(at.timestamp() * 1e6))
+        row = self._maker.row(family, event_type, moment, who or Who(), **columns)
+        self._landing.append(family.name, encoded(row), row.unix_us)
+
+    def starts(self, at):
+        self.row(at, NS_LIFECYCLE, "started", reason="namesrv")
+        self.note(at, Life("configured", detail=SETTINGS))
+
+    def registers(self, at, broker, **topics):
+        self.row(
+            at,
+            BROKER_STATE,
+            "registered_first",
+            Who("C", broker, 0, f"{broker}:1"),
+            role="master",
+            topics=len(topics),
+            set_ids=(0,),
+            set_addrs=(f"{broker}:1",),
+            set_clusters=("C",),
+            set_cluster="C",
+            enable_acting_master=False,
+        )
+        for topic, queues in topics.items():
+            self.has(at, broker, topic, queues)
+
+    def has(self, at, broker, topic, queues, flag=0):
+        values = {"new_read": queues, "new_write": queues, "new_perm": 6, "topic_sys_flag": flag}
+        known = values if queues else {}
+        self.row(at, ROUTE_CHANGE, "topic_changed", Who("C", broker), topic=topic, kind="queues", **known)
+
+    def shows(self, at, broker, topic, queues):
+        """Write a snapshot of one topic on one set."""
+        snapshot_id = f"{at.timestamp()}"
+        self.note(at, Life("configured", detail=SETTINGS))
+        self.row(at, ROUTE_CHANGE, "topic_changed", topic=topic, kind="order", detail=f"{broker}:{queues}")
+        self.row(
+            at,
+            BROKER_STATE,
+            "shown",
+            Who("C", broker),
+            reason=snapshot_id,
+            set_ids=(0,),
+            set_addrs=(f"{broker}:1",),
+            set_clusters=("C",),
+            set_cluster="C",
+        )
+        values = {"read": queues, "write": queues, "perm": 6, "topic_sys_flag": 0}
+        self.row(
+            at,
+            ROUTE_SNAPSHOT,
+            "queues",
+            snapshot_id=snapshot_id,
+            scope="all",
+            broker_names=(broker,),
+            topics=(topic,),
+            **values,
+        )
+        self.row(at, ROUTE_SNAPSHOT, "finished", snapshot_id=snapshot_id, scope="all", rows=1)
+
+    def ticks(self, first, last):
+        while first <= last:
+            self.note(first, Tick({"interval_ms": 10_000}))
+            first += 10 * SECOND
+
+    def resumes(self, at, since, reason):
+        columns = {"unobserved_from": int(since.timestamp() * 1e6), "dropped": 1}
+        self.row(at, NS_LIFECYCLE, "recording_resumed", reason=reason, **columns)
+
+    def seal(self):
+        self._landing.seal_all()
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(tmp_path)
+    yield server
+    server.seal()
+
+
+@pytest.fixture
+def ask(tmp_path, capsys):
+    """Ask the command; returns its exit code, what it said and what it complained of."""
+
+    def asked(*words):
+        try:
+            code = main(["--history", str(tmp_path), *map(str, words)])
+        except SystemExit as ended:
+            code = ended.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return asked
+
+
+@pytest.fixture
+def route(ask):
+    """Ask for the route of `orders`, or another topic; returns its read queues by broker, and the doubt."""
+
+    def asked(at, topic="orders"):
+        code, out, error = ask("route", topic, "--at", at.isoformat(), "--json")
+        assert code == 0, error
+        said = json.loads(out)
+        body = json.loads(said["route"]) if said["route"] else None
+        return body and {each["brokerName"]: each["readQueueNums"] for each in body["queueDatas"]}, said["doubt"]
+
+    return asked
+
+
+def test_a_time_right_after_a_server_died_or_stood_still_is_not_known(server, route):
+    server.starts(THEN)
+    server.registers(THEN, "a", orders=4)
+    server.ticks(THEN, THEN + 60 * SECOND)
+    server.note(THEN + 180 * SECOND, Tick({"interval_ms": 120_000}))
+    server.ticks(THEN + 190 * SECOND, THEN + 240 * SECOND)
+    assert route(THEN + 55 * SECOND) == ({"a": 4}, "")
+    for seconds in (61, 100, 179):
+        stood_still = route(THEN + seconds * SECOND)
+        assert stood_still[0] == {"a": 4}
+        assert "stood still or was gone" in stood_still[1]
+    assert route(THEN + 185 * SECOND)[1] == ""
+    assert "stood still or was gone" in route(THEN + 241 * SECOND)[1]
+
+
+def test_after_an_orderly_stop_it_says_since_when(server, route):
+    server.starts(THEN)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    server.note(THEN + 31 * SECOND, Life("stopping"))
+    assert route(THEN + 30.5 * SECOND)[1] == ""
+    assert "had stopped at" in route(THEN + 33 * SECOND)[1]
+
+
+def test_a_moment_ago_is_known_although_the_next_tick_is_still_to_come(server, route):
+    began = now() - 20 * SECOND
+    server.starts(began)
+    server.registers(began, "a", orders=4)
+    server.ticks(began, began + 10 * SECOND)
+    assert route(now()) == ({"a": 4}, "")
+
+
+def test_a_server_that_runs_for_longer_than_files_are_kept_is_read_from_its_snapshot(server, route):
+    server.shows(THEN, "a", "orders", 8)
+    server.has(THEN + SECOND, "a", "orders", 16)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    assert route(THEN + 20 * SECOND) == ({"a": 16}, "")
+    assert route(THEN + 0.5 * SECOND) == ({"a": 8}, "")
+
+
+def test_without_a_start_and_a_snapshot_it_says_that_nothing_is_known(server, route, ask):
+    server.note(THEN, Life("configured", detail=SETTINGS))
+    server.ticks(THEN, THEN + 30 * SECOND)
+    assert "routes are not known" in route(THEN + 20 * SECOND)[1]
+    code, out, _ = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
+    assert (code, "no route is known" in out) == (0, True)
+
+
+def test_a_new_process_knows_nothing_of_what_the_one_before_had_shown(server, route, tmp_path):
+    server.starts(THEN)
+    server.shows(THEN + SECOND, "a", "orders", 8)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    reborn = Server(tmp_path, boot=1_700_000_000_001)
+    reborn.starts(THEN + 40 * SECOND)
+    reborn.ticks(THEN + 40 * SECOND, THEN + 90 * SECOND)
+    reborn.registers(THEN + 60 * SECOND, "b", orders=2)
+    reborn.seal()
+    assert route(THEN + 25 * SECOND) == ({"a": 8}, "")
+    assert route(THEN + 50 * SECOND) == (None, "")
+    assert route(THEN + 70 * SECOND) == ({"b": 2}, "")
+
+
+def test_missing_changes_are_doubted_until_a_snapshot_has_made_up_for_them(server, route):
+    server.starts(THEN)
+    server.registers(THEN, "a", orders=4)
+    server.ticks(THEN, THEN + 120 * SECOND)
+    server.resumes(THEN + 50 * SECOND, THEN + 30 * SECOND, STATES_MISSING)
+    server.shows(THEN + 70 * SECOND, "a", "orders", 16)
+    assert route(THEN + 25 * SECOND) == ({"a": 4}, "")
+    for seconds in (35, 60):
+        assert "changes are missing from" in route(THEN + seconds * SECOND)[1]
+    assert route(THEN + 80 * SECOND) == ({"a": 16}, "")
+
+
+def test_missing_heartbeats_say_nothing_against_a_route(server, route):
+    server.starts(THEN)
+    server.ticks(THEN, THEN + 60 * SECOND)
+    server.resumes(THEN + 40 * SECOND, THEN + 10 * SECOND, BEATS_MISSING)
+    assert route(THEN + 30 * SECOND) == (None, "")
+
+
+def test_a_time_that_a_clock_showed_twice_is_doubted(server, route):
+    server.starts(THEN)
+    for step in range(30):
+        server.note(THEN + (step % 15) * 10 * SECOND, Tick({"interval_ms": 10_000}), mono=step * 10_000_000)
+    assert "showed this time twice" in route(THEN + 65 * SECOND)[1]
+
+
+@pytest.mark.parametrize(
+    "topic", ['with "quotes"', "back\\slash", "täglich/日本", "%RETRY%group", "a.b*c", "tab\there"]
+)
+def test_a_topic_of_any_name_is_found(server, route, topic):
+    server.starts(THEN)
+    server.registers(THEN, "a", **{topic: 4, f"{topic}2": 8})
+    server.ticks(THEN, THEN + 30 * SECOND)
+    assert route(THEN + 20 * SECOND, topic) == ({"a": 4}, "")
+
+
+def test_a_topic_that_was_deleted_and_made_again(server, route):
+    server.starts(THEN)
+    server.registers(THEN, "a", orders=4)
+    server.registers(THEN, "b", orders=4)
+    server.has(THEN + 10 * SECOND, "a", "orders", 0)
+    server.has(THEN + 12 * SECOND, "b", "orders", 0)
+    server.has(THEN + 20 * SECOND, "a", "orders", 2)
+    server.ticks(THEN, THEN + 40 * SECOND)
+    assert route(THEN + 11 * SECOND) == ({"b": 4}, "")
+    assert route(THEN + 15 * SECOND) == (None, "")
+    assert route(THEN + 25 * SECOND) == ({"a": 2}, "")
+
+
+def test_a_change_of_properties_while_a_snapshot_is_taken_hides_no_order(server, ask):
+    server.starts(THEN - 2 * HOUR)
+    server.shows(THEN, "a", "orders", 8)
+    # As if it had come between two pieces of the snapshot: later in time, before its end.
+    server.note(THEN, Life("configured", detail=SETTINGS))
+    server.row(THEN, ROUTE_SNAPSHOT, "finished", snapshot_id=f"{THEN.timestamp()}", scope="all", rows=1)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    _, out, _ = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
+    assert "  order a:8" in out.splitlines()
+
+
+def test_lines_that_are_torn_are_left_out_and_counted(server, tmp_path, route, ask):
+    server.starts(THEN)
+    server.registers(THEN, "a", orders=4)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    server.seal()
+    for path in tmp_path.rglob("*.jsonl"):
+        whole = path.read_bytes()
+        boot, topic = b'"host_9876-1700000000000"', b'"orders"'
+        path.write_bytes(b'{"torn":' + boot + topic + b'"configured"\n' + b"\0" * 100 + b"\n" + whole)
+    assert route(THEN + 20 * SECOND) == ({"a": 4}, "")
+    _, _, error = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
+    assert "lines cannot be read and are left out" in error
+
+
+def test_a_difference_tells_what_is_not_known_of_either_side_and_of_servers_that_came_later(server, ask, tmp_path):
+    server.starts(THEN)
+    server.registers(THEN, "a", orders=4)
+    server.ticks(THEN, THEN + 60 * SECOND)
+    server.has(THEN + 30 * SECOND, "a", "orders", 4, flag=1)
+    other = Server(tmp_path, "other:9876")
+    other.starts(THEN + 40 * SECOND)
+    other.ticks(THEN + 40 * SECOND, THEN + 60 * SECOND)
+    other.seal()
+    code, out, _ = ask(
+        "route", "orders", "--at", (THEN + 20 * SECOND).isoformat(), "--diff", (THEN + 50 * SECOND).isoformat()
+    )
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "host_9876:"
+    assert "-  queues a: read 4, write 4, perm 6" in lines
+    assert "+  queues a: read 4, write 4, perm 6, system flag 1" in lines
+    of_other = lines[lines.index("other_9876:") :]
+    assert of_other[1] == "  (before: it had recorded nothing by then)"
+    _, out, _ = ask(
+        "route", "orders", "--at", (THEN + 20 * SECOND).isoformat(), "--diff", (THEN + 5 * HOUR).isoformat()
+    )
+    assert "(after: nobody was watching then" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["route", "orders", "--at", "0001-01-01T00:00:00"], "is no time of a history"),
+        (["route", "orders", "--at", "9999-12-31"], "is no time of a history"),
+        (["route", "orders", "--at", "2026-13-01"], "is no time"),
+        (["route", "orders", "--json", "--diff", "2026-11-01"], "leave --diff out"),
+        (["route", "\udcff"], "names are UTF-8"),
+        (["timeline", "--broker", "a", "--from", "2026-11-02", "--to", "2026-11-01"], "--from has to be before --to"),
+        (["timeline"], "--broker"),
+        ([], "route|timeline"),
+    ],
+)
+def test_a_question_that_is_none_is_told_so(server, ask, words, complaint):
+    server.starts(THEN)
+    code, _, error = ask(*words)
+    assert code == 2
+    assert complaint in error
+    assert "Traceback" not in error
+
+
+def test_what_is_still_to_come_is_not_told(server, ask):
+    server.starts(THEN)
+    code, _, error = ask("route", "orders", "--at", (now() + HOUR).isoformat())
+    assert (code, "is still to come" in error) == (1, True)
+
+
+def test_a_time_zone_is_taken_as_it_is_written_and_none_means_utc(server, route):
+    server.starts(THEN)
+    server.registers(THEN + 10 * SECOND, "a", orders=4)
+    server.ticks(THEN, THEN + 40 * SECOND)
+    at = THEN + 20 * SECOND
+    in_india = at.astimezone(datetime.fromisoformat("2026-01-01T00:00:00+05:30").tzinfo)
+    assert in_india.isoformat() != at.isoformat()
+    for each in (at, in_india, at.replace(tzinfo=None)):
+        assert route(each) == ({"a": 4}, "")
+
+
+def test_a_folder_with_nothing_but_its_name_is_an_answer_too(tmp_path, ask):
+    (tmp_path / "landing/v1").mkdir(parents=True)
+    code, _, error = ask("route", "orders")
+    assert (code, "no NameServer had recorded anything" in error) == (1, True)
+    code, _, error = ask("timeline", "--broker", "a")
+    assert (code, "nothing happened to a" in error) == (1, True)
+
+
+def test_the_story_of_a_broker_tells_when_nobody_was_watching(server, ask):
+    server.starts(THEN)
+    server.registers(THEN + SECOND, 'a "b"', orders=4)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    server.note(THEN + 90 * SECOND, Tick({"interval_ms": 60_000}))
+    server.resumes(THEN + 100 * SECOND, THEN + 95 * SECOND, STATES_MISSING)
+    span = ("--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
+    code, out, _ = ask("timeline", "--broker", 'a "b"', *span)
+    assert code == 0
+    told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
+    assert [line.split(":")[0] for line in told] == [
+        "this server starts; the one before it was watching until -",
+        "registers",
+        "this server goes on",
+        "this server goes on recording",
+    ]
+    assert "stood still for 60000 ms" in told[2]
+    code, out, error = ask("timeline", "--broker", "nobody", *span)
+    assert (code, "nothing happened to nobody" in error, "stood still" in out) == (1, True, True)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(server, tmp_path):
+    server.starts(THEN)
+    for step in range(3_000):
+        server.has(THEN, "a", "orders", step + 1)
+        server.registers(THEN, "a")
+    server.seal()
+    words = ["--history", str(tmp_path), "timeline", "--broker", "a"]
+    span = ["--from", (THEN - HOUR).isoformat(), "--to", (THEN + HOUR).isoformat()]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "timemachine", *words, *span],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout.readline()
+    process.stdout.close()
+    with contextlib.closing(process.stderr):
+        assert process.stderr.read() == b""
+    assert process.wait(timeout=30) == 1
