@@ -13,6 +13,8 @@ _AGAIN_MS: Final = 1_000
 _AGAIN_MS_MAX: Final = 300_000
 #: After so many greetings in vain, half a minute, somebody should know; a broker that starts listens late.
 _TRIES_UNREACHED: Final = 6
+#: Who beats is heard within this, also while it starts; who was not is dead or gone, and begins anew if it comes back.
+_BEATS_MS: Final = 10_000
 #: How many brokers are remembered, the last ones.
 _REMEMBERED_MAX: Final = 100_000
 
@@ -23,6 +25,8 @@ class _Tries(NamedTuple):
     address: str
     number: int
     again_ms: int
+    #: When it was heard last.
+    heard_ms: int
 
 
 class Reach:
@@ -31,6 +35,8 @@ class Reach:
     def __init__(self) -> None:
         self._reached: dict[BrokerKey, str] = {}
         self._tries: dict[BrokerKey, _Tries] = {}
+        #: When any broker that is not reached was heard last.
+        self._heard_ms = 0
         #: Some broker was reached since the start, so this controller can reach brokers at all.
         self.has_reached_any = False
 
@@ -46,21 +52,26 @@ class Reach:
         return self._reached.get(key) == address
 
     def begin(self, key: BrokerKey, address: str, now_ms: int) -> bool:
-        """Tell whether a broker is to be greeted now, and count it."""
+        """Tell whether a broker that is heard now is to be greeted, and count it."""
+        self._heard_ms = now_ms
         before = self._tries.get(key)
-        if before is None or before.address != address:
-            before = _Tries(address, 0, now_ms)
+        if before is None or before.address != address or now_ms - before.heard_ms > _BEATS_MS:
+            before = _Tries(address, 0, now_ms, now_ms)
         if now_ms < before.again_ms:
+            self._tries[key] = before._replace(heard_ms=now_ms)
             return False
         pause_ms = min(_AGAIN_MS << min(before.number, 10), _AGAIN_MS_MAX)
         _make_room(self._tries)
-        self._tries[key] = _Tries(address, before.number + 1, now_ms + pause_ms)
+        self._tries[key] = _Tries(address, before.number + 1, now_ms + pause_ms, now_ms)
         return True
 
     @property
     def unreached(self) -> list[BrokerKey]:
-        """Return who was greeted in vain again and again."""
-        return [key for key, tries in self._tries.items() if tries.number >= _TRIES_UNREACHED]
+        """Return who was greeted in vain again and again and still beats."""
+        since_ms = self._heard_ms - _BEATS_MS
+        return [
+            key for key, tries in self._tries.items() if tries.number >= _TRIES_UNREACHED and tries.heard_ms >= since_ms
+        ]
 
     def forget(self, key: BrokerKey) -> None:
         """Forget that a broker was reached, or that it was not."""

@@ -43,6 +43,19 @@ def test_who_was_greeted_in_vain_for_half_a_minute_is_unreached_until_it_is_reac
     assert reach.unreached == []
 
 
+def test_a_broker_that_is_not_heard_any_more_is_not_among_the_unreached_and_begins_anew_when_it_returns():
+    reach = Reach()
+    for now_ms in range(0, 40_001, 1_000):
+        reach.begin(ONE, an_address(1), now_ms)
+        reach.begin(TWO, an_address(2), now_ms)
+    assert reach.unreached == [ONE, TWO]
+    for now_ms in range(41_000, 51_001, 1_000):
+        reach.begin(TWO, an_address(2), now_ms)
+    assert reach.unreached == [TWO]
+    assert reach.begin(ONE, an_address(1), 51_000)
+    assert reach.unreached == [TWO]
+
+
 def test_what_was_forgotten_leaves_nothing_behind():
     reach = Reach()
     reach.begin(ONE, an_address(1), 0)
