@@ -47,13 +47,17 @@ class ControllerConfig(ServerConfig):
             _FLAG,
             "A broker outside the SyncStateSet may become master: if it asks and nobody in the set may live, or if an "
             "operator designates it, even while a healthy master leads; messages get lost.",
+            at_once=True,
         ),
     ] = False
     #: Read by elector.py.
     notify_broker_role_changed: Annotated[
         bool,
         Option(
-            "notifyBrokerRoleChanged", _FLAG, "Brokers are told of a new master at once; else they learn it in 5 s."
+            "notifyBrokerRoleChanged",
+            _FLAG,
+            "Brokers are told of a new master at once; else they learn it in 5 s.",
+            at_once=True,
         ),
     ] = True
     #: Read by service.py.
@@ -165,6 +169,7 @@ class ControllerConfig(ServerConfig):
             "suspectTimeoutMs",
             Whole(SILENCE_MS_MIN, 600_000),
             "Silence after which a broker is asked whether it lives, in milliseconds; without an answer it is dead.",
+            at_once=True,
         ),
     ] = 3000
     #: Read by control.py.
@@ -174,6 +179,7 @@ class ControllerConfig(ServerConfig):
             "adoptUnknownBrokers",
             _FLAG,
             "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
+            at_once=True,
         ),
     ] = False
     #: Read by service.py.

@@ -46,12 +46,17 @@ class NameServerConfig(ServerConfig):
     ] = False
     #: Read by handlers.py.
     order_message_enable: Annotated[
-        bool, Option("orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.")
+        bool, Option("orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.", at_once=True)
     ] = False
     #: Read by handlers.py.
     return_order_topic_config_to_broker: Annotated[
         bool,
-        Option("returnOrderTopicConfigToBroker", _FLAG, "Brokers get all order configurations when they register."),
+        Option(
+            "returnOrderTopicConfigToBroker",
+            _FLAG,
+            "Brokers get all order configurations when they register.",
+            at_once=True,
+        ),
     ] = True
     #: Threads of the Java server.
     client_request_thread_pool_nums: Annotated[
@@ -79,7 +84,10 @@ class NameServerConfig(ServerConfig):
     scan_not_active_broker_interval_ms: Annotated[
         int,
         Option(
-            "scanNotActiveBrokerInterval", _AT_LEAST_1, "Time between two looks for silent brokers, in milliseconds."
+            "scanNotActiveBrokerInterval",
+            _AT_LEAST_1,
+            "Time between two looks for silent brokers, in milliseconds.",
+            at_once=True,
         ),
     ] = 10_000
     #: Unregistrations waiting for a thread of the Java server; here each is done at once.
@@ -88,21 +96,34 @@ class NameServerConfig(ServerConfig):
     ] = 3000
     #: Read by route_state.py.
     support_acting_master: Annotated[
-        bool, Option("supportActingMaster", _FLAG, "The slave with the lowest broker id stands in for a master.")
+        bool,
+        Option(
+            "supportActingMaster", _FLAG, "The slave with the lowest broker id stands in for a master.", at_once=True
+        ),
     ] = False
     #: Read by queries.py.
     enable_all_topic_list: Annotated[
-        bool, Option("enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).")
+        bool, Option("enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).", at_once=True)
     ] = True
     #: Read by queries.py.
     enable_topic_list: Annotated[
         bool,
-        Option("enableTopicList", _FLAG, "Topic lists by cluster and by unit are answered (requests 224, 311 to 313)."),
+        Option(
+            "enableTopicList",
+            _FLAG,
+            "Topic lists by cluster and by unit are answered (requests 224, 311 to 313).",
+            at_once=True,
+        ),
     ] = True
     #: Read by route_state.py.
     notify_min_broker_id_changed: Annotated[
         bool,
-        Option("notifyMinBrokerIdChanged", _FLAG, "Brokers are told when the lowest broker id of their set changes."),
+        Option(
+            "notifyMinBrokerIdChanged",
+            _FLAG,
+            "Brokers are told when the lowest broker id of their set changes.",
+            at_once=True,
+        ),
     ] = False
     #: Read by __main__.py.
     enable_controller_in_namesrv: Annotated[
@@ -116,18 +137,31 @@ class NameServerConfig(ServerConfig):
     #: Read by handlers.py.
     need_wait_for_service: Annotated[
         bool,
-        Option("needWaitForService", _FLAG, "Route queries are refused for waitSecondsForService after the start."),
+        Option(
+            "needWaitForService",
+            _FLAG,
+            "Route queries are refused for waitSecondsForService after the start.",
+            at_once=True,
+        ),
     ] = False
     #: Read by handlers.py.
     wait_for_service_seconds: Annotated[
         int,
-        Option("waitSecondsForService", _AT_LEAST_0, "How long brokers have to register after the start, in seconds."),
+        Option(
+            "waitSecondsForService",
+            _AT_LEAST_0,
+            "How long brokers have to register after the start, in seconds.",
+            at_once=True,
+        ),
     ] = 45
     #: Read by route_state.py.
     delete_topic_with_broker_registration: Annotated[
         bool,
         Option(
-            "deleteTopicWithBrokerRegistration", _FLAG, "A full registration removes topics the broker no longer has."
+            "deleteTopicWithBrokerRegistration",
+            _FLAG,
+            "A full registration removes topics the broker no longer has.",
+            at_once=True,
         ),
     ] = False
 
@@ -140,11 +174,17 @@ class NameServerConfig(ServerConfig):
             "controllerListenPort",
             Whole(0, 65535),
             "With enableControllerInNamesrv: port of the controller for brokers.",
+            remote=False,
         ),
     ] = 9878
     controller_http_port: Annotated[
         int,
-        Option("controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: port of its HTTP side."),
+        Option(
+            "controllerHttpPort",
+            Whole(0, 65535),
+            "With enableControllerInNamesrv: port of its HTTP side.",
+            remote=False,
+        ),
     ] = 9881
     #: Read by http_api.py.
     namesrv_addr_list: Annotated[
@@ -153,6 +193,7 @@ class NameServerConfig(ServerConfig):
             "namesrvAddrList",
             AddressList(),
             "NameServers that /rocketmq/nsaddr tells clients, with a ';' between; blank for this server alone.",
+            at_once=True,
         ),
     ] = ""
 

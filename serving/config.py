@@ -45,9 +45,9 @@ ConfigBlackList = Annotated[
     Option("configBlackList", Text(), "Properties that no request may change, with a ';' between.", remote=False),
 ]
 ListenPort = Annotated[
-    int, Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.")
+    int, Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", remote=False)
 ]
-HttpPort = Annotated[int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.")]
+HttpPort = Annotated[int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", remote=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,8 @@ class ServerConfig:
 
     #: Read by process.py.
     bind_address: Annotated[
-        str, Option("bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.")
+        str,
+        Option("bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", remote=False),
     ] = "0.0.0.0"
     #: Read by process.py.
     listen_port: ListenPort
@@ -106,6 +107,7 @@ class ServerConfig:
             "serverChannelMaxIdleTimeSeconds",
             _AT_LEAST_0,
             "Silence after which a connection is closed, in seconds; 0 for never.",
+            at_once=True,
         ),
     ] = 120
     #: Read by process.py.
@@ -149,12 +151,20 @@ class ServerConfig:
     ] = True
     #: Read by process.py.
     enable_shutdown_gracefully: Annotated[
-        bool, Option("enableShutdownGracefully", _FLAG, "At the stop, peers are sent elsewhere before the close.")
+        bool,
+        Option(
+            "enableShutdownGracefully", _FLAG, "At the stop, peers are sent elsewhere before the close.", at_once=True
+        ),
     ] = False
     #: Read by process.py.
     shutdown_wait_time_seconds: Annotated[
         int,
-        Option("shutdownWaitTimeSeconds", _AT_LEAST_0, "How long peers have to go elsewhere at the stop, in seconds."),
+        Option(
+            "shutdownWaitTimeSeconds",
+            _AT_LEAST_0,
+            "How long peers have to go elsewhere at the stop, in seconds.",
+            at_once=True,
+        ),
     ] = 30
     #: Sockets of the Java server.
     use_epoll_native_selector: Annotated[
@@ -217,9 +227,9 @@ class ServerConfig:
         Option("logFormat", OneOf(get_args(LogFormat)), "Log lines; auto is console on a terminal, else json."),
     ] = "auto"
     #: Read by start.py.
-    log_level: Annotated[LogLevel, Option("logLevel", OneOf(get_args(LogLevel)), "Least level that is logged.")] = (
-        "info"
-    )
+    log_level: Annotated[
+        LogLevel, Option("logLevel", OneOf(get_args(LogLevel)), "Least level that is logged.", at_once=True)
+    ] = "info"
 
     #: Read by process.py.
     history_dir: Annotated[

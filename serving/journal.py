@@ -3,7 +3,7 @@
 Each server's own journal adds what happened to its state. Who asked for a change is noted on the way to the handlers.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Generic
 
@@ -97,7 +97,14 @@ class ServerJournal(Generic[Config]):
             old={key: before.get(key, "") for key in changed},
             new={key: self._properties.get(key, "") for key in changed},
             unknown=unknown,
+            in_force=self._with_effect(changed, at_once=True),
+            from_next_start=self._with_effect(changed, at_once=False),
         )
+
+    def _with_effect(self, keys: Iterable[str], *, at_once: bool) -> list[str]:
+        """Return the properties whose change counts at once, or only from the next start."""
+        options = {option.key: option for option in self._kind.options.values() if option.has_effect}
+        return [key for key in keys if key in options and options[key].at_once is at_once]
 
     def config_not_stored(self, error: NotStored) -> None:
         """Note a change of the configuration that the disk refused."""

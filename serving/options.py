@@ -171,8 +171,10 @@ class Option(msgspec.Struct, frozen=True):
     #: False for what only means something to the Java server: taken, checked, listed, and read by nobody.
     has_effect: bool = True
     #: Whether a request may change it. Nobody needs a password to send one, so it is False for all that names a
-    #: file, guards a door or opens one.
+    #: file, is where a server listens, guards a door or opens one.
     remote: bool = True
+    #: Whether a change by request counts at once; else it counts from the next start.
+    at_once: bool = False
 
     @property
     def is_secret(self) -> bool:
@@ -188,6 +190,13 @@ class Option(msgspec.Struct, frozen=True):
     def variable(self) -> str:
         """Return its name in the environment, without the prefix of its server: `LISTEN_PORT`."""
         return _words(self.key, "_").upper()
+
+    @property
+    def when_changed(self) -> str:
+        """Say when a change by request counts; blank where none is taken, or nothing would follow."""
+        if not self.remote or not self.has_effect:
+            return ""
+        return "a request changes it at once" if self.at_once else "a request changes it for the next start"
 
     def shown(self, value: str) -> str:
         """Return the text of a value as it may be shown to anybody."""

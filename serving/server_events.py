@@ -108,8 +108,9 @@ CONFIG_CHANGED: Final = LogEvent(
     name="config_changed",
     level=Level.INFO,
     audit=True,
-    keys=("old", "new", "unknown"),
-    meaning="Properties have new values, secrets masked; `unknown` ones were left aside.",
+    keys=("old", "new", "unknown", "in_force", "from_next_start"),
+    meaning="Properties have new values, secrets masked; `unknown` ones were left aside. Those `in_force` count now, "
+    "those `from_next_start` when the server is started again, and others have no effect here.",
 )
 CONFIG_STORE_FAILED: Final = LogEvent(
     name="config_store_failed",

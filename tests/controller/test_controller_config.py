@@ -118,6 +118,24 @@ def test_no_request_may_change_a_file_a_secret_or_where_sets_are_kept():
         assert not CONTROLLER.options[name].remote, name
 
 
+def test_no_request_may_change_where_it_listens():
+    for key in ("bindAddress", "listenPort", "httpBindAddress", "httpPort"):
+        assert not CONTROLLER.options[CONTROLLER.field_of_key[key]].remote, key
+
+
+def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_read():
+    assert {option.key for option in CONTROLLER.options.values() if option.at_once} == {
+        "adoptUnknownBrokers",
+        "enableElectUncleanMaster",
+        "enableShutdownGracefully",
+        "logLevel",
+        "notifyBrokerRoleChanged",
+        "serverChannelMaxIdleTimeSeconds",
+        "shutdownWaitTimeSeconds",
+        "suspectTimeoutMs",
+    }
+
+
 def test_a_configuration_does_not_show_its_secrets():
     assert "hunter2" not in repr(ControllerConfig(etcd_user="root", etcd_password="hunter2"))
 

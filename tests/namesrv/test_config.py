@@ -38,6 +38,38 @@ def test_no_request_may_change_a_file_or_a_secret_or_anything_about_tls():
             assert not option.remote, option.key
 
 
+def test_no_request_may_change_where_it_listens():
+    for key in (
+        "bindAddress",
+        "listenPort",
+        "httpBindAddress",
+        "httpPort",
+        "controllerListenPort",
+        "controllerHttpPort",
+    ):
+        assert not NAMESRV.options[NAMESRV.field_of_key[key]].remote, key
+
+
+def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_read():
+    assert {option.key for option in NAMESRV.options.values() if option.at_once} == {
+        "deleteTopicWithBrokerRegistration",
+        "enableAllTopicList",
+        "enableShutdownGracefully",
+        "enableTopicList",
+        "logLevel",
+        "namesrvAddrList",
+        "needWaitForService",
+        "notifyMinBrokerIdChanged",
+        "orderMessageEnable",
+        "returnOrderTopicConfigToBroker",
+        "scanNotActiveBrokerInterval",
+        "serverChannelMaxIdleTimeSeconds",
+        "shutdownWaitTimeSeconds",
+        "supportActingMaster",
+        "waitSecondsForService",
+    }
+
+
 def test_a_configuration_does_not_show_its_secrets():
     config = NameServerConfig(tls_server_key_password="hunter2", tls_client_key_password="hunter3")
     assert "hunter" not in repr(config)

@@ -349,6 +349,14 @@ async def test_a_change_of_the_configuration_tells_old_and_new_values_and_no_sec
     assert desk.counts.config_changes.counts() == {("stored",): 2, ("failed",): 0}
 
 
+async def test_a_change_of_the_configuration_tells_what_counts_now_and_what_from_the_next_start(desk):
+    keys = ("connectionsMax", "defaultThreadPoolNums", "enableTopicList", "mine", "serializeType")
+    await command(lambda: desk.journal.config_changed(keys, (), NameServerConfig()), RequestCode.UPDATE_NAMESRV_CONFIG)
+    (line,) = desk.taken()
+    assert line["in_force"] == ["enableTopicList"]
+    assert line["from_next_start"] == ["connectionsMax", "serializeType"]
+
+
 def test_what_the_disk_refused_is_an_error(desk):
     desk.journal.kv_not_stored(NotStored("kvConfig.json: no space left"))
     desk.journal.config_not_stored(NotStored("namesrv.properties: no space left"))

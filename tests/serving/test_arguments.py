@@ -79,6 +79,15 @@ def test_help_tells_every_option_with_its_default(argument, capsys):
     assert "[9876]" in told
 
 
+def test_help_tells_which_options_a_request_changes_and_from_when(capsys):
+    with pytest.raises(SystemExit):
+        parse(NAMESRV, ["-h"], {})
+    told = " ".join(capsys.readouterr().out.split())
+    assert "request 206). [true] (a request changes it at once) --" in told
+    assert "RocketMQ peers at one time. [16384] (a request changes it for the next start) --" in told
+    assert "0 for any free port. [9876] --" in told
+
+
 def test_the_version_is_that_of_the_distribution(capsys):
     with pytest.raises(SystemExit) as caught:
         parse(NAMESRV, ["--version"], {})
