@@ -37,6 +37,14 @@ def mean(histogram: str, selector: str = "", *, by: str = "", window: str = WIND
     return f"{total} / ({count} > 0)"
 
 
+def age_at_scrape(metric: str, selector: str = "") -> str:
+    """Return how old a timestamp was when it was scraped, in seconds.
+
+    `time()` would add the age of the scrape itself, which is much more than the second between two heartbeats.
+    """
+    return f"timestamp({metric}{_braces(selector)}) - {metric}{_braces(selector)}"
+
+
 def buckets(histogram: str, selector: str = "") -> str:
     """Return how fast each bucket of a histogram grows, for a heatmap."""
     return f"sum by (le) (increase({histogram}_bucket{_braces(selector)}[{WINDOW}]))"

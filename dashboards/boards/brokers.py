@@ -4,12 +4,17 @@ from typing import Final
 
 from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, good_from, worse_above
-from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, increase, quantile, rate
+from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, age_at_scrape, increase, quantile, rate
 
 _HEARD: Final = f"{BY_BROKER}, {BY_INSTANCE}"
 _SEEN: Final = f"{BY_CLUSTER}, {BY_INSTANCE}"
 _AGE_SHARE: Final = (0.5, 0.8)
 _TOP: Final = 10
+#: How many ready NameServers have each broker in their routes.
+_KNOWING: Final = (
+    "count by (cluster, broker, broker_id) "
+    f"(rocketmq_namesrv_broker_info{{{BY_BROKER}}} and on (job, instance) rocketmq_namesrv_ready == 1)"
+)
 
 _STATES: Final = Row(
     "Who lives",
@@ -38,8 +43,7 @@ _STATES: Final = Row(
             limits=((None, "orange"), (1.0, "green")),
             queries=(
                 Query(
-                    f"count by (cluster, broker, broker_id) (rocketmq_namesrv_broker_info{{{BY_BROKER}}})"
-                    " / on () group_left () count(rocketmq_namesrv_ready == 1)",
+                    f"{_KNOWING} / on () group_left () count(rocketmq_namesrv_ready == 1)",
                     "{{cluster}} {{broker}} {{broker_id}}",
                 ),
             ),
@@ -55,7 +59,7 @@ _STATES: Final = Row(
             queries=(
                 Query(
                     "max by (cluster, broker, broker_id) ("
-                    f"(time() - rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds{{{_HEARD}}})"
+                    f"({age_at_scrape('rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds', _HEARD)})"
                     f" / rocketmq_namesrv_broker_heartbeat_timeout_seconds{{{_HEARD}}})",
                     "{{cluster}} {{broker}} {{broker_id}}",
                 ),
@@ -71,7 +75,7 @@ _STATES: Final = Row(
             queries=(
                 Query(
                     "max by (cluster, broker, broker_id) "
-                    f"(time() - rocketmq_controller_broker_last_heartbeat_timestamp_seconds{{{BY_BROKER}}})",
+                    f"({age_at_scrape('rocketmq_controller_broker_last_heartbeat_timestamp_seconds', BY_BROKER)})",
                     "{{cluster}} {{broker}} {{broker_id}}",
                 ),
             ),
@@ -173,8 +177,7 @@ _COMING: Final = Row(
             limits=worse_above(1, 2),
             queries=(
                 Query(
-                    f"count(count by (cluster, broker, broker_id) (rocketmq_namesrv_broker_info{{{BY_BROKER}}})"
-                    " < on () group_left () count(rocketmq_namesrv_ready == 1)) or vector(0)",
+                    f"count({_KNOWING} < on () group_left () count(rocketmq_namesrv_ready == 1)) or vector(0)",
                 ),
             ),
         ),

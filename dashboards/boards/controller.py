@@ -9,7 +9,7 @@ from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, quantile, rate
 
 _PREFIX: Final = "rocketmq_controller_"
 _SLOW_S: Final = (0.5, 2.0)
-_FAILOVER_S: Final = (5.0, 30.0)
+_FAILOVER_S: Final = (5.0, 15.0)
 _ROLES: Final = (
     Word(0, "unknown", "red"),
     Word(1, "candidate", "orange"),

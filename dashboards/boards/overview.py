@@ -24,7 +24,7 @@ _NOW: Final = Row(
             title="Ready NameServers",
             description="That serve brokers and clients. Clients try the next one when theirs is gone; without any, "
             "nobody finds a new route.",
-            queries=(Query("sum(rocketmq_namesrv_ready)"),),
+            queries=(Query("sum(rocketmq_namesrv_ready) or vector(0)"),),
             limits=good_from(1),
             links=(Link("NameServers", "rmq-namesrv"),),
             width=_STAT_WIDTH,
@@ -75,7 +75,10 @@ _NOW: Final = Row(
             kind=Kind.STAT,
             title="Leading controllers",
             description="One of a group leads. None: no broker gets a new role. Two: they do not share a store.",
-            queries=(Query("sum(rocketmq_controller_role == bool 3)"),),
+            queries=(
+                # When none can be scraped there is no role at all; and where none is meant to be, nothing is red.
+                Query('sum(rocketmq_controller_role == bool 3) or 0 * sum(up{job=~".*controller.*"})'),
+            ),
             limits=_ONE_LEADER,
             links=(Link("Controllers", "rmq-controller"),),
             width=_STAT_WIDTH,

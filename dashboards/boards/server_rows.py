@@ -387,4 +387,12 @@ def _segments() -> tuple[Panel, ...]:
             limits=worse_above(600, 900),
             queries=(Query(f"time() - ({since} > 0)", "{{instance}}"),),
         ),
+        Panel(
+            kind=Kind.LINES,
+            title="Files deleted by the server",
+            description="Because they were very old, or all of them too large, whether anybody had read them or not. "
+            "Who ingests them deletes them long before: anything but 0 means that nobody does.",
+            limits=bad_above(1),
+            queries=(grown_of_each(f"{_HISTORY}deleted_files_total", "reason"),),
+        ),
     )

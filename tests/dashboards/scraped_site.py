@@ -30,6 +30,8 @@ from peers.wire import PUT_KV_CONFIG, SUCCESS, UPDATE_CONFIG
 UPDATE_CONTROLLER_CONFIG = 1009
 CLUSTER = "C"
 TOPIC = "Orders"
+#: A set that nothing happens to; NameServers and controllers know it.
+STEADY = "steady"
 #: How far back rules look, in place of minutes and hours; and how long an alert waits.
 WINDOW = "8s"
 WAITS = "1s"
@@ -85,6 +87,7 @@ class Prometheus:
     @staticmethod
     def _hurried(folder, path):
         text = re.sub(r"\bfor: \w+", f"for: {WAITS}", path.read_text())
+        text = re.sub(r"\boffset \d+[smh]", f"offset {WINDOW}", text)
         copy = folder / path.name
         copy.write_text(re.sub(r"\[\d+[smh]\]", f"[{WINDOW}]", text))
         return str(copy)
@@ -117,7 +120,7 @@ class JavaBrokerStub:
 
 def publish_results(folder):
     """Write results of analyses as `rmq-analytics run` publishes them."""
-    broker = {"cluster": CLUSTER, "broker_name": "steady", "broker_id": 0}
+    broker = {"cluster": CLUSTER, "broker_name": STEADY, "broker_id": 0}
     rows = {
         "availability": broker | {"availability": 0.999},
         "flapping": broker | {"peak": 1.5},
@@ -203,6 +206,18 @@ class Site:
     def launch(server):
         """Start a server and do not wait for it: together they are ready sooner."""
         server.process = server._launch()
+
+    def shell_names(self):
+        """Return what the names in the commands of runbooks stand for here."""
+        return {
+            "N": f"127.0.0.1:{self.name_servers[0].http_port}",
+            "ALL_N": " ".join(f"127.0.0.1:{each.http_port}" for each in self.name_servers),
+            "H": f"127.0.0.1:{self.leader().http_port}",
+            "ALL_H": " ".join(f"127.0.0.1:{each.http_port}" for each in self.controllers),
+            "ETCD": f"http://{self.etcd.members[0].endpoint}",
+            "BROKER": STEADY,
+            "HISTORY_FOLDER": str(self.folder / "history-namesrv-0"),
+        }
 
     def leader(self):
         return wait_until(lambda: leader_of(self.controllers), seconds=SOON_S, what="a controller leads")

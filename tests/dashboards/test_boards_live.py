@@ -4,13 +4,15 @@ import math
 import os
 import re
 import shutil
+import subprocess
 import time
 
 import pytest
 from board_expressions import LEGEND_LABEL, alerts, filled, of_annotations, of_panels, variables
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
-from scraped_site import SOON_S, Site, wait_scrapes
+from runbook_commands import asking_servers
+from scraped_site import SOON_S, STEADY, Site, wait_scrapes
 
 #: How far back expressions of boards look, with a scrape each second; longer than a server needs to start again.
 WINDOW_S = 30
@@ -46,6 +48,7 @@ def lived(tmp_path_factory):
 
 class Lived:
     def __init__(self, site):
+        self.site = site
         self.prometheus = site.prometheus
         self.began_s = time.time()  # noqa: TID251 -- Prometheus takes Unix seconds
         self.notes = {}
@@ -87,7 +90,7 @@ class Lived:
 def _lived(site):
     told = Lived(site)
     wait_until(lambda: site.prometheus.value("sum(up)") == 5, seconds=SOON_S, what="everything is scraped")
-    steady = site.broker("steady")
+    steady = site.broker(STEADY)
     site.keep_beating(steady)
     _another_leader(site)
     pair, only = _sets(site)
@@ -111,7 +114,7 @@ def _another_leader(site):
 def _sets(site):
     """A set of two in sync, one with a single broker, and one that is left alone."""
     pair = site.pair("pair")
-    only, bystander = site.replica("single"), site.replica("bystander")
+    only, bystander = site.replica("single"), site.replica(STEADY)
     for each in (only, bystander):
         assert each.join().elect().code == SUCCESS
     return pair, only
@@ -156,7 +159,7 @@ def _name_server_dies(site, told):
     site.launch(server)
     server.process.wait_for("server_ready", seconds=SOON_S)
     told.fire("NameServersDisagree")
-    site.keep_beating(site.broker("steady", server=server))
+    site.keep_beating(site.broker(STEADY, server=server))
 
 
 ASKED = [*of_panels(), *of_annotations()]
@@ -190,6 +193,22 @@ def test_an_alert_fires_says_why_and_resolves(lived, alert):
     assert alert in lived.resolved
     notes = lived.notes[alert]
     assert all(text and "error" not in text and "{{" not in text for text in notes.values()), notes
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("typed", asking_servers(), ids=str)
+def test_what_a_page_asks_of_servers_is_answered(lived, typed):
+    told = subprocess.run(
+        ["bash", "-o", "pipefail", "-euc", f'curl() {{ command curl -f "$@"; }}; {typed.text}'],
+        env=os.environ | lived.site.shell_names(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    # By now no set is without a master, so that nothing is found; the question itself is answered.
+    found_none = '"no_master"' in typed.text and (told.returncode, told.stdout, told.stderr) == (1, "", "")
+    assert found_none or (told.returncode == 0 and told.stdout.strip()), told
 
 
 def test_no_rule_fails(lived):

@@ -1,0 +1,76 @@
+"""The commands on the pages of alerts: programs, options and paths are those that there are."""
+
+import re
+from pathlib import Path
+
+import pytest
+from runbook_commands import asking_servers, everything, pages
+
+import timemachine.__main__
+from controller.http_endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
+from namesrv.http_endpoints import ENDPOINTS as NAMESRV_ENDPOINTS
+
+#: Commands of RocketMQ 5.5.0 with their options: `mqadmin help COMMAND`.
+MQADMIN = {
+    words[0]: set(words[1:])
+    for words in map(str.split, Path(__file__).with_name("mqadmin_5.5.0.txt").read_text().splitlines())
+}
+OF_SHELLS = {"h", "n"}
+
+
+def called(program):
+    return [
+        pytest.param(words, id=f"{typed.page}: {' '.join(words)}")
+        for typed in everything()
+        for words in typed.commands(program)
+    ]
+
+
+def parsed(parser, words):
+    """Return what a program understands; it leaves with a sentence where it does not."""
+    return parser.parse_args([word.replace("$FROM", "2026-11-21").replace("$TO", "2026-11-22") for word in words])
+
+
+@pytest.mark.parametrize("words", called("mqadmin"))
+def test_mqadmin_has_the_command_and_its_options(words):
+    assert {word for word in words[1:] if word.startswith("-")} <= MQADMIN[words[0]]
+
+
+@pytest.mark.parametrize("words", called("rmq-history"))
+def test_rmq_history_understands(words):
+    assert parsed(timemachine.__main__._parser(), words).history == "$HISTORY_FOLDER"
+
+
+@pytest.mark.parametrize("words", called("rmq-analytics"))
+def test_rmq_analytics_understands(words):
+    analytics = pytest.importorskip("analytics.__main__")
+    tasks = {task.name for task in analytics.TASKS}
+    assert words[0] in tasks
+    if words[1:]:
+        assert parsed(analytics._parser(), words).history == "$HISTORY_FOLDER"
+
+
+def test_programs_of_ours_are_looked_for():
+    assert {"mqadmin", "rmq-history", "rmq-analytics"} == {
+        program for program in ("mqadmin", "rmq-history", "rmq-analytics") if called(program)
+    }
+
+
+@pytest.mark.parametrize("typed", asking_servers(), ids=str)
+def test_a_server_has_the_path_with_its_parameters(typed):
+    asked = re.findall(r"\$(N|n|H|h)(/[\w/$.-]+)\??([\w=&$]*)", typed.text)
+    assert asked or "$ETCD/metrics" in typed.text
+    for server, path, query in asked:
+        endpoints = NAMESRV_ENDPOINTS if server in "Nn" else CONTROLLER_ENDPOINTS
+        known = {re.sub(r"\{\w+\}", "$BROKER", each.path): each for each in endpoints}
+        assert path in known
+        parameters = {parameter.name for parameter in known[path].parameters or ()}
+        assert {each.partition("=")[0] for each in query.split("&") if each} <= parameters
+
+
+def test_the_readme_explains_every_name_that_stands_for_something():
+    explained = set(re.findall(r"\$\w+", re.search(r"^\| \|.*?\n\n", pages()["README"], re.MULTILINE | re.DOTALL)[0]))
+    used = {name for typed in everything() for name in re.findall(r"\$[A-Za-z]\w*", typed.text)}
+    in_loops = {f"${name}" for name in OF_SHELLS}
+    assert used - in_loops <= explained
+    assert explained <= used | {"$CLUSTER"}
