@@ -1,5 +1,6 @@
 """Starts a controller. Answers to `ControllerStartup`."""
 
+import socket
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any
@@ -17,11 +18,13 @@ def main() -> None:
 
 def _serve(start: Start[ControllerConfig]) -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
+    from controller.identity import logged_id  # noqa: PLC0415
     from controller.service import Controller  # noqa: PLC0415
     from serving.process import serve, serve_together  # noqa: PLC0415
 
     config, ignored = start.config, start.ignored
-    return serve_together(partial(serve, CONTROLLER, config, ignored, partial(Controller, config)))
+    own_id = logged_id(config, socket.gethostname())
+    return serve_together(partial(serve, CONTROLLER, config, ignored, partial(Controller, config), own_id=own_id))
 
 
 if __name__ == "__main__":

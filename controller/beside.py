@@ -6,7 +6,9 @@ limits and logs among it, is as the other server has it, but for the ports.
 
 import dataclasses
 import os
+import socket
 from collections.abc import Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -39,10 +41,14 @@ class Beside(NamedTuple):
 
     def serve(self, shared: "Shared") -> Coroutine[Any, Any, None]:
         """Serve until the signals say to stop; raises NotStarted."""
-        from controller.service import Controller  # noqa: PLC0415  # not needed to read the configuration
+        # Not needed to read the configuration.
+        from controller.identity import logged_id  # noqa: PLC0415
+        from controller.service import Controller  # noqa: PLC0415
         from serving.process import serve  # noqa: PLC0415
 
-        return serve(CONTROLLER, self.config, self.ignored, lambda around: Controller(self.config, around), shared)
+        own_id = logged_id(self.config, socket.gethostname())
+        make = partial(Controller, self.config)
+        return serve(CONTROLLER, self.config, self.ignored, make, shared, own_id)
 
     @staticmethod
     def knows(key: str) -> bool:

@@ -254,6 +254,7 @@ CONTROLLER: Final = ServerKind(
     variable_prefix="RMQ_CONTROLLER_",
     metric_prefix="rocketmq_controller_",
     id_key="controller_id",
+    id_meaning="Name of this controller, as `/v1/controllers` shows it: controllerId, or its address.",
     requests=CONTROLLER_REQUESTS,
     config_class=ControllerConfig,
     conflicts=_conflicts,

@@ -4,7 +4,6 @@ Answers to `ControllerManager`. Nothing of RocketMQ's rules is here; what can be
 """
 
 import asyncio
-import socket
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,13 +17,14 @@ from controller.guard import LOOK_MS
 from controller.handlers import Handlers
 from controller.history import SetHistory
 from controller.http_views import Views
+from controller.identity import member_of
 from controller.journal import BROKER_CODES, Journal
 from controller.live_table import LiveTable
 from controller.perform import Performer
 from controller.recovery import Recovery
 from controller.results_reader import ResultsReader
 from controller.set_counts import SetCounts
-from controller.store import Backend, Member, SetStore, StoreError
+from controller.store import Backend, SetStore, StoreError
 from controller.stores.opening import open_store
 from controller.working import Parts
 from remoting.codes import RequestCode
@@ -32,6 +32,7 @@ from remoting.notices import NoticeKind
 from remoting.shapes.controller import BrokerHeartbeatHeader
 from serving.journal import Attributed, ConnectionWatch
 from serving.not_started import NotStarted
+from serving.own_address import warn_of_loopback
 from serving.process import ServerProcess, Surroundings, import_aside
 from serving.server_events import CHORE_FAILED
 from serving.stored_config import StoredConfig
@@ -46,7 +47,6 @@ _SETS_LOOK_S: Final = 0.25
 _STORE_AGAIN_S: Final = 0.5
 #: How often a new leader tries to load before it lets another one lead.
 _LOADS_MAX: Final = 5
-_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
 #: What each broker sends again and again: answered at once from what is known.
@@ -63,10 +63,13 @@ class Controller:
         self._process = ServerProcess(CONTROLLER, config, self._counts, surroundings)
         self._journal = Journal(self._logs, self._counts, config)
         self._settings = StoredConfig(CONTROLLER, config, self._journal, self._process.follow)
+        me = member_of(config, 0)
+        if not config.advertised_address:
+            warn_of_loopback(config.bind_address, self._logs)
         self._client = self._process.make_client()
         self._backend = self._open_store(config)
         self._store = SetStore(self._backend)
-        self._group = Group(config.controller_group, _member(config, 0), self._clock, self._store.entry_changed)
+        self._group = Group(config.controller_group, me, self._clock, self._store.entry_changed)
         self._group.on_elected = self._elected
         self._group.on_deposed = self._deposed
         live = LiveTable()
@@ -115,7 +118,7 @@ class Controller:
         """Serve until told to stop, then stop in order. Raises NotStarted."""
         config = self._settings.config
         host, port = await self._process.open()
-        self._group.me = _member(config, port)
+        self._group.me = member_of(config, port)
         self._elections.controller_address = self._group.me.address
         joining = self._tasks.create_task(self._join())
         if config.controller_store == "embedded":
@@ -275,24 +278,3 @@ class _StoreCalls:
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Note that they succeed again."""
         self._loop.call_soon_threadsafe(self._journal.store_calls_answered, kind, silent_ms)
-
-
-def _member(config: ControllerConfig, port: int) -> Member:
-    """Return what other controllers and brokers know this one by."""
-    host = config.bind_address
-    if host in _ANY_ADDRESS:
-        host = _own_address()
-    shown = f"[{host}]" if ":" in host else host
-    address = config.advertised_address or f"{shown}:{port or config.listen_port}"
-    return Member(id=config.controller_id or address, address=address)
-
-
-def _own_address() -> str:
-    """Return the address from which this machine reaches others, as brokers choose theirs."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            # Nothing is sent: the system only chooses a route.
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return str(probe.getsockname()[0])

@@ -205,6 +205,7 @@ NAMESRV: Final = ServerKind(
     variable_prefix="RMQ_NAMESRV_",
     metric_prefix="rocketmq_namesrv_",
     id_key="ns_id",
+    id_meaning="Host name and port of this NameServer.",
     requests=NAMESRV_REQUESTS,
     config_class=NameServerConfig,
 )

@@ -53,7 +53,7 @@ def common_keys(kind: ServerKind[Config]) -> tuple[Key, ...]:
         Key("timestamp", "UTC, ISO 8601 with milliseconds."),
         Key("level", "debug, info, warning or error."),
         Key("event", "A name of the table below."),
-        Key(kind.id_key, f"Host name and port of this {kind.name}."),
+        Key(kind.id_key, kind.id_meaning),
         Key("version", f"Version of this {kind.name}."),
         Key("suppressed", "So many lines of the same event and broker or peer were left out before this one."),
         Key("lines_dropped", "So many lines were lost before this one because the output did not take them."),

@@ -81,10 +81,14 @@ async def serve(
     ignored: Sequence[IgnoredKey],
     make: Callable[[Surroundings], Server],
     shared: Shared,
+    own_id: str = "",
 ) -> None:
-    """Run the server that `make` returns until the signals say to stop, and log its life. Raises NotStarted."""
+    """Run the server that `make` returns until the signals say to stop, and log its life. Raises NotStarted.
+
+    Each line has `own_id`; blank for the name of the host and the port.
+    """
     clock = SystemClock()
-    bound = {kind.id_key: f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
+    bound = {kind.id_key: own_id or f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
     logs = open_logs(shared.stdout.shared(), config.log_format, config.log_level, clock, bound)
     properties = listed_properties(kind, config)
     logs.write(events.SERVER_STARTED, python=platform.python_version(), config=properties)

@@ -88,6 +88,14 @@ FILES_LIMITED: Final = LogEvent(
     meaning="The process may open fewer files than connectionsMax needs, so it takes fewer connections.",
     advice="Raise the limit of open files (ulimit -Hn, LimitNOFILE), or lower connectionsMax.",
 )
+LOOPBACK_ADVERTISED: Final = LogEvent(
+    name="loopback_advertised",
+    level=Level.WARNING,
+    keys=("addr", "bind_address"),
+    meaning="A controller found no address at which others reach this machine and tells brokers that of loopback: "
+    "those of other machines do not find it.",
+    advice="Set advertisedAddress to the host:port at which brokers reach this controller.",
+)
 CERTIFICATE_LOADED: Final = LogEvent(
     name="certificate_loaded",
     level=Level.INFO,
@@ -214,6 +222,7 @@ LIFE: Final = (
 )
 MEANS: Final = (
     FILES_LIMITED,
+    LOOPBACK_ADVERTISED,
     CERTIFICATE_LOADED,
     CERTIFICATE_LOAD_FAILED,
 )

@@ -29,6 +29,8 @@ class ServerKind(Generic[Config]):
     metric_prefix: str
     #: The key of each log line that tells servers of this kind apart.
     id_key: str
+    #: What that key holds.
+    id_meaning: str
     #: The requests that it knows; the codes of others are `unknown` in metrics and logs.
     requests: tuple[RequestCode, ...]
     #: Its configuration; each field but `unknown` is annotated with its `Option`.

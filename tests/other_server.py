@@ -30,6 +30,7 @@ OTHER = ServerKind(
     variable_prefix="RMQ_OTHER_",
     metric_prefix="rocketmq_other_",
     id_key="other_id",
+    id_meaning="Host name and port of this other server.",
     requests=(RequestCode.BROKER_HEARTBEAT,),
     config_class=OtherConfig,
     conflicts=conflicts,
