@@ -246,6 +246,19 @@ def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
         yield "etcd_user", "set as well, because etcdPassword is"
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"
+    if config.controller_store == "embedded" and len(peers := _java_peers(config)) > 1:
+        # Each would lead alone, and brokers would follow whichever they reach first: several masters in one set.
+        which = f"etcd, because {len(peers)} peers of a Java controller are named ({', '.join(peers)})"
+        yield "controller_store", f"{which} and the embedded store is for one controller; or leave one of them"
+
+
+def _java_peers(config: ControllerConfig) -> list[str]:
+    """Return the controllers that a file of the Java controller names."""
+    if config.controller_type.lower() == "jraft":
+        peers = config.jraft_init_conf.split(",")
+    else:
+        peers = config.controller_dleger_peers.split(";")
+    return [each.strip() for each in peers if each.strip()]
 
 
 CONTROLLER: Final = ServerKind(

@@ -55,7 +55,7 @@ class Control:
         self._working = Working(parts)
         self._elector = Elector(self._working)
         self.guard = Guard(self._working, self._elector)
-        #: Told of each heartbeat that is taken, and what was heard of the broker before; None if nobody asks.
+        #: Told of each heartbeat of a member, and what was heard of the broker before; None if nobody asks.
         self.on_beat: Callable[[str, BrokerKey, Heard, Heard | None], None] | None = None
         #: Who waits for the first heartbeat of a broker that has started.
         self._awaiting: dict[BrokerKey, set[asyncio.Event]] = {}
@@ -73,11 +73,11 @@ class Control:
             key, replica = BrokerKey(key.broker_name, -1 - key.broker_id), None
         if replica is not None:
             self.guard.greet(key, replica.address)
-        elif self.live.get(key) is None and self.live.brokers >= len(self.store) + STRANGERS_MAX:
+        elif self.live.get(key) is None and self.live.brokers >= self.store.members + STRANGERS_MAX:
             return
         self.guard.check_standstill(heard.heard_ms)
-        if self.on_beat is not None:
-            self.on_beat(cluster, key, heard, self.live.get(key))
+        if broker_set is not None and replica is not None and self.on_beat is not None:
+            self.on_beat(broker_set.cluster, key, heard, self.live.get(key))
         self.detection.beat(key, heard)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):
@@ -196,8 +196,10 @@ class Control:
             raise LimitReached(f"there are {len(self.store)} sets, {SETS_MAX} are allowed; {broker_name} cannot begin")
 
     def _sign_of_life(self, key: BrokerKey, connection_id: int) -> None:
-        if self.store.address_of(key) is not None:
+        if (address := self.store.address_of(key)) is not None:
             now_ms = self._clock.now_ms()
+            # One that was thought to be dead may report or ask before it beats.
+            self.guard.greet(key, address)
             self.guard.check_standstill(now_ms)
             self.detection.seen(key, now_ms, connection_id)
 

@@ -4,6 +4,7 @@ Nothing is decided here. An election that ends as the one before is counted ther
 which is asked for every few seconds, does not push the others out.
 """
 
+import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -26,9 +27,12 @@ class Trigger(Enum):
     MASTER_NOT_HEARD = "master_not_heard"
     NO_MASTER = "no_master"
     STORE_BEHIND = "store_behind"
-    FOUND = "found"
     BROKER = "broker"
     OPERATOR = "operator"
+
+
+#: The controller has found that a set has no master; all others are asked for.
+LOSSES: Final = frozenset({Trigger.MASTER_DEAD, Trigger.MASTER_NOT_HEARD, Trigger.NO_MASTER})
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +100,8 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     master_epoch: int
     sync_state_set_epoch: int
     is_unclean: bool
+    #: Somebody asked for a master where nobody but the present one could be it: it goes on.
+    is_in_vain: bool
     #: Bytes of the log that are lost, or would be if the best of the others was forced; None if nobody knows.
     bytes_at_stake: int | None
     #: What forces a master where nobody was electable; blank otherwise.
@@ -106,6 +112,13 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     #: How often it ended like this in a row, and when last.
     times: int = 1
     last_unix_ms: int = 0
+
+    def take_again(self, other: "ElectionRecord") -> None:
+        """Take an election that ended as this one: logs have grown meanwhile, and with them what would be lost."""
+        self.times += 1
+        self.last_unix_ms = other.unix_ms
+        self.reason, self.standings = other.reason, other.standings
+        self.bytes_at_stake, self.force = other.bytes_at_stake, other.force
 
 
 class Held(NamedTuple):
@@ -118,6 +131,12 @@ class Held(NamedTuple):
     #: The last that was heard of each broker, dead ones too.
     last: dict[int, Heard]
     commit_ms: int
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether somebody has asked for a master where nobody but the present one could be it."""
+        is_asked = self.cause.trigger not in LOSSES
+        return is_asked and self.election.result is Result.NOBODY and self.after.master is not None
 
 
 class Elections:
@@ -153,8 +172,7 @@ class Elections:
         record = self._recorded(held, unix_ms)
         before = self._last.get(record.broker_name)
         if before is not None and record.result is not Result.NEW_MASTER and _is_same(before, record):
-            before.times += 1
-            before.last_unix_ms = unix_ms
+            before.take_again(record)
             return before, False
         self._held += 1
         record.number = self._held
@@ -179,13 +197,14 @@ class Elections:
             last_unix_ms=unix_ms,
             cause=cause,
             result=election.result,
-            reason=_reason(before, election, standings),
+            reason=_reason(held, standings),
             standings=standings,
             old_master=before.master,
             new_master=held.after.master,
             master_epoch=held.after.master_epoch,
             sync_state_set_epoch=held.after.sync_state_set_epoch,
             is_unclean=election.is_unclean and election.result is Result.NEW_MASTER,
+            is_in_vain=held.is_in_vain,
             bytes_at_stake=_stake(held, best.broker_id if best else held.after.master),
             force=self._force(before, best) if best else "",
             phases=Phases(
@@ -199,7 +218,7 @@ class Elections:
         allow = f"mqadmin updateControllerConfig -a {self.controller_address} -k enableElectUncleanMaster -v "
         elect = (
             f"mqadmin electMaster -a {self.controller_address} -b {best.broker_id} "
-            f"-bn {broker_set.broker_name} -c {broker_set.cluster}"
+            f"-bn {shlex.quote(broker_set.broker_name)} -c {shlex.quote(broker_set.cluster)}"
         )
         return f"{allow}true && {elect}; {allow}false"
 
@@ -243,14 +262,17 @@ def _stake(held: Held, broker_id: int | None) -> int | None:
     return max(0, longest.max_offset - mine.max_offset)
 
 
-def _reason(broker_set: BrokerSet, election: Election, standings: tuple[Standing, ...]) -> str:
+def _reason(held: Held, standings: tuple[Standing, ...]) -> str:
+    broker_set, election = held.before, held.election
     others = "; ".join(
         f"{each.broker_id} {each.verdict.value}"
         for each in standings
         if each.verdict not in (Verdict.ELECTED, Verdict.KEPT)
     )
     chosen = next((each.broker_id for each in standings if each.verdict in (Verdict.ELECTED, Verdict.KEPT)), None)
-    if election.result is Result.NOBODY:
+    if held.is_in_vain:
+        what = f"{held.after.master} stays master"
+    elif election.result is Result.NOBODY:
         in_sync = sorted(broker_set.sync_state_set)
         what = f"nobody of the SyncStateSet {in_sync} can lead" if broker_set.is_elected else "nobody may lead yet"
     elif election.result is Result.KEPT:

@@ -4,7 +4,7 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 import msgspec
@@ -12,18 +12,15 @@ import msgspec
 from controller.broker_set import BrokerSet
 from controller.decisions.election import (
     Call,
-    Candidate,
     Election,
     Electorate,
     Result,
-    Verdict,
     decide_election,
 )
 from controller.detection import BEAT_OVERDUE_MS, Outcome
 from controller.effects import NotifyRoleChanged, Recipient
 from controller.elections import Cause, ElectionRecord, Held, Trigger
 from controller.entry import Decision, Entry
-from controller.events import MasterElected
 from controller.live_table import BrokerKey, Heard
 from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.store import COMMIT_S, Changed
@@ -31,10 +28,6 @@ from controller.working import Working, present
 
 #: Only for these a broker out of sync may lead, if that is allowed: nobody's messages are given up unasked.
 _ASKED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
-_FOUND: Final = Cause(
-    trigger=Trigger.FOUND,
-    why="who leads was stored, but not told: the store was late, or the controller that held the election has ended",
-)
 
 
 class _Attempt(NamedTuple):
@@ -131,11 +124,16 @@ class Elector:
             reported_epoch=None if entry.broker_set is None else self._recovery.reported_epoch(entry.broker_set),
         )
 
-    def tell_if_untold(self, broker_set: BrokerSet) -> None:
-        """Explain and tell who leads a set if nobody was told; to be called now and then for each set.
+    def holds_one(self, broker_name: str) -> bool:
+        """Tell whether an election of a set is being decided and stored."""
+        return broker_name in self._under_way
 
-        An election can be stored after its outcome was given up, or by a controller that ended before it told anybody.
-        A master that was told has begun the epoch in its log, and says so in its heartbeats.
+    def tell_if_untold(self, broker_set: BrokerSet) -> None:
+        """Tell who leads a set if nobody may have been told; to be called now and then for each set.
+
+        An election can be stored after its outcome was given up, which is explained then, or by a controller that ended
+        before it told anybody. A master that was told begins the epoch in its log with the next message, and says so in
+        its heartbeats: of one that has had none since, another controller cannot know.
         """
         name = broker_set.broker_name
         if self._told.get(name) == broker_set.master_epoch or broker_set.master is None or name in self._under_way:
@@ -149,10 +147,11 @@ class Elector:
         if heard is None or heard.awaits_beat or not heard.address:
             # It has not said how far its log is.
             return
-        if heard.epoch >= broker_set.master_epoch:
-            self._told[name] = broker_set.master_epoch
-        else:
-            self._explain(_found(broker_set, self._live.of_set(name)), _FOUND, self._clock.now_ms())
+        self._told[name] = broker_set.master_epoch
+        if heard.epoch < broker_set.master_epoch and self._config().notify_broker_role_changed:
+            now_ms = self._clock.now_ms()
+            self._observer.roles_told_again(broker_set)
+            self._perform(self._notification(broker_set, 0, now_ms, self._live.alive(name, now_ms)))
 
     def forget(self, broker_name: str) -> None:
         """Forget a set that is gone."""
@@ -230,15 +229,3 @@ class Elector:
             if heard is not None:
                 found[broker_id] = heard
         return found
-
-
-def _found(broker_set: BrokerSet, heard: Mapping[int, Heard]) -> Changed[Election]:
-    """Return an election of which only the result is known."""
-    master = broker_set.master
-    assert master is not None, "a master was elected"
-    candidates = tuple(
-        Candidate(i, heard.get(i), i in broker_set.sync_state_set, Verdict.ELECTED if i == master else Verdict.UNTOLD)
-        for i in sorted(broker_set.replicas)
-    )
-    election = Election(result=Result.NEW_MASTER, event=MasterElected(master), candidates=candidates)
-    return Changed(Decision(reply=election), msgspec.structs.replace(broker_set, master=None), broker_set)

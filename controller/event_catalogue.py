@@ -158,7 +158,7 @@ MASTER_KEPT: Final = LogEvent(
     name="master_kept",
     level=Level.INFO,
     keys=_ELECTION,
-    meaning="An election was asked for, and the present master stays.",
+    meaning="An election was asked for, and the present master stays; `reason` tells why nobody else leads.",
 )
 NOBODY_ELECTED: Final = LogEvent(
     name="nobody_elected",
@@ -166,6 +166,13 @@ NOBODY_ELECTED: Final = LogEvent(
     keys=(*_ELECTION, "bytes_at_stake", "force"),
     meaning="A set has no master, because nobody who has all messages lives.",
     advice="Start a broker of the SyncStateSet; `force` gives the set a master at the price of `bytes_at_stake`.",
+)
+ROLES_TOLD_AGAIN: Final = LogEvent(
+    name="roles_told_again",
+    level=Level.INFO,
+    keys=("cluster", "broker", "master", *_EPOCHS),
+    meaning="A master is not known to have begun its epoch, so the set is told once more who leads: this controller is "
+    "new, and nothing was written since the election, or the controller that held it ended before it told anybody.",
 )
 ROLE_NOTIFICATION_FAILED: Final = LogEvent(
     name="role_notification_failed",
@@ -197,6 +204,7 @@ EVENTS: Final = (
     UNCLEAN_MASTER_ELECTED,
     MASTER_KEPT,
     NOBODY_ELECTED,
+    ROLES_TOLD_AGAIN,
     ROLE_NOTIFICATION_FAILED,
     *server_events.SETTINGS,
     *server_events.TRAFFIC,

@@ -42,6 +42,8 @@ class Group:
         #: Called whenever this controller begins or ceases to lead.
         self.on_elected: Callable[[], None] = lambda: None
         self.on_deposed: Callable[[], None] = lambda: None
+        #: Called when the store was put back to an older state.
+        self.on_put_back: Callable[[], None] = lambda: None
 
     # What a backend tells
 
@@ -69,6 +71,10 @@ class Group:
     def entry_changed(self, broker_name: str, kept: Kept) -> None:
         """Learn what another controller has made of a set."""
         self._entry_changed(broker_name, kept)
+
+    def put_back(self) -> None:
+        """Learn that the store was put back to an older state; every entry is told anew."""
+        self.on_put_back()
 
     def _led_by(self, leader: Member | None) -> None:
         if leader != self.leader:

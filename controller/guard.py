@@ -183,7 +183,7 @@ class Guard:
             self._recovery.is_well(broker_set.broker_name)
             return
         self._unwell.add(broker_set.broker_name)
-        if broker_set.broker_name not in self._busy:
+        if broker_set.broker_name not in self._busy and not self._elector.holds_one(broker_set.broker_name):
             cause = self._need(broker_set, now_ms)
             if cause is not None:
                 self._begin_election(broker_set.broker_name, cause)
@@ -274,8 +274,11 @@ class Guard:
                 self._begin_election(each.key.broker_name, cause)
 
     def _begin_election(self, broker_name: str, cause: Cause) -> None:
-        self._busy[broker_name] = self._clock.now_ms() + _AGAIN_MS
         self._unwell.add(broker_name)
+        if self._elector.holds_one(broker_name):
+            # A slow store has not taken its outcome yet: the next look sees whether that was enough.
+            return
+        self._busy[broker_name] = self._clock.now_ms() + _AGAIN_MS
         self._start(self._elect_unasked(broker_name, cause))
 
     async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:

@@ -138,7 +138,7 @@ class Handlers:
             connection.id,
             header.broker_addr,
         )
-        self._control.heartbeat(header.cluster_name or "", key, heard)
+        self._control.heartbeat(_cluster_of(header), key, heard)
 
     def _metadata(self, request: RemotingCommand, _: Peer) -> Answer:
         group, leader = self._group, self._group.known_leader
@@ -369,6 +369,14 @@ def _address(code: int, field: str, value: str) -> str:
     if parts is None or not 0 < int(parts[1]) <= _PORT_MAX:
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
     return value
+
+
+def _cluster_of(header: BrokerHeartbeatHeader) -> str:
+    cluster = header.cluster_name
+    if cluster and len(cluster) > NAME_CHARS_MAX:
+        # It would be kept as long as the broker beats.
+        _given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster)
+    return cluster or ""
 
 
 @lru_cache(maxsize=_BEATING_MAX)

@@ -3,7 +3,7 @@
 Only values that nobody changes later are handed over; they become rows in the recorder's thread.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from controller.broker_set import BrokerSet
@@ -94,8 +94,16 @@ class SetHistory:
             "master_epoch": broker_set.master_epoch,
         }
         self._recorder.note(Told("failure_detected", who, columns))
+        self._forget(broker_set, dead.key.broker_id)
+
+    def cleaned(self, broker_set: BrokerSet, broker_ids: Iterable[int]) -> None:
+        """Wait for no more heartbeats of brokers that belong to the set no longer."""
+        for broker_id in broker_ids:
+            self._forget(broker_set, broker_id)
+
+    def _forget(self, broker_set: BrokerSet, broker_id: int) -> None:
         moment = Moment(self._clock.unix_us(), self._clock.mono_us())
-        for summary in self._beats.forget(broker_set.cluster, dead.key.broker_name, dead.key.broker_id, moment):
+        for summary in self._beats.forget(broker_set.cluster, broker_set.broker_name, broker_id, moment):
             self._recorder.note_beat(summary)
 
     # Sets

@@ -13,7 +13,7 @@ from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.detection import Dead, Outcome
 from controller.effects import NotifyRoleChanged, Recipient
-from controller.elections import ElectionRecord, Notified, Trigger
+from controller.elections import LOSSES, ElectionRecord, Notified
 from controller.events import MasterLost, ReplicaAdopted
 from controller.live_table import BrokerKey
 from controller.set_counts import FAILED_OVER, SetCounts
@@ -38,8 +38,6 @@ BROKER_CODES = frozenset(
     }
     & frozenset(CONTROLLER_REQUESTS)
 )
-
-_LOST = frozenset({Trigger.MASTER_DEAD, Trigger.MASTER_NOT_HEARD, Trigger.NO_MASTER})
 
 
 class Journal(ServerJournal[ControllerConfig]):
@@ -186,6 +184,8 @@ class Journal(ServerJournal[ControllerConfig]):
         before, after = changed.before, changed.after
         assert before is not None, "a set was cleaned"
         gone = before.replicas.keys() - (after.replicas.keys() if after is not None else set())
+        if self.history is not None:
+            self.history.cleaned(before, gone)
         self.audit(
             catalogue.BROKERS_CLEANED,
             cluster=before.cluster,
@@ -200,13 +200,14 @@ class Journal(ServerJournal[ControllerConfig]):
     def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
         """Note an election with its reason."""
         counts = self._counts
-        counts.elections.add((record.cluster, record.broker_name, record.result.value))
-        counts.election_durations.observe((record.result.value,), seconds)
+        result = _told_result(record)
+        counts.elections.add((record.cluster, record.broker_name, result.value))
+        counts.election_durations.observe((result.value,), seconds)
         if not is_news:
             return
         if self.history is not None:
             self.history.election_held(record)
-        if record.cause.trigger in _LOST:
+        if record.cause.trigger in LOSSES:
             counts.failovers.add(
                 (record.cluster, record.cause.evidence or record.cause.trigger.value, _outcome(record))
             )
@@ -219,6 +220,16 @@ class Journal(ServerJournal[ControllerConfig]):
             if lasted_ms is not None:
                 counts.failover_phases.observe((phase,), lasted_ms / 1000)
         self._logs.write(_event_of(record), **_election_keys(record))
+
+    def roles_told_again(self, broker_set: BrokerSet) -> None:
+        """Note a set that may not know who leads it."""
+        self._logs.write(
+            catalogue.ROLES_TOLD_AGAIN,
+            cluster=broker_set.cluster,
+            broker=broker_set.broker_name,
+            master=broker_set.master,
+            **_epochs(broker_set),
+        )
 
     def role_notified(
         self, effect: NotifyRoleChanged, recipient: Recipient, notified: Notified, record: ElectionRecord | None
@@ -266,14 +277,19 @@ def _epochs(broker_set: BrokerSet) -> dict[str, object]:
     }
 
 
+def _told_result(record: ElectionRecord) -> Result:
+    return Result.KEPT if record.is_in_vain else record.result
+
+
 def _outcome(record: ElectionRecord) -> str:
     return FAILED_OVER if record.result is Result.NEW_MASTER else record.result.value
 
 
 def _event_of(record: ElectionRecord) -> LogEvent:
-    if record.result is Result.NOBODY:
+    result = _told_result(record)
+    if result is Result.NOBODY:
         return catalogue.NOBODY_ELECTED
-    if record.result is Result.KEPT:
+    if result is Result.KEPT:
         return catalogue.MASTER_KEPT
     return catalogue.UNCLEAN_MASTER_ELECTED if record.is_unclean else catalogue.MASTER_ELECTED
 
@@ -304,7 +320,7 @@ def _election_keys(record: ElectionRecord) -> dict[str, object]:
         "judge_ms": record.phases.judge_ms,
         "commit_ms": record.phases.commit_ms,
     }
-    if record.result is Result.NOBODY or record.is_unclean:
+    if _told_result(record) is Result.NOBODY or record.is_unclean:
         keys["bytes_at_stake"] = record.bytes_at_stake
     if record.force:
         keys["force"] = record.force

@@ -72,6 +72,7 @@ class Controller:
         self._group = Group(config.controller_group, me, self._clock, self._store.entry_changed)
         self._group.on_elected = self._elected
         self._group.on_deposed = self._deposed
+        self._group.on_put_back = self._store.put_back
         live = LiveTable()
         self._elections = Elections(self._group.me.address)
         self._performer = Performer(self._begin, self._client, self._elections, self._clock, self._journal)

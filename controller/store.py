@@ -73,6 +73,9 @@ class Witness(Protocol):
     def members_changed(self, members: tuple[Member, ...]) -> None:
         """Learn who belongs to the group now, this controller too; in the order of their ids."""
 
+    def put_back(self) -> None:
+        """Learn that the store was put back to an older state; all entries follow, and may be older ones."""
+
     def entry_changed(self, broker_name: str, kept: Kept) -> None:
         """Learn of an entry that another process has written or removed."""
 
@@ -119,6 +122,7 @@ class SetStore:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._kept: dict[str, Kept] = {}
+        self._members = 0
         #: Told of each set that is no longer known as it was, and when all are known anew.
         self.on_changed: Callable[[str], None] = lambda _: None
         self.on_loaded: Callable[[], None] = lambda: None
@@ -133,6 +137,7 @@ class SetStore:
         kept = dict(await self._backend.load())
         if is_wanted():
             self._kept = kept
+            self._members = sum(map(_members_of, kept.values()))
             self.on_loaded()
 
     def problems(self) -> Mapping[str, str]:
@@ -162,6 +167,11 @@ class SetStore:
     def __len__(self) -> int:
         return len(self._kept)
 
+    @property
+    def members(self) -> int:
+        """How many brokers belong to sets that are known here."""
+        return self._members
+
     def sets(self) -> Iterable[BrokerSet]:
         """Return every set as it is known here."""
         return (kept.entry.broker_set for kept in self._kept.values() if kept.entry.broker_set is not None)
@@ -171,7 +181,12 @@ class SetStore:
         if kept.revision > self._kept.get(broker_name, _NOTHING).revision:
             self._keep(broker_name, kept)
 
+    def put_back(self) -> None:
+        """Take over whatever is told next of each set, older or not: the store was put back to an older state."""
+        self._kept = {name: kept._replace(revision=-1) for name, kept in self._kept.items()}
+
     def _keep(self, broker_name: str, kept: Kept) -> None:
+        self._members += _members_of(kept) - _members_of(self._kept.get(broker_name, _NOTHING))
         self._kept[broker_name] = kept
         self.on_changed(broker_name)
 
@@ -244,3 +259,8 @@ class SetStore:
                         return kept
         except TimeoutError:
             raise OutcomeUnknown(f"{broker_name}: it could not be read again in time") from None
+
+
+def _members_of(kept: Kept) -> int:
+    broker_set = kept.entry.broker_set
+    return len(broker_set.replicas) if broker_set is not None else 0

@@ -43,6 +43,9 @@ class ControlObserver(Protocol):
     def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
         """Learn how an election ended; not news if it only ended as the one before."""
 
+    def roles_told_again(self, broker_set: BrokerSet) -> None:
+        """Learn that a set is told once more who leads it."""
+
     def broker_dead(self, dead: Dead, broker_set: BrokerSet | None) -> None:
         """Learn that a broker is dead; None: of no set that is known here."""
 

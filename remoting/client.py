@@ -69,12 +69,16 @@ class RemotingClient:
         """Return the answer of the peer at "host:port", whatever its code.
 
         Connecting counts towards the timeout. Raises InvokeTimeout without an answer in time, InvokeError otherwise.
+        What comes next goes over another connection then, as the Java client's does: this one may lead nowhere.
         """
+        link = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._link(address)
                 return await link.ask(msgspec.structs.replace(request, opaque=self._next_opaque()))
         except TimeoutError:
+            if link is not None:
+                self._leave(address, link)
             raise InvokeTimeout(address, timeout_ms) from None
 
     async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
@@ -165,6 +169,12 @@ class RemotingClient:
             raise InvokeError(address, "the client is closed")
         return protocol
 
+    def _leave(self, address: str, link: "_Link") -> None:
+        slot = self._slots.get(address)
+        if slot is not None and slot.link is link:
+            slot.link = None
+        link.close_once_answered()
+
     def _drop(self, address: str) -> None:
         slot = self._slots.pop(address)
         if slot.link is not None:
@@ -214,6 +224,7 @@ class _Link(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self.transport: asyncio.Transport
         self.lost = asyncio.Event()
+        self._is_left = False
 
     @property
     def unanswered(self) -> int:
@@ -251,6 +262,16 @@ class _Link(asyncio.Protocol):
             return await waiting
         finally:
             del self._waiting[request.opaque]
+            self._close_if_left()
+
+    def close_once_answered(self) -> None:
+        """Close when nobody waits any more. What was written stays written: a peer that stands still finds it later."""
+        self._is_left = True
+        self._close_if_left()
+
+    def _close_if_left(self) -> None:
+        if self._is_left and not self._waiting:
+            self.transport.close()
 
     def write(self, command: RemotingCommand) -> None:
         """Write a command; raises InvokeError if the peer left too much unread."""

@@ -36,7 +36,6 @@ class Verdict(Enum):
     WAITS = "the master may live and is being asked"
     NOT_FIRST = "another asked first"
     NOT_BEFORE_STRANGER = "a broker of this name that is not known here has messages"
-    UNTOLD = "nobody knows: what was weighed is lost"
 
 
 class Candidate(NamedTuple):

@@ -192,6 +192,8 @@ class EtcdStore:
     def _begin_again(self) -> None:
         """Doubt everything: etcd was put back to an older state."""
         self._known.doubted()
+        if self._witness is not None:
+            self._witness.put_back()
         assert self._watch is not None, "who stands for election watches too"
         self._watch.begin_again()
 

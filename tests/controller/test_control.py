@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, ControlRoom
+from fakes.control_room import CLUSTER, SET, ControlRoom
 
 from controller.control import BEAT_AWAITED_S, STRANGERS_MAX
 from controller.detection import Outcome
 from controller.live_table import BrokerKey, Heard
+from remoting.codes import RequestCode
 
 
 @pytest.fixture
@@ -69,9 +70,28 @@ async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
         heard = Heard(now_ms, connection_id=50, address="10.9.9.9:1")
         room.control.heartbeat("C", BrokerKey(SET, 1_000 + number), heard)
         room.control.heartbeat("C", BrokerKey(f"made-up-{number}", 1), heard)
-    assert room.live.brokers <= STRANGERS_MAX + len(room.store)
+    assert room.live.brokers == STRANGERS_MAX + room.store.members
     await room.beat(1, 2)
     assert room.live.alive(SET, now_ms).keys() >= {1, 2}
+
+
+async def test_only_heartbeats_of_members_are_told_to_who_records_them(room):
+    """Anybody can send some, with any names in them."""
+    told = []
+    room.control.on_beat = lambda cluster, key, heard, before: told.append((cluster, key))
+    await room.beat(7)
+    await room.beat(1, name="made-up")
+    await room.a_set(1)
+    await room.beat(1, cluster="")
+    assert set(told) == {(CLUSTER, BrokerKey(SET, 1))}
+
+
+async def test_a_heartbeat_with_an_endless_name_of_a_cluster_is_refused(room):
+    await room.a_set(1)
+    fields = {"clusterName": "c" * 256, "brokerName": SET, "brokerId": 1, "brokerAddr": "10.0.0.1:10911"}
+    refused = await room.ask(RequestCode.BROKER_HEARTBEAT, fields)
+    assert refused.code != 0
+    assert "clusterName has 256 characters, 255 are allowed" in refused.remark
 
 
 async def test_strangers_come_and_go_without_a_line_or_a_question(room):

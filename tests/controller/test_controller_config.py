@@ -269,6 +269,21 @@ def test_a_property_that_nobody_knows_is_kept_and_told_with_what_was_probably_me
             ["advertisedAddress=a:1;b:2"],
             f"line 1 of {PATH}: advertisedAddress must be one address, not 'a:1;b:2'",
         ),
+        (
+            ["controllerDLegerPeers=n0-10.0.0.1:9877;n1-10.0.0.2:9877", "controllerDLegerSelfId=n0"],
+            (
+                "default: controllerStore must be etcd, because 2 peers of a Java controller are named "
+                "(n0-10.0.0.1:9877, n1-10.0.0.2:9877) and the embedded store is for one controller; or leave one of "
+                "them, not 'embedded'"
+            ),
+        ),
+        (
+            ["controllerType=jRaft", "jRaftInitConf=a:1,b:1,c:1"],
+            (
+                "default: controllerStore must be etcd, because 3 peers of a Java controller are named (a:1, b:1, c:1) "
+                "and the embedded store is for one controller; or leave one of them, not 'embedded'"
+            ),
+        ),
         (["httpPort=9878"], f"line 1 of {PATH}: httpPort must be another port than listenPort, not '9878'"),
         (
             ["tls.server.keyPath=/k.pem"],
@@ -285,6 +300,18 @@ def test_what_does_not_go_together_ends_the_start_with_a_sentence(lines, complai
 def test_everything_that_does_not_go_together_is_told_at_once():
     found = complaints("controllerStore=etcd", "etcdKeyPath=/k.pem", "advertisedAddress=a:1;b:2")
     assert len(found) == 3
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["controllerDLegerPeers=n0-127.0.0.1:9877", "controllerDLegerSelfId=n0"],
+        ["controllerDLegerPeers=n0-a:1;n1-b:1", "controllerStore=etcd", "etcdEndpoints=e1:2379"],
+        ["controllerType=jRaft", "jRaftInitConf=localhost:9880", "controllerDLegerPeers=n0-a:1;n1-b:1"],
+    ],
+)
+def test_a_java_file_of_one_controller_is_taken_and_one_of_several_with_their_etcd(lines):
+    assert configured(*lines).controller_dleger_peers
 
 
 def test_what_goes_together_is_taken():

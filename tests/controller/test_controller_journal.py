@@ -373,6 +373,18 @@ async def test_an_election_that_keeps_the_master_is_told_as_such(desk):
     assert desk.counted(desk.counts.elections)[CLUSTER, SET, Result.KEPT.value] == 2
 
 
+async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_lives(desk):
+    await desk.a_set(1, 2)
+    await desk.pass_ms(300)
+    await desk.dies(2)
+    desk.taken()
+    assert (await desk.elect(2, designate=True)).code != 0
+    (line,) = desk.taken()
+    assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
+    assert line["reason"] == "1 stays master: 1 another was designated; 2 not alive"
+    assert (CLUSTER, SET, Result.NOBODY.value) not in desk.counted(desk.counts.elections)
+
+
 async def test_an_unclean_election_is_an_error_with_what_it_cost(tmp_path):
     async with Desk(tmp_path, enable_elect_unclean_master=True) as desk:
         await desk.a_set(1, 2, in_sync=[1])

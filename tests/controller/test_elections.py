@@ -170,6 +170,27 @@ def test_an_election_that_ends_as_the_one_before_is_counted_there(elections):
     assert list(elections) == [first]
 
 
+def test_an_election_in_vain_tells_what_is_at_stake_now(elections):
+    """Who copies the command must get the broker that has the longest log by then."""
+    stuck = a_set(master=None, replicas=replicas(1, 2, 3, 4), sync_state_set=frozenset({1}))
+    gone = {1: heard(max_offset=1_000)}
+    first, _ = elections.add(
+        held(stuck, alive={3: heard(max_offset=500), 4: heard(max_offset=50)}, gone=gone, cause=NO_MASTER), 1_000
+    )
+    assert (first.bytes_at_stake, " -b 3 " in first.force) == (500, True)
+    elections.add(
+        held(stuck, alive={3: heard(max_offset=500), 4: heard(max_offset=900)}, gone=gone, cause=NO_MASTER), 6_000
+    )
+    assert (first.times, first.bytes_at_stake, " -b 4 " in first.force) == (2, 100, True)
+
+
+def test_names_in_a_command_are_names_whatever_they_contain(elections):
+    """Anybody can register a set of any name, and operators copy the command."""
+    odd = a_set(master=None, broker_name="a; reboot #", cluster="$(id)", sync_state_set=frozenset({1}))
+    told, _ = elections.add(held(odd, alive={3: heard()}, gone={1: heard()}, cause=NO_MASTER), 1_000)
+    assert "-bn 'a; reboot #' -c '$(id)';" in told.force
+
+
 def test_an_election_that_ends_in_another_way_is_another(elections):
     stuck = a_set(master=None)
     elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)

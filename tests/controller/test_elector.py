@@ -236,8 +236,22 @@ async def test_what_another_controller_has_stored_and_not_told_is_told_once(room
         await room.pass_ms(1_000)
     (notice,) = room.notices()
     assert (notice.master.broker_id, notice.master_epoch, notice.sync_state_set) == (2, 2, (2,))
-    (elected,) = [line for line in room.events("master_elected") if line["master_epoch"] == 2]
-    assert (elected["trigger"], elected["old_master"], elected["new_master"]) == ("found", None, 2)
+    (told,) = room.events("roles_told_again")
+    assert (told["broker"], told["master"], told["master_epoch"]) == (SET, 2, 2)
+
+
+async def test_a_set_in_which_nothing_was_written_since_its_election_had_no_election_when_a_controller_starts(tmp_path):
+    """Its logs know nothing of the epoch, as if nobody had been told."""
+    async with ControlRoom(tmp_path) as before:
+        await before.a_set(1, 2)
+        await dies(before, 1)
+        assert before.stored().master_epoch == 2
+    async with ControlRoom(tmp_path) as room:
+        await room.beat(2)
+        await room.pass_ms(2_000, beating=(2,))
+        assert [each.master.broker_id for each in room.notices()] == [2]
+        assert (list(room.elections), room.events("master_elected")) == ([], [])
+        assert len(room.events("roles_told_again")) == 1
 
 
 async def test_a_master_that_knows_its_epoch_is_not_told_again(room):

@@ -1,9 +1,12 @@
 """What a controller does unasked: whom it asks and greets, what it believes, and when it leaves all masters alone."""
 
+import asyncio
+
 import pytest
 from fakes.control_room import SET, ControlRoom, at
 
 from controller import detection
+from controller.decisions.election import Result
 from controller.detection import Outcome
 from controller.effects import AskBroker
 from controller.guard import GREETINGS_MAX, LOOK_MS
@@ -296,6 +299,40 @@ async def test_a_broker_that_beats_again_is_told_at_once_who_leads_now(room):
     assert (notice.master.broker_id, [each.broker_id for each in notice.recipients]) == (2, [1])
     await room.beat(1)
     assert len(room.notices()) == 1
+
+
+async def test_a_master_that_returns_with_a_report_of_its_slave_is_told_at_once_too(room):
+    """Its slave has left it, so that it may report that before it beats."""
+    await silent_until_dead(room)
+    room.effects.clear()
+    assert (await room.report([1], master=1)).code != 0
+    (notice,) = room.notices()
+    assert (notice.master.broker_id, [each.broker_id for each in notice.recipients]) == (2, [1])
+    await room.beat(1)
+    assert len(room.notices()) == 1
+
+
+async def test_a_store_that_is_slower_than_two_looks_is_given_one_election(room, monkeypatch):
+    await room.a_set(1, 2)
+    room.control.guard.reached(ONE, room.stored().replicas[1].address)
+    stored, real = asyncio.Event(), room.backend.commit
+
+    async def slow(*what):
+        await stored.wait()
+        return await real(*what)
+
+    monkeypatch.setattr(room.backend, "commit", slow)
+    room.control.guard.connection_lost(1)
+    tell(room, Outcome.REFUSED)
+    for _ in range(15):
+        room.clock.pass_ms(100)
+        await asyncio.sleep(0)
+        room.control.guard.look_at_sets()
+    stored.set()
+    await room.done()
+    (election,) = [each for each in room.elections if each.new_master == 2]
+    assert (election.result, election.times, election.master_epoch) == (Result.NEW_MASTER, 1, 2)
+    assert [each.result for each in room.elections][1:] == [Result.NEW_MASTER]
 
 
 async def test_a_dead_master_is_told_nothing(room):

@@ -56,6 +56,16 @@ def lose_master(_):
     return Decision(reply=None, events=(MasterLost(),))
 
 
+async def test_a_store_that_was_put_back_is_followed_to_older_revisions(store):
+    older = Kept(Entry(broker_set=a_set(master_epoch=1)), OLD.revision - 1)
+    store.entry_changed(SET, older)
+    assert store.entry(SET) == OLD.entry
+    store.put_back()
+    assert store.entry(SET) == OLD.entry
+    store.entry_changed(SET, older)
+    assert store.entry(SET) == older.entry
+
+
 async def test_what_was_loaded_for_a_term_that_has_ended_is_not_taken(backend, store):
     terms = [True, True]
     loads = [asyncio.create_task(store.load(lambda n=n: terms[n])) for n in range(2)]

@@ -34,6 +34,9 @@ class RecordingWitness:
     def members_changed(self, members):
         self.members = members
 
+    def put_back(self):
+        self.told.append(("put back",))
+
     def entry_changed(self, broker_name, kept):
         self.entries.append((broker_name, kept))
 
