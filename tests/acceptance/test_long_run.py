@@ -20,21 +20,31 @@ def leader(replicated):
     return wait_until(lambda: leader_of(replicated.controllers), seconds=VERY_LONG_S, what="a controller leads")
 
 
-def kill_the_master(replicated, group):
+def kill_the_master(replicated, group, load):
     before, master = replicated.state(), replicated.master
     master.process.kill()
     replicated.wait_for_master(lambda state: state.master != before.master, seconds=VERY_LONG_S)
     replicated.restart(master)
 
 
-def freeze_the_master(replicated, group):
-    before, master = replicated.state(), replicated.master
-    master.process.pause()
-    replicated.wait_for_master(lambda state: state.master != before.master, seconds=VERY_LONG_S)
+def freeze_the_master(replicated, group, load):
+    # What still waits at its port when it goes on, it may acknowledge before it reads that another leads: the producer
+    # has to have gone there, as in the minute of line 4.
+    master, frozen = freeze_until_another_leads(replicated)
+    frozen.until_sent(load, port=replicated.master.port)
     master.process.resume()
 
 
-def kill_the_slave(replicated, group):
+def freeze_until_another_leads(replicated):
+    """Return the frozen master, and since when it is."""
+    before, master = replicated.state(), replicated.master
+    frozen = Moment()
+    master.process.pause()
+    replicated.wait_for_master(lambda state: state.master != before.master, seconds=VERY_LONG_S)
+    return master, frozen
+
+
+def kill_the_slave(replicated, group, load):
     before = replicated.state()
     (slave,) = replicated.slaves
     slave.process.kill()
@@ -42,7 +52,7 @@ def kill_the_slave(replicated, group):
     replicated.restart(slave)
 
 
-def cut_connections(replicated, group):
+def cut_connections(replicated, group, load):
     before = replicated.state()
     for _ in range(5):
         for front in group.fronts:
@@ -51,7 +61,7 @@ def cut_connections(replicated, group):
     assert replicated.state().epochs == before.epochs
 
 
-def kill_the_leading_controller(replicated, group):
+def kill_the_leading_controller(replicated, group, load):
     old = leader(replicated)
     old.process.kill()
     leader(replicated)
@@ -74,7 +84,7 @@ def test_a_long_run_of_everything_loses_nothing(run, stage, line):
         done = dict.fromkeys((event.__name__ for event in events), 0)
         while began.elapsed() < RUN_S:
             event = chosen.choice(events)
-            event(replicated, stage.group)
+            event(replicated, stage.group, load)
             done[event.__name__] += 1
             state = replicated.wait_until_complete()
             assert [replicated.is_master(broker) for broker in replicated.brokers].count(True) == 1
@@ -84,6 +94,24 @@ def test_a_long_run_of_everything_loses_nothing(run, stage, line):
             load.wait_for_more()
         load.stop()
         it.saw(", ".join(f"{count} x {event}" for event, count in done.items()))
+        it.saw(f"{len(load.acknowledged())} sends acknowledged, {len(load.failures())} failed")
+        replicated.lose_nothing(load)
+        it.saw("loss 0")
+
+
+@in_soak
+def test_a_master_that_goes_on_at_once_acknowledges_nothing_alone_where_two_are_demanded(run, stage, line):
+    """With one in sync enough, a broker of 5.5.0 acknowledges alone from then until it knows that another leads."""
+    with line("28+", "10 times the master frozen until another leads, no longer; minInSyncReplicas=2") as it:
+        replicated = stage.new_set(minInSyncReplicas=2)
+        replicated.start().wait_until_complete()
+        load = replicated.load(**{"interval-ms": 20})
+        for _ in range(10):
+            master, _ = freeze_until_another_leads(replicated)
+            master.process.resume()
+            replicated.wait_until_complete()
+            load.wait_for_more()
+        load.stop()
         it.saw(f"{len(load.acknowledged())} sends acknowledged, {len(load.failures())} failed")
         replicated.lose_nothing(load)
         it.saw("loss 0")
