@@ -23,7 +23,9 @@ STORE_TXN: Final = _MAKE.counter(
     "store_txn", "Calls to the store, reads too, by what was asked and what came of it.", "operation", "result"
 )
 STORE_TXN_DURATION: Final = _MAKE.histogram("store_txn_duration_seconds", "Calls to the store.", "operation")
-SELF_DOUBTS: Final = _MAKE.counter("self_doubts", "Standstills of this process after which nobody was judged.")
+SELF_DOUBTS: Final = _MAKE.counter(
+    "self_doubts", "Standstills of this process, and changes that the store held up: nobody was judged then."
+)
 
 # Sets and brokers; only of the leader
 
@@ -35,9 +37,13 @@ MASTER_EPOCH: Final = _MAKE.gauge("master_epoch", "Master epoch of a set.", "clu
 BROKER_LAST_HEARTBEAT: Final = _MAKE.gauge(
     "broker_last_heartbeat_timestamp_seconds", "Last sign of life of a broker.", "cluster", "broker", "broker_id"
 )
-SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Brokers that are being asked whether they live.")
-PROBES: Final = _MAKE.counter("probes", "Questions to brokers by what came of them.", "outcome")
-DEATHS: Final = _MAKE.counter("broker_deaths", "Brokers found dead, by how it began.", "cluster", "reason")
+# Brokers as this controller judges them: each does so for itself, so numbers of several are not to be added
+
+SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Brokers that this controller is asking whether they live.")
+PROBES: Final = _MAKE.counter("probes", "Questions of this controller to brokers, by what came of them.", "outcome")
+DEATHS: Final = _MAKE.counter(
+    "broker_deaths", "Brokers that this controller found dead, by how it began; each judges.", "cluster", "reason"
+)
 
 # Elections
 

@@ -301,6 +301,8 @@ def test_probes_and_views_are_served_over_http(controller):
     assert over_http("/readyz") == {"status": "ready"}
     group = over_http("/v1/controllers")
     assert (group["role"], group["leaderAddress"], group["store"]) == ("leader", controller.address, "embedded")
+    lines = [json.loads(line) for line in controller.process.text().splitlines() if line.startswith("{")]
+    assert {line["controller_id"] for line in lines} == {group["leaderId"]}
 
 
 def test_a_changed_configuration_survives_a_restart(controller):
