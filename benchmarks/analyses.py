@@ -1,11 +1,15 @@
 """Measures ingest and analyses, and writes benchmarks/ANALYTICS.md.
 
-    make bench-analytics      (or: PYTHONPATH=tests python benchmarks/analyses.py [options])
+    make bench-analytics                                                  (all of it: half an hour or so, 3 GB of disk)
+    PYTHONPATH=tests python benchmarks/analyses.py --only day             (a part alone; the page keeps the other parts)
+    PYTHONPATH=tests python benchmarks/analyses.py --only raw --only report
 
-One day of 300 brokers, seen by three NameServers, goes the whole way: landing files of JSON, ingest, all analyses,
-report. Thirty days of the same are written straight into the stored history: for A2 and A5 over all raw rows, for a
-month's report of kept parts, and for how times grow with days and brokers. Times are those of the work; Spark's start
-is told beside. About 30 minutes and 6 GB of disk on two cores.
+day      one day of 300 brokers, seen by three NameServers, the whole way: landing files of JSON, ingest, all analyses
+raw      A2 and A5 over the raw rows of ever more days, up to thirty
+report   all analyses of thirty days from the kept parts of days, and the page
+brokers  A2 and A5 over the raw rows of one day of ever more brokers
+
+Times are those of the work; Spark's start is told beside. Raw rows of many days are written straight as stored ones.
 """
 
 import argparse
@@ -14,29 +18,28 @@ import platform
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
+from stored_days import FIRST_DAY, SERVERS, heartbeats, store_days
 from synthetic.generator import Truth, record
 from synthetic.landing import SEGMENT_US, line, moment
 from synthetic.plan import Plan, Server, brokers
 from synthetic.plants import flaps, joint_failure, renewal_outages, storm
 
-from analytics.days import DAY_US, HOUR_US, date_at, span_of
+from analytics.days import DAY_US, HOUR_US, span_of
 from analytics.ingest import Places, ingest
 from analytics.job import Job, Span
 from analytics.jobs import load_jobs
-from analytics.manifest import WHOLE_DAY, Day, Hour, save_day, unit_folder
 from analytics.publish import Latest
+from analytics.report import report
 from analytics.runner import Run, run_jobs
 from analytics.session import SparkOptions, start_session
 from analytics.storage import LocalStorage
-from history.schemas import FAMILIES
 
 #: What the issue asks for, on two cores.
 DAY_SECONDS_MAX = 120
@@ -44,9 +47,16 @@ REPORT_SECONDS_MAX = 30
 RAW_SECONDS_MAX = 240
 MEMORY_GIB_MAX = 6
 
-SERVERS = 3
-BEATS_A_DAY = 2880
-FIRST_DAY = "2026-03-02"
+#: Writing the rows of many days is no measurement, but nobody waits for it for long.
+STORING_SECONDS_MAX = 240
+
+#: The parts, with the titles of their sections; the page has them in this order.
+PARTS = {
+    "day": "One day, from JSON to results",
+    "raw": "Ever more days of raw rows",
+    "report": "A month's report, from parts of days",
+    "brokers": "Ever more brokers, one day of raw rows",
+}
 
 
 class Measured(NamedTuple):
@@ -68,21 +78,14 @@ class Measured(NamedTuple):
 class Bench:
     """Takes times, and tells of them as they come."""
 
-    def __init__(self, spark: SparkSession, cores: int) -> None:
+    def __init__(self, spark: SparkSession, options: argparse.Namespace, folder: Path, started: float) -> None:
         self.spark = spark
-        self.cores = cores
+        self.options = options
+        self.folder = folder
+        #: Seconds that Spark took to start.
+        self.started = started
         self.lines: list[str] = []
-
-    def title(self, text: str) -> None:
-        """Begin a table."""
-        self.lines += [
-            "",
-            f"## {text}",
-            "",
-            "| what | recorded rows | s | rows/s/core | goal | |",
-            "|---|---|---|---|---|---|",
-        ]
-        print(f"\n{text}", flush=True)
+        self._month: LocalStorage | None = None
 
     def take(self, what: str, rows: int, work: Callable[[], object], goal_seconds: float | None = None) -> None:
         """Do some work once and note how long it took."""
@@ -92,88 +95,103 @@ class Bench:
 
     def note(self, measured: Measured) -> None:
         """Add a line."""
-        self.lines.append(measured.text(self.cores))
-        print(measured.text(self.cores), flush=True)
+        self.lines.append(measured.text(self.options.cores))
+        print(self.lines[-1], flush=True)
+
+    def month(self) -> LocalStorage:
+        """Return the stored rows of all days, which are written once."""
+        if self._month is None:
+            self._month = LocalStorage(self.folder / "month")
+            began = time.perf_counter()
+            store_days(self.folder / "month", self.options.days, self.options.brokers, self.options.cores)
+            took = time.perf_counter() - began
+            verdict = "" if took <= STORING_SECONDS_MAX else f": more than {STORING_SECONDS_MAX} s"
+            print(f"{self.options.days} days stored in {took:.0f} s{verdict}", flush=True)
+        return self._month
 
 
 def main() -> None:
-    """Measure everything and write the page."""
+    """Measure what was asked for and write its sections of the page."""
     options = _options()
     with tempfile.TemporaryDirectory(prefix="bench-analytics-", dir=options.folder) as folder:
         began = time.perf_counter()
         spark = start_session(SparkOptions(master=f"local[{options.cores}]", driver_memory=options.driver_memory))
         spark.range(1).count()
-        started = time.perf_counter() - began
-        bench = Bench(spark, options.cores)
-        root = Path(folder)
-        one_day(bench, root / "day", options.brokers)
-        many_days(bench, root / "month", options.brokers, options.days)
-        many_brokers(bench, root / "large", options.brokers, options.large)
-        _write(Path(options.file), bench, options, started)
+        bench = Bench(spark, options, Path(folder), time.perf_counter() - began)
+        for part in options.only or PARTS:
+            print(f"\n{PARTS[part]}", flush=True)
+            bench.lines = []
+            _MEASURES[part](bench)
+            _write(Path(options.file), PARTS[part], _section(bench))
         spark.stop()
 
 
-def one_day(bench: Bench, root: Path, count: int) -> None:
+def one_day(bench: Bench) -> None:
     """Measure a day's ingest and all analyses, from JSON to results."""
-    rows = land_a_day(root, count)
+    root = bench.folder / "day"
+    rows = land_a_day(root, bench.options.brokers)
     storage = LocalStorage(root)
-    bench.title(f"One day, {count} brokers, {SERVERS} NameServers, from JSON to results")
     began = time.perf_counter()
     work = partial(ingest, Places(bench.spark, storage, storage), print)
     bench.take("ingest", rows, work)
-    bench.take("ingest once more: nothing to do", rows, work)
     of_day = time.perf_counter()
     results = _run(bench.spark, storage, load_jobs(), days_from(0, 1))
     ended = time.perf_counter()
+    bench.note(Measured("all analyses", rows, ended - of_day))
+    bench.note(Measured("**ingest and all analyses**", rows, ended - began, DAY_SECONDS_MAX))
     for each in results:
         bench.note(Measured(f"{each.job} {each.name}, beside another one", each.input_rows, each.duration_seconds))
-    bench.note(Measured("all analyses", rows, ended - of_day))
-    bench.note(Measured("all of it", rows, ended - began, DAY_SECONDS_MAX))
+    bench.take("ingest once more: nothing to do", rows, work)
     shutil.rmtree(root)
 
 
-def many_days(bench: Bench, root: Path, count: int, days: int) -> None:
-    """Measure a month: raw rows, parts, and the report's input."""
-    storage = LocalStorage(root)
-    for day in range(days):
-        store_a_day(bench.spark, storage, day, count)
-    bench.title(f"{days} days, {count} brokers, {SERVERS} NameServers, raw rows")
-    grown = sorted({1, max(1, days // 4), days})
+def many_days(bench: Bench) -> None:
+    """Measure A2 and A5 over raw rows of ever more days."""
+    storage, count, days = bench.month(), bench.options.brokers, bench.options.days
     for job in load_jobs(["A2", "A5"]):
-        for some in grown:
+        for some in sorted({1, max(1, days // 4), max(1, days // 2), days}):
             goal = RAW_SECONDS_MAX if some == days else None
-            rows = heartbeats(count, some)
             work = partial(_run, bench.spark, storage, [job], days_from(0, some), raw=True)
-            bench.take(f"{job.id} {job.name}, {some} days", rows, work, goal)
-    bench.title(f"{days} days, {count} brokers, from parts")
-    rows, window = heartbeats(count, days), days_from(0, days)
+            bench.take(f"{job.id} {job.name}, {some} days", heartbeats(count, some), work, goal)
+
+
+def a_report(bench: Bench) -> None:
+    """Measure a month's results from parts, and the page."""
+    storage, window = bench.month(), days_from(0, bench.options.days)
+    rows = heartbeats(bench.options.brokers, bench.options.days)
     work = partial(_run, bench.spark, storage, load_jobs(), window)
     bench.take("all analyses, first time: parts of all days are made", rows, work)
-    bench.take("all analyses again: parts are there", rows, work, REPORT_SECONDS_MAX)
-    shutil.rmtree(root)
+    began = time.perf_counter()
+    bench.take("all analyses again: parts are there", rows, work)
+    place = argparse.Namespace(output=str(bench.folder / "month"), file=str(bench.folder / "report.html"))
+    bench.take("the page", rows, partial(report, place))
+    bench.note(Measured("**results and page, from parts**", rows, time.perf_counter() - began, REPORT_SECONDS_MAX))
 
 
-def many_brokers(bench: Bench, root: Path, count: int, large: int) -> None:
+def many_brokers(bench: Bench) -> None:
     """Measure a day of ever more brokers."""
-    bench.title("One day of raw rows, more brokers")
+    count, large = bench.options.brokers, bench.options.large
     for some in sorted({count, (count + large) // 2, large}):
-        storage = LocalStorage(root / str(some))
-        store_a_day(bench.spark, storage, 0, some)
+        storage = LocalStorage(bench.folder / str(some))
+        store_days(bench.folder / str(some), 1, some, 1)
         for job in load_jobs(["A2", "A5"]):
             work = partial(_run, bench.spark, storage, [job], days_from(0, 1), raw=True)
             bench.take(f"{job.id} {job.name}, {some} brokers", heartbeats(some, 1), work)
-        shutil.rmtree(root / str(some))
+        shutil.rmtree(bench.folder / str(some))
+
+
+_MEASURES: Mapping[str, Callable[[Bench], None]] = {
+    "day": one_day,
+    "raw": many_days,
+    "report": a_report,
+    "brokers": many_brokers,
+}
 
 
 def _run(
     spark: SparkSession, storage: LocalStorage, jobs: Iterable[Job], window: Span, *, raw: bool = False
 ) -> list[Latest]:
     return run_jobs(spark, storage, jobs, Run("bench", window, raw), print)
-
-
-def heartbeats(count: int, days: int) -> int:
-    """Return how many beats the generated days have."""
-    return count * SERVERS * BEATS_A_DAY * days
 
 
 def days_from(first: int, count: int) -> Span:
@@ -222,129 +240,6 @@ def _seal(root: Path, family: str, began_us: int, name: str, lines: list[bytes])
     path.write_bytes(b"".join(lines))
 
 
-def store_a_day(spark: SparkSession, storage: LocalStorage, day: int, count: int) -> None:
-    """Write a day straight into the stored history: beats with jitter and losses, ticks, and who was there."""
-    for family, rows in (
-        ("heartbeat", beats_of(spark, day, count)),
-        ("ns_tick", ticks_of(spark, day)),
-        ("broker_state", registrations_of(spark, day, count)),
-        ("ns_lifecycle", starts_of(spark, day)),
-    ):
-        date = date_at(days_from(day, 1).start_us)
-        folder = unit_folder(family, date, WHOLE_DAY)
-        rows.write.parquet(storage.uri(folder))
-        paths = tuple(file.path for file in storage.files(folder))
-        stored = spark.read.parquet(*(storage.uri(path) for path in paths)).count()
-        hours = {f"{hour:02}": Hour(rows=stored // 24, digest=day + hour + 1) for hour in range(24)}
-        save_day(storage, family, date, Day(hours=hours, stored={WHOLE_DAY: paths}))
-
-
-def _enveloped(rows: DataFrame, family: str, event_type: str, at_us: str, server: str) -> DataFrame:
-    """Add the envelope; `at_us` and `server` are SQL expressions over the columns there are."""
-    told = rows.selectExpr(
-        "*",
-        "1L AS schema_version",
-        f"'{event_type}' AS event_type",
-        f"timestamp_micros({at_us}) AS event_time",
-        f"({at_us}) - {days_from(0, 1).start_us} AS mono_us",
-        f"concat('ns-', {server}) AS ns_id",
-        f"concat('ns-', {server}, '-1') AS boot_id",
-        f"concat('ns-', {server}, '-1-', {family!r}, {at_us}, '-', id) AS event_id",
-        "'namesrv' AS source",
-    )
-    there = set(told.columns)
-    return told.select(
-        *(
-            (F.col(each.name) if each.name in there else F.lit(None)).cast(each.type.value).alias(each.name)
-            for each in FAMILIES[family].all_columns
-        )
-    )
-
-
-def beats_of(spark: SparkSession, day: int, count: int) -> DataFrame:
-    """Return the beats of a day, by broker, server and time, as they are stored; one in two thousand is missing."""
-    start_us = days_from(day, 1).start_us
-    pieces = max(2, count // 150)
-    rows = spark.range(0, heartbeats(count, 1), 1, pieces).selectExpr(
-        "id",
-        f"id div {BEATS_A_DAY * SERVERS} AS broker",
-        f"id div {BEATS_A_DAY} % {SERVERS} AS server",
-        f"id % {BEATS_A_DAY} AS beat",
-        f"pmod(xxhash64(id, {day}), 200000) AS jitter_us",
-        f"pmod(xxhash64(id - 1, {day}), 200000) AS jitter_before_us",
-        f"pmod(xxhash64(id, {day}, 'lost'), 2000) = 0 AS lost",
-        f"pmod(xxhash64(id - 1, {day}, 'lost'), 2000) = 0 AS lost_before",
-    )
-    told = rows.where("NOT lost").selectExpr(
-        "*",
-        "'DefaultCluster' AS cluster",
-        "format_string('broker-%05d', broker) AS broker_name",
-        "0L AS broker_id",
-        "format_string('broker-%05d:10911', broker) AS broker_addr",
-        "'register' AS kind",
-        "(if(lost_before, 60000000, 30000000) + jitter_us - jitter_before_us) div 1000 AS interval_ms",
-        "30000L AS period_ms",
-        "120000L AS timeout_ms",
-        "1L AS dv_counter",
-    )
-    return _enveloped(
-        told, "heartbeat", "beat", f"{start_us} + beat * 30000000 + broker % 30 * 1000000 + jitter_us", "server"
-    )
-
-
-def ticks_of(spark: SparkSession, day: int) -> DataFrame:
-    """Return the ticks of a day: all servers were watching all the time."""
-    start_us = days_from(day, 1).start_us
-    rows = spark.range(0, SERVERS * 8640, 1, 1).selectExpr(
-        "id",
-        "id div 8640 AS server",
-        "id % 8640 AS tick",
-        "10000L AS interval_ms",
-        "1000L AS topics",
-        "8000L AS queues",
-        "200000000 + id % 8640 AS route_bytes",
-        "600L AS connections",
-        "2.5D AS loop_lag_ms",
-        "0L AS requests_rejected",
-        "300L AS brokers",
-    )
-    return _enveloped(rows, "ns_tick", "tick", f"{start_us} + tick * 10000000", "server")
-
-
-def registrations_of(spark: SparkSession, day: int, count: int) -> DataFrame:
-    """Return the state of a day: all come at its begin on the first one, and a few go and come back on each."""
-    start_us = days_from(day, 1).start_us
-    who = "format_string('broker-%05d', id div 3) AS broker_name"
-    rows = spark.range(0, count * SERVERS, 1, 1).selectExpr(
-        "id",
-        who,
-        "id % 3 AS server",
-        "0L AS broker_id",
-        "'DefaultCluster' AS cluster",
-        "120000L AS timeout_ms",
-        "'master' AS role",
-    )
-    first = _enveloped(
-        rows.where("true" if day == 0 else "false"), "broker_state", "registered_first", f"{start_us} + id", "server"
-    )
-    some = rows.where(f"(id div 3) % 50 = {day % 50}")
-    went = _enveloped(
-        some.withColumn("reason", F.lit("timeout")),
-        "broker_state",
-        "expired",
-        f"{start_us} + 43200000000 + id",
-        "server",
-    )
-    came = _enveloped(some, "broker_state", "registered_first", f"{start_us} + 43500000000 + id", "server")
-    return first.unionByName(went).unionByName(came).coalesce(1)
-
-
-def starts_of(spark: SparkSession, day: int) -> DataFrame:
-    """Return the start of each server, on the first day."""
-    rows = spark.range(0, SERVERS if day == 0 else 0, 1, 1)
-    return _enveloped(rows, "ns_lifecycle", "started", f"{days_from(day, 1).start_us} + id", "id")
-
-
 def _memory_gib() -> float:
     """Return the most memory that this process and Spark's Java have held together."""
     peak = 0
@@ -358,29 +253,48 @@ def _memory_gib() -> float:
     return peak / 1024**2
 
 
-def _write(path: Path, bench: Bench, options: argparse.Namespace, started: float) -> None:
-    path.write_text("\n".join([*_head(bench, options, started), *bench.lines, ""]), encoding="utf-8")
-    print(f"\n{path}")
-
-
-def _head(bench: Bench, options: argparse.Namespace, started: float) -> list[str]:
+def _section(bench: Bench) -> list[str]:
+    """Return the section of the part that was just measured."""
+    options = bench.options
+    memory = _memory_gib()
+    verdict = "reached" if memory <= MEMORY_GIB_MAX else "**MISSED**"
     machine = f"{options.cores} cores, {platform.machine()}, Python {platform.python_version()}"
     spark = f"Spark {bench.spark.version}, driver memory {options.driver_memory}"
-    memory = _memory_gib()
-    verdict = "reached" if memory <= MEMORY_GIB_MAX else "MISSED"
+    goal = f"goal <= {MEMORY_GIB_MAX} GiB: {verdict}"
     return [
-        "# How fast the analyses are",
+        f"{datetime.now(UTC):%Y-%m-%d}: {options.brokers} brokers, {SERVERS} NameServers, {machine}, {spark}.",
+        f"Spark's start, {bench.started:.1f} s, is not in the times.",
+        f"Memory at most so far, Java and Python together: {memory:.1f} GiB ({goal}).",
         "",
-        f"Written by `make bench-analytics` on {datetime.now(UTC):%Y-%m-%d}: {machine}, {spark}.",
-        f"Spark's start, {started:.1f} s, is not in the times.",
-        "",
-        f"Memory at most, Java and Python together: {memory:.1f} GiB (goal <= {MEMORY_GIB_MAX} GiB: {verdict}).",
-        "`rows/s/core` are recorded rows, heartbeats mostly, by second and core.",
+        "| what | recorded rows | s | rows/s/core | goal | |",
+        "|---|---|---|---|---|---|",
+        *bench.lines,
     ]
 
 
+def _write(path: Path, title: str, section: Iterable[str]) -> None:
+    """Put a section into the page, in the place of what it said before; other sections stay as they are."""
+    sections: dict[str, str] = {}
+    if path.exists():
+        for text in path.read_text(encoding="utf-8").split("\n## ")[1:]:
+            known, _, rest = text.partition("\n")
+            sections[known] = rest.strip()
+    sections[title] = "\n".join(section)
+    text = "".join(f"\n## {each}\n\n{sections[each]}\n" for each in PARTS.values() if each in sections)
+    path.write_text(_HEAD + text, encoding="utf-8")
+    print(f"\n{path}")
+
+
+_HEAD = """# How fast the analyses are
+
+Written by `make bench-analytics`, or part by part with `--only`. `rows/s/core` are recorded rows, heartbeats mostly, by
+second and core.
+"""
+
+
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part; may be given more than once")
     parser.add_argument("--brokers", type=int, default=300)
     parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--large", type=int, default=3000, help="brokers of the largest day")
