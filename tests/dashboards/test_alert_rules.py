@@ -1,5 +1,6 @@
 """The rule files: promtool's opinion of them, its unit tests, and the page of each alert."""
 
+import functools
 import os
 import re
 import shutil
@@ -36,6 +37,7 @@ def promtool():
     return run
 
 
+@functools.cache
 def unit_tests():
     return [test for path in UNIT_TESTS for test in yaml.safe_load(path.read_text())["tests"]]
 
