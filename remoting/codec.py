@@ -34,7 +34,7 @@ def decode_fields(shape: type[Shape], fields: Mapping[str, str] | None) -> Shape
     """
     if not fields:
         return shape()
-    if (integers := integers_of(shape)) is not None and are_plain_digits(fields, integers):
+    if (integers := _convertible(shape)) is not None and _are_digits(fields, integers):
         try:
             return msgspec.convert(fields, shape, strict=False)
         except msgspec.ValidationError:
@@ -49,7 +49,7 @@ def decode_fields(shape: type[Shape], fields: Mapping[str, str] | None) -> Shape
 
 
 @cache
-def integers_of(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
+def _convertible(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
     """Return the wire names of a shape's integers; None if msgspec reads other fields of it unlike Java.
 
     It takes "1" for a true Boolean, and "1e3" for an integer.
@@ -60,7 +60,7 @@ def integers_of(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
     return tuple(name for name, _, read in readers if read is not str)
 
 
-def are_plain_digits(fields: Mapping[str, str], integers: tuple[str, ...]) -> bool:
+def _are_digits(fields: Mapping[str, str], integers: tuple[str, ...]) -> bool:
     """Tell whether all integers that are there are written as nearly all are."""
     for name in integers:
         text = fields.get(name)
