@@ -32,6 +32,8 @@ SEAL_BYTES: Final = 64 * 1024 * 1024
 DAYS_MAX: Final = 31
 #: Bytes that all files of a folder may have together; then the oldest beats go, and after all beats what else is old.
 BYTES_MAX: Final = 16 * 1024**3
+#: And so much of their disk, on which other things have to have room.
+DISK_SHARE_MAX: Final = 0.5
 #: Long rows that repeat much.
 _COMPRESSED: Final = frozenset({ROUTE_SNAPSHOT.name})
 _BEATS: Final = frozenset({HEARTBEAT.name, HEARTBEAT_SUMMARY.name})
@@ -191,7 +193,7 @@ class Landing:
         old = [folder for folder in self._hours() if _date_of(folder) < first]
         forgotten = [_deleted("age", old)]
         sizes = {folder: _size_of(folder)[1] for folder in self._hours() if _date_of(folder) <= today}
-        excess = sum(sizes.values()) - BYTES_MAX
+        excess = sum(sizes.values()) - self._bytes_max() if sizes else 0
         large = []
         for folder in sorted(sizes, key=_worth) if excess > 0 else []:
             # Where somebody writes, nothing is taken away.
@@ -200,6 +202,9 @@ class Landing:
                 large.append(folder)
         forgotten.append(_deleted("size", large))
         return [each for each in forgotten if each.files]
+
+    def _bytes_max(self) -> int:
+        return min(BYTES_MAX, int(shutil.disk_usage(self._root).total * DISK_SHARE_MAX))
 
     def _hours(self, first: date = date.min) -> list[Path]:
         """Return all folders of hours, from a day on."""

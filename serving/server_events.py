@@ -61,7 +61,7 @@ HISTORY_DELETED: Final = LogEvent(
     name="history_deleted",
     level=Level.WARNING,
     keys=("reason", "files", "bytes"),
-    meaning="Files of the history are deleted, read or not: older than 31 days (age), or more than 16 GiB (size).",
+    meaning="History is deleted, read or not: older than 31 days (age), over 16 GiB or half of its disk (size).",
     advice="Run `rmq-analytics ingest` and `compact` each day: they delete what they have read.",
 )
 CHORE_FAILED: Final = LogEvent(

@@ -165,6 +165,13 @@ def test_too_many_bytes_cost_the_oldest_beats_first_and_nothing_that_somebody_wr
     assert landing.forget_old(AT.date()) == []
 
 
+def test_a_small_disk_is_not_filled_with_history(tmp_path, landing, monkeypatch):
+    for hours in range(3):
+        landing.append("heartbeat", b"123456789\n", AT_US + hours * HOUR_US)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(total=40, used=30, free=10))
+    assert landing.forget_old(AT.date()) == [Forgotten("size", files=1, size_bytes=10)]
+
+
 def test_rows_lie_in_the_hour_in_which_they_happened_however_late_they_are_written(tmp_path, landing):
     for hours in (0, 1, 3):
         landing.append("broker_state", b"%d\n" % hours, AT_US + hours * HOUR_US)
