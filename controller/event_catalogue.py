@@ -56,8 +56,10 @@ SELF_DOUBTED: Final = LogEvent(
     name="self_doubted",
     level=Level.WARNING,
     keys=("held_ms",),
-    meaning="This process stood still, so brokers only seem silent; nobody is judged for a round of heartbeats.",
-    advice="Find out what held the process: no processor time, swapping, a paused machine.",
+    meaning="This process stood still, or the store took more than 1 s for a change, so brokers only seem silent; "
+    "nobody is judged for a round of heartbeats.",
+    advice="Look at rocketmq_controller_store_txn_duration_seconds first: a slow store, or its disk. Else find out "
+    "what held the process: no processor time, swapping, a paused machine.",
 )
 BROKERS_HEARD_AGAIN: Final = LogEvent(
     name="brokers_heard_again",

@@ -91,7 +91,7 @@ class Journal(ServerJournal[ControllerConfig]):
         self._logs.write(catalogue.STORE_CALLS_ANSWERED, operation=kind, silent_ms=silent_ms)
 
     def self_doubted(self, held_ms: int) -> None:
-        """Note that this process stood still."""
+        """Note that this process stood still, or its store did."""
         self._counts.self_doubts += 1
         self._logs.write(catalogue.SELF_DOUBTED, held_ms=held_ms)
 

@@ -56,7 +56,7 @@ class ControlObserver(Protocol):
         """Learn that a change could not be stored."""
 
     def self_doubted(self, held_ms: int) -> None:
-        """Learn that this process stood still."""
+        """Learn that this process stood still, or its store did."""
 
     def brokers_heard_again(self, gap_ms: int) -> None:
         """Learn that nobody at all was heard for so long."""

@@ -20,6 +20,11 @@ def increase(metric: str, selector: str = "", *, by: str = "", window: str = WIN
     return f"{_sum(by)} (increase({metric}{_braces(selector)}[{window}]))"
 
 
+def most_increase(metric: str, selector: str = "", *, by: str, window: str = WINDOW) -> str:
+    """Return by how much counters grew at most at any instance: all of them count the same things."""
+    return f"max by ({by}) (increase({metric}{_braces(selector)}[{window}]))"
+
+
 def quantile(share: float, histogram: str, selector: str = "", *, by: str = "", window: str = WINDOW) -> str:
     """Return a quantile of a histogram, by some labels or over all.
 

@@ -5,7 +5,7 @@ from typing import Final
 from dashboards.boards import server_rows
 from dashboards.boards.shared import CLUSTER, CONTROLLER, FAILOVERS, LEADER_CHANGES
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, Word, bad_above, worse_above
-from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, quantile, rate
+from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, most_increase, quantile, rate
 
 _PREFIX: Final = "rocketmq_controller_"
 _SLOW_S: Final = (0.5, 2.0)
@@ -118,10 +118,11 @@ _FAILING_OVER: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Brokers found dead",
-            description="By how it began: a connection that closed, or silence.",
+            description="By how it began: a connection that closed, or silence. Every controller judges for itself: "
+            "this is what the one with most saw.",
             queries=(
                 Query(
-                    increase(f"{_PREFIX}broker_deaths_total", BY_CLUSTER, by="cluster, reason"),
+                    most_increase(f"{_PREFIX}broker_deaths_total", BY_CLUSTER, by="cluster, reason"),
                     "{{cluster}} {{reason}}",
                 ),
             ),
