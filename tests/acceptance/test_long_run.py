@@ -110,7 +110,7 @@ def test_a_master_that_goes_on_at_once_acknowledges_nothing_alone_where_two_are_
             master, _ = freeze_until_another_leads(replicated)
             master.process.resume()
             replicated.wait_until_complete()
-            load.wait_for_more()
+            load.wait_for_more(count=100)
         load.stop()
         it.saw(f"{len(load.acknowledged())} sends acknowledged, {len(load.failures())} failed")
         replicated.lose_nothing(load)

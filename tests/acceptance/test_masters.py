@@ -119,7 +119,7 @@ def replaced(replicated, before, *, seconds):
 
 @everywhere
 def test_a_frozen_master_is_replaced_and_acknowledges_nothing_when_it_thaws(run, shared_set, line):
-    with line("4", "freeze the master (SIGSTOP) and let it go on") as it:
+    with line("4", "freeze the master (SIGSTOP) and let it go on", java_fails="the old master has acknowledged") as it:
         before, old = shared_set.state(), shared_set.master
         load = shared_set.load()
         frozen = Moment()
@@ -332,7 +332,11 @@ def test_brokers_learn_their_roles_by_asking_when_nobody_tells_them(run, shared_
             it.took("switch after electMaster", elected.elapsed(), limit=6)
             printing.result()
         it.took("producer again", asked.until_sent(load, port=chosen.port), limit=None)
+        load.stop()
         before = shared_set.wait_until_complete()
+        # Until it has asked, the old master of a chosen one may acknowledge alone (OPERATIONS.md): nothing is said of
+        # the messages before.
+        load = shared_set.load()
         (other,) = shared_set.slaves
         killed = Moment()
         chosen.process.kill()
