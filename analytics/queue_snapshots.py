@@ -91,7 +91,7 @@ def _rows_of_last_snapshots(snapshots: DataFrame, span: Span) -> DataFrame:
 
 def _sets_of_days(states: DataFrame) -> DataFrame:
     """Return, of each set and day, cluster and master's address as they were seen last."""
-    in_set = F.arrays_zip("set_ids", "set_addrs", "set_clusters")
+    in_set = F.arrays_zip("set_ids", "set_addrs")
     master = F.get(F.filter(in_set, lambda member: member["set_ids"] == 0), F.lit(0))
     own_address = F.when((F.col("broker_id") == 0) & ~F.col("event_type").isin(*_LEAVING), F.col("broker_addr"))
     seen = states.where(F.col("broker_name").isNotNull()).select(

@@ -16,6 +16,11 @@ OPTIONS = SparkOptions(
     conf={
         "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
+        # Tables of a few hundred rows: compiling a plan, and planning each stage anew, would take longer than the work.
+        # Processes that tests start have Spark's own settings (test_spark_cluster.py, test_killed_ingest.py).
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.adaptive.enabled": "false",
         # A machine that has other things to do lets Spark wait; it must not take itself for dead.
         "spark.executor.heartbeatInterval": "60s",
         "spark.network.timeout": "3600s",

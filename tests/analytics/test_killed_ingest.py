@@ -60,15 +60,15 @@ def test_a_stream_killed_in_the_middle_and_started_again_has_every_event_once(sp
     """A real process, killed (-9) while files keep coming; another one goes on from its checkpoint."""
     root = tmp_path / "history"
     land_one_more(root, 0)
-    first = command("first", "stream", "--history", root, "--master", "local[2]", "--every", "0.2")
+    first = command("first", "stream", "--history", root, "--master", "local[2]", "--every", "1")
     files = 1
     # The kill falls into one of the batches after the first.
     while not list(root.glob("curated/v1/_manifest/family=heartbeat/*.json")):
         assert first.running, first.text()
-        if files < 300:
+        if files < 100:
             land_one_more(root, files)
             files += 1
-        time.sleep(0.2)
+        time.sleep(0.5)
     first.kill()
     land_one_more(root, files)
     second = command("second", "stream", "--history", root, "--master", "local[2]", "--once")

@@ -76,7 +76,8 @@ def a_day_of_beats(root):
 
 def published(root):
     latest = json.loads((root / "results/latest/heartbeat_gaps.json").read_bytes())
-    return [{key: value for key, value in row.items() if key != "run_id"} for row in latest["rows"]]
+    rows = [{key: value for key, value in row.items() if key != "run_id"} for row in latest["rows"]]
+    return sorted(rows, key=lambda row: row["broker_name"])
 
 
 def test_a_cluster_stores_and_finds_the_same_as_one_machine(spark, tmp_path, cluster):
@@ -87,7 +88,8 @@ def test_a_cluster_stores_and_finds_the_same_as_one_machine(spark, tmp_path, clu
     assert main(["ingest", "--history", str(tmp_path / "here")]) == 0
     assert main(["run", "--history", str(tmp_path / "here"), *window]) == 0
     on_cluster = ["--history", tmp_path / "there", "--master", address, "--driver-memory", "500m"]
-    for setting in ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "executor.memory=500m"):
+    here = ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "executor.memory=500m", "sql.shuffle.partitions=2")
+    for setting in here:
         on_cluster += ["--conf", f"spark.{setting}"]
     for name, arguments in (("ingest", []), ("run", window)):
         words = [sys.executable, "-m", "analytics", name, *on_cluster, *arguments]
@@ -97,6 +99,6 @@ def test_a_cluster_stores_and_finds_the_same_as_one_machine(spark, tmp_path, clu
         finally:
             client.kill()
     for worker in workers:
-        assert worker.text().count("Launching executor") == 2
+        assert worker.text().count("Asked to launch executor") == 2
     assert stored_ids(spark, tmp_path / "there") == stored_ids(spark, tmp_path / "here")
     assert published(tmp_path / "there") == published(tmp_path / "here") != []
