@@ -1,10 +1,12 @@
 """What must not change a result: the order of rows, how they are split or repeated, partitions, time zones, days."""
 
+from contextlib import contextmanager
 from functools import reduce
 from random import Random
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 from synthetic.frames import frame, frames
 from synthetic.generator import generate
 from synthetic.plan import (
@@ -121,40 +123,17 @@ pytestmark = pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job
 #: Of half a day these have nothing to tell: they look at whole days or weeks.
 SLOW = {"A9", "A12", "A13"}
 
-
-def test_the_history_gives_each_job_something_to_tell(plain, job):
-    assert plain(job) or job.id in SLOW
+DAYS = (Span(SPAN.start_us, MIDNIGHT), Span(MIDNIGHT, SPAN.end_us))
 
 
-def test_rows_may_be_shuffled_split_and_repeated_and_partitions_be_others(spark, rows, plain, job):
+def mixed(spark, name, rows):
+    """The rows out of order, in two pieces, some of them twice; and then as ingest leaves them."""
     random = Random(1)
-    changed = {}
-    for name in job.inputs:
-        mixed = random.sample(rows[name], len(rows[name]))
-        repeated = [row for row in mixed if random.random() < 0.3]
-        halves = [mixed[::2], [*mixed[1::2], *repeated]]
-        together = reduce(lambda one, other: one.unionByName(other), (frame(spark, name, half) for half in halves))
-        # As ingest does it.
-        changed[name] = together.dropDuplicates(["event_id"]).repartition(3)
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "5")
-    try:
-        assert_same(published(job, [job.parts(changed, SPAN)]), plain(job))
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before)
-
-
-def test_the_time_zone_of_session_and_machine_does_not_matter(spark, inputs, plain, job):
-    expected = plain(job)
-    zones = spark._jvm.java.util.TimeZone
-    before = zones.getDefault()
-    zones.setDefault(zones.getTimeZone("Asia/Kathmandu"))
-    spark.conf.set("spark.sql.session.timeZone", "America/St_Johns")
-    try:
-        assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-        zones.setDefault(before)
+    shuffled = random.sample(rows, len(rows))
+    repeated = [row for row in shuffled if random.random() < 0.3]
+    halves = [shuffled[::2], [*shuffled[1::2], *repeated]]
+    together = reduce(DataFrame.unionByName, (frame(spark, name, half) for half in halves))
+    return together.dropDuplicates(["event_id"]).repartition(3)
 
 
 def known_for(rows, name, span):
@@ -168,10 +147,78 @@ def known_for(rows, name, span):
     return [*last.values(), *near]
 
 
+@contextmanager
+def settings(spark, values):
+    """Spark with other settings for a while."""
+    before = {name: spark.conf.get(name) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+@contextmanager
+def elsewhere(spark):
+    """Spark in other time zones, of the machine and of the session."""
+    zones = spark._jvm.java.util.TimeZone
+    before = zones.getDefault()
+    zones.setDefault(zones.getTimeZone("Asia/Kathmandu"))
+    try:
+        with settings(spark, {"spark.sql.session.timeZone": "America/St_Johns"}):
+            yield
+    finally:
+        zones.setDefault(before)
+
+
+MORE_PARTITIONS = {"spark.sql.shuffle.partitions": "5"}
+
+#: As they are where nothing is set: plans are compiled, and altered while they run.
+USUAL = {
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.codegen.wholeStage": "true",
+    "spark.sql.adaptive.enabled": "true",
+}
+
+
+def test_rows_that_are_mixed_up_and_read_elsewhere_tell_the_same(spark, rows, plain, job):
+    """Shuffled, split and repeated rows, other partitions, other time zones: all of it at once, so that CI has time.
+
+    What of it makes a difference is told by the tests below.
+    """
+    assert plain(job) or job.id in SLOW
+    changed = {name: mixed(spark, name, rows[name]) for name in job.inputs}
+    with settings(spark, MORE_PARTITIONS), elsewhere(spark):
+        assert_same(published(job, [job.parts(changed, SPAN)]), plain(job))
+
+
+@pytest.mark.soak
+def test_rows_may_be_shuffled_split_and_repeated_and_partitions_be_others(spark, rows, plain, job):
+    changed = {name: mixed(spark, name, rows[name]) for name in job.inputs}
+    with settings(spark, MORE_PARTITIONS):
+        assert_same(published(job, [job.parts(changed, SPAN)]), plain(job))
+
+
+@pytest.mark.soak
+def test_the_time_zone_of_session_and_machine_does_not_matter(spark, inputs, plain, job):
+    expected = plain(job)
+    with elsewhere(spark):
+        assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
+
+
+@pytest.mark.soak
+def test_how_spark_plans_and_compiles_does_not_matter(spark, inputs, plain, job):
+    expected = plain(job)
+    with settings(spark, USUAL):
+        assert_same(published(job, [job.parts(inputs, SPAN)]), expected)
+
+
+@pytest.mark.soak
 def test_parts_of_two_days_give_what_parts_of_the_whole_give(spark, rows, plain, job):
-    days = [Span(SPAN.start_us, MIDNIGHT), Span(MIDNIGHT, SPAN.end_us)]
     parts = [
         job.parts({name: frame(spark, name, known_for(rows[name], name, day)) for name in job.inputs}, day)
-        for day in days
+        for day in DAYS
     ]
     assert_same(published(job, parts), plain(job))
