@@ -101,9 +101,13 @@ def test_a_long_run_of_everything_loses_nothing(run, stage, line):
 
 @in_soak
 def test_a_master_that_goes_on_at_once_acknowledges_nothing_alone_where_two_are_demanded(run, stage, line):
-    """With one in sync enough, a broker of 5.5.0 acknowledges alone from then until it knows that another leads."""
-    with line("28+", "10 times the master frozen until another leads, no longer; minInSyncReplicas=2") as it:
-        replicated = stage.new_set(minInSyncReplicas=2)
+    """With allAckInSyncStateSet a broker of 5.5.0 acknowledges what waits as soon as its slave has left it.
+
+    minInSyncReplicas=2 is looked at only when a message comes.
+    """
+    demanded = {"allAckInSyncStateSet": False, "inSyncReplicas": 2, "minInSyncReplicas": 2}
+    with line("28+", "10 times the master frozen until another leads, no longer; always two have to confirm") as it:
+        replicated = stage.new_set(**demanded)
         replicated.start().wait_until_complete()
         load = replicated.load(**{"interval-ms": 20})
         for _ in range(10):
