@@ -2,7 +2,8 @@
 
 Two brokers are alike in the minutes in which they are down: the minutes in which both are, as a part of those in which
 at least one of them is. A broker is down in a minute in which not more than half of the NameServers that were watching
-had it all the time. Times after a good-bye were planned and count for nothing.
+had it all the time. Times after a good-bye were planned and count for nothing, and so do minutes in which very many
+brokers are down at once.
 """
 
 from typing import Final
@@ -22,6 +23,9 @@ PAIRS_MAX: Final = 10_000
 
 #: A broker that is down longer in a day says nothing by it, and would meet everybody.
 DOWN_MINUTES_MAX: Final = 720
+
+#: If more brokers are down in a minute, something larger than a rack has failed, and the pairs would be too many.
+BROKERS_DOWN_MAX: Final = 500
 
 _BROKER: Final = ("cluster", "broker_name", "broker_id")
 
@@ -130,8 +134,10 @@ def agreed(down: DataFrame, watching: DataFrame) -> DataFrame:
     )
     of_day = F.count(F.lit(1)).over(Window.partitionBy(*_BROKER, "day"))
     brief = minutes.withColumn("of_day", of_day).where(F.col("of_day") <= DOWN_MINUTES_MAX)
+    of_minute = F.count(F.lit(1)).over(Window.partitionBy("minute"))
+    few = brief.withColumn("of_minute", of_minute).where(F.col("of_minute") <= BROKERS_DOWN_MAX)
     broker = F.concat_ws(":", "broker_name", F.col("broker_id").cast("string")).alias("broker")
-    return brief.select("cluster", broker, "minute")
+    return few.select("cluster", broker, "minute")
 
 
 def _joint(down: DataFrame) -> DataFrame:

@@ -1,6 +1,7 @@
 import itertools
 from random import Random
 
+import pyarrow as pa
 import pytest
 from hand_tables import (
     DAY_US,
@@ -21,7 +22,8 @@ from synthetic.plan import BrokerKey, End, Outage, Plan, Plant, brokers
 from synthetic.plants import joint_failure
 
 from analytics.job import Span
-from analytics.joint_failures import JOB
+from analytics.joint_failures import BROKERS_DOWN_MAX, JOB, PART_COLUMNS
+from analytics.schemas import struct_of
 
 NAMESRVS = ("ns-1", "ns-2", "ns-3")
 
@@ -115,6 +117,22 @@ def test_time_that_nobody_watched_is_no_outage(pairs):
 
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(history, pairs):
     assert in_order(found_by_day(JOB, history, days(2))) == in_order(pairs.values())
+
+
+@pytest.mark.parametrize(("count", "joint"), [(BROKERS_DOWN_MAX, 3), (BROKERS_DOWN_MAX + 1, 2)])
+def test_a_minute_in_which_very_many_brokers_are_down_counts_for_nothing(spark, count, joint):
+    """Two of them are down for two minutes more."""
+    names = [f"broker-{number:03}" for number in range(count)]
+    rows = [{"kind": "watching", "ns_id": "ns-1", "minutes": [*range(9)]}]
+    rows += [
+        {"kind": "down", "ns_id": "ns-1", "broker_name": name, "minutes": [3, 6, 7] if name in names[:2] else [3]}
+        for name in names
+    ]
+    about = {"cluster": "c", "broker_id": 0, "day": 0}
+    columns = {column.name: [(about | row).get(column.name) for row in rows] for column in PART_COLUMNS}
+    pair = JOB.result(spark.createDataFrame(pa.table(columns), struct_of(PART_COLUMNS)), days(1)).first()
+    assert (pair.broker_a, pair.broker_b) == ("broker-000:0", "broker-001:0")
+    assert (pair.joint_minutes, pair.minutes_a, pair.jaccard) == (joint, joint, 1)
 
 
 def test_planted_groups_are_recovered_among_brokers_that_fail_alone(spark):
