@@ -50,11 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _do(options: argparse.Namespace) -> int:
     """Carry out the task; translate what went wrong into an exit code and a sentence."""
     # Only now is it known that PySpark is there.
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     from analytics.options import WrongOptions  # noqa: PLC0415
     from analytics.runner import JobsFailed  # noqa: PLC0415
     from analytics.session import NoJava  # noqa: PLC0415
+    from analytics.spark_failures import SPARK_FAILURES, sentence  # noqa: PLC0415
 
     task: Task = options.task
     try:
@@ -63,7 +62,9 @@ def _do(options: argparse.Namespace) -> int:
         return _leave(WRONG_OPTIONS, str(error))
     except NoJava as error:
         return _leave(NOT_INSTALLED, str(error))
-    except (JobsFailed, PySparkException, OSError) as error:
+    except SPARK_FAILURES as failure:
+        return _leave(FAILED, f"failed: {sentence(failure)}")
+    except (JobsFailed, OSError) as error:
         return _leave(FAILED, f"failed: {error}")
     return 0
 

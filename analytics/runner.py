@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.days import date_at, is_whole_day, iso, spans_by_day
@@ -15,6 +14,7 @@ from analytics.job import Job, Span
 from analytics.parts import keep_parts, load_parts, make_parts, read_parts
 from analytics.progress import Progress, unix_us
 from analytics.publish import Latest, Made, publish
+from analytics.spark_failures import SPARK_FAILURES, sentence
 from analytics.storage import Storage
 
 #: The lock of parts and results.
@@ -58,8 +58,8 @@ def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Ru
                 try:
                     published.append(result.result())
                     say(f"{where}: {_sentence(published[-1])}")
-                except PySparkException as error:
-                    failed[job.id] = str(error)
+                except SPARK_FAILURES as failure:
+                    failed[job.id] = sentence(failure)
                     say(f"{where}: failed")
     if failed:
         raise JobsFailed(failed)

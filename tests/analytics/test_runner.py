@@ -220,9 +220,13 @@ def test_days_without_any_rows_have_no_parts_and_an_empty_history_an_empty_resul
     assert (told(tmp_path)["row_count"], told(tmp_path)["rows"], told(tmp_path)["days"]) == (0, [], 0)
 
 
-def test_a_job_that_fails_is_named_and_the_others_are_published(spark, three_days):
+@pytest.mark.parametrize("column", ["no_such_column", "bigint(assert_true(false, 'no_such_column'))"])
+def test_a_job_that_fails_is_named_and_the_others_are_published(spark, three_days, column):
+    """It cannot be planned, or its work goes wrong."""
     broken = BEATS._replace(
-        id="A9", name="broken", parts=lambda inputs, _: inputs["heartbeat"].select("no_such_column")
+        id="A9",
+        name="broken",
+        parts=lambda inputs, span: counted(inputs, span).withColumn("beats", F.expr(column)),
     )
     with pytest.raises(JobsFailed, match=r"A9.*no_such_column"):
         run(spark, three_days, window(0, 24), jobs=[broken, BEATS])
