@@ -23,17 +23,13 @@ from analytics.storage import Storage
 from analytics.tables import append
 from history.schemas import Family
 
-#: Family -> whose last rows are kept. Of the others an analysis needs no more than the hours before.
+#: Family -> whose last rows are kept: those that tell how something stands until the next one comes. Of the others an
+#: analysis needs no more than the hours before.
 KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "heartbeat": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
-        "heartbeat_summary": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
         "broker_state": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
-        "route_change": ("ns_id", "cluster", "broker_name", "topic"),
-        "controller": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
-        "scaling": ("ns_id", "operation_id", "event_type"),
         "ns_lifecycle": ("ns_id", "event_type"),
-        "ns_tick": ("ns_id",),
     }
 )
 

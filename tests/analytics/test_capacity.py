@@ -1,4 +1,5 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 from hand_tables import DAY_US, MONDAY_US, days, found, found_by_day, in_order, row, tables
 from synthetic.frames import frames
@@ -18,7 +19,8 @@ def series(spark, values_by_resource, *, ns="ns-1"):
         for resource, values in values_by_resource.items()
         for day, value in enumerate(values)
     ]
-    return spark.createDataFrame(told, struct_of(PART_COLUMNS))
+    columns = dict(zip((column.name for column in PART_COLUMNS), zip(*told, strict=True), strict=True))
+    return spark.createDataFrame(pa.table(columns), struct_of(PART_COLUMNS))
 
 
 @pytest.fixture(scope="module")
