@@ -246,19 +246,18 @@ def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:
         yield "etcd_user", "set as well, because etcdPassword is"
     if ";" in config.advertised_address:
         yield "advertised_address", "one address"
-    if config.controller_store == "embedded" and len(peers := _java_peers(config)) > 1:
-        # Each would lead alone, and brokers would follow whichever they reach first: several masters in one set.
-        which = f"etcd, because {len(peers)} peers of a Java controller are named ({', '.join(peers)})"
-        yield "controller_store", f"{which} and the embedded store is for one controller; or leave one of them"
+    if config.controller_store == "embedded":
+        named, peers = _java_peers(config)
+        if len([each for each in peers if each.strip()]) > 1:
+            # Brokers would follow whichever they reach first: several masters in one set.
+            yield named, "one peer, unless controllerStore is etcd: with the embedded store each would lead alone"
 
 
-def _java_peers(config: ControllerConfig) -> list[str]:
-    """Return the controllers that a file of the Java controller names."""
+def _java_peers(config: ControllerConfig) -> tuple[str, list[str]]:
+    """Return which property of the Java controller names the controllers, and those."""
     if config.controller_type.lower() == "jraft":
-        peers = config.jraft_init_conf.split(",")
-    else:
-        peers = config.controller_dleger_peers.split(";")
-    return [each.strip() for each in peers if each.strip()]
+        return "jraft_init_conf", config.jraft_init_conf.split(",")
+    return "controller_dleger_peers", config.controller_dleger_peers.split(";")
 
 
 CONTROLLER: Final = ServerKind(

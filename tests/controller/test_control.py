@@ -79,9 +79,9 @@ async def test_only_heartbeats_of_members_are_told_to_who_records_them(room):
     """Anybody can send some, with any names in them."""
     told = []
     room.control.on_beat = lambda cluster, key, heard, before: told.append((cluster, key))
+    await room.a_set(1)
     await room.beat(7)
     await room.beat(1, name="made-up")
-    await room.a_set(1)
     await room.beat(1, cluster="")
     assert set(told) == {(CLUSTER, BrokerKey(SET, 1))}
 

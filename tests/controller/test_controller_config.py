@@ -270,18 +270,17 @@ def test_a_property_that_nobody_knows_is_kept_and_told_with_what_was_probably_me
             f"line 1 of {PATH}: advertisedAddress must be one address, not 'a:1;b:2'",
         ),
         (
-            ["controllerDLegerPeers=n0-10.0.0.1:9877;n1-10.0.0.2:9877", "controllerDLegerSelfId=n0"],
+            ["controllerDLegerPeers=n0-a:1;n1-b:1", "controllerDLegerSelfId=n0"],
             (
-                "default: controllerStore must be etcd, because 2 peers of a Java controller are named "
-                "(n0-10.0.0.1:9877, n1-10.0.0.2:9877) and the embedded store is for one controller; or leave one of "
-                "them, not 'embedded'"
+                f"line 1 of {PATH}: controllerDLegerPeers must be one peer, unless controllerStore is etcd: with the "
+                "embedded store each would lead alone, not 'n0-a:1;n1-b:1'"
             ),
         ),
         (
             ["controllerType=jRaft", "jRaftInitConf=a:1,b:1,c:1"],
             (
-                "default: controllerStore must be etcd, because 3 peers of a Java controller are named (a:1, b:1, c:1) "
-                "and the embedded store is for one controller; or leave one of them, not 'embedded'"
+                f"line 2 of {PATH}: jRaftInitConf must be one peer, unless controllerStore is etcd: with the embedded "
+                "store each would lead alone, not 'a:1,b:1,c:1'"
             ),
         ),
         (["httpPort=9878"], f"line 1 of {PATH}: httpPort must be another port than listenPort, not '9878'"),

@@ -22,13 +22,13 @@ from peers.wire import SUCCESS
 NOT_STARTED = 255
 SET = "s"
 
-#: Every property of a Java controller's file, with values of a real one (controller.md 8.1).
+#: Every property of a Java controller's file, with values of one that is alone (controller.md 8.1).
 JAVA_FILE = {
     "rocketmqHome": "/opt/rocketmq",
     "configBlackList": "configBlackList;configStorePath",
     "controllerType": "DLedger",
     "controllerDLegerGroup": "group1",
-    "controllerDLegerPeers": "n0-127.0.0.1:9878;n1-127.0.0.1:9868",
+    "controllerDLegerPeers": "n0-127.0.0.1:9878",
     "controllerDLegerSelfId": "n0",
     "mappedFileSize": 1073741824,
     "scanNotActiveBrokerInterval": 5000,
@@ -192,6 +192,10 @@ def test_the_start_is_no_standstill(controller):
         ("controllerStore=paper\n", ["controllerStore", "paper"]),
         ("advertisedAddress=a:1;b:2\n", ["advertisedAddress"]),
         ("controllerStorePath=\n", ["controllerStorePath"]),
+        (
+            "controllerDLegerPeers=n0-a:1;n1-b:1\n",
+            ["line 1", "controllerDLegerPeers", "unless controllerStore is etcd"],
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be_taken_ends_the_start_and_names_the_cause(run, tmp_path, text, told):
