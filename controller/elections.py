@@ -31,8 +31,12 @@ class Trigger(Enum):
     OPERATOR = "operator"
 
 
-#: The controller has found that a set has no master; all others are asked for.
+#: The controller has found that a set has no master.
 LOSSES: Final = frozenset({Trigger.MASTER_DEAD, Trigger.MASTER_NOT_HEARD, Trigger.NO_MASTER})
+
+
+#: Somebody has asked for a master.
+ASKED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +117,11 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     times: int = 1
     last_unix_ms: int = 0
 
+    @property
+    def told_result(self) -> Result:
+        """What became of the set, as operators are told: where nobody else could lead, its master goes on."""
+        return Result.KEPT if self.is_in_vain else self.result
+
     def take_again(self, other: "ElectionRecord") -> None:
         """Take an election that ended as this one: logs have grown meanwhile, and with them what would be lost."""
         self.times += 1
@@ -135,8 +144,7 @@ class Held(NamedTuple):
     @property
     def is_in_vain(self) -> bool:
         """Whether somebody has asked for a master where nobody but the present one could be it."""
-        is_asked = self.cause.trigger not in LOSSES
-        return is_asked and self.election.result is Result.NOBODY and self.after.master is not None
+        return self.cause.trigger in ASKED and self.election.result is Result.NOBODY and self.after.master is not None
 
 
 class Elections:

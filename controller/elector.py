@@ -5,7 +5,7 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,15 +19,12 @@ from controller.decisions.election import (
 )
 from controller.detection import BEAT_OVERDUE_MS, Outcome
 from controller.effects import NotifyRoleChanged, Recipient
-from controller.elections import Cause, ElectionRecord, Held, Trigger
+from controller.elections import ASKED, Cause, ElectionRecord, Held
 from controller.entry import Decision, Entry
 from controller.live_table import BrokerKey, Heard
 from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.store import COMMIT_S, Changed
 from controller.working import Working, present
-
-#: Only for these a broker out of sync may lead, if that is allowed: nobody's messages are given up unasked.
-_ASKED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
 
 
 class _Attempt(NamedTuple):
@@ -88,9 +85,10 @@ class Elector:
             if broker_set is not None and not call.is_designated and self._recovery.waits(broker_set, now_ms):
                 refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
                 raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
+            # A broker out of sync may lead only if somebody asked: nobody's messages are given up unasked.
             wanted = msgspec.structs.replace(
                 call,
-                allows_unclean=cause.trigger in _ASKED and self._config().enable_elect_unclean_master,
+                allows_unclean=cause.trigger in ASKED and self._config().enable_elect_unclean_master,
                 fresh_from_ms=now_ms - BEAT_OVERDUE_MS,
             )
             decision = decide_election(broker_name, entry, self._electorate(broker_name, entry, call, now_ms), wanted)
@@ -132,8 +130,8 @@ class Elector:
         """Tell who leads a set if nobody may have been told; to be called now and then for each set.
 
         An election can be stored after its outcome was given up, which is explained then, or by a controller that ended
-        before it told anybody. A master that was told begins the epoch in its log with the next message, and says so in
-        its heartbeats: of one that has had none since, another controller cannot know.
+        before it told anybody. A master that was told has begun the epoch in its log, and says so in its heartbeats,
+        unless nothing was written in the epoch before: of such a one another controller cannot know.
         """
         name = broker_set.broker_name
         if self._told.get(name) == broker_set.master_epoch or broker_set.master is None or name in self._under_way:

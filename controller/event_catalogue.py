@@ -174,7 +174,7 @@ ROLES_TOLD_AGAIN: Final = LogEvent(
     level=Level.INFO,
     keys=("cluster", "broker", "master", *_EPOCHS),
     meaning="A master is not known to have begun its epoch, so the set is told once more who leads: this controller is "
-    "new, and nothing was written since the election, or the controller that held it ended before it told anybody.",
+    "new, and nothing was written between the last two elections, or who held the last ended before it told anybody.",
 )
 ROLE_NOTIFICATION_FAILED: Final = LogEvent(
     name="role_notification_failed",

@@ -137,10 +137,12 @@ class Guard:
             self._reach.forget(key)
         if gone is not None and self._group.is_leader and (broker_set := self._store.get(key.broker_name)) is not None:
             self._elector.tell_returned(broker_set, key.broker_id)
-        if self._reach.has_reached(key, address) or self._greetings >= GREETINGS_MAX:
+        if self._reach.has_reached(key, address):
             return
         now_ms = self._clock.now_ms()
-        if self._reach.begin(key, address, now_ms):
+        if self._greetings >= GREETINGS_MAX:
+            self._reach.heard(key, now_ms)
+        elif self._reach.begin(key, address, now_ms):
             self._greetings += 1
             self._perform(GreetBroker(key=key, address=address))
             self._tell_unreached(now_ms)

@@ -135,7 +135,7 @@ class SetHistory:
         self._recorder.note(Told("election_started", Who(record.cluster, record.broker_name), began, commit_ms))
         columns = {
             **common,
-            "result": record.result.value,
+            "result": record.told_result.value,
             "reason": record.reason,
             "new_master": record.new_master,
             "master_epoch": record.master_epoch,

@@ -116,8 +116,7 @@ class ElectionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     broker_name: str
     cluster: str
     unix_ms: int
-    #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `store_behind`, `broker`, `operator`; or
-    #: `found`: its result was stored, and by whom and why is not known here.
+    #: What it was held for: `master_dead`, `master_not_heard`, `no_master`, `store_behind`, `broker`, `operator`.
     trigger: str
     cause: str
     #: `new_master_elected`, `keep_current_master` or `no_master_elected`.

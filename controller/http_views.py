@@ -143,7 +143,7 @@ def _election(record: ElectionRecord) -> ElectionView:
         unix_ms=record.unix_ms,
         trigger=record.cause.trigger.value,
         cause=record.cause.why,
-        result=record.result.value,
+        result=record.told_result.value,
         reason=record.reason,
         candidates=[
             CandidateView(

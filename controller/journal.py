@@ -200,7 +200,7 @@ class Journal(ServerJournal[ControllerConfig]):
     def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
         """Note an election with its reason."""
         counts = self._counts
-        result = _told_result(record)
+        result = record.told_result
         counts.elections.add((record.cluster, record.broker_name, result.value))
         counts.election_durations.observe((result.value,), seconds)
         if not is_news:
@@ -277,16 +277,12 @@ def _epochs(broker_set: BrokerSet) -> dict[str, object]:
     }
 
 
-def _told_result(record: ElectionRecord) -> Result:
-    return Result.KEPT if record.is_in_vain else record.result
-
-
 def _outcome(record: ElectionRecord) -> str:
     return FAILED_OVER if record.result is Result.NEW_MASTER else record.result.value
 
 
 def _event_of(record: ElectionRecord) -> LogEvent:
-    result = _told_result(record)
+    result = record.told_result
     if result is Result.NOBODY:
         return catalogue.NOBODY_ELECTED
     if result is Result.KEPT:
@@ -320,7 +316,7 @@ def _election_keys(record: ElectionRecord) -> dict[str, object]:
         "judge_ms": record.phases.judge_ms,
         "commit_ms": record.phases.commit_ms,
     }
-    if _told_result(record) is Result.NOBODY or record.is_unclean:
+    if record.told_result is Result.NOBODY or record.is_unclean:
         keys["bytes_at_stake"] = record.bytes_at_stake
     if record.force:
         keys["force"] = record.force

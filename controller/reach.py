@@ -51,6 +51,12 @@ class Reach:
         """Tell whether this broker was reached at this address."""
         return self._reached.get(key) == address
 
+    def heard(self, key: BrokerKey, now_ms: int) -> None:
+        """Take note that a broker beats which there is no time to greet now."""
+        self._heard_ms = now_ms
+        if (tries := self._tries.get(key)) is not None and now_ms - tries.heard_ms <= _BEATS_MS:
+            self._tries[key] = tries._replace(heard_ms=now_ms)
+
     def begin(self, key: BrokerKey, address: str, now_ms: int) -> bool:
         """Tell whether a broker that is heard now is to be greeted, and count it."""
         self._heard_ms = now_ms

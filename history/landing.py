@@ -4,8 +4,8 @@
 of it blocks on the disk and belongs to the recorder's thread. Every failure is an OSError of the caller's; then the
 file ends where it ended before the call.
 
-Who ingests the files deletes them, too, once they are read and old. Here is only the last resort: a limit of age and of
-size, so that a server without analyses does not fill its disk.
+Who stores the files as Parquet deletes them, once they are stored and old. Here is only the last resort: a limit of age
+and of size, so that a server without analyses does not fill its disk.
 """
 
 import contextlib
@@ -156,9 +156,15 @@ class Landing:
                 self._seal(family)
 
     def seal_all(self) -> None:
-        """Seal everything; the process ends."""
+        """Seal everything, as far as the disk lets that be done; the process ends."""
+        failed: OSError | None = None
         for family in list(self._growing):
-            self._seal(family)
+            try:
+                self._seal(family)
+            except OSError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _seal(self, family: str) -> None:
         growing = self._growing[family]

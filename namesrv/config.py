@@ -132,6 +132,7 @@ class NameServerConfig(ServerConfig):
             "enableControllerInNamesrv",
             _FLAG,
             "A controller runs in the same process, with its properties in the same file.",
+            remote=False,
         ),
     ] = False
     #: Read by handlers.py.
@@ -196,6 +197,11 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = ""
+
+    @property
+    def has_others_properties(self) -> bool:
+        """Whether the file also holds the properties of a controller, which are not this server's to change."""
+        return self.enable_controller_in_namesrv
 
 
 #: The NameServer, as everything in `serving/` takes it.

@@ -62,6 +62,8 @@ class RemotingClient:
         self._numbers = count()
         #: By address; those used last stand last.
         self._slots: dict[str, _Slot] = {}
+        #: Connections that new requests do not go over any more, while old ones wait for their answers.
+        self._left: list[_Link] = []
         self._look_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -111,7 +113,7 @@ class RemotingClient:
         self._closed = True
         if self._look_timer is not None:
             self._look_timer.cancel()
-        links = [slot.link for slot in self._slots.values() if slot.link is not None]
+        links = [slot.link for slot in self._slots.values() if slot.link is not None] + self._left
         self._slots.clear()
         for link in links:
             link.transport.close()
@@ -173,6 +175,8 @@ class RemotingClient:
         slot = self._slots.get(address)
         if slot is not None and slot.link is link:
             slot.link = None
+        self._left = [each for each in self._left if not each.lost.is_set()]
+        self._left.append(link)
         link.close_once_answered()
 
     def _drop(self, address: str) -> None:

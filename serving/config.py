@@ -320,6 +320,11 @@ class ServerConfig:
         marks = self.write_buffer_low_water_mark_bytes, self.write_buffer_high_water_mark_bytes
         return marks if all(marks) else (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)
 
+    @property
+    def has_others_properties(self) -> bool:
+        """Whether those properties of the file that this server does not have may be another's in the same process."""
+        return False
+
 
 #: The configuration of one server.
 Config = TypeVar("Config", bound=ServerConfig)

@@ -100,7 +100,8 @@ def updated(kind: ServerKind[Config], config: Config, changes: Iterable[Property
 def _black_list(kind: ServerKind[Config], config: Config) -> set[str]:
     """Return the properties that no request may change; configBlackList is one of them, so it is that of the start."""
     own = {key for option in kind.options.values() if not option.remote for key in (option.key, *option.also)}
-    return own | {key for each in config.config_black_list.split(";") if (key := each.strip())}
+    others = {each.key for each in config.unknown} if config.has_others_properties else set()
+    return own | others | {key for each in config.config_black_list.split(";") if (key := each.strip())}
 
 
 def _values(kind: ServerKind[Config], wanted: dict[str, str]) -> dict[str, Any]:

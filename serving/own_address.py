@@ -4,6 +4,7 @@ Nobody is asked over the network, but the name of the machine may be looked up. 
 controller is told its address by its operator.
 """
 
+import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
@@ -47,18 +48,16 @@ def _own_address(family: socket.AddressFamily) -> str | None:
 
 
 def _candidates(family: socket.AddressFamily) -> Iterator[str]:
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            # Nothing is sent: the system only chooses a route.
-            probe.connect((_FAR[family], _ANY_PORT))
-        except OSError:
-            pass
-        else:
-            yield str(probe.getsockname()[0])
+    # A kernel without IPv6 has no such sockets.
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        # Nothing is sent: the system only chooses a route.
+        probe.connect((_FAR[family], _ANY_PORT))
+        yield str(probe.getsockname()[0])
     # There is no default route; how operators name the machine tells which of its addresses they mean.
     try:
         named = socket.getaddrinfo(socket.gethostname(), None, family, socket.SOCK_DGRAM)
-    except OSError:
+    except (OSError, UnicodeError):
+        # Nobody knows the name, or no name can be like that.
         return
     yield from (str(sockaddr[0]) for *_, sockaddr in named)
 

@@ -245,6 +245,16 @@ def test_only_the_last_elections_are_kept(elections, monkeypatch):
     assert elections.of_set("b").number == 3
 
 
+@pytest.mark.parametrize(
+    ("trigger", "told"),
+    [(Trigger.OPERATOR, Result.KEPT), (Trigger.BROKER, Result.KEPT), (Trigger.STORE_BEHIND, Result.NOBODY)],
+)
+def test_who_asks_in_vain_leaves_a_master_where_one_was_but_a_store_that_is_behind_does_not_know_of_one(trigger, told):
+    cause = Cause(trigger=trigger, why="a test wants it")
+    in_vain = record(held(alive={}, call=Call(broker_id=3, is_designated=True), cause=cause))
+    assert (in_vain.result, in_vain.told_result, in_vain.new_master) == (Result.NOBODY, told, 1)
+
+
 def test_the_log_of_elections_tells_who_was_notified_of_the_last_one(elections):
     old, _ = elections.add(held(alive={2: heard()}), 1_000)
     last, _ = elections.add(held(alive={2: heard()}), 2_000)

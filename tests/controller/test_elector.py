@@ -240,7 +240,7 @@ async def test_what_another_controller_has_stored_and_not_told_is_told_once(room
     assert (told["broker"], told["master"], told["master_epoch"]) == (SET, 2, 2)
 
 
-async def test_a_set_in_which_nothing_was_written_since_its_election_had_no_election_when_a_controller_starts(tmp_path):
+async def test_a_set_in_which_nothing_was_written_between_elections_had_no_election_when_a_controller_starts(tmp_path):
     """Its logs know nothing of the epoch, as if nobody had been told."""
     async with ControlRoom(tmp_path) as before:
         await before.a_set(1, 2)

@@ -56,6 +56,19 @@ def test_a_broker_that_is_not_heard_any_more_is_not_among_the_unreached_and_begi
     assert reach.unreached == [TWO]
 
 
+def test_who_beats_and_is_not_greeted_for_want_of_time_is_not_thought_to_be_new():
+    """Of thousands of brokers behind a firewall only some are greeted in each look."""
+    reach = Reach()
+    tries = 0
+    for now_ms in range(0, 120_000, 1_000):
+        if now_ms % 20_000 == 0:
+            tries += reach.begin(ONE, an_address(1), now_ms)
+        else:
+            reach.heard(ONE, now_ms)
+    assert tries == 6
+    assert reach.unreached == [ONE]
+
+
 def test_what_was_forgotten_leaves_nothing_behind():
     reach = Reach()
     reach.begin(ONE, an_address(1), 0)

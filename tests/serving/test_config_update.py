@@ -23,6 +23,15 @@ def test_of_a_repeated_key_the_last_value_counts():
     assert update("waitSecondsForService=bad\nwaitSecondsForService=2\n").config.wait_for_service_seconds == 2
 
 
+def test_properties_of_another_server_in_the_same_process_are_not_changed():
+    """Whoever reaches the NameServer's port would else decide where the controller beside it keeps its sets."""
+    held = (Property("controllerStorePath", "/data", 4),)
+    with pytest.raises(ProtectedOptions) as refused:
+        update("controllerStorePath=/tmp\n", unknown=held, enable_controller_in_namesrv=True)
+    assert refused.value.keys == ("controllerStorePath",)
+    assert update("controllerStorePath=/tmp\n", unknown=held).config.unknown[0].value == "/tmp"
+
+
 def test_an_unknown_key_is_left_aside_and_told():
     update_ = update("brokerName=a\nenableTopicList=false\n")
     assert update_.unknown == ("brokerName",)
