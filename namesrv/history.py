@@ -44,14 +44,16 @@ class RouteHistory:
         changes = self._state.take_changes()
         lasting = tuple(event for event in events if rows.is_told(event))
         for event in events:
-            if isinstance(event, BrokerBeat):
-                self._beat(event)
-            elif isinstance(event, BrokerRemoved):
+            if isinstance(event, BrokerRemoved):
                 self._left(event)
         if changes or lasting:
             self._changed = self._changed or bool(changes)
             happening = rows.SetsChanged(lasting, changes)
             self._recorder.note(happening, happening.topics)
+        # A broker beats by registering: later than that, for who reads both in the order of their times.
+        for event in events:
+            if isinstance(event, BrokerBeat):
+                self._beat(event)
 
     def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
         """Record another order configuration."""

@@ -22,8 +22,8 @@ BUSY_REMARK = "[OVERLOAD]system busy, start flow control for a while"
 #: So few requests may wait.
 WAITING_MAX = 5
 
-#: A broker registers again within this time: its period, its search for reachable NameServers, and what it takes.
-REGISTRATION_ROUND_S = 14
+#: A broker registers again within this time, also on a busy machine: its period, its search for reachable NameServers.
+REGISTRATION_ROUND_S = 30
 
 
 class StuckDisk:
