@@ -30,11 +30,23 @@ def now():
 THEN = now() - timedelta(days=2)
 
 
+#: Of the servers of one test: their files grow until its end.
+_landings = []
+
+
+@pytest.fixture(autouse=True)
+def all_closed():
+    yield
+    while _landings:
+        _landings.pop().seal_all()
+
+
 class Server:
     """A NameServer whose history is written by hand."""
 
     def __init__(self, folder, name="host:9876", *, boot=1_700_000_000_000):
         self._landing = Landing(folder, f"{name}-{boot}")
+        _landings.append(self._landing)
         self._maker = RowMaker(name.replace(":", "_"), boot, "namesrv")
         self._mono_us = 0
 
