@@ -144,9 +144,9 @@ async def test_a_peer_that_takes_no_answers_is_told_once_a_pause(monkeypatch):
             before = len(site.told.of("paused"))
             await peer.send(b"".join(a_request(ROUTE, at) for at in range(100)))
             await until(lambda before=before: len(site.told.of("paused")) > before)
-            # The peer reads nothing: this pause goes on, and is told no second time.
+            # It goes on for several looks. What the kernel still takes may end it and begin another, told once as well.
             await asyncio.sleep(0.1)
-            assert len(site.told.of("paused")) == before + 1
+            assert len(site.told.of("paused")) <= site.statistics.pauses
             assert len(await peer.answers(100)) == 100
         assert site.told.of("paused")[0][1] > SMALL_BUFFERS["unsent_bytes_high"]
 
