@@ -74,7 +74,7 @@ dashboards: $(VENV)/.dev
 	$(BIN)/python helm/sync.py
 	$(BIN)/python helm/values_table.py
 
-## demo: real brokers, incidents, and what the analyses find of them; about six minutes, into ~/rocketmq-demo
+## demo: real brokers, incidents, and what the analyses find of them; about eight minutes, into ~/rocketmq-demo
 demo: $(VENV)/.dev
 	$(BIN)/python demo/play.py
 

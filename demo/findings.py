@@ -59,7 +59,9 @@ def _storm(incident: Any, rows: list[dict[str, Any]]) -> Finding:
     near = [
         row
         for row in rows
-        if row["cause"] == "brokers" and incident.began - ERROR <= _time(row["start"]) <= incident.ended + ERROR
+        if row["cause"] == "brokers"
+        and _time(row["start"]) <= incident.ended + ERROR
+        and _time(row["end"]) >= incident.began - ERROR
     ]
     brokers = max((row["brokers"] for row in near), default=0)
     return Finding(
