@@ -33,8 +33,6 @@ class Trigger(Enum):
 
 #: The controller has found that a set has no master.
 LOSSES: Final = frozenset({Trigger.MASTER_DEAD, Trigger.MASTER_NOT_HEARD, Trigger.NO_MASTER})
-
-
 #: Somebody has asked for a master.
 ASKED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
 
@@ -104,8 +102,6 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     master_epoch: int
     sync_state_set_epoch: int
     is_unclean: bool
-    #: Somebody asked for a master where nobody but the present one could be it: it goes on.
-    is_in_vain: bool
     #: Bytes of the log that are lost, or would be if the best of the others was forced; None if nobody knows.
     bytes_at_stake: int | None
     #: What forces a master where nobody was electable; blank otherwise.
@@ -120,7 +116,7 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     @property
     def told_result(self) -> Result:
         """What became of the set, as operators are told: where nobody else could lead, its master goes on."""
-        return Result.KEPT if self.is_in_vain else self.result
+        return Result.KEPT if _is_in_vain(self.cause, self.result, self.new_master) else self.result
 
     def take_again(self, other: "ElectionRecord") -> None:
         """Take an election that ended as this one: logs have grown meanwhile, and with them what would be lost."""
@@ -140,11 +136,6 @@ class Held(NamedTuple):
     #: The last that was heard of each broker, dead ones too.
     last: dict[int, Heard]
     commit_ms: int
-
-    @property
-    def is_in_vain(self) -> bool:
-        """Whether somebody has asked for a master where nobody but the present one could be it."""
-        return self.cause.trigger in ASKED and self.election.result is Result.NOBODY and self.after.master is not None
 
 
 class Elections:
@@ -212,7 +203,6 @@ class Elections:
             master_epoch=held.after.master_epoch,
             sync_state_set_epoch=held.after.sync_state_set_epoch,
             is_unclean=election.is_unclean and election.result is Result.NEW_MASTER,
-            is_in_vain=held.is_in_vain,
             bytes_at_stake=_stake(held, best.broker_id if best else held.after.master),
             force=self._force(before, best) if best else "",
             phases=Phases(
@@ -278,7 +268,7 @@ def _reason(held: Held, standings: tuple[Standing, ...]) -> str:
         if each.verdict not in (Verdict.ELECTED, Verdict.KEPT)
     )
     chosen = next((each.broker_id for each in standings if each.verdict in (Verdict.ELECTED, Verdict.KEPT)), None)
-    if held.is_in_vain:
+    if _is_in_vain(held.cause, election.result, held.after.master):
         what = f"{held.after.master} stays master"
     elif election.result is Result.NOBODY:
         in_sync = sorted(broker_set.sync_state_set)
@@ -290,6 +280,11 @@ def _reason(held: Held, standings: tuple[Standing, ...]) -> str:
     else:
         what = f"{chosen} was elected"
     return f"{what}: {others}" if others else what
+
+
+def _is_in_vain(cause: Cause, result: Result, master: int | None) -> bool:
+    """Tell whether somebody has asked for a master where nobody but the present one could be it: it goes on."""
+    return cause.trigger in ASKED and result is Result.NOBODY and master is not None
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:

@@ -62,7 +62,7 @@ HISTORY_DELETED: Final = LogEvent(
     level=Level.WARNING,
     keys=("reason", "files", "bytes"),
     meaning="History is deleted, read or not: older than 31 days (age), over 16 GiB or half of its disk (size).",
-    advice="Run `rmq-analytics ingest` and `compact` each day: they delete what they have read.",
+    advice="Run `rmq-analytics ingest` and `compact` each day: compact deletes what is stored as Parquet.",
 )
 CHORE_FAILED: Final = LogEvent(
     name="chore_failed",
