@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from synthetic.arrow_types import ARROW_TYPES
 
 from analytics.days import DAY_US, date_at, span_of
 from analytics.manifest import WHOLE_DAY, Day, Hour, save_day, unit_folder
@@ -34,16 +35,6 @@ BROKERS_A_FILE = 300
 ROW_GROUP = 500_000
 #: Of other columns nearly each value is another one.
 REPEATED = ["event_type", "ns_id", "boot_id", "cluster", "broker_name", "broker_addr", "source", "kind", "interval_ms"]
-
-TYPES = {
-    Type.STRING: pa.string(),
-    Type.LONG: pa.int64(),
-    Type.DOUBLE: pa.float64(),
-    Type.BOOLEAN: pa.bool_(),
-    Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Type.LONGS: pa.list_(pa.int64()),
-    Type.STRINGS: pa.list_(pa.string()),
-}
 
 
 class Rows(NamedTuple):
@@ -112,7 +103,7 @@ def table_of(rows: Rows) -> pa.Table:
         "schema_version": 1,
         "event_id": pc.binary_join_element_wise(head, *numbers, "-"),
         "event_type": rows.event_type,
-        "event_time": pa.array(rows.at_us).cast(TYPES[Type.TIMESTAMP]),
+        "event_time": pa.array(rows.at_us).cast(ARROW_TYPES[Type.TIMESTAMP]),
         "mono_us": rows.at_us - span_of(FIRST_DAY).start_us,
         "ns_id": server,
         "boot_id": _named("ns-{}-1", rows.server),
@@ -121,7 +112,7 @@ def table_of(rows: Rows) -> pa.Table:
     }
     columns = {}
     for column in FAMILIES[rows.family].all_columns:
-        value, kind = known.get(column.name), TYPES[column.type]
+        value, kind = known.get(column.name), ARROW_TYPES[column.type]
         if isinstance(value, np.ndarray | pa.Array):
             columns[column.name] = (value if isinstance(value, pa.Array) else pa.array(value)).cast(kind)
         else:

@@ -7,17 +7,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.schemas import row_schema
-from history.schemas import FAMILIES, Column, Type
-
-_ARROW = {
-    Type.STRING: pa.string(),
-    Type.LONG: pa.int64(),
-    Type.DOUBLE: pa.float64(),
-    Type.BOOLEAN: pa.bool_(),
-    Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    Type.LONGS: pa.list_(pa.int64()),
-    Type.STRINGS: pa.list_(pa.string()),
-}
+from history.schemas import FAMILIES, Column
+from synthetic.arrow_types import ARROW_TYPES
 
 
 def frame(spark: SparkSession, family: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
@@ -34,4 +25,4 @@ def frames(spark: SparkSession, rows: Mapping[str, Iterable[Mapping[str, Any]]])
 
 
 def _array(column: Column, rows: list[Mapping[str, Any]]) -> pa.Array:
-    return pa.array([row.get(column.name) for row in rows], _ARROW[column.type])
+    return pa.array([row.get(column.name) for row in rows], ARROW_TYPES[column.type])
