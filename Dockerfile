@@ -17,6 +17,7 @@ COPY history/ history/
 COPY namesrv/ namesrv/
 COPY controller/ controller/
 COPY timemachine/ timemachine/
+COPY sampling/ sampling/
 COPY analytics/ analytics/
 RUN /opt/rocketmq/bin/pip install .
 

@@ -32,7 +32,7 @@ check: $(VENV)/.dev
 
 ## unit: everything but the tests with other processes
 unit: $(VENV)/.dev
-	$(BIN)/pytest -q tests/remoting tests/serving tests/history tests/namesrv tests/controller tests/contract tests/helm
+	$(BIN)/pytest -q -m "not java and not soak" tests/remoting tests/sampling tests/serving tests/history tests/namesrv tests/controller tests/contract tests/helm
 
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
@@ -64,7 +64,7 @@ bench-failover: $(VENV)/.run
 bench-analytics: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python benchmarks/analyses.py
 
-## bench-history: any route of a month, into benchmarks/HISTORY.md; about five minutes
+## bench-history: any route of a month, into benchmarks/HISTORY.md; about ten minutes, most of it to write the month
 bench-history: $(VENV)/.run
 	$(BIN)/python benchmarks/time_machine.py
 

@@ -11,8 +11,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from analytics.jobs import MODULES, UnknownJob
@@ -40,20 +42,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     options = _parser().parse_args(arguments)
     if find_spec("pyspark") is None:
-        return _leave(NOT_INSTALLED, "PySpark is not installed: pip install 'rocketmq-control-plane[analytics]'")
+        return _leave(
+            NOT_INSTALLED,
+            f"PySpark is not installed: in the repository, {sys.executable} -m pip install '.[analytics]'",
+        )
     try:
         return _do(options)
     except KeyboardInterrupt:
-        return _leave(INTERRUPTED, "interrupted; what was finished counts, the next run goes on from there")
+        _leave(INTERRUPTED, "interrupted; what was finished counts, the next run goes on from there")
+        # Python would wait for threads that plan and run jobs. Java ends when this process does.
+        os._exit(INTERRUPTED)
 
 
 def _do(options: argparse.Namespace) -> int:
     """Carry out the task; translate what went wrong into an exit code and a sentence."""
     # Only now is it known that PySpark is there.
+    from analytics.failures import FAILURES, SomeFailed  # noqa: PLC0415
     from analytics.options import WrongOptions  # noqa: PLC0415
-    from analytics.runner import JobsFailed  # noqa: PLC0415
     from analytics.session import NoJava  # noqa: PLC0415
-    from analytics.spark_failures import SPARK_FAILURES, sentence  # noqa: PLC0415
+    from analytics.spark_failures import sentence  # noqa: PLC0415
 
     task: Task = options.task
     try:
@@ -62,10 +69,10 @@ def _do(options: argparse.Namespace) -> int:
         return _leave(WRONG_OPTIONS, str(error))
     except NoJava as error:
         return _leave(NOT_INSTALLED, str(error))
-    except SPARK_FAILURES as failure:
+    except SomeFailed as failed:
+        return _leave(FAILED, f"failed: {failed}")
+    except FAILURES as failure:
         return _leave(FAILED, f"failed: {sentence(failure)}")
-    except (JobsFailed, OSError) as error:
-        return _leave(FAILED, f"failed: {error}")
     return 0
 
 
@@ -92,13 +99,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+#: Where `make run` has the servers write.
+_HISTORY: Final = "~/rocketmq-history"
+
+
+def _folder(text: str) -> str:
+    """Return a folder of this machine with its home folder in place of `~`, or a URI as it is."""
+    return text if "://" in text else str(Path(text).expanduser())
+
+
+def _seconds(text: str) -> float:
+    with suppress(ValueError):
+        if (seconds := float(text)) >= 1:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is no time: write seconds, at least 1")
+
+
 def add_folders(parser: argparse.ArgumentParser) -> None:
     """Add where the history is, and where all that is made of it goes."""
     parser.add_argument(
-        "--history", metavar="DIR", default="history", help="historyDir of the servers (default: %(default)s)"
+        "--history",
+        metavar="DIR",
+        type=_folder,
+        default=_HISTORY,
+        help="historyDir of the servers (default: %(default)s)",
     )
     parser.add_argument(
-        "--output", metavar="DIR", help="where stored history and results go (default: the history folder)"
+        "--output",
+        metavar="DIR",
+        type=_folder,
+        help="where stored history and results go (default: the history folder)",
     )
 
 
@@ -116,7 +146,11 @@ def _add_stream(parser: argparse.ArgumentParser) -> None:
     add_spark(parser)
     parser.add_argument("--once", action="store_true", help="take what is there now, and leave")
     parser.add_argument(
-        "--every", metavar="SECONDS", type=float, default=60, help="how often to look for files (default: %(default)s)"
+        "--every",
+        metavar="SECONDS",
+        type=_seconds,
+        default=60.0,
+        help="how often to look for files (default: %(default)g)",
     )
 
 
@@ -131,7 +165,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--output", metavar="DIR", default="history", help="where the results are (default: %(default)s)"
+        "--output",
+        "--history",
+        metavar="DIR",
+        type=_folder,
+        default=_HISTORY,
+        help="where the results are (default: %(default)s)",
     )
     parser.add_argument(
         "--file", metavar="FILE", default="report.html", help="the page to write (default: %(default)s)"

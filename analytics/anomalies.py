@@ -208,4 +208,5 @@ JOB: Final = Job(
     result=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
+    order=("abs(z) DESC",),
 )

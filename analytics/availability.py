@@ -2,7 +2,7 @@
 
 A broker is down on one NameServer from its last heartbeat before the removal, or from its good-bye, until its next
 registration there; it is down when fewer than a majority of the NameServers that watch have it. Planned: it said
-good-bye. Time that nobody watched counts for nothing.
+good-bye. Time that nobody watched counts for nothing, nor does time in which its process has another broker id.
 """
 
 from typing import Final
@@ -70,4 +70,5 @@ JOB: Final = Job(
     result=availability,
     part_columns=STATE_PARTS,
     columns=COLUMNS,
+    order=("availability ASC NULLS LAST",),
 )

@@ -1,21 +1,36 @@
 """A5: how long NameServers should bear with each broker's silence before they give it up.
 
 The least timeout that gives up a living broker at most once in 30 days, so surely that it can be said with 95 %; if
-nothing is so sure, the one that costs least. Beside it: what phi-accrual would do with the same intervals. Days are
-counted at each NameServer: three of them see 90 days in a month.
+nothing is so sure, the one that costs least. Beside it: what phi-accrual would do with the same intervals.
+
+A broker that pauses is silent for all NameServers at once. So silences and days are divided by how many of them watched
+in the mean: 30 days at three NameServers are 30 days of evidence. Of a broker that beats to some of them only, that is
+less than there is, and nothing is said too surely.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.detection_delay import SCAN_MS
 from analytics.gap_histogram import GAP_KEYS, added_up, usual_period_ms
 from analytics.job import Job, Span
 from analytics.rates import poisson_upper
 from analytics.schemas import in_columns
-from analytics.silences import FAILURE, GAP, PARTS, PHI, PHI_DEVIATIONS, PHI_THRESHOLDS, SILENCE_INPUTS, silence_parts
+from analytics.silences import (
+    FAILURE,
+    GAP,
+    PARTS,
+    PHI,
+    PHI_DEVIATIONS,
+    PHI_THRESHOLDS,
+    SILENCE_INPUTS,
+    WATCHED,
+    silence_parts,
+)
 from history.schemas import Column, Type
 
 #: What can be recommended, in seconds.
@@ -24,8 +39,11 @@ GRID_S: Final = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 90, 105,
 #: No broker is given up before so many of its beats did not come.
 PERIODS_MIN: Final = 3
 
-#: Servers look for silent brokers each 5 s, so a removal is half of that late in the mean.
-SCAN_S: Final = 5.0
+#: The period of a broker is not known more exactly: 30,001 ms must not rule out three times 30 s.
+PERIOD_TOLERANCE: Final = 0.02
+
+#: A removal is half a scan late in the mean.
+SCAN_S: Final = SCAN_MS / 1000
 
 #: So many living brokers may be given up in a day: one in 30 days.
 FALSE_ALARMS_A_DAY: Final = 1 / 30
@@ -33,12 +51,15 @@ FALSE_ALARMS_A_DAY: Final = 1 / 30
 #: What it costs to give up a living broker, in seconds of delay after a real failure: its clients reconnect.
 FALSE_ALARM_COST_S: Final = 60.0
 
-#: With less evidence nothing is recommended with more than low confidence: a week at three NameServers.
-EVIDENCE_DAYS_MIN: Final = 21.0
+#: With less evidence nothing is recommended with more than low confidence: a week.
+EVIDENCE_DAYS_MIN: Final = 7.0
 
 _DAY_MS: Final = 86_400_000
 
 _BROKER: Final = ("cluster", "broker_name", "broker_id")
+
+#: So many thresholds an interval may have reached.
+_ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
@@ -46,15 +67,22 @@ COLUMNS: Final = (
     Column("period_ms", Type.DOUBLE, "ms between its beats as a rule"),
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
     Column("current_fp_day", Type.DOUBLE, "times a day that it is given up alive with that timeout"),
-    Column("best_timeout_s", Type.DOUBLE, "recommended timeout"),
+    Column(
+        "best_timeout_s",
+        Type.DOUBLE,
+        "recommended timeout; up to 30 s too long for brokers that let a slave act for their master and were given up "
+        "alive, as NameServers tell when they registered again and not when they beat again",
+    ),
     Column("fp_day", Type.DOUBLE, "times a day that it would be given up alive"),
-    Column("fp_day_upper", Type.DOUBLE, "that number is below it with 95 %"),
+    Column(
+        "fp_day_upper", Type.DOUBLE, "that number is below it with 95 %; what all NameServers see at once counts once"
+    ),
     Column("delay_s", Type.DOUBLE, "mean seconds from a failure until it is given up"),
     Column("phi_threshold", Type.LONG, "recommended threshold of phi-accrual; null where it could judge nothing"),
     Column("phi_fp_day", Type.DOUBLE, "times a day that phi-accrual would give it up alive"),
     Column("phi_delay_s", Type.DOUBLE, "mean seconds from a failure until phi-accrual gives it up"),
     Column("failures", Type.LONG, "removals of the broker that were not false alarms, at all NameServers"),
-    Column("evidence_days", Type.DOUBLE, "days that it was watched, at all NameServers"),
+    Column("evidence_days", Type.DOUBLE, "days that it was watched, by how many NameServers ever"),
     Column(
         "confidence", Type.STRING, "high: sure with 95 %; medium: enough evidence to compare costs; low: too little"
     ),
@@ -65,31 +93,31 @@ def best_timeout(parts: DataFrame, _span: Span) -> DataFrame:
     """Return one row for each broker that beat at least twice."""
     brokers = (
         _watched(parts.filter(F.col("what") == GAP))
-        .join(_current(parts), list(_BROKER), "left")
-        .join(_failed(parts), list(_BROKER), "left")
-        .join(_phi(parts), list(_BROKER), "left")
-        .withColumn("failures", F.greatest(F.coalesce("failures", F.lit(0)), F.lit(0)))
+        .join(_told_apart(parts), list(_BROKER), "left")
+        .crossJoin(F.broadcast(_servers(parts)))
+        .withColumns(
+            {
+                "failures": F.greatest(F.coalesce("failures", F.lit(0)), F.lit(0)),
+                "evidence_days": F.col("days") / F.col("servers"),
+            }
+        )
     )
-    fixed, phi = _best(_fixed_choices()), _best(_phi_choices())
-    chosen = brokers.withColumns({"fixed": fixed, "phi": F.when(F.col("phi_days") > 0, phi)})
+    choices = brokers.withColumns({"fixed": _fixed_choices(), "phi": _phi_choices()})
+    chosen = choices.withColumns({name: _best(F.col(name)) for name in ("fixed", "phi")})
     return chosen.select(*_BROKER, *_told()).select("cluster", *in_columns(COLUMNS))
 
 
 def _told() -> list[SparkColumn]:
-    timeout_s = F.col("fixed.setting")
     sure = F.col("fixed.sure")
-    least_s = F.col("period_ms") * PERIODS_MIN / 1000
     confidence = F.when(sure, "high").when(F.col("evidence_days") >= EVIDENCE_DAYS_MIN, "medium").otherwise("low")
-    # A broker that beats so rarely that the grid ends before three of its periods.
-    best_s = F.greatest(timeout_s, least_s)
     return [
         F.col("period_ms"),
         F.col("current_timeout_s"),
-        F.try_divide(_longer_than(F.col("current_timeout_s")), F.col("evidence_days")).alias("current_fp_day"),
-        best_s.alias("best_timeout_s"),
+        F.try_divide(_longer_than(F.col("current_timeout_s")), F.col("days")).alias("current_fp_day"),
+        F.col("fixed.setting").alias("best_timeout_s"),
         F.col("fixed.fp_day").alias("fp_day"),
         F.col("fixed.fp_day_upper").alias("fp_day_upper"),
-        (best_s + SCAN_S / 2).alias("delay_s"),
+        F.col("fixed.delay_s").alias("delay_s"),
         F.col("phi.setting").alias("phi_threshold"),
         F.col("phi.fp_day").alias("phi_fp_day"),
         F.col("phi.delay_s").alias("phi_delay_s"),
@@ -124,33 +152,33 @@ def _watched(gaps: DataFrame) -> DataFrame:
         "false_alarms",
         "gaps",
         usual_period_ms(F.col("p50_ms")).alias("period_ms"),
-        (F.col("sum_ms") / _DAY_MS).alias("evidence_days"),
+        (F.col("sum_ms") / _DAY_MS).alias("days"),
     )
 
 
-def _current(parts: DataFrame) -> DataFrame:
-    """Return the timeout that was in force last."""
-    known = parts.filter((F.col("what") == GAP) & F.col("timeout_ms").isNotNull())
-    latest_ms = F.max_by("timeout_ms", "last_us")
-    return known.groupBy(*_BROKER).agg((latest_ms / 1000).alias("current_timeout_s"))
+def _told_apart(parts: DataFrame) -> DataFrame:
+    """Return what the other rows tell: the timeout that was in force last, failures, and what phi-accrual judged.
 
-
-def _failed(parts: DataFrame) -> DataFrame:
-    return parts.filter(F.col("what") == FAILURE).groupBy(*_BROKER).agg(F.sum("n").alias("failures"))
-
-
-def _phi(parts: DataFrame) -> DataFrame:
-    """Return for each threshold how many intervals of a living broker reached it, and what was usual."""
-    reached = (
-        F.sum(F.when(F.col("alarms") >= count, F.col("n")).otherwise(0)) for count in range(1, len(PHI_THRESHOLDS) + 1)
-    )
-    judged = parts.filter(F.col("what") == PHI).groupBy(*_BROKER)
-    return judged.agg(
+    For each threshold: how many intervals of a living broker reached it; and what was usual.
+    """
+    told_us = F.when((F.col("what") == GAP) & F.col("timeout_ms").isNotNull(), F.col("last_us"))
+    phi_n = F.when(F.col("what") == PHI, F.col("n"))
+    reached = (F.sum(F.when(F.col("alarms") >= count, phi_n).otherwise(0)) for count in _ALARMS)
+    return parts.groupBy(*_BROKER).agg(
+        (F.max_by("timeout_ms", told_us) / 1000).alias("current_timeout_s"),
+        F.sum(F.when(F.col("what") == FAILURE, F.col("n"))).alias("failures"),
         F.array(*reached).alias("phi_alarms"),
-        (F.sum("sum_ms") / _DAY_MS).alias("phi_days"),
-        F.try_divide(F.sum("mean_sum_ms"), F.sum("n")).alias("phi_mean_ms"),
-        F.try_divide(F.sum("deviation_sum_ms"), F.sum("n")).alias("phi_deviation_ms"),
+        (F.sum(F.when(F.col("what") == PHI, F.col("sum_ms"))) / _DAY_MS).alias("phi_days"),
+        F.try_divide(F.sum("mean_sum_ms"), F.sum(phi_n)).alias("phi_mean_ms"),
+        F.try_divide(F.sum("deviation_sum_ms"), F.sum(phi_n)).alias("phi_deviation_ms"),
     )
+
+
+def _servers(parts: DataFrame) -> DataFrame:
+    """Return how many NameServers watched in the mean, one if nothing tells it: one row."""
+    mine = F.col("what") == WATCHED
+    n, minutes = (F.sum(F.when(mine, F.col(name))) for name in ("n", "minutes"))
+    return parts.agg(F.greatest(F.round(F.try_divide(n, minutes)), F.lit(1.0)).alias("servers"))
 
 
 def _longer_than(timeout_s: SparkColumn) -> SparkColumn:
@@ -159,41 +187,43 @@ def _longer_than(timeout_s: SparkColumn) -> SparkColumn:
     return F.aggregate(longer, F.lit(0).cast("bigint"), lambda total, gap: total + gap["n"])
 
 
-# Choosing
+# Choosing. What each setting would do is one expression over an array of them: Spark plans it once.
 
 
-def _fixed_choices() -> list[SparkColumn]:
-    """Return what each timeout of the grid would do; null for those that are too short for the broker's period."""
+def _fixed_choices() -> SparkColumn:
+    """Return what each timeout of the grid from three periods on would do; beyond the grid, what these would do."""
+    grid = _array(GRID_S)
     least_s = F.col("period_ms") * PERIODS_MIN / 1000
-    return [
-        F.when(
-            (F.lit(limit_s) >= least_s) | F.lit(limit_s == GRID_S[-1]),
-            _choice(
-                F.lit(float(limit_s)),
-                F.get("false_alarms", F.lit(number)),
-                F.lit(limit_s + SCAN_S / 2),
-                F.col("evidence_days"),
-            ),
-        )
-        for number, limit_s in enumerate(GRID_S)
-    ]
+    long_enough = F.filter(grid, lambda limit_s: limit_s * (1 + PERIOD_TOLERANCE) >= least_s)
+    settings = F.when(F.size(long_enough) > 0, long_enough).otherwise(F.array(least_s))
+
+    def choice(limit_s: SparkColumn) -> SparkColumn:
+        place = (F.array_position(grid, limit_s) - 1).cast("int")
+        # Null outside of the grid.
+        alarms = F.get("false_alarms", place)
+        return _choice(limit_s, F.coalesce(alarms, _longer_than(limit_s)), limit_s + SCAN_S / 2, F.col("days"))
+
+    return F.transform(settings, choice)
 
 
-def _phi_choices() -> list[SparkColumn]:
-    """Return what each threshold of phi-accrual would do."""
-    return [
-        _choice(
-            F.lit(float(threshold)),
-            F.get("phi_alarms", F.lit(number)),
-            (F.col("phi_mean_ms") + deviations * F.col("phi_deviation_ms")) / 1000 + SCAN_S / 2,
-            F.col("phi_days"),
-        )
-        for number, (threshold, deviations) in enumerate(zip(PHI_THRESHOLDS, PHI_DEVIATIONS, strict=True))
-    ]
+def _phi_choices() -> SparkColumn:
+    """Return what each threshold of phi-accrual would do; null where it could judge nothing."""
+    deviations = _array(PHI_DEVIATIONS)
+
+    def choice(threshold: SparkColumn, number: SparkColumn) -> SparkColumn:
+        limit_ms = F.col("phi_mean_ms") + F.get(deviations, number) * F.col("phi_deviation_ms")
+        return _choice(threshold, F.get("phi_alarms", number), limit_ms / 1000 + SCAN_S / 2, F.col("phi_days"))
+
+    return F.when(F.col("phi_days") > 0, F.transform(_array(PHI_THRESHOLDS), choice))
+
+
+def _array(numbers: Sequence[float]) -> SparkColumn:
+    return F.array(*(F.lit(float(number)) for number in numbers))
 
 
 def _choice(setting: SparkColumn, alarms: SparkColumn, delay_s: SparkColumn, days: SparkColumn) -> SparkColumn:
-    upper = F.try_divide(poisson_upper(alarms), days)
+    """Return what a setting would do; `alarms` and `days` are those of all NameServers together."""
+    upper = F.try_divide(poisson_upper(F.ceil(alarms / F.col("servers"))), days / F.col("servers"))
     return F.struct(
         F.coalesce(upper <= FALSE_ALARMS_A_DAY, F.lit(False)).alias("sure"),
         (alarms * FALSE_ALARM_COST_S + F.col("failures") * delay_s).alias("cost_s"),
@@ -204,11 +234,10 @@ def _choice(setting: SparkColumn, alarms: SparkColumn, delay_s: SparkColumn, day
     )
 
 
-def _best(choices: list[SparkColumn]) -> SparkColumn:
+def _best(choices: SparkColumn) -> SparkColumn:
     """Return the first choice that is sure; if none is, the one that costs least, of equal ones the first."""
-    known = F.array_compact(F.array(*choices))
-    sure = F.get(F.filter(known, lambda choice: choice["sure"]), F.lit(0))
-    return F.coalesce(sure, F.array_min(known))
+    sure = F.get(F.filter(choices, lambda choice: choice["sure"]), F.lit(0))
+    return F.coalesce(sure, F.array_min(choices))
 
 
 JOB: Final = Job(
@@ -220,4 +249,5 @@ JOB: Final = Job(
     result=best_timeout,
     part_columns=PARTS,
     columns=COLUMNS,
+    order=("abs(best_timeout_s - current_timeout_s) DESC NULLS LAST",),
 )

@@ -5,7 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.broker_states import DOWN, UP, lives
+from analytics.broker_states import DOWN, MOVED, UP, lives
 from analytics.intervals import levels
 from analytics.job import Span
 
@@ -15,7 +15,8 @@ _BROKER: Final = ("cluster", "broker_name", "broker_id")
 def runs(parts: DataFrame, span: Span) -> DataFrame:
     """Return each broker's times up and down in turn, from STATE_PARTS.
 
-    Down: fewer than a majority of the NameServers whose word counts have it. Columns: cluster, broker_name, broker_id,
+    Down: fewer than a majority of the NameServers whose word counts have it. While at least half of them know that its
+    process has another broker id, it is neither. Columns: cluster, broker_name, broker_id,
     start_us, end_us, observed_us (without time in which nobody watched), up, planned (down, and it said good-bye to
     somebody), is_change (it was the other way before; false for the first run, whose beginning nobody saw).
 
@@ -50,16 +51,17 @@ def _judged(parts: DataFrame, span: Span) -> DataFrame:
         "end_us",
         F.lit(1).cast("bigint").alias("servers"),
         (F.col("state") == UP).cast("bigint").alias("have"),
+        (F.col("state") == MOVED).cast("bigint").alias("moved"),
         (F.col("state") == DOWN).cast("bigint").alias("miss"),
         ((F.col("state") == DOWN) & F.col("planned")).cast("bigint").alias("dismissed"),
     )
     in_order = Window.partitionBy(*_BROKER).orderBy("start_us")
     up_to_now = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    up = F.col("have") * 2 > F.col("servers")
+    up = F.col("have") * 2 > F.col("servers") - F.col("moved")
     exists = F.max(up | (F.col("miss") > 0)).over(up_to_now)
     return (
-        levels(counted, _BROKER, ["servers", "have", "miss", "dismissed"])
-        .filter("servers > 0")
+        levels(counted, _BROKER, ["servers", "have", "moved", "miss", "dismissed"])
+        .filter("servers > 0 AND moved * 2 < servers")
         .withColumns({"up": up, "planned": ~up & (F.col("dismissed") > 0), "exists": exists})
         .filter("exists")
     )

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from analytics.intervals import overlaps
 from analytics.job import Inputs, Span
-from analytics.observed import observed_pieces, observed_times
+from analytics.observed import lost_states, observed_pieces, observed_times
 from analytics.schemas import in_columns
 from history.schemas import Column, Type
 
@@ -28,19 +28,26 @@ UP: Final = "up"
 DOWN: Final = "down"
 #: The server knows nothing of brokers from then on.
 RESET: Final = "reset"
-#: The server was never told of the broker.
+#: Its process has another broker id from then on: nobody failed, and nobody is missed.
+MOVED: Final = "moved"
+#: The server was never told of the broker, or lost sight of it.
 ABSENT: Final = "absent"
 
 STATE_PARTS: Final = (
     Column("cluster", Type.STRING, "cluster of the broker"),
     Column("ns_id", Type.STRING, "the NameServer"),
-    Column("kind", Type.STRING, "up, down, reset (it knows nothing of brokers from then on), watched or blind"),
+    Column(
+        "kind",
+        Type.STRING,
+        "up, down, moved (to another broker id), absent, reset (the server knows no brokers), watched or blind",
+    ),
     Column("broker_name", Type.STRING, "broker set; null where all brokers are meant"),
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("at_us", Type.LONG, "when it was known, Unix us; the end of observed time"),
     Column("since_us", Type.LONG, "from when on it is so: the last heartbeat before a silent end; else at_us"),
     Column("planned", Type.BOOLEAN, "down: the broker said good-bye"),
     Column("address", Type.STRING, "up: where the broker is"),
+    Column("silent", Type.BOOLEAN, "down: a scan gave it up, some seconds after its timeout"),
 )
 
 #: So long after its start the word of a NameServer counts for brokers that it has not heard of: their usual timeout.
@@ -48,10 +55,9 @@ GRACE_US: Final = 120_000_000
 
 _LEFT: Final = ("expired", "channel_closed", "unregistered", "conflict")
 _KNOWN: Final = ("registered_first", "changed", "address_changed", "role_changed")
-_FORGETS: Final = ("started", "recording_resumed")
 
-_SET: Final = ("ns_id", "broker_name")
-_BROKER: Final = ("broker_name", "broker_id")
+#: Which broker; in one store two groups of NameServers may serve clusters with brokers of the same names.
+_BROKER: Final = ("cluster", "broker_name", "broker_id")
 _VIEW: Final = ("ns_id", *_BROKER)
 
 
@@ -77,7 +83,8 @@ def lives(parts: DataFrame, span: Span) -> DataFrame:
     """Return what each NameServer says of each broker, as it really was: a silent broker is down since its last beat.
 
     One row for each piece of observed time in which that does not change: cluster, ns_id, broker_name, broker_id,
-    start_us, end_us, state (up, down, absent), planned, address. Time in which its word does not count is left out.
+    start_us, end_us, state (up, down, moved, absent), planned, address, silent. Time in which its word does not count
+    is left out.
     """
     return _views(parts, span, F.greatest("since_us", _BEFORE_US))
 
@@ -97,97 +104,139 @@ def _points(states: DataFrame, span: Span) -> DataFrame:
     """Return when brokers came and left: the columns of STATE_PARTS.
 
     A row tells how its whole set stands from then on; so it says of each member that it is up, and of each former one
-    that it is down, whether or not a row of its own was written.
+    that it is not, whether or not a row of its own was written.
     """
-    known_before = F.last("set_ids", ignorenulls=True).over(
-        Window.partitionBy("ns_id", "boot_id", "broker_name")
-        .orderBy("mono_us", "seq")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
     us = F.unix_micros("event_time")
+    earlier = (Window.unboundedPreceding, -1)
+    of_set = Window.partitionBy("ns_id", "boot_id", "broker_name").orderBy("mono_us", "seq").rowsBetween(*earlier)
+    of_address = Window.partitionBy("ns_id", "broker_name", "broker_addr").orderBy("at_us", "seq")
+    own = F.when(_is_member(), F.struct("cluster", F.col("broker_id").alias("id")))
     rows = (
         states.filter(us < span.end_us)
         .withColumns({"at_us": us, "seq": F.substring_index("event_id", "-", -1).cast("bigint")})
-        .withColumn("ids_before", known_before)
+        .withColumn("members", _members())
+        .withColumn("before", F.last("members", ignorenulls=True).over(of_set))
+        .withColumn("former", F.last(own, ignorenulls=True).over(of_address.rowsBetween(*earlier)))
     )
-    said = F.concat(_members(), _vanished(), _gone(), _without_set())
+    said = F.concat(_present(), _vanished(), _gone(), _renumbered(), _without_set())
     exploded = rows.select("ns_id", "broker_name", "at_us", F.explode(said).alias("said"))
-    return exploded.select("ns_id", "broker_name", "at_us", "said.*")
+    points = exploded.select("ns_id", "broker_name", "at_us", "said.*")
+    # Who still waits for its broker id has a negative one.
+    return points.filter("broker_id >= 0")
+
+
+def _is_member() -> SparkColumn:
+    """Tell whether the row's own broker had its broker id; who is merely turned away has not been silent."""
+    event = F.col("event_type")
+    left = event.isin(*_LEFT) & ((event != "conflict") | F.col("silent_ms").isNotNull())
+    return F.col("broker_id").isNotNull() & (event.isin(*_KNOWN) | left)
 
 
 def _members() -> SparkColumn:
-    """Say that all members of the set are up."""
+    """Return the members of the set, null where the row does not tell."""
     nobody = F.array().cast("array<string>")
     members = F.arrays_zip(
         F.col("set_ids").alias("id"),
         F.coalesce("set_addrs", nobody).alias("addr"),
         F.coalesce("set_clusters", nobody).alias("cluster"),
     )
-    up = F.transform(
+    return F.transform(
         members,
-        lambda each: _said(UP, each["id"], cluster=F.coalesce(each["cluster"], "cluster"), address=each["addr"]),
+        lambda each: F.struct(
+            each["id"].alias("id"),
+            each["addr"].alias("addr"),
+            F.coalesce(each["cluster"], "set_cluster", "cluster").alias("cluster"),
+        ),
+    )
+
+
+def _present() -> SparkColumn:
+    """Say that all members of the set are up."""
+    up = F.transform(
+        "members", lambda each: _said(F.lit(UP), each["id"], cluster=each["cluster"], address=each["addr"])
     )
     return F.coalesce(up, _nothing())
 
 
 def _vanished() -> SparkColumn:
-    """Say that members are down which are no longer there, without a row of their own that says why."""
-    missing = F.array_except("ids_before", "set_ids")
-    others = F.filter(missing, lambda each: ~(F.col("event_type").isin(*_LEFT) & each.eqNullSafe(F.col("broker_id"))))
-    # A slave that becomes the master leaves its former id in order.
-    planned = F.col("event_type") == "role_changed"
-    return F.coalesce(F.transform(others, lambda each: _said(DOWN, each, planned=planned)), _nothing())
+    """Say of members that are no longer there what became of them, as far as no row of their own says it."""
+    event = F.col("event_type")
+
+    def is_missing(former: SparkColumn) -> SparkColumn:
+        same = F.exists(
+            "members", lambda each: (each["id"] == former["id"]) & each["cluster"].eqNullSafe(former["cluster"])
+        )
+        return ~same & ~(event.isin(*_LEFT) & former["id"].eqNullSafe(F.col("broker_id")))
+
+    def what_became(former: SparkColumn) -> SparkColumn:
+        # By registering, a broker takes nobody's broker id away but its own former one, or takes it to another cluster.
+        moved = event.isin(*_KNOWN) | F.array_contains("set_ids", former["id"])
+        # A snapshot tells who is missing, and not since when or why.
+        kind = F.when(moved, MOVED).when(event == "shown", ABSENT).otherwise(DOWN)
+        return _said(kind, former["id"], cluster=former["cluster"])
+
+    return F.coalesce(F.transform(F.filter("before", is_missing), what_became), _nothing())
 
 
 def _gone() -> SparkColumn:
     """Say that the row's own broker left. One whose id another holds is not missed."""
+    event = F.col("event_type")
     still_there = F.coalesce(F.array_contains("set_ids", F.col("broker_id")), F.lit(False))
-    left = F.col("event_type").isin(*_LEFT) & F.col("broker_id").isNotNull() & ~still_there
     silent_us = F.coalesce(F.col("silent_ms") * 1000, F.col("at_us") - F.unix_micros("last_heartbeat_time"), F.lit(0))
-    unasked = F.col("event_type").isin("expired", "channel_closed")
-    since_us = F.when(unasked, F.col("at_us") - silent_us).otherwise(F.col("at_us"))
-    planned = F.col("event_type") == "unregistered"
-    down = F.array(_said(DOWN, F.col("broker_id"), since_us=since_us, planned=planned))
-    return F.when(left, down).otherwise(_nothing())
+    unasked = event.isin("expired", "channel_closed")
+    down = _said(
+        F.lit(DOWN),
+        F.col("broker_id"),
+        since_us=F.when(unasked, F.col("at_us") - silent_us).otherwise(F.col("at_us")),
+        planned=event == "unregistered",
+        silent=event == "expired",
+    )
+    return F.when(_is_member() & event.isin(*_LEFT) & ~still_there, F.array(down)).otherwise(_nothing())
+
+
+def _renumbered() -> SparkColumn:
+    """Say that an address that registers is no longer who it was, also if it was not there meanwhile."""
+    former = F.col("former")
+    elsewhere = (former["id"] == F.col("broker_id")) & ~former["cluster"].eqNullSafe(F.col("cluster"))
+    held = (former["id"] == F.col("broker_id")) | F.coalesce(F.array_contains("set_ids", former["id"]), F.lit(False))
+    moved = F.col("event_type").isin(*_KNOWN) & F.col("broker_id").isNotNull() & former.isNotNull()
+    said = F.array(_said(F.lit(MOVED), former["id"], cluster=former["cluster"]))
+    return F.when(moved & (elsewhere | ~held), said).otherwise(_nothing())
 
 
 def _without_set() -> SparkColumn:
     """Say that the row's own broker is up, where the release that wrote it does not tell how sets stand."""
     known = F.col("set_ids").isNull() & F.col("event_type").isin(*_KNOWN) & F.col("broker_id").isNotNull()
-    up = F.array(_said(UP, F.col("broker_id"), address=F.col("broker_addr")))
+    up = F.array(_said(F.lit(UP), F.col("broker_id"), address=F.col("broker_addr")))
     return F.when(known, up).otherwise(_nothing())
 
 
-def _said(
-    kind: str,
-    broker_id: SparkColumn,
-    *,
-    cluster: SparkColumn | None = None,
-    since_us: SparkColumn | None = None,
-    planned: SparkColumn | None = None,
-    address: SparkColumn | None = None,
-) -> SparkColumn:
-    """Return what a row says about one broker."""
-    return F.struct(
-        (F.col("cluster") if cluster is None else cluster).alias("cluster"),
-        F.lit(kind).alias("kind"),
-        broker_id.alias("broker_id"),
-        (F.col("at_us") if since_us is None else since_us).alias("since_us"),
-        (F.lit(False) if planned is None else planned).alias("planned"),
-        (F.lit(None).cast("string") if address is None else address).alias("address"),
-    )
+def _said(kind: SparkColumn, broker_id: SparkColumn, **more: SparkColumn) -> SparkColumn:
+    """Return what a row says about one broker; `more` is what differs from the usual."""
+    usual = {
+        "cluster": F.col("cluster"),
+        "kind": kind,
+        "broker_id": broker_id,
+        "since_us": F.col("at_us"),
+        "planned": F.lit(False),
+        "address": F.lit(None).cast("string"),
+        "silent": F.lit(False),
+    }
+    return F.struct(*(value.alias(name) for name, value in (usual | more).items()))
 
 
 def _nothing() -> SparkColumn:
     return F.array().cast(
-        "array<struct<cluster:string,kind:string,broker_id:bigint,since_us:bigint,planned:boolean,address:string>>"
+        "array<struct<cluster:string,kind:string,broker_id:bigint,since_us:bigint,planned:boolean,address:string,"
+        "silent:boolean>>"
     )
 
 
 def _resets(lifecycle: DataFrame, span: Span) -> DataFrame:
     """Return when NameServers began to know nothing of brokers."""
     us = F.unix_micros("event_time")
-    return lifecycle.filter(F.col("event_type").isin(*_FORGETS) & (us < span.end_us)).select(
+    forgets = (F.col("event_type") == "started") | lost_states()
+    return lifecycle.filter(forgets & (us < span.end_us)).select(
         "ns_id", F.lit(RESET).alias("kind"), us.alias("at_us"), us.alias("since_us")
     )
 
@@ -197,18 +246,18 @@ def _from_the_beginning(points: DataFrame, resets: DataFrame, span: Span) -> Dat
 
     What a NameServer knew before it was started counts for nothing.
     """
-    columns = ["cluster", "kind", "at_us", "since_us", "planned", "address"]
+    columns = ["kind", "at_us", "since_us", "planned", "address", "silent"]
     forgot = resets.filter(F.col("at_us") < span.start_us).groupBy("ns_id").agg(F.max("at_us").alias("forgot_us"))
     within = F.col("at_us") >= span.start_us
     start_us = F.lit(span.start_us).cast("bigint")
-    moved = {name: F.when(within, F.col(name)).otherwise(start_us) for name in ("at_us", "since_us")}
+    times = {name: F.when(within, F.col(name)).otherwise(start_us) for name in ("at_us", "since_us")}
     return (
         points.join(F.broadcast(forgot), "ns_id", "left")
         .filter(within | F.col("forgot_us").isNull() | (F.col("at_us") >= F.col("forgot_us")))
         .groupBy(*_VIEW, F.when(within, F.struct(*columns)).alias("own"))
-        .agg(F.max_by(F.struct(*columns), _order()).alias("last"))
+        .agg(F.max_by(F.struct(*columns), _recency()).alias("last"))
         .select(*_VIEW, "last.*")
-        .withColumns(moved)
+        .withColumns(times)
     )
 
 
@@ -218,10 +267,26 @@ def _from_the_beginning(points: DataFrame, resets: DataFrame, span: Span) -> Dat
 _BEFORE_US: Final = "before_us"
 
 
+#: What points of one moment say, in their order: forgetting comes first, being up last.
+_KINDS: Final = (RESET, ABSENT, DOWN, MOVED, UP)
+
+
+def _rank() -> SparkColumn:
+    return F.array_position(F.lit(list(_KINDS)), F.col("kind"))
+
+
 def _order() -> SparkColumn:
-    """Return in which order points of one view follow: at the same moment forgetting comes first, being up last."""
-    rank = F.when(F.col("kind") == UP, 3).when(F.col("kind") == DOWN, 2).when(F.col("kind") == RESET, 1).otherwise(0)
-    return F.struct("at_us", rank)
+    """Return in which order points of one view follow.
+
+    Of brokers that leave together the first row says that the others are missing, and their own say since when: the
+    earliest time comes first, and with it counts.
+    """
+    return F.struct("at_us", _rank(), "since_us", ~F.col("planned"), "address")
+
+
+def _recency() -> SparkColumn:
+    """Return what is greatest for the point that counts among the last ones of a view."""
+    return F.struct("at_us", _rank(), -F.col("since_us"), "planned", "address")
 
 
 def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
@@ -242,7 +307,7 @@ def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
         }
     ).filter("start_us < end_us")
     return overlaps(spoken, observed, ["ns_id"]).select(
-        "cluster", *_VIEW, "start_us", "end_us", "state", "planned", "address"
+        *_VIEW, "start_us", "end_us", "state", "planned", "address", "silent"
     )
 
 
@@ -254,23 +319,35 @@ def _as_pieces(parts: DataFrame) -> DataFrame:
 
 def _changes(parts: DataFrame, span: Span) -> DataFrame:
     """Return the points of all views at which something changes, each view beginning with a broker that is absent."""
-    told = parts.filter(F.col("kind").isin(UP, DOWN))
-    brokers = told.groupBy(*_BROKER).agg(F.max("cluster").alias("cluster"))
-    servers = parts.filter("kind = 'watched'").select("ns_id").distinct()
+    columns = ["kind", "at_us", "since_us", "planned", "address", "silent"]
+    told = parts.filter(F.col("kind").isin(UP, DOWN, MOVED, ABSENT)).select(*_VIEW, *columns)
+    views = _all_views(told)
     before_us = F.lit(span.start_us - GRACE_US - 1).cast("bigint")
-    columns = ["at_us", "since_us", "planned", "address"]
-    begin = servers.crossJoin(F.broadcast(brokers)).select(
-        *_VIEW,
-        F.lit(ABSENT).alias("kind"),
-        before_us.alias("at_us"),
-        before_us.alias("since_us"),
-        F.lit(False).alias("planned"),
-        F.lit(None).cast("string").alias("address"),
+    begin = views.withColumns(
+        {
+            "kind": F.lit(ABSENT),
+            "at_us": before_us,
+            "since_us": before_us,
+            "planned": F.lit(False),
+            "address": F.lit(None).cast("string"),
+            "silent": F.lit(False),
+        }
     )
-    resets = parts.filter(F.col("kind") == RESET).select("ns_id", "kind", *columns).distinct()
-    forgotten = resets.crossJoin(F.broadcast(brokers.select(*_BROKER)))
-    points = told.select(*_VIEW, "kind", *columns).unionByName(begin).unionByName(forgotten.select(*begin.columns))
+    resets = parts.filter(F.col("kind") == RESET).select("ns_id", *columns).distinct()
+    forgotten = views.join(F.broadcast(resets), "ns_id", "inner")
+    points = told.unionByName(begin).unionByName(forgotten)
     view = Window.partitionBy(*_VIEW).orderBy(_order())
     same = F.col("kind").eqNullSafe(F.lag("kind").over(view)) & F.col("address").eqNullSafe(F.lag("address").over(view))
-    changes = points.withColumn("same", same).filter("NOT same OR kind = 'reset'").drop("same")
-    return changes.join(F.broadcast(brokers), list(_BROKER), "inner")
+    known = F.last(F.when(F.col("kind") != RESET, F.col("kind")), ignorenulls=True).over(
+        view.rowsBetween(Window.unboundedPreceding, -1)
+    )
+    # A server that has forgotten who moved does not wait for it.
+    is_change = F.when(F.col("kind") == RESET, known != MOVED).otherwise(~same)
+    return points.withColumn("is_change", is_change).filter("is_change").drop("is_change")
+
+
+def _all_views(told: DataFrame) -> DataFrame:
+    """Return each broker with each NameServer that speaks of its cluster."""
+    brokers = told.select(*_BROKER).distinct()
+    speaking = told.select("ns_id", "cluster").distinct()
+    return brokers.join(F.broadcast(speaking), "cluster", "inner").select(*_VIEW)

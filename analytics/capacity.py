@@ -1,9 +1,9 @@
 """A12: how much is left of what the servers live on, and for how long.
 
-Each day counts with what it needed but for its busiest moments. The trend is the median of the slopes between days
-(Theil and Sen's), so that some wild days do not bend it; with three weeks and more only days of the same weekday are
-compared, so that a week's ups and downs do not either. How sure the trend is, is found by drawing the days anew many
-times; the draws follow from a hash, so that the same days always give the same answer.
+Each day counts with what it needed but for its busiest moments, if most of it was watched. The trend is the median of
+the slopes between days (Theil and Sen's), so that some wild days do not bend it; with three weeks and more only days of
+the same weekday are compared, so that a week's ups and downs do not either. How sure the trend is, is found by drawing
+the days anew many times; the draws follow from a hash, so that the same days always give the same answer.
 """
 
 from collections.abc import Mapping
@@ -31,6 +31,10 @@ LIMITS: Final[Mapping[str, float]] = MappingProxyType(
 )
 
 RESOURCES: Final = ("brokers", "topics", "queues", "route_bytes", "connections", "etcd_db_bytes")
+
+#: A day with fewer ticks than so much of the fullest day's was cut: today so far, or the day of a start. Its busiest
+#: hours may not have come.
+TICKS_MIN: Final = 0.5
 
 #: No more days than these are compared with each other, the newest.
 DAYS_MAX: Final = 90
@@ -60,7 +64,7 @@ PART_COLUMNS: Final = (
 COLUMNS: Final = (
     Column("source", Type.STRING, "namesrv or controller: of which servers"),
     Column("resource", Type.STRING, "brokers, topics, queues, route_bytes, connections or etcd_db_bytes"),
-    Column("days", Type.LONG, "days with ticks"),
+    Column("days", Type.LONG, "days that were watched for long enough"),
     Column("now", Type.DOUBLE, "the newest day, on the server that used most"),
     Column("slope_day", Type.DOUBLE, "how much more a day brings; null with less than four days"),
     Column("slope_p10", Type.DOUBLE, "with a probability of 90 % it brings more than that"),
@@ -68,7 +72,12 @@ COLUMNS: Final = (
     Column("in_30d", Type.DOUBLE, "in 30 days, if it goes on so"),
     Column("p10", Type.DOUBLE, "the same with slope_p10"),
     Column("p90", Type.DOUBLE, "the same with slope_p90"),
-    Column("limit", Type.DOUBLE, "where it ends; null if nowhere known"),
+    Column(
+        "limit",
+        Type.DOUBLE,
+        "where it ends by default: etcd's quota of 2 GiB, the memory limit of the Helm chart of 1 GiB, connectionsMax "
+        "of 16,384; sites with other settings have other limits; null if none is known",
+    ),
     Column("days_left", Type.DOUBLE, "days until then; null if it does not surely grow, or without a limit"),
     Column("history_days", Type.LONGS, "the days that were compared, days since 1970"),
     Column("history", Type.LONGS, "what was used on each of them"),
@@ -98,8 +107,10 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what th
 
 
 def daily_series(parts: DataFrame) -> DataFrame:
-    """Return one value per resource and day: of the server that used most; the newest days only."""
-    days = parts.groupBy("source", "resource", "day").agg(F.max("value").alias("value"))
+    """Return one value per resource and day: of the server that used most; the newest days only, and no cut ones."""
+    fullest = F.max("ticks").over(Window.partitionBy("source", "resource"))
+    watched = parts.withColumn("fullest", fullest).where(F.col("ticks") >= TICKS_MIN * F.col("fullest"))
+    days = watched.groupBy("source", "resource", "day").agg(F.max("value").alias("value"))
     newest = F.max("day").over(Window.partitionBy("source", "resource"))
     return days.withColumn("newest", newest).where(F.col("day") > F.col("newest") - DAYS_MAX).drop("newest")
 
@@ -180,7 +191,7 @@ def _foretold(whole: DataFrame) -> DataFrame:
             "p10": base + AHEAD_DAYS * F.col("slope_p10"),
             "p90": base + AHEAD_DAYS * F.col("slope_p90"),
             "limit": limit,
-            "days_left": F.when(grows, left),
+            "days_left": F.when(grows & limit.isNotNull(), left),
         }
     )
 
@@ -194,4 +205,5 @@ JOB: Final = Job(
     result=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
+    order=("days_left ASC NULLS LAST",),
 )

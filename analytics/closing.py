@@ -19,7 +19,7 @@ from analytics.days import date_at, earlier
 from analytics.job import Span
 from analytics.manifest import Day, Days
 from analytics.schemas import row_schema
-from analytics.storage import Storage
+from analytics.storage import Storage, UnreadableFile
 from analytics.tables import append
 from history.schemas import Family
 
@@ -29,7 +29,8 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "heartbeat": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
         "broker_state": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
-        "ns_lifecycle": ("ns_id", "event_type"),
+        # What is missing when recording resumes is told by the reason.
+        "ns_lifecycle": ("ns_id", "event_type", "reason"),
     }
 )
 
@@ -78,7 +79,7 @@ def close_days(spark: SparkSession, storage: Storage, family: Family, days: Days
     known = load_closings(storage, family)
     first, last = earlier(date_at(span.start_us), REMEMBERED_DAYS), date_at(span.end_us - 1)
     there = [date for date, day in days.items() if first <= date < last and not day.deleted]
-    stale = [date for date in there if date not in known or known[date].of != _of(days[date])]
+    stale = [date for date in there if date not in known or known[date].of != _of(family, days[date])]
     if stale:
         known = _close(spark, storage, family, {date: days[date] for date in stale}, known)
     return {date: known[date] for date in sorted(known) if first <= date < last}
@@ -93,7 +94,10 @@ def before_day(closings: Closings, date: str) -> Closings:
 def load_closings(storage: Storage, family: Family) -> dict[str, Closing]:
     """Return the last rows there are, by day."""
     content = storage.read(_manifest(family))
-    return _decode(content) if content else {}
+    try:
+        return _decode(content) if content is not None else {}
+    except msgspec.DecodeError as why:
+        raise UnreadableFile(_manifest(family), why) from why
 
 
 def rows_before(spark: SparkSession, storage: Storage, family: Family, closings: Closings) -> DataFrame:
@@ -132,7 +136,7 @@ def _close(
     digests = _digests(spark, storage, family, folder, fresh)
     made = {
         date: Closing(
-            of=_of(day),
+            of=_of(family, day),
             digest=digests.get(date, 0),
             paths=tuple(path for path in fresh if f"/date={date}/" in path),
         )
@@ -162,9 +166,10 @@ def _digests(
     return {row.date: row.digest for row in rows.groupBy("date").agg(digest).collect()}
 
 
-def _of(day: Day) -> str:
-    """Return what changes with the rows of a day, and only then."""
-    return json.dumps(sorted((name, hour.rows, hour.digest) for name, hour in day.hours.items()))
+def _of(family: Family, day: Day) -> str:
+    """Return what changes with the rows of a day or with the keys whose last ones are kept, and only then."""
+    hours = sorted((name, hour.rows, hour.digest) for name, hour in day.hours.items())
+    return json.dumps([KEYS[family.name], hours])
 
 
 def _folder(family: Family) -> str:

@@ -1,19 +1,21 @@
 """What each command of `rmq-analytics` does. Imported when the options are known to be good: Spark takes its time."""
 
 import argparse
+from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
 from analytics.compaction import compact as compact_days
+from analytics.failures import SomeFailed
 from analytics.ingest import Places
 from analytics.ingest import ingest as ingest_landing
 from analytics.jobs import job_id, load_jobs
-from analytics.options import require_history, require_output, settings, window
+from analytics.options import require_history, require_stored, settings, window
 from analytics.progress import to_stderr, unix_us
 from analytics.retention import forget
 from analytics.runner import Run, run_id_at, run_jobs
 from analytics.session import SparkOptions, start_session
-from analytics.storage import open_storage
+from analytics.storage import Storage, local_storage, open_storage
 from analytics.streaming import follow, take_what_is_there
 from history.schemas import FAMILIES
 
@@ -37,29 +39,46 @@ def run(options: argparse.Namespace) -> None:
     chosen = [job_id(asked) for asked in options.job]
     now_us = unix_us()
     span = window(options.start, options.end, now_us)
-    output = options.output or options.history
-    require_output(output)
-    spark = _spark(options)
+    spark, stored = _opened(options, options.output or options.history, require_stored)
     jobs = load_jobs(chosen) if chosen else load_jobs()
-    run_jobs(spark, open_storage(output, spark), jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
+    run_jobs(spark, stored, jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
 
 
 def compact(options: argparse.Namespace) -> None:
-    """Compact days that are over, then forget days that are old."""
+    """Forget days that are old, then compact days that are over: what needs room comes after what makes it.
+
+    Raises SomeFailed when both are done, if some days or families failed.
+    """
     places = _places(options)
-    compact_days(places, unix_us(), to_stderr)
-    forget(places, unix_us(), to_stderr)
+    why: dict[str, str] = {}
+    for step in (forget, compact_days):
+        try:
+            step(places, unix_us(), to_stderr)
+        except SomeFailed as failed:
+            why |= failed.why
+    if why:
+        raise SomeFailed(why)
 
 
 def _places(options: argparse.Namespace) -> Places:
-    require_history(options.history)
-    spark = _spark(options)
-    landing = open_storage(options.history, spark)
+    spark, landing = _opened(options, options.history, require_history)
     return Places(spark, landing, open_storage(options.output, spark) if options.output else landing)
 
 
+def _opened(
+    options: argparse.Namespace, root: str, require: Callable[[Storage, str], None]
+) -> tuple[SparkSession, Storage]:
+    """Start Spark and open a folder; what is wrong with one of this machine is said before Spark takes its time."""
+    here = local_storage(root)
+    if here is not None:
+        require(here, root)
+    spark = _spark(options)
+    storage = here or open_storage(root, spark)
+    require(storage, root)
+    return spark, storage
+
+
 def _spark(options: argparse.Namespace) -> SparkSession:
+    conf = settings(options.conf)
     to_stderr(f"starting Spark on {options.master}")
-    return start_session(
-        SparkOptions(master=options.master, driver_memory=options.driver_memory, conf=settings(options.conf))
-    )
+    return start_session(SparkOptions(master=options.master, driver_memory=options.driver_memory, conf=conf))

@@ -1,5 +1,6 @@
 """Days and hours of the UTC calendar, as the history is divided. Pure."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -52,6 +53,17 @@ def spans_by_day(span: Span) -> list[Span]:
         cut.append(Span(start, end))
         start = end
     return cut
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in order, with those that follow each other without a gap as one."""
+    found: list[Span] = []
+    for span in spans:
+        if found and found[-1].end_us == span.start_us:
+            found[-1] = found[-1]._replace(end_us=span.end_us)
+        else:
+            found.append(span)
+    return found
 
 
 def is_whole_day(span: Span) -> bool:

@@ -14,13 +14,20 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Job, Span
-from analytics.rows import CLUSTER, HOUR_US, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from analytics.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
 from history.schemas import Column, Type
 
 #: A registration so long after the election is another story.
 VISIBLE_WITHIN_US: Final = 10 * MINUTE_US
 
-#: Whom an operator has deposed was not detected as dead.
+#: Brokers register some ms after they know their role: by a NameServer whose clock is behind that was so much before
+#: the election at most.
+SKEW_US: Final = 5_000_000
+
+#: Within so much before and after an election a NameServer ticks that was there.
+WATCHING_WITHIN_US: Final = MINUTE_US
+
+#: Who was deposed by an operator, or for a broker that asked, was not detected as dead.
 UNDETECTED_CAUSES: Final = ("operator", "broker", "manual")
 
 _CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified")
@@ -32,8 +39,8 @@ PART_COLUMNS: Final = (
     Column("broker_name", Type.STRING, "event, registration: broker set"),
     Column("broker_id", Type.LONG, "event: broker id"),
     Column("broker_addr", Type.STRING, "event, registration: the broker's address"),
-    Column("ns_id", Type.STRING, "registration, watching: the NameServer"),
-    Column("at_us", Type.LONG, "when, Unix us; watching: the beginning of an hour in which it ticked"),
+    Column("ns_id", Type.STRING, "registration, tick, served: the NameServer"),
+    Column("at_us", Type.LONG, "event, registration, tick: when, Unix us"),
     Column("event_type", Type.STRING, "event: what happened"),
     Column("failover_id", Type.STRING, "event: the failover, as far as it was known"),
     Column("master_epoch", Type.LONG, "event: master epoch"),
@@ -85,13 +92,13 @@ COLUMNS: Final = (
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return the few rows that failovers are told by."""
-    events = _events(inputs["controller"])
-    ticks = of_span(inputs["ns_tick"], span).where(_of_namesrv())
-    hour_us = (F.floor(F.col("at_us") / HOUR_US) * HOUR_US).alias("at_us")
+    events, states = _events(inputs["controller"]), inputs["broker_state"].where(_of_namesrv())
     frames = {
         "event": events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us)),
-        "registration": _registrations(of_span(inputs["broker_state"], span), events),
-        "watching": ticks.select("ns_id", hour_us).distinct(),
+        "registration": _registrations(of_span(states, span), events, span),
+        "tick": _ticks(of_span(inputs["ns_tick"], span).where(_of_namesrv()), events, span),
+        # Stable brokers give a NameServer nothing to tell for weeks: what it told before counts.
+        "served": states.where("cluster IS NOT NULL").select("cluster", "ns_id").distinct(),
     }
     return of_kinds(frames, PART_COLUMNS)
 
@@ -106,19 +113,33 @@ def _events(controller: DataFrame) -> DataFrame:
     return told.withColumn("last_beat_us", last_beat_us)
 
 
-def _registrations(states: DataFrame, events: DataFrame) -> DataFrame:
-    """Return registrations of masters that came soon after an election of their set."""
-    masters = states.where((F.col("broker_id") == 0) & F.col("event_type").isin(*_REGISTERED) & _of_namesrv())
+def _registrations(states: DataFrame, events: DataFrame, span: Span) -> DataFrame:
+    """Return registrations of masters near an election of their set, or one that the day after may tell of."""
+    masters = states.where((F.col("broker_id") == 0) & F.col("event_type").isin(*_REGISTERED))
     elections = events.where("event_type = 'elected'").select("broker_name", F.col("at_us").alias("elected_us"))
     since = F.col("at_us") - F.col("elected_us")
-    soon = [masters["broker_name"] == elections["broker_name"], since >= 0, since < VISIBLE_WITHIN_US]
-    return masters.join(F.broadcast(elections), soon, "left_semi")
+    soon = [masters["broker_name"] == elections["broker_name"], since >= -SKEW_US, since < VISIBLE_WITHIN_US]
+    is_last = F.col("at_us") >= span.end_us - SKEW_US
+    near = masters.where(~is_last).join(F.broadcast(elections), soon, "left_semi")
+    return near.unionByName(masters.where(is_last))
+
+
+def _ticks(ticks: DataFrame, events: DataFrame, span: Span) -> DataFrame:
+    """Return the ticks near an election, or one that the day after may tell of."""
+    minute = F.floor(F.col("at_us") / MINUTE_US)
+    last = ticks.where(F.col("at_us") >= span.end_us - WATCHING_WITHIN_US)
+    near = F.explode(F.sequence(minute - 1, minute + 1)).alias("minute")
+    elections = events.where("event_type = 'elected'").select(near).distinct()
+    watched = ticks.where(F.col("at_us") < span.end_us - WATCHING_WITHIN_US).withColumn("minute", minute)
+    return watched.join(F.broadcast(elections), "minute", "left_semi").drop("minute").unionByName(last)
 
 
 def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
     """Return one row per failover, and one per phase and cluster over all of them."""
     failovers = timelines(keyed(of_kind(parts, "event")))
-    seen = _visible(failovers, of_kind(parts, "registration"), of_kind(parts, "watching"))
+    elected = failovers.where("elected IS NOT NULL")
+    watching = _watching(elected, of_kind(parts, "tick"), of_kind(parts, "served"))
+    seen = _visible(watching.unionByName(_shown(elected, of_kind(parts, "registration"))))
     measured = _measured(failovers.join(seen, "failover_id", "left")).localCheckpoint()
     return shaped(
         of_kinds({"failover": measured, "phase": _phases(measured)}, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS)
@@ -170,6 +191,7 @@ def timelines(events: DataFrame) -> DataFrame:
         F.max(F.when(is_anchor, F.col("new_master"))).alias("new_master"),
         F.max(F.when(is_anchor, F.col("broker_addr"))).alias("new_addr"),
         F.coalesce(F.max("anchor_cause"), F.max(F.when(F.col("death"), F.col("cause")))).alias("cause"),
+        F.max("planned").alias("planned"),
         F.max(F.when(is_anchor, F.col("bytes_at_stake"))).alias("bytes_at_stake"),
         F.count_if((event == "elected") & ~is_anchor & told).alias("attempts"),
         F.count_if(started | (event == "elected")).alias("elections"),
@@ -187,49 +209,82 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
     """Return the events with `death`, whether this is what began their failover, and `since_us`, when that began.
 
     Slaves die too, and a master may have died and come back before: only the last death of the former master counts,
-    and none where an operator chose another master.
+    and none where somebody had another master chosen.
     """
     of_key = Window.partitionBy("key")
-    of_anchor = {
-        name: F.when(F.col("anchor").isNotNull(), F.col(name)) for name in ("old_master", "new_master", "cause")
-    }
-    former = F.max(of_anchor["old_master"]).over(of_key)
-    planned = F.coalesce(F.col("anchor_cause").isin(*UNDETECTED_CAUSES), F.lit(False))
-    of_master = F.col("former").isNull() | F.col("broker_id").isNull() | (F.col("broker_id") == F.col("former"))
+    is_anchor = F.col("anchor").isNotNull()
+    of_anchor = {name: F.max(F.when(is_anchor, F.col(name))).over(of_key) for name in ("new_master", "cause")}
+    # A set that had lost its master already was not made to leave it, whoever asked for a new one.
+    deposed = F.max(is_anchor & F.col("old_master").isNotNull()).over(of_key)
+    planned = F.coalesce(F.col("anchor_cause").isin(*UNDETECTED_CAUSES), F.lit(False)) & deposed
+    of_master = F.col("broker_id").isNull() | (F.col("broker_id") == F.col("former"))
     last = {
         what: F.max(F.when(condition, F.col("at_us"))).over(of_key)
         for what, condition in (("death", F.col("death")), ("start", F.col("event_type") == "election_started"))
     }
     return (
-        events.where("NOT (event_type = 'elected' AND result <=> 'keep_current_master')")
-        .withColumns({"former": former, "anchor_cause": F.max(of_anchor["cause"]).over(of_key)})
-        .withColumn("new_master", F.max(of_anchor["new_master"]).over(of_key))
-        .withColumn("death", (F.col("event_type") == "failure_detected") & of_master & ~planned)
+        _with_masters(events.where("NOT (event_type = 'elected' AND result <=> 'keep_current_master')"))
+        .withColumn("anchor_cause", of_anchor["cause"])
+        .withColumn("planned", planned)
+        .withColumn("former", F.max_by("master_before", F.struct(is_anchor, "at_us", _order())).over(of_key))
+        .withColumn("new_master", of_anchor["new_master"])
+        .withColumn("death", (F.col("event_type") == "failure_detected") & of_master & ~F.col("planned"))
         .withColumn("since_us", F.coalesce(last["death"], last["start"]))
     )
 
 
-def _visible(failovers: DataFrame, registrations: DataFrame, watching: DataFrame) -> DataFrame:
-    """Return when each NameServer showed the new master: its first registration at or after the election."""
-    next_us = F.lead("elected").over(Window.partitionBy("cluster", "broker_name").orderBy("elected"))
-    elected = failovers.where("elected IS NOT NULL").withColumn("next_us", next_us)
-    watched = elected.join(
-        F.broadcast(watching.select("ns_id", F.col("at_us").alias("hour_us"))),
-        (F.col("hour_us") > F.col("elected") - HOUR_US) & (F.col("hour_us") <= F.col("elected")),
-        "left",
-    ).select("failover_id", "ns_id", F.lit(None).cast("bigint").alias("after_us"))
-    row, after_us = registrations.alias("r"), F.col("r.at_us") - F.col("f.elected")
+def _with_masters(events: DataFrame) -> DataFrame:
+    """Return the events with `master_before`, the last master of the set as far as it was told until then.
+
+    The controller forgets a master whom nobody can follow: the election that ends this has none to tell of.
+    """
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("at_us", _order())
+    before = by_set.rowsBetween(Window.unboundedPreceding, -1)
+    of_election = F.col("event_type").isin("election_started", "elected")
+    led = F.when(of_election, F.coalesce("new_master", "old_master"))
+    told = F.when(of_election, F.col("old_master"))
+    return events.withColumn("master_before", F.coalesce(told, F.last(led, ignorenulls=True).over(before)))
+
+
+def _watching(elected: DataFrame, ticks: DataFrame, served: DataFrame) -> DataFrame:
+    """Return, for each election, the NameServers of that cluster that were there before and after it."""
+    after_us = F.col("at_us") - F.col("elected")
+    return (
+        elected.select("failover_id", "cluster", "elected")
+        .join(F.broadcast(served.select("ns_id", "cluster").distinct()), "cluster", "inner")
+        .join(ticks.select("ns_id", "at_us"), "ns_id", "inner")
+        .where(F.abs(after_us) <= WATCHING_WITHIN_US)
+        .groupBy("failover_id", "ns_id")
+        .agg(F.min(after_us).alias("first"), F.max(after_us).alias("last"))
+        .where("first <= 0 AND last >= 0")
+        .select("failover_id", "ns_id", F.lit(None).cast("bigint").alias("after_us"))
+    )
+
+
+def _shown(elected: DataFrame, registrations: DataFrame) -> DataFrame:
+    """Return when each NameServer heard the new master, us after the election, as far as it did."""
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("elected")
+    bounds = {"former_us": F.lag("elected").over(by_set), "next_us": F.lead("elected").over(by_set)}
+    after_us = F.col("r.at_us") - F.col("f.elected")
+    is_new = F.col("f.new_addr") == F.col("r.broker_addr")
+    # Clocks differ; but only who is known to be the new one can have been the master by an earlier clock.
+    before = (after_us >= -SKEW_US) & is_new & (F.col("r.at_us") > F.coalesce(F.col("f.former_us"), F.lit(0)))
     conditions = (
+        F.col("f.cluster") == F.col("r.cluster"),
         F.col("f.broker_name") == F.col("r.broker_name"),
-        after_us >= 0,
+        (after_us >= 0) | before,
         after_us < VISIBLE_WITHIN_US,
         F.col("r.at_us") < F.coalesce(F.col("f.next_us"), F.lit(2**62)),
         # A former master that comes back may still call itself the master.
-        F.coalesce(F.col("f.new_addr") == F.col("r.broker_addr"), F.lit(True)),
+        F.coalesce(is_new, F.lit(True)),
     )
-    seen = elected.alias("f").join(row, reduce(and_, conditions), "inner")
-    both = watched.unionByName(seen.select("f.failover_id", "r.ns_id", after_us.alias("after_us")))
-    first = both.where("ns_id IS NOT NULL").groupBy("failover_id", "ns_id").agg(F.min("after_us").alias("after_us"))
+    seen = elected.withColumns(bounds).alias("f").join(registrations.alias("r"), reduce(and_, conditions), "inner")
+    return seen.select("f.failover_id", "r.ns_id", after_us.alias("after_us"))
+
+
+def _visible(seen: DataFrame) -> DataFrame:
+    """Return, by failover, the NameServers that showed the new master, and those that did not."""
+    first = seen.groupBy("failover_id", "ns_id").agg(F.min("after_us").alias("after_us"))
     return first.groupBy("failover_id").agg(
         F.array_sort(F.collect_list(F.when(F.col("after_us").isNotNull(), F.struct("after_us", "ns_id")))).alias(
             "shown"
@@ -251,8 +306,7 @@ def _measured(failovers: DataFrame) -> DataFrame:
             "slowest_namesrv": F.get(F.reverse(F.col("shown")["ns_id"]), F.lit(0)),
         }
     )
-    unplanned = ~F.coalesce(F.col("cause").isin(*UNDETECTED_CAUSES), F.lit(False))
-    expected = {"last_beat": unplanned, "detected": unplanned}
+    expected = {"last_beat": ~F.col("planned"), "detected": ~F.col("planned")}
     unseen = [
         F.when(F.col(moment).isNull() & expected.get(moment, F.lit(True)), moment)
         for moment in (*_MOMENTS[:5], "visible")
@@ -287,4 +341,6 @@ JOB: Final = Job(
     result=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
+    # The sums are few, and failovers that have not ended matter most.
+    order=("kind = 'phase' DESC", "new_master IS NULL DESC", "visible_last IS NULL DESC", "total_s DESC NULLS LAST"),
 )

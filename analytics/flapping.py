@@ -94,4 +94,5 @@ JOB: Final = Job(
     result=flapping,
     part_columns=STATE_PARTS,
     columns=COLUMNS,
+    order=("peak DESC",),
 )

@@ -1,8 +1,9 @@
 """How long it was between beats, counted: additive, small, and enough for quantiles, missed beats and timeouts.
 
 Intervals are those that the servers measured by their monotonic clocks, while they knew the broker; so none spans an
-outage, a restart of the server, or rows that were lost. They are rounded up to four digits: for each timeout of no
-more digits, an interval is longer than it exactly if it is so when it is rounded.
+outage, a restart of the server, or rows that were lost. Those in which the server itself stood still are left out. They
+are rounded up to four digits: for each timeout of no more digits, an interval is longer than it exactly if it is so
+when it is rounded.
 """
 
 from functools import reduce
@@ -13,9 +14,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Span
+from analytics.standstills import without_standstills
 from history.schemas import INTERVAL_BINS, Column, Type
 
-GAP_INPUTS: Final = ("heartbeat", "heartbeat_summary")
+GAP_INPUTS: Final = ("heartbeat", "heartbeat_summary", "ns_tick")
+
+#: Rows that do not say who wrote them are of NameServers, which were the first to write any.
+NAMESRV: Final = "namesrv"
 
 #: Who beats, and to which kind of server.
 GAP_KEYS: Final = ("cluster", "source", "broker_name", "broker_id")
@@ -41,6 +46,8 @@ GAP_COLUMNS: Final = (
 #: Up to here summaries tell the lengths of intervals; each longer one has a row of its own.
 _LATE_FROM: Final = INTERVAL_BINS.index(1.5)
 
+_MINUTE_US: Final = 60_000_000
+
 #: The middle of each bin of a summary that is not late, as a multiple of the period.
 _MIDDLES: Final = tuple(
     (low + high) / 2 for low, high in zip((0.0, *INTERVAL_BINS), INTERVAL_BINS[: _LATE_FROM + 1], strict=False)
@@ -49,8 +56,21 @@ _MIDDLES: Final = tuple(
 
 def gap_histogram(inputs: Inputs, span: Span) -> DataFrame:
     """Return the intervals that ended in the span: GAP_COLUMNS."""
-    tables = [_of_beats(inputs["heartbeat"], span), _of_summaries(inputs["heartbeat_summary"], span)]
+    tables = [_of_beats(intervals(inputs, span)), _of_summaries(_summaries(inputs, span))]
     return reduce(lambda one, other: one.unionByName(other), tables)
+
+
+def intervals(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the rows of intervals that ended in the span, but for those in which the server stood still."""
+    told = of_brokers(inputs["heartbeat"]).filter(ended_in(span) & F.col("interval_ms").isNotNull())
+    since_us = F.col("mono_us") - F.col("interval_ms") * 1000
+    return without_standstills(told, inputs["ns_tick"], F.col("interval_ms"), since_us, F.col("mono_us"))
+
+
+def of_brokers(rows: DataFrame) -> DataFrame:
+    """Return rows about brokers with their source; one below 0 is no broker yet: it waits for a controller's id."""
+    has_id = F.coalesce(F.col("broker_id") >= 0, F.lit(True))
+    return rows.filter(has_id).withColumn("source", F.coalesce("source", F.lit(NAMESRV)))
 
 
 #: Below the first number ms are kept, below the second one tens of ms, and so on.
@@ -108,13 +128,12 @@ def ended_in(span: Span) -> SparkColumn:
     )
 
 
-def _of_beats(beats: DataFrame, span: Span) -> DataFrame:
+def _of_beats(beats: DataFrame) -> DataFrame:
     """Count intervals that have rows. Sums over those of quick brokers stand in their summaries."""
     gap_ms = F.col("interval_ms")
     is_summarised = F.col("event_type") == "gap"
     return (
-        beats.filter(ended_in(span) & gap_ms.isNotNull())
-        .withColumns(
+        beats.withColumns(
             {
                 "gap_ms": four_digits(gap_ms),
                 "told_ms": F.when(is_summarised, 0).otherwise(gap_ms),
@@ -135,21 +154,32 @@ def _of_beats(beats: DataFrame, span: Span) -> DataFrame:
     )
 
 
-def _of_summaries(summaries: DataFrame, span: Span) -> DataFrame:
+def _summaries(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the summaries of the span, but for those of minutes in which the server stood still.
+
+    A summary is made after its minute; an interval that ended in the minute may have begun before it.
+    """
+    told = of_brokers(inputs["heartbeat_summary"]).filter(
+        ended_in(span) & F.col("hist").isNotNull() & (F.col("period_ms") > 0)
+    )
+    since_us = F.col("mono_us") - (F.unix_micros("event_time") - F.unix_micros("minute"))
+    longest_ms = F.col("interval_max_ms")
+    return without_standstills(
+        told, inputs["ns_tick"], longest_ms, since_us - longest_ms * 1000, since_us + F.lit(_MINUTE_US)
+    )
+
+
+def _of_summaries(summaries: DataFrame) -> DataFrame:
     """Count intervals that are only known by the bin of a summary, as if all were as long as its middle.
 
     The row of the first bin, which is there even if it is empty, tells the sums over all, late ones too.
     """
     bins = F.array(*(F.sum(F.get("hist", F.lit(bin_))) for bin_ in range(len(_MIDDLES))))
-    by_period = (
-        summaries.filter(ended_in(span) & F.col("hist").isNotNull() & (F.col("period_ms") > 0))
-        .groupBy(*GAP_KEYS, "timeout_ms", "period_ms")
-        .agg(
-            bins.alias("bins"),
-            F.sum("missed").alias("all_missed"),
-            F.sum("interval_sum_ms").alias("all_ms"),
-            F.unix_micros(F.max("event_time")).alias("last_us"),
-        )
+    by_period = summaries.groupBy(*GAP_KEYS, "timeout_ms", "period_ms").agg(
+        bins.alias("bins"),
+        F.sum("missed").alias("all_missed"),
+        F.sum("interval_sum_ms").alias("all_ms"),
+        F.unix_micros(F.max("event_time")).alias("last_us"),
     )
     each = by_period.select("*", F.posexplode("bins").alias("bin", "n"))
     middle_ms = F.get(F.array(*(F.lit(middle) for middle in _MIDDLES)), F.col("bin")) * F.col("period_ms")

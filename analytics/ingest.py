@@ -1,42 +1,70 @@
-"""Brings what the servers wrote into the stored history, each event once, however often and in whatever order it runs.
+"""Brings what the servers wrote into the stored history, however often and in whatever order it runs.
 
+An event is stored once per hour of landing, whichever files of that hour bring it; a server writes it into one hour.
 New or changed landing files are found by the manifests. Their hours are made anew from all their landing files; where
 some of those are gone by now, rows that are not there yet are added. Files are written first, then the manifest names
 them, then what it named before is deleted: a crash in between leaves strays, which the next run sweeps away.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from analytics.curated import facts_of, rows_of, write_hours
-from analytics.landing import HourWork, How, batches, by_hour, family_landing, landing_path, pieces, work_to_do
+from analytics.failures import Failures, SomeFailed
+from analytics.landing import (
+    HourWork,
+    How,
+    LandedHours,
+    batches,
+    by_hour,
+    family_landing,
+    landing_path,
+    pieces,
+    unpacks,
+    work_to_do,
+)
 from analytics.lines import events, is_unreadable, not_in, once, unreadable
 from analytics.manifest import (
     CORRUPT_LINES_KEPT,
+    WHOLE_DAY,
     CorruptLine,
     Day,
     Days,
     Hour,
     family_folder,
     load_days,
+    prepare_manifests,
     save_day,
     strays,
 )
 from analytics.progress import Progress
 from analytics.schemas import CORRUPT, line_schema
+from analytics.spark_failures import SPARK_FAILURES
 from analytics.storage import Storage
-from history.schemas import FAMILIES, Family
+from history.schemas import FAMILIES, SCHEMA_VERSION, Family
 
 #: The lock of the stored history.
 STORED_HISTORY: Final = "curated"
 
+#: What stands for the lines that a compressed file has no more.
+CUT_OFF: Final = "cut off"
 
-#: Families that servers write compressed.
-COMPRESSED: Final = frozenset({"route_snapshot"})
+#: How lines of JSON are read.
+LINE_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "ignoreCorruptFiles": "false"}
+)
+
+#: A landing file: its day, its hour and its name.
+_File = tuple[str, str, str]
+
+
+class FamiliesFailed(SomeFailed):
+    """Some families could not be read; the others are stored."""
 
 
 class Ingested(NamedTuple):
@@ -47,10 +75,13 @@ class Ingested(NamedTuple):
     lines: int = 0
     rows: int = 0
     corrupt_lines: int = 0
+    #: The newest version of the shapes among the rows.
+    schema_version: int = 0
 
     def plus(self, other: "Ingested") -> "Ingested":
         """Return both together."""
-        return Ingested(*(mine + others for mine, others in zip(self, other, strict=True)))
+        sums = (mine + others for mine, others in zip(self[:-1], other[:-1], strict=True))
+        return Ingested(*sums)._replace(schema_version=max(self.schema_version, other.schema_version))
 
     @property
     def duplicates(self) -> int:
@@ -75,47 +106,108 @@ class Places(NamedTuple):
 
 
 def ingest(places: Places, say: Progress, families: Iterable[Family] = tuple(FAMILIES.values())) -> Ingested:
-    """Read all that has landed and was not read yet; running it again does nothing."""
+    """Read all that has landed and was not read yet; running it again does nothing.
+
+    A family that cannot be read keeps none of the others waiting; raises FamiliesFailed at the end.
+    """
     total = Ingested()
+    failures = Failures(say)
     with places.stored.writing(STORED_HISTORY):
         for family in families:
-            done = ingest_family(places, family)
+            done = Ingested()
+            with failures.noted(family.name, said=f"{family.name}: failed"):
+                done = ingest_family(places, family)
             if done.files:
                 say(f"{family.name}: {done}")
+            if done.schema_version > SCHEMA_VERSION:
+                say(newer_rows(family, done.schema_version))
             total = total.plus(done)
+    failures.raise_if_any(FamiliesFailed)
     return total
 
 
+def newer_rows(family: Family, version: int) -> str:
+    """Return what is to be said of rows that may have columns which are not known here, and so are not stored."""
+    return f"{family.name}: rows of schema version {version}, newer than {SCHEMA_VERSION}: upgrade rmq-analytics"
+
+
 def ingest_family(places: Places, family: Family) -> Ingested:
-    """Read what has landed of one family."""
+    """Read what has landed of one family; raises one of FAILURES."""
     days = load_days(places.stored, family.name)
     sweep(places.stored, family, days)
-    landed = by_hour(places.landing.files(family_landing(family.name)))
     total = Ingested()
-    for batch in batches(work_to_do(landed, days)):
-        lines = read_lines(places, family, batch)
-        total = total.plus(absorb(places, family, lines, batch))
+    for batch in batches(work_to_do(_landed(places, family), days)):
+        total = total.plus(ingest_batch(places, family, batch))
+    return total
+
+
+def _landed(places: Places, family: Family) -> LandedHours:
+    return by_hour(places.landing.files(family_landing(family.name)))
+
+
+def ingest_batch(places: Places, family: Family, batch: Sequence[HourWork]) -> Ingested:
+    """Read hours of a listing; where files of it are gone by now, what is left of them."""
+    try:
+        return _absorb_files(places, family, batch)
+    except SPARK_FAILURES:
+        landed = _landed(places, family)
+        present = {(date, hour, file.name) for (date, hour), files in landed.items() for file in files}
+        if present.issuperset(_files(batch)):
+            raise
+    # A server whose disk is full deletes its oldest files, whoever is about to read them.
+    days = load_days(places.stored, family.name)
+    sweep(places.stored, family, days)
+    hours = {(each.date, each.hour) for each in batch}
+    total = Ingested()
+    for again in batches(work_to_do({hour: landed[hour] for hour in hours & landed.keys()}, days)):
+        total = total.plus(_absorb_files(places, family, again))
     return total
 
 
 def sweep(stored: Storage, family: Family, days: Days) -> None:
-    """Delete what interrupted runs have left."""
+    """Delete what interrupted runs have left; raises ManifestGone where nothing says what else there is."""
+    prepare_manifests(stored, family.name)
     folder = family_folder(family.name)
     stored.delete(f"{folder}/_temporary")
     for path in strays(stored.files(folder), days):
         stored.delete(path)
 
 
-def read_lines(places: Places, family: Family, work: Iterable[HourWork]) -> DataFrame:
+def _absorb_files(places: Places, family: Family, work: Sequence[HourWork]) -> Ingested:
+    """Read the landing files of hours, and make their rows count.
+
+    What is readable of a compressed file that is cut off is worth having; an error of the disk is no end of a file.
+    """
+    files = _files(work)
+    try:
+        return absorb(places, family, read_lines(places, family, files), work)
+    except SPARK_FAILURES:
+        cut_off = _cut_off(places, family, files)
+        if not cut_off:
+            raise
+    lines = read_lines(places, family, cut_off, ignoreCorruptFiles="true")
+    if whole := [file for file in files if file not in cut_off]:
+        lines = lines.unionByName(read_lines(places, family, whole))
+    return absorb(places, family, lines, work, cut_off)
+
+
+def _files(work: Iterable[HourWork]) -> list[_File]:
+    return [(hour.date, hour.hour, file.name) for hour in work for file in hour.files]
+
+
+def _cut_off(places: Places, family: Family, files: Iterable[_File]) -> list[_File]:
+    """Return the compressed files that do not unpack."""
+    compressed = [file for file in files if file[-1].endswith(".gz")]
+    contents = ((file, places.landing.read(landing_path(family.name, *file))) for file in compressed)
+    return [file for file, content in contents if content is not None and not unpacks(content)]
+
+
+def read_lines(places: Places, family: Family, files: Iterable[_File], **options: str) -> DataFrame:
     """Return the lines of landing files: the family's columns, `_corrupt`, `file`, and the partition columns."""
-    uris = [
-        places.landing.uri(landing_path(family.name, hour.date, hour.hour, file.name))
-        for hour in work
-        for file in hour.files
-    ]
+    uris = [places.landing.uri(landing_path(family.name, *file)) for file in files]
     reader = (
         places.spark.read.schema(file_schema(family))
-        .options(**line_options(family))
+        .options(**{**LINE_OPTIONS, **options})
         .option("basePath", places.landing.uri(family_landing(family.name)))
     )
     return reader.json(uris).withColumn("file", F.col("_metadata.file_name"))
@@ -126,37 +218,64 @@ def file_schema(family: Family) -> StructType:
     return line_schema(family).add("date", "string").add("hour", "string")
 
 
-def line_options(family: Family) -> dict[str, str]:
-    """Return how lines of JSON are read, in batches and in streams."""
-    return {
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": CORRUPT,
-        # A compressed file that is cut off would end the run; its readable lines are worth having. Elsewhere an error
-        # of the disk must not pass for the end of a file.
-        "ignoreCorruptFiles": str(family.name in COMPRESSED).lower(),
-    }
+def absorb(
+    places: Places, family: Family, lines: DataFrame, work: Sequence[HourWork], cut_off: Collection[_File] = ()
+) -> Ingested:
+    """Write the rows of hours that are read in the same way, and make them count.
 
-
-def absorb(places: Places, family: Family, lines: DataFrame, work: Sequence[HourWork]) -> Ingested:
-    """Write the rows of hours that are read in the same way, and make them count."""
+    A file that is cut off stands for one more line that cannot be read.
+    """
     days = load_days(places.stored, family.name)
-    seen = Observation()
-    counted = lines.observe(seen, F.count(F.lit(1)).alias("lines"), F.count_if(is_unreadable()).alias("corrupt"))
-    rows = events(counted, family)
+    observation = Observation()
+    rows = events(lines.observe(observation, *_counts()), family)
     if work[0].how is How.ADD:
         rows = not_in(rows, _known_ids(places, family, days, work))
     paths = write_hours(once(rows, pieces(work)), places.stored, family)
-    read = _read_of(places, family, paths, _corrupt(lines, family) if seen.get["corrupt"] else {})
+    seen, corrupt = _seen(observation, lines, family)
+    read = _read_of(places, family, paths, _with_cut_off(corrupt, cut_off))
     for date in sorted({hour.date for hour in work}):
         of_date = [hour for hour in work if hour.date == date]
         _make_count(places.stored, family, days.get(date, Day()), of_date, read)
     return Ingested(
         hours=len(work),
-        files=sum(len(hour.files) for hour in work),
-        lines=seen.get["lines"],
+        files=len(_files(work)),
+        lines=seen["lines"] + len(cut_off),
         rows=sum(each.rows for each in read.values()),
-        corrupt_lines=seen.get["corrupt"],
+        corrupt_lines=seen["corrupt"] + len(cut_off),
+        schema_version=seen["newest"] or 0,
     )
+
+
+def _counts() -> list[Column]:
+    return [
+        F.count(F.lit(1)).alias("lines"),
+        F.count_if(is_unreadable()).alias("corrupt"),
+        F.max(F.when(~is_unreadable(), F.col("schema_version"))).alias("newest"),
+    ]
+
+
+#: `<date>/<hour>` -> how many lines of it cannot be read, and some of them.
+_Corrupt = Mapping[str, tuple[int, list[CorruptLine]]]
+
+
+def _seen(observation: Observation, lines: DataFrame, family: Family) -> tuple[dict[str, Any], _Corrupt]:
+    """Return what an observation has counted, and the lines that cannot be read."""
+    try:
+        told = observation.get
+    except SPARK_FAILURES:
+        # Spark leaves out what turns out to be empty while it works, and what would have counted with it.
+        return _counted(lines, family)
+    return told, _corrupt(lines, family) if told["corrupt"] else {}
+
+
+def _counted(lines: DataFrame, family: Family) -> tuple[dict[str, Any], _Corrupt]:
+    """Return the counts of lines, and those that cannot be read, with one reading of the files."""
+    kept = lines.persist()
+    try:
+        (told,) = kept.agg(*_counts()).collect()
+        return told.asDict(), _corrupt(kept, family) if told["corrupt"] else {}
+    finally:
+        kept.unpersist()
 
 
 class _Read(NamedTuple):
@@ -173,13 +292,13 @@ _NOTHING: Final = _Read([], 0, 0, 0, ())
 
 
 def _known_ids(places: Places, family: Family, days: Days, work: Iterable[HourWork]) -> DataFrame:
-    """Return the ids of the events that the days in question have already."""
-    paths = [path for date in {hour.date for hour in work} if date in days for path in days[date].parquet_files]
+    """Return the ids of the events that the hours in question have already; of a compacted day, those of all of it."""
+    units = {(each.date, unit) for each in work for unit in (each.hour, WHOLE_DAY)}
+    paths = [path for date, unit in sorted(units) if date in days for path in days[date].stored.get(unit, ())]
     return rows_of(places.spark, places.stored, family, paths).select("event_id")
 
 
-def _corrupt(lines: DataFrame, family: Family) -> dict[str, tuple[int, list[CorruptLine]]]:
-    """Return how many lines of each hour cannot be read, and some of them, by `<date>/<hour>`."""
+def _corrupt(lines: DataFrame, family: Family) -> _Corrupt:
     found: dict[str, tuple[int, list[CorruptLine]]] = {}
     for row in unreadable(lines, family, CORRUPT_LINES_KEPT).collect():
         _, kept = found.setdefault(f"{row.date}/{row.hour}", (row["count"], []))
@@ -187,12 +306,15 @@ def _corrupt(lines: DataFrame, family: Family) -> dict[str, tuple[int, list[Corr
     return found
 
 
-def _read_of(
-    places: Places,
-    family: Family,
-    paths: Mapping[str, list[str]],
-    corrupt: Mapping[str, tuple[int, list[CorruptLine]]],
-) -> dict[str, _Read]:
+def _with_cut_off(corrupt: _Corrupt, files: Iterable[_File]) -> _Corrupt:
+    found = dict(corrupt)
+    for date, hour, name in files:
+        count, kept = found.get(f"{date}/{hour}", (0, []))
+        found[f"{date}/{hour}"] = (count + 1, [*kept, CorruptLine(name, CUT_OFF)])
+    return found
+
+
+def _read_of(places: Places, family: Family, paths: Mapping[str, list[str]], corrupt: _Corrupt) -> dict[str, _Read]:
     """Return what was read, by `<date>/<hour>`, as it is found in the files just written."""
     facts = facts_of(places.spark, places.stored, family, [path for each in paths.values() for path in each])
     read = {}
@@ -224,11 +346,11 @@ def _make_count(stored: Storage, family: Family, day: Day, work: Iterable[HourWo
 
 def _hour_after(before: Hour, work: HourWork, came: _Read) -> Hour:
     read = {file.name for file in work.files}
-    kept = (line for line in before.corrupt if line.file not in read)
+    kept = [line for line in before.corrupt if line.file not in read]
     return Hour(
         files=tuple(sorted((*(file for file in before.files if file.name not in read), *work.files))),
         rows=before.rows + came.rows,
         digest=before.digest ^ came.digest,
-        corrupt_lines=before.corrupt_lines + came.corrupt_lines,
+        corrupt_lines=before.corrupt_lines - (len(before.corrupt) - len(kept)) + came.corrupt_lines,
         corrupt=(*kept, *came.corrupt)[:CORRUPT_LINES_KEPT],
     )

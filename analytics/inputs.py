@@ -18,7 +18,7 @@ from history.schemas import FAMILIES, Family
 #: How much before a span its inputs begin.
 LOOK_BACK_US: Final = HOUR_US
 
-#: A whole snapshot of the routes is taken once an hour; within two hours one is surely whole.
+#: A snapshot counts for the day on which it ended: one of many topics may have begun well before midnight.
 _LOOK_BACK_OF: Final[Mapping[str, int]] = MappingProxyType({"route_snapshot": 2 * HOUR_US})
 
 
@@ -31,6 +31,8 @@ class Stored(NamedTuple):
     days: Mapping[str, Days]
     #: Family -> the last rows of its days.
     closings: Mapping[str, Closings]
+    #: What was read for one job and serves others: to find its files again would take longer than to read them.
+    tables: dict[tuple[str, Span], DataFrame]
 
 
 def open_stored(spark: SparkSession, storage: Storage, jobs: Iterable[Job], span: Span) -> Stored:
@@ -38,7 +40,7 @@ def open_stored(spark: SparkSession, storage: Storage, jobs: Iterable[Job], span
     families = sorted({name for job in jobs for name in job.inputs})
     days = {name: load_days(storage, name) for name in families}
     closings = {name: close_days(spark, storage, FAMILIES[name], days[name], span) for name in families}
-    return Stored(spark, storage, days, closings)
+    return Stored(spark, storage, days, closings, {})
 
 
 def inputs_of(stored: Stored, job: Job, span: Span) -> dict[str, DataFrame]:
@@ -72,6 +74,13 @@ def is_known(stored: Stored, job: Job, span: Span) -> bool:
 
 
 def _rows(stored: Stored, family: Family, span: Span) -> DataFrame:
+    key = (family.name, span)
+    if key not in stored.tables:
+        stored.tables[key] = _read(stored, family, span)
+    return stored.tables[key]
+
+
+def _read(stored: Stored, family: Family, span: Span) -> DataFrame:
     wide = with_look_back(family.name, span)
     days = stored.days[family.name]
     rows = rows_in(stored.spark, stored.storage, family, days, wide)

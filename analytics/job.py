@@ -54,7 +54,9 @@ class Job(NamedTuple):
     parts: Callable[[Inputs, Span], DataFrame]
     #: From the parts of all days of a span to the result: `cluster` and `columns`, in this order.
     result: Callable[[DataFrame, Span], DataFrame]
-    #: The parts' columns, `cluster` among them; the runner adds `date`.
+    #: The parts' columns, `cluster` among them.
     part_columns: tuple[Column, ...]
     #: The result's columns after those of RESULT_COLUMNS.
     columns: tuple[Column, ...]
+    #: Which rows come first, as SQL: those that matter most. Of equal ones all columns decide, from the first on.
+    order: tuple[str, ...] = ()

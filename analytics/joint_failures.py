@@ -30,7 +30,8 @@ BROKERS_DOWN_MAX: Final = 500
 _BROKER: Final = ("cluster", "broker_name", "broker_id")
 
 _LEFT: Final = ("expired", "channel_closed", "unregistered")
-_CAME: Final = ("registered_first",)
+#: After a failover a broker that was known all along holds id 0, so its row is no first registration.
+_CAME: Final = ("registered_first", "changed", "address_changed", "role_changed")
 
 PART_COLUMNS: Final = (
     KIND,
@@ -163,4 +164,5 @@ JOB: Final = Job(
     result=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
+    order=("jaccard DESC", "joint_minutes DESC"),
 )

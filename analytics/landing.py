@@ -4,7 +4,10 @@ A landing file is `landing/v1/family=F/date=YYYY-MM-DD/hour=HH/<ns_id>-<boot_ms>
 folder is the hour of its first row, UTC; it may hold a few minutes of the next one.
 """
 
+import gzip
+import io
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -25,8 +28,14 @@ PATH_GLOB: Final = "*.{jsonl,jsonl.gz}"
 #: So many bytes of landing are read in one go; a crash costs no more than that, and memory needs no more.
 BATCH_BYTES_MAX: Final = 2 * 1024**3
 
+_UNPACKED_AT_ONCE: Final = 1024**2
+
 #: One task of Spark writes so much of an hour, in bytes of landing; larger hours are written in pieces.
 PIECE_BYTES: Final = 512 * 1024**2
+
+
+#: Day and hour -> its landing files.
+LandedHours = Mapping[tuple[str, str], list[LandedFile]]
 
 
 class How(Enum):
@@ -34,7 +43,7 @@ class How(Enum):
 
     #: All that the hour was made of is still there: it is made anew. Whatever was wrong before is healed.
     REBUILD = auto()
-    #: Some of it is gone, or the day is compacted: rows that are not there yet are added.
+    #: Some of it is gone or has become less, or the day is compacted: rows that are not there yet are added.
     ADD = auto()
 
 
@@ -63,7 +72,7 @@ def landing_path(family: str, date: str, hour: str, name: str) -> str:
     return f"{family_landing(family)}/date={date}/hour={hour}/{name}"
 
 
-def by_hour(files: Iterable[StoredFile]) -> dict[tuple[str, str], list[LandedFile]]:
+def by_hour(files: Iterable[StoredFile]) -> LandedHours:
     """Return the landing files among these by day and hour; what has another name is not one."""
     hours: dict[tuple[str, str], list[LandedFile]] = {}
     for file in files:
@@ -73,7 +82,7 @@ def by_hour(files: Iterable[StoredFile]) -> dict[tuple[str, str], list[LandedFil
     return hours
 
 
-def work_to_do(landed: Mapping[tuple[str, str], Iterable[LandedFile]], days: Days) -> list[HourWork]:
+def work_to_do(landed: LandedHours, days: Days) -> list[HourWork]:
     """Return the hours with files that were not read yet, or have changed since, in order.
 
     Days that retention has emptied stay so: what lands for them is too late.
@@ -85,8 +94,9 @@ def work_to_do(landed: Mapping[tuple[str, str], Iterable[LandedFile]], days: Day
         present = set(files)
         if day.deleted or present <= known:
             continue
-        names = {file.name for file in present}
-        whole = WHOLE_DAY not in day.stored and all(file.name in names for file in known)
+        sizes = {file.name: file.size for file in present}
+        # A file that is shorter than it was, of a restore that broke off, must not take stored rows away.
+        whole = WHOLE_DAY not in day.stored and all(sizes.get(file.name, -1) >= file.size for file in known)
         how, read = (How.REBUILD, present) if whole else (How.ADD, present - known)
         work.append(HourWork(date, hour, how, tuple(sorted(read))))
     return work
@@ -103,6 +113,17 @@ def batches(work: Iterable[HourWork], bytes_max: int = BATCH_BYTES_MAX) -> Itera
         batch.append(hour)
     if batch:
         yield batch
+
+
+def unpacks(content: bytes) -> bool:
+    """Tell whether a compressed file is whole."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            while file.read(_UNPACKED_AT_ONCE):
+                pass
+    except (EOFError, OSError, zlib.error):
+        return False
+    return True
 
 
 def pieces(work: Iterable[HourWork]) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from analytics.storage import Storage, StoredFile
+from analytics.storage import ManifestGone, Storage, StoredFile, UnreadableFile
 
 #: So many unreadable lines of an hour are kept for people to look at; more are only counted.
 CORRUPT_LINES_KEPT: Final = 100
@@ -87,7 +87,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
 Days = Mapping[str, Day]
 
 CURATED: Final = "curated/v1"
-_MANIFESTS: Final = f"{CURATED}/_manifest"
+MANIFESTS: Final = f"{CURATED}/_manifest"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Day).decode
@@ -105,18 +105,39 @@ def unit_folder(family: str, date: str, unit: str) -> str:
 
 def _manifest_folder(family: str) -> str:
     # Without the leading underscore of the folder above it, a reader of the whole family would take it for rows.
-    return f"{_MANIFESTS}/family={family}"
+    return f"{MANIFESTS}/family={family}"
+
+
+def prepare_manifests(storage: Storage, family: str) -> None:
+    """Make the folder of a family's manifests; raises ManifestGone if there are rows that were told of there.
+
+    It is made before the first rows are written. So what a first ingest leaves that is killed can be told from a
+    history whose manifests were lost.
+    """
+    folder, rows = _manifest_folder(family), family_folder(family)
+    if storage.exists(folder):
+        return
+    if storage.files(rows):
+        raise ManifestGone(folder, rows)
+    storage.make_folder(folder)
 
 
 def load_days(storage: Storage, family: str) -> dict[str, Day]:
-    """Return the manifests of a family by day, in order."""
+    """Return the manifests of a family by day, in order; raises UnreadableFile."""
     days = {}
     for file in storage.files(_manifest_folder(family)):
         content = storage.read(file.path)
         date = file.path.rpartition("/")[2].removeprefix("date=").removesuffix(".json")
         if content is not None:
-            days[date] = _decode(content)
+            days[date] = _day_of(file.path, content)
     return days
+
+
+def _day_of(path: str, content: bytes) -> Day:
+    try:
+        return _decode(content)
+    except msgspec.DecodeError as why:
+        raise UnreadableFile(path, why) from why
 
 
 def save_day(storage: Storage, family: str, date: str, day: Day) -> None:

@@ -13,10 +13,22 @@ from history.schemas import UNOBSERVED_AFTER_MS
 
 #: A piece of time, from `start_us` to `end_us`, in which the server was watching.
 WATCHED = "watched"
-#: One in which it could not record, whatever ticks say.
+#: One in which it could not record who came and left, whatever ticks say.
 BLIND = "blind"
 
 _UNOBSERVED_AFTER_US = UNOBSERVED_AFTER_MS * 1000
+
+#: Why recording resumed, as history/life.py has it.
+_BEATS_MISSING = "heartbeats are missing"
+
+
+def lost_states() -> Column:
+    """Return whether a row of `ns_lifecycle` tells that changes of brokers are missing.
+
+    Where only heartbeats are missing, all is known about who came and left.
+    """
+    resumed = F.col("event_type") == "recording_resumed"
+    return resumed & ~F.col("reason").eqNullSafe(_BEATS_MISSING)
 
 
 def observed_pieces(inputs: Inputs, span: Span) -> DataFrame:
@@ -46,13 +58,14 @@ def observed_times(pieces: DataFrame, span: Span) -> DataFrame:
 def _marks(inputs: Inputs) -> DataFrame:
     """Return when servers are known to have been there, `end_us`, and what is known of the time before."""
     nothing = F.lit(None).cast("bigint")
-    resumed = F.col("event_type") == "recording_resumed"
     who: list[Column | str] = ["ns_id", "source", "boot_id", "mono_us", F.unix_micros("event_time").alias("end_us")]
     ticks = inputs["ns_tick"].select(
         *who, (F.col("interval_ms") * 1000).alias("interval_us"), nothing.alias("blind_from_us")
     )
     lifecycle = inputs["ns_lifecycle"].select(
-        *who, nothing.alias("interval_us"), F.when(resumed, F.unix_micros("unobserved_from")).alias("blind_from_us")
+        *who,
+        nothing.alias("interval_us"),
+        F.when(lost_states(), F.unix_micros("unobserved_from")).alias("blind_from_us"),
     )
     return ticks.unionByName(lifecycle)
 

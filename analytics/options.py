@@ -8,6 +8,8 @@ from typing import Final
 from analytics.days import DAY_US, date_at, iso, moment, span_of, unix_us
 from analytics.job import Span
 from analytics.landing import LANDING
+from analytics.manifest import MANIFESTS
+from analytics.storage import Storage
 
 #: The window of a run that names no beginning.
 WINDOW_DAYS: Final = 30
@@ -47,22 +49,23 @@ def settings(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def require_history(folder: str) -> None:
-    """See that a folder of this machine has a history; of others Spark says it itself."""
-    if "://" in folder:
-        return
-    path = Path(folder)
-    if not path.is_dir():
-        raise WrongOptions(f"no history folder {path.absolute()}: name the historyDir of the servers with --history")
-    if not (path / LANDING).is_dir():
+def require_history(storage: Storage, root: str) -> None:
+    """See that servers have written there."""
+    if not storage.exists(""):
+        raise WrongOptions(f"no history folder {_shown(root)}: name the historyDir of the servers with --history")
+    if not storage.exists(LANDING):
         raise WrongOptions(
-            f"{path.absolute()} has no {LANDING}: it is no historyDir of a server, or nothing has been recorded yet"
+            f"{_shown(root)} has no {LANDING}: it is no historyDir of a server, or nothing has been recorded yet"
         )
 
 
-def require_output(folder: str) -> None:
-    """See that a folder of this machine with a stored history is there."""
-    if "://" not in folder and not Path(folder).is_dir():
+def require_stored(storage: Storage, root: str) -> None:
+    """See that an ingest has been there; results of nothing would take the place of good ones."""
+    if not storage.exists(MANIFESTS):
         raise WrongOptions(
-            f"no folder {Path(folder).absolute()}: run `rmq-analytics ingest` first, or name it with --output"
+            f"nothing stored yet in {_shown(root)}: run `rmq-analytics ingest` first, or name the folder with --output"
         )
+
+
+def _shown(root: str) -> str:
+    return root if "://" in root else str(Path(root).absolute())

@@ -4,18 +4,21 @@
 one: a JSON object whose keys stay what they are (README.md has them all). It is replaced as a whole, last of all.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import uuid4
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+import pyarrow.parquet as pq  # type: ignore[import-untyped]  # it has no types
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from analytics.days import iso
 from analytics.job import RESULT_COLUMNS, Job, Span
 from analytics.progress import unix_us
-from analytics.schemas import in_columns, struct_of
+from analytics.schemas import in_columns
 from analytics.storage import Storage
-from analytics.tables import append
 from history.schemas import Column
 
 RESULTS: Final = "results/v1"
@@ -26,6 +29,9 @@ LATEST_VERSION: Final = 1
 
 #: So many rows are in latest.json; all of them are in Parquet.
 ROWS_IN_JSON_MAX: Final = 10_000
+
+#: A row as JSON, while the result is collected.
+_AS_JSON: Final = "_as_json"
 
 _TIMES: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "ignoreNullFields": "false"}
 
@@ -96,25 +102,45 @@ def published(result: DataFrame, job: Job, run_id: str, span: Span) -> DataFrame
     return told.select(*in_columns(result_columns(job)))
 
 
-def publish(spark: SparkSession, storage: Storage, job: Job, result: DataFrame, made: Made) -> Latest:
-    """Write a result, make it the newest one, and delete the one before."""
+def in_order(rows: DataFrame, job: Job) -> DataFrame:
+    """Return rows of one partition in the order in which they are published: the same one each time."""
+    names = (f"`{column.name}`" for column in job.columns)
+    # SORT BY, unlike ORDER BY, leaves rows in their partition.
+    clause = ", ".join((*job.order, "cluster", *names))
+    return rows.sparkSession.sql(f"SELECT * FROM {{rows}} SORT BY {clause}", rows=rows)  # noqa: S608  # our own words
+
+
+def publish(storage: Storage, job: Job, result: DataFrame, made: Made) -> Latest:
+    """Write a result, make it the newest one, and delete the one before.
+
+    Results are small, so they are collected, in one piece: Spark's way of writing files, and of reading them again for
+    their JSON, would take longer than most analyses.
+    """
     folder = results_folder(job)
-    storage.delete(f"{folder}/_temporary")
-    before = {file.path for file in storage.files(folder)}
-    # One file keeps the order that the analysis gave its rows.
-    rows = published(result, job, made.run_id, made.span).coalesce(1)
-    files = tuple(append(rows, storage, folder))
-    table = spark.read.schema(struct_of(result_columns(job))).parquet(*(storage.uri(path) for path in files))
-    latest = _latest(table, job, made, files)
+    before = [file.path for file in storage.files(folder)]
+    rows = in_order(published(result, job, made.run_id, made.span).coalesce(1), job)
+    # Rows of one partition are numbered from 0.
+    is_told = F.monotonically_increasing_id() < ROWS_IN_JSON_MAX
+    as_json = F.when(is_told, F.to_json(F.struct(*rows.columns), _TIMES))
+    table = rows.withColumn(_AS_JSON, as_json).toArrow()
+    path = f"{folder}/part-{uuid4().hex}.parquet"
+    storage.write(path, _as_parquet(table.drop_columns([_AS_JSON])))
+    told = table[_AS_JSON].slice(0, ROWS_IN_JSON_MAX).to_pylist()
+    latest = _latest(job, made, path, table.num_rows, told)
     storage.write(latest_path(job), msgspec.json.format(msgspec.json.encode(latest), indent=1))
-    for path in before:
-        storage.delete(path)
+    for old in before:
+        storage.delete(old)
     return latest
 
 
-def _latest(table: DataFrame, job: Job, made: Made, files: tuple[str, ...]) -> Latest:
-    as_json = table.select(F.to_json(F.struct(*table.columns), _TIMES).alias("row"))
-    rows = as_json.limit(ROWS_IN_JSON_MAX).collect()
+def _as_parquet(table: pa.Table) -> bytes:
+    content = pa.BufferOutputStream()
+    pq.write_table(table, content, compression="zstd")
+    written: bytes = content.getvalue().to_pybytes()
+    return written
+
+
+def _latest(job: Job, made: Made, path: str, row_count: int, as_json: Sequence[str]) -> Latest:
     finished_us = unix_us()
     return Latest(
         job=job.id,
@@ -129,7 +155,7 @@ def _latest(table: DataFrame, job: Job, made: Made, files: tuple[str, ...]) -> L
         input_rows=made.input_rows,
         days=made.days,
         columns=tuple(LatestColumn(name=each.name, type=each.type.value, doc=each.doc) for each in result_columns(job)),
-        row_count=len(rows) if len(rows) < ROWS_IN_JSON_MAX else table.count(),
-        rows=tuple(msgspec.Raw(row.row.encode()) for row in rows),
-        files=files,
+        row_count=row_count,
+        rows=tuple(msgspec.Raw(row.encode()) for row in as_json),
+        files=(path,),
     )

@@ -1,4 +1,8 @@
-"""A8: whether the queues are spread evenly over the broker sets, and which of them should move."""
+"""A8: whether the queues are spread evenly over the broker sets, and which of them should move.
+
+Only queues that may be written count. A set whose write permission was wiped is being emptied: it neither counts nor
+gets anything. A topic that may not be written somewhere else is in an operator's hands, and stays as it is.
+"""
 
 from collections.abc import Hashable, Iterator
 from typing import Final
@@ -10,8 +14,15 @@ from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Job, Span
 from analytics.queue_moves import RATIO_MAX, Placement, plan
-from analytics.queue_proposal import PROPOSAL_COLUMNS, with_steps
-from analytics.queue_snapshots import QUEUE_PART_COLUMNS, queue_parts, queues_now, sets_now, snapshot_now
+from analytics.queue_proposal import PROPOSAL_COLUMNS, groups_of_days, with_steps
+from analytics.queue_snapshots import (
+    QUEUE_PART_COLUMNS,
+    loads_known,
+    may_be_written,
+    queue_parts,
+    queues_now,
+    sets_now,
+)
 from analytics.rows import CLUSTER, DAY_US, of_kind, of_kinds, of_span, shaped
 from history.schemas import Column, Type
 
@@ -26,14 +37,18 @@ SAMPLED_MIN: Final = 0.5
 
 PART_COLUMNS: Final = (
     *QUEUE_PART_COLUMNS,
-    Column("topic", Type.STRING, "tps: the topic"),
     Column("samples", Type.LONG, "tps: samples"),
     Column("tps_sum", Type.DOUBLE, "tps: sum of their messages a second"),
+    Column("groups", Type.STRINGS, "tps: consumer groups that were sampled"),
 )
 
 COLUMNS: Final = (
-    Column("kind", Type.STRING, "broker: how full a set is; topic: how uneven a topic; proposal: what to change"),
-    Column("queues", Type.LONG, "broker, topic: write queues, of all topics but those of the system"),
+    Column(
+        "kind",
+        Type.STRING,
+        "broker: how full a set is that may be written; topic: how uneven a topic; proposal: what to change",
+    ),
+    Column("queues", Type.LONG, "broker, topic: queues that may be written, of all topics but those of the system"),
     Column("share", Type.DOUBLE, "broker: its part of the cluster's queues, 0 to 1"),
     Column("tps", Type.DOUBLE, "broker, topic: messages a second, where topics are sampled"),
     Column("tps_share", Type.DOUBLE, "broker: its part of the cluster's messages, 0 to 1"),
@@ -63,48 +78,44 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
 
 
 def _traffic(samples: DataFrame) -> DataFrame:
-    """Return samples and sum of each topic and day; rows about a group repeat what the topic has."""
+    """Return samples, sum and groups of each topic and day; rows about a group repeat what the topic has."""
     day = F.floor(F.col("at_us") / DAY_US)
-    return (
-        samples.where(F.col("group").isNull() & F.col("tps").isNotNull())
-        .groupBy("cluster", "topic", day.alias("day"))
-        .agg(F.count(F.lit(1)).alias("samples"), F.sum("tps").alias("tps_sum"))
+    tps = F.when(F.col("group").isNull(), F.col("tps"))
+    return samples.groupBy("cluster", "topic", day.alias("day")).agg(
+        F.count(tps).alias("samples"), F.sum(tps).alias("tps_sum"), F.collect_set("group").alias("groups")
     )
 
 
 def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the newest snapshot counts, whatever the span
     """Return how full sets are, how uneven topics are, and what to move."""
-    # Both are asked for several times: worked out once, they keep the plan short.
-    queues = weighted(queues_now(parts), of_kind(parts, "tps")).localCheckpoint()
-    brokers = balance(loads(queues, _sets_of_present(parts))).localCheckpoint()
-    proposals = with_steps(_proposed(queues, brokers, _days_full(parts)))
+    # All three are asked for several times: worked out once, they keep the plan short.
+    known = loads_known(parts).localCheckpoint()
+    sets = sets_now(known).where("writable > 0")
+    queues = weighted(queues_now(parts, sets), of_kind(parts, "tps")).localCheckpoint()
+    brokers = balance(loads(queues, sets)).localCheckpoint()
+    proposals = with_steps(_proposed(queues, brokers, _days_full(known.where("writable > 0"))))
     frames = {"broker": brokers, "topic": topic_spread(queues, brokers), "proposal": proposals}
     return shaped(of_kinds(frames, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS))
 
 
 def weighted(queues: DataFrame, traffic: DataFrame) -> DataFrame:
-    """Return the queues with `queue_tps`, what each write queue of the topic gets: producers go round all of them."""
-    means = traffic.groupBy("cluster", "topic").agg(F.try_divide(F.sum("tps_sum"), F.sum("samples")).alias("topic_tps"))
+    """Return the queues with `queue_tps`, what each queue of the topic gets: producers go round all they may write."""
+    means = traffic.groupBy("cluster", "topic").agg(
+        F.try_divide(F.sum("tps_sum"), F.sum("samples")).alias("topic_tps"), groups_of_days().alias("groups")
+    )
     of_topic = Window.partitionBy("cluster", "topic")
     return queues.join(means, ["cluster", "topic"], "left").withColumn(
-        "queue_tps", F.try_divide("topic_tps", F.sum("write_now").over(of_topic))
+        "queue_tps", F.try_divide("topic_tps", F.sum("written").over(of_topic))
     )
-
-
-def _sets_of_present(parts: DataFrame) -> DataFrame:
-    """Return the sets in the newest snapshot, also those without an ordinary topic."""
-    present = of_kind(parts, "load").join(snapshot_now(parts), ["ns_id", "snapshot_id"], "left_semi")
-    return present.select("broker_name").distinct().join(sets_now(parts), "broker_name", "left")
 
 
 def loads(queues: DataFrame, sets: DataFrame) -> DataFrame:
-    """Return write queues and messages a second of each set, 0 where it has none; tps null where nothing is sampled."""
-    sums = queues.groupBy("broker_name").agg(
-        F.sum("write_now").alias("queues"),
-        F.sum(F.col("write_now") * F.col("queue_tps")).alias("tps"),
-        F.sum(F.when(F.col("queue_tps").isNotNull(), F.col("write_now"))).alias("sampled"),
+    """Return the sets with their messages a second; null where nothing is sampled."""
+    sums = queues.groupBy("cluster", "broker_name").agg(
+        F.sum(F.col("written") * F.col("queue_tps")).alias("tps"),
+        F.sum(F.when(F.col("queue_tps").isNotNull(), F.col("written"))).alias("sampled"),
     )
-    return sets.join(sums, "broker_name", "left").fillna(0, ["queues"])
+    return sets.join(sums, ["cluster", "broker_name"], "left")
 
 
 def balance(loads: DataFrame) -> DataFrame:
@@ -128,12 +139,12 @@ def balance(loads: DataFrame) -> DataFrame:
 def topic_spread(queues: DataFrame, brokers: DataFrame) -> DataFrame:
     """Return the topics of each cluster whose write queues are spread most unevenly over all of its sets."""
     sets = brokers.groupBy("cluster").agg(F.count(F.lit(1)).alias("sets"))
-    held = queues.where("write_now > 0").groupBy("cluster", "topic")
+    held = queues.where("written > 0").groupBy("cluster", "topic")
     topics = held.agg(
-        F.sum("write_now").alias("queues"),
+        F.sum("written").alias("queues"),
         F.first("topic_tps").alias("tps"),
-        F.max("write_now").alias("most"),
-        F.min("write_now").alias("fewest"),
+        F.max("written").alias("most"),
+        F.min("written").alias("fewest"),
         F.count(F.lit(1)).alias("holders"),
     ).join(F.broadcast(sets), "cluster", "inner")
     fewest = F.when(F.col("holders") < F.col("sets"), 0).otherwise(F.col("fewest"))
@@ -142,17 +153,14 @@ def topic_spread(queues: DataFrame, brokers: DataFrame) -> DataFrame:
     return uneven.withColumn("nth", F.row_number().over(worst_first)).where(F.col("nth") <= TOPICS_MAX)
 
 
-def _days_full(parts: DataFrame) -> DataFrame:
+def _days_full(known: DataFrame) -> DataFrame:
     """Return, of each set, on which part of the days it had more than RATIO_MAX of the mean."""
     day = F.floor(F.col("at_us") / DAY_US)
-    of_day = Window.partitionBy("day", "broker_name").orderBy(F.desc("at_us"), "ns_id", "snapshot_id")
-    daily = (
-        of_kind(parts, "load").withColumn("day", day).withColumn("nth", F.row_number().over(of_day)).where("nth = 1")
-    )
-    clustered = daily.drop("cluster").join(sets_now(parts), "broker_name", "left")
+    of_day = Window.partitionBy("cluster", "broker_name", "day").orderBy(F.desc("at_us"), "ns_id", "snapshot_id")
+    daily = known.withColumn("day", day).withColumn("nth", F.row_number().over(of_day)).where("nth = 1")
     mean = F.avg("queues").over(Window.partitionBy("cluster", "day"))
-    full = clustered.withColumn("full", (F.col("queues") > RATIO_MAX * mean).cast("double"))
-    return full.groupBy("broker_name").agg(F.avg("full").alias("days_full"))
+    full = daily.withColumn("full", (F.col("queues") > RATIO_MAX * mean).cast("double"))
+    return full.groupBy("cluster", "broker_name").agg(F.avg("full").alias("days_full"))
 
 
 def _proposed(queues: DataFrame, brokers: DataFrame, days_full: DataFrame) -> DataFrame:
@@ -165,21 +173,28 @@ def _proposed(queues: DataFrame, brokers: DataFrame, days_full: DataFrame) -> Da
         F.when(by_tps, "tps").otherwise("queues").alias("basis"),
         _rounded(F.coalesce(F.when(by_tps, F.col("tps")).otherwise(F.col("queues")), F.lit(0.0))).alias("load"),
         "sampled_share",
-    ).where(F.col("cluster").isNotNull())
+    )
     moved = (
         _movable(queues, measure)
         .groupBy("cluster")
         .applyInPandas(moved_counts, ", ".join(map(" ".join, _MOVED.items())))
     )
     known = queues.select("cluster", "topic", "broker_name", "read_now", "write_now", "perm", "topic_sys_flag")
-    settings = known.groupBy("cluster", "topic").agg(
-        F.max("perm").alias("topic_perm"), F.max("topic_sys_flag").alias("topic_flag")
+    # Where a topic is new it may no more than everywhere else.
+    settings = (
+        queues.where("written > 0")
+        .groupBy("cluster", "topic")
+        .agg(
+            F.bit_and("perm").alias("topic_perm"),
+            F.bit_and("topic_sys_flag").alias("topic_flag"),
+            F.first("groups").alias("groups"),
+        )
     )
     everything = (
         moved.join(known, ["cluster", "topic", "broker_name"], "left")
         .join(settings, ["cluster", "topic"], "left")
         .join(F.broadcast(measure), ["cluster", "broker_name"], "inner")
-        .join(F.broadcast(days_full), "broker_name", "left")
+        .join(F.broadcast(days_full), ["cluster", "broker_name"], "left")
     )
     return _counted(everything)
 
@@ -191,19 +206,14 @@ def _rounded(load: Expression) -> Expression:
 
 def _movable(queues: DataFrame, measure: DataFrame) -> DataFrame:
     """Return a row per set with its load, and one per topic of it that may move, the heaviest only."""
+    open_everywhere = F.bool_and(may_be_written(F.col("perm"))).over(Window.partitionBy("cluster", "topic"))
+    weight = _rounded(F.when(F.col("basis") == "tps", F.coalesce("queue_tps", F.lit(0.0))).otherwise(1.0))
     held = (
         queues.drop("broker_addr")
         .join(F.broadcast(measure), ["cluster", "broker_name"], "inner")
-        .select(
-            "cluster",
-            "broker_name",
-            "load",
-            "topic",
-            F.col("write_now").alias("queues"),
-            _rounded(F.when(F.col("basis") == "tps", F.coalesce("queue_tps", F.lit(0.0))).otherwise(1.0)).alias(
-                "weight"
-            ),
-        )
+        .withColumn("is_open", open_everywhere)
+        .where(F.col("is_open") & ~F.col("is_fixed"))
+        .select("cluster", "broker_name", "load", "topic", F.col("written").alias("queues"), weight.alias("weight"))
     )
     heaviest = Window.partitionBy("cluster", "broker_name").orderBy(
         F.desc(F.col("queues") * F.col("weight")), F.desc("queues"), "topic"
@@ -231,15 +241,17 @@ def moved_counts(rows: pd.DataFrame) -> pd.DataFrame:
     loads = {str(name): float(load) for name, load in rows.groupby("broker_name")["load"].max().items()}
     changes: dict[tuple[str, str], int] = {}
     for move in plan(Placement(loads, queues, weights)):
-        # The set that grows comes first in the order: capacity before it is taken elsewhere.
-        changes[move.topic, move.target] = changes.get((move.topic, move.target), 0) + 1
-        changes[move.topic, move.source] = changes.get((move.topic, move.source), 0) - 1
+        for name, change in ((move.target, 1), (move.source, -1)):
+            changes[move.topic, name] = changes.get((move.topic, name), 0) + change
     return pd.DataFrame(_change_rows(rows["cluster"].iloc[0], changes), columns=list(_MOVED))
 
 
 def _change_rows(cluster: str, changes: dict[tuple[str, str], int]) -> Iterator[tuple[Hashable, ...]]:
+    """Yield the changes, topic by topic: all that grows before anything is taken away elsewhere."""
+    topics = {topic: nth for nth, topic in enumerate(dict.fromkeys(topic for topic, _ in changes))}
     real = [(topic, name, change) for (topic, name), change in changes.items() if change]
-    for position, (topic, name, change) in enumerate(real, start=1):
+    in_order = sorted(real, key=lambda each: (topics[each[0]], each[2] < 0))
+    for position, (topic, name, change) in enumerate(in_order, start=1):
         yield cluster, topic, name, change, position
 
 
@@ -260,6 +272,7 @@ def _counted(moved: DataFrame) -> DataFrame:
         write.alias("write_proposed"),
         F.coalesce("perm", "topic_perm").alias("perm"),
         F.coalesce("topic_sys_flag", "topic_flag").alias("topic_sys_flag"),
+        "groups",
         _reason().alias("reason"),
         F.when(F.col("basis") == "tps", F.col("sampled_share"))
         .otherwise(F.max("days_full").over(Window.partitionBy("cluster")))
@@ -268,20 +281,22 @@ def _counted(moved: DataFrame) -> DataFrame:
 
 
 def _reason() -> Expression:
+    created = F.when((F.col("change") > 0) & F.col("write_now").isNull(), "; creates the topic there").otherwise("")
     unit = F.when(F.col("basis") == "tps", " messages a second").otherwise(" queues")
     full = F.when(F.col("change") < 0, "one of the fullest sets of the cluster: ").otherwise(
         "one of the emptiest sets of the cluster: "
     )
-    return F.concat(full, F.format_number("load", 0), unit)
+    return F.concat(full, F.format_number("load", 0), unit, created)
 
 
 JOB: Final = Job(
     id="A8",
     name="queue_balance",
     question="Are the queues spread evenly over the broker sets, and which of them should move?",
-    inputs=("route_snapshot", "broker_state", "offset_sample"),
+    inputs=("route_snapshot", "route_change", "broker_state", "offset_sample"),
     parts=parts,
     result=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
+    order=("kind = 'proposal' DESC", "position ASC NULLS LAST", "ratio DESC NULLS LAST", "spread DESC NULLS LAST"),
 )

@@ -1,8 +1,14 @@
 """How a change of queue counts is proposed: what is, what shall be, and the steps that lead there without a loss.
 
-An operator runs the commands in their order. A program reads `steps`: `update read=R write=W`, or `drain`, which is
-over when no consumer group has anything left in the queues that are no longer written. A step may be repeated, and
-between any two of them write <= read holds if it held before: reads grow before writes, writes shrink before reads.
+An operator runs the commands in their order. A program reads `steps`:
+
+- `expect read=R write=W`, or `expect absent`: a proposal is for what it was made of. If the set has other counts by
+  now, as after another proposal for the same topic, it is void.
+- `update read=R write=W`, or `create` with the same: the topic is new on the set.
+- `drain`: over when no consumer group has anything left in the queues that are no longer written.
+
+A step may be repeated, and between any two of them write <= read holds if it held before: reads grow before writes,
+writes shrink before reads.
 """
 
 from typing import Final
@@ -24,8 +30,15 @@ PROPOSAL_COLUMNS: Final = (
     Column("reason", Type.STRING, "why, in a sentence"),
     Column("confidence", Type.DOUBLE, "0 to 1: the share of the evidence that speaks for it"),
     Column("position", Type.LONG, "in which order proposals are applied, from 1"),
-    Column("steps", Type.STRINGS, "steps in order: `update read=R write=W`, or `drain`"),
-    Column("commands", Type.STRINGS, "the command of each step; that of `drain` shows what is left"),
+    Column(
+        "steps", Type.STRINGS, "in order: `expect`, then `update` or `create`, each with read=R write=W, or `drain`"
+    ),
+    Column(
+        "commands",
+        Type.STRINGS,
+        "the command of each step; that of `expect` shows the counts, that of `drain` what each group has left to "
+        "read; where no group was sampled it names a placeholder, to be run for each group that reads the topic",
+    ),
 )
 
 _BOTH = 6
@@ -33,20 +46,26 @@ _UNIT, _UNIT_SUB = 1, 2
 
 
 def with_steps(proposals: DataFrame) -> DataFrame:
-    """Return the proposals with `steps` and `commands`; needs `perm` and `topic_sys_flag` beside the counts.
+    """Return the proposals with `steps` and `commands`; needs `perm`, `topic_sys_flag` and `groups` beside the counts.
 
     `updateTopic` sets all of a topic's settings at once, so those that stay are given too.
     """
     read_now, read_then = F.col("read_now"), F.col("read_proposed")
     write_now, write_then = F.col("write_now"), F.col("write_proposed")
     grows, changes, shrinks = read_now < read_then, write_now != write_then, read_now > read_then
+    is_new = (read_now == 0) & (write_now == 0)
     steps = (
-        _when(grows, _update_step(read_then, write_now)),
-        _when(changes, _update_step(F.greatest(read_now, read_then), write_then)),
+        F.when(is_new, "expect absent").otherwise(_step("expect", read_now, write_now)),
+        _when(
+            grows,
+            F.when(is_new, _step("create", read_then, write_now)).otherwise(_step("update", read_then, write_now)),
+        ),
+        _when(changes, _step("update", F.greatest(read_now, read_then), write_then)),
         _when(shrinks, F.lit("drain")),
-        _when(shrinks, _update_step(read_then, write_then)),
+        _when(shrinks, _step("update", read_then, write_then)),
     )
     commands = (
+        F.concat(F.lit('mqadmin topicRoute -n "$NAMESRV_ADDR" -t '), _quoted(F.col("topic"))),
         _when(grows, _update_command(read_then, write_now)),
         _when(changes, _update_command(F.greatest(read_now, read_then), write_then)),
         _when(shrinks, _drain_command()),
@@ -61,8 +80,8 @@ def _when(condition: Expression, text: Expression) -> Expression:
     return F.when(condition, text)
 
 
-def _update_step(read: Expression, write: Expression) -> Expression:
-    return F.format_string("update read=%d write=%d", read, write)
+def _step(word: str, read: Expression, write: Expression) -> Expression:
+    return F.format_string(f"{word} read=%d write=%d", read, write)
 
 
 def _update_command(read: Expression, write: Expression) -> Expression:
@@ -82,7 +101,16 @@ def _update_command(read: Expression, write: Expression) -> Expression:
 
 
 def _drain_command() -> Expression:
-    return F.format_string('mqadmin topicStatus -n "$NAMESRV_ADDR" -t %s', _quoted(F.col("topic")))
+    """Return what shows what each group has left to read; the state of the topic alone would not tell."""
+    unknown = F.array(F.concat(F.lit("EACH-GROUP-OF-"), F.col("topic")))
+    groups = F.when(F.size("groups") > 0, F.col("groups")).otherwise(unknown)
+    asked = F.lit('mqadmin consumerProgress -n "$NAMESRV_ADDR" -g ')
+    return F.array_join(F.transform(groups, lambda group: F.concat(asked, _quoted(group))), "; ")
+
+
+def groups_of_days() -> Expression:
+    """Return the groups of a topic, of those that were sampled on its days."""
+    return F.array_sort(F.array_distinct(F.flatten(F.collect_list("groups"))))
 
 
 def _quoted(text: Expression) -> Expression:

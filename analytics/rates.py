@@ -15,6 +15,9 @@ _Z: Final = NormalDist().inv_cdf(CONFIDENCE)
 #: Of none in a time T: the rate is below 3 / T, by the rule of three.
 _OF_NONE: Final = -math.log(1 - CONFIDENCE)
 
+#: Of one: with that mean, one or more are counted one time in twenty.
+_OF_ONE: Final = -math.log(CONFIDENCE)
+
 
 def poisson_upper(count: Column) -> Column:
     """Return the number that the mean is below with 95 %, where so many were counted.
@@ -26,8 +29,11 @@ def poisson_upper(count: Column) -> Column:
 
 
 def poisson_lower(count: Column) -> Column:
-    """Return the number that the mean is above with 95 %; null where none were counted."""
-    return F.when(count > 0, _wilson_hilferty(count, -_Z))
+    """Return the number that the mean is above with 95 %; null where none were counted.
+
+    As above, within 3 %; exact for one, for which the approximation is bad.
+    """
+    return F.when(count == 1, _OF_ONE).when(count > 1, _wilson_hilferty(count, -_Z))
 
 
 def _wilson_hilferty(shape: Column, z: float) -> Column:

@@ -20,6 +20,7 @@ from analytics.reporting.advice import advice
 from analytics.reporting.page import Page, Section, as_page
 from analytics.reporting.results import Result
 from analytics.reporting.wording import counted
+from analytics.storage import UnreadableFile
 
 #: In the order of the page: what hurts first.
 _SECTIONS: Final[Mapping[str, Callable[[Result], Section]]] = MappingProxyType(
@@ -46,7 +47,12 @@ _HAPPENINGS: Final = ("A10", "A1", "A11", "A6", "A13", "A14", "A3", "A12")
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write the page; raises WrongOptions if there is no result to tell of."""
+    """Write the page; raises WrongOptions if there is no result to tell of, UnreadableFile if one is torn."""
+    if "://" in options.output:
+        raise WrongOptions(
+            f"report reads a folder of this machine: copy {options.output}/{LATEST} to DIR/{LATEST}, "
+            "and name DIR by --output"
+        )
     results = read_results(Path(options.output) / LATEST)
     if not results:
         raise WrongOptions(f"no results in {Path(options.output).absolute() / LATEST}: run `rmq-analytics run` first")
@@ -61,8 +67,15 @@ def read_results(folder: Path) -> dict[str, Result]:
     for job_id, name in MODULES.items():
         path = folder / f"{name}.json"
         if path.is_file():
-            found[job_id] = result_of(msgspec.json.decode(path.read_bytes(), type=Latest))
+            found[job_id] = result_of(_latest(path))
     return found
+
+
+def _latest(path: Path) -> Latest:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Latest)
+    except msgspec.DecodeError as why:
+        raise UnreadableFile(str(path), why) from why
 
 
 def result_of(latest: Latest) -> Result:

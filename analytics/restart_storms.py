@@ -1,13 +1,14 @@
 """A11: when many brokers registered at once, and whether it hurt.
 
 A storm is a run of first registrations of a cluster with no pause of a minute, by five brokers or a tenth of them,
-whichever is more. A NameServer that has just started hears everybody for the first time: such a run has a cause of its
-own, since no broker was restarted.
+whichever is more. A NameServer that has just started, or had lost its network, hears everybody for the first time while
+the others have known them all along: such a run has a cause of its own, since no broker was restarted.
 """
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Job, Span
@@ -29,7 +30,7 @@ PART_COLUMNS: Final = (
     CLUSTER,
     Column("broker_name", Type.STRING, "registration, known: broker set"),
     Column("broker_id", Type.LONG, "registration, known: broker id"),
-    Column("ns_id", Type.STRING, "registration, tick: the NameServer"),
+    Column("ns_id", Type.STRING, "registration, tick, served: the NameServer"),
     Column("at_us", Type.LONG, "registration, tick: when, Unix us"),
     Column("cause", Type.STRING, "registration: brokers, or namesrv where the NameServer had just started"),
     Column("loop_lag_ms", Type.DOUBLE, "tick: the longest time that its event loop was held"),
@@ -38,7 +39,7 @@ PART_COLUMNS: Final = (
 )
 
 COLUMNS: Final = (
-    Column("cause", Type.STRING, "brokers: they were restarted; namesrv: a NameServer was"),
+    Column("cause", Type.STRING, "brokers: they were restarted; namesrv: a NameServer was, or had lost its network"),
     Column("start", Type.TIMESTAMP, "first registration"),
     Column("end", Type.TIMESTAMP, "last registration"),
     Column("seconds", Type.DOUBLE, "s from the first to the last"),
@@ -53,22 +54,29 @@ COLUMNS: Final = (
 
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return first registrations, the ticks that follow them, and which brokers are known."""
-    states = inputs["broker_state"].where(F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv")
+    """Return first registrations, the ticks that follow them, which brokers are known, and to whom."""
+    states = inputs["broker_state"].where(_of_namesrv())
+    ticks = of_span(inputs["ns_tick"], span).where(_of_namesrv())
     frames = {
         "registration": _with_cause(
             of_span(states, span).where("event_type = 'registered_first'"), inputs["ns_lifecycle"]
         ),
-        "tick": _ticks_after(of_span(inputs["ns_tick"], span), states),
-        "known": _known(of_span(states, span)),
+        "tick": _ticks_after(ticks, states),
+        "known": _told(of_span(states, span)).unionByName(_standing(states, ticks, span)).distinct(),
+        "served": states.where("cluster IS NOT NULL").select("cluster", "ns_id").distinct(),
     }
     return of_kinds(frames, PART_COLUMNS)
 
 
+def _of_namesrv() -> Expression:
+    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
+
+
 def _with_cause(registrations: DataFrame, lifecycle: DataFrame) -> DataFrame:
     """Return the registrations with their cause: whether the NameServer began to watch just before."""
-    begun = lifecycle.where(F.col("event_type").isin("started", "recording_resumed"))
-    starts = timed(begun).select(F.col("ns_id").alias("started_id"), F.col("at_us").alias("started_us"))
+    starts = timed(lifecycle.where("event_type = 'started'")).select(
+        F.col("ns_id").alias("started_id"), F.col("at_us").alias("started_us")
+    )
     since = F.col("at_us") - F.col("started_us")
     just_started = [F.col("ns_id") == F.col("started_id"), since >= 0, since < AFTER_START_US]
     late = registrations.join(F.broadcast(starts), just_started, "left_semi").withColumn("cause", F.lit("namesrv"))
@@ -77,23 +85,54 @@ def _with_cause(registrations: DataFrame, lifecycle: DataFrame) -> DataFrame:
 
 
 def _ticks_after(ticks: DataFrame, states: DataFrame) -> DataFrame:
-    """Return the ticks up to two minutes after a registration on their server: no others can lie in a storm."""
+    """Return the ticks up to two minutes after a registration: no others can lie in a storm."""
     minute = F.floor(F.col("at_us") / MINUTE_US)
-    first = timed(states).where("event_type = 'registered_first'").select("ns_id", minute.alias("minute")).distinct()
-    soon = first.select("ns_id", F.explode(F.sequence("minute", F.col("minute") + 2)).alias("minute"))
-    return ticks.withColumn("minute", minute).join(F.broadcast(soon), ["ns_id", "minute"], "left_semi")
+    first = timed(states).where("event_type = 'registered_first'").select(minute.alias("minute")).distinct()
+    soon = first.select(F.explode(F.sequence("minute", F.col("minute") + 2)).alias("minute"))
+    return ticks.withColumn("minute", minute).join(F.broadcast(soon), "minute", "left_semi")
 
 
-def _known(states: DataFrame) -> DataFrame:
+def _told(states: DataFrame) -> DataFrame:
+    """Return the brokers that something was told of, by day."""
     day = F.floor(F.col("at_us") / DAY_US).alias("day")
     own = states.where("broker_id IS NOT NULL").select("cluster", "broker_name", "broker_id", day)
-    of_sets = states.select("cluster", "broker_name", F.explode("set_ids").alias("broker_id"), day)
-    return own.unionByName(of_sets).distinct()
+    return own.unionByName(states.select(_cluster(), "broker_name", F.explode("set_ids").alias("broker_id"), day))
+
+
+def _cluster() -> Expression:
+    """Return the cluster of a set, which may change without a word of its brokers."""
+    return F.coalesce("cluster", "set_cluster").alias("cluster")
+
+
+def _standing(states: DataFrame, ticks: DataFrame, span: Span) -> DataFrame:
+    """Return the members of sets by the last word of each NameServer, by day, though nothing was told of them that day.
+
+    The word of a process that does not tick any more counts for nothing.
+    """
+    process = Window.partitionBy("ns_id", "boot_id", "broker_name").orderBy("at_us", "event_id")
+    said = timed(states).where((F.col("at_us") < span.end_us) & F.col("set_ids").isNotNull())
+    times = {
+        "from_us": F.greatest("at_us", F.lit(span.start_us)),
+        "until_us": F.coalesce(F.lead("at_us").over(process), F.lit(span.end_us)),
+    }
+    first, last = (F.floor(us / DAY_US) for us in (F.col("from_us"), F.col("until_us") - 1))
+    daily = (
+        said.withColumns(times)
+        .where("from_us < until_us")
+        .select(
+            "ns_id", "boot_id", _cluster(), "broker_name", "set_ids", F.explode(F.sequence(first, last)).alias("day")
+        )
+    )
+    watched = ticks.select("ns_id", "boot_id", F.floor(F.col("at_us") / DAY_US).alias("day")).distinct()
+    believed = daily.join(F.broadcast(watched), ["ns_id", "boot_id", "day"], "left_semi")
+    return believed.select("cluster", "broker_name", F.explode("set_ids").alias("broker_id"), "day")
 
 
 def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
     """Return the storms, each with what it did to the NameServers."""
-    storms = storms_of(of_kind(parts, "registration"), of_kind(parts, "known")).localCheckpoint()
+    watchers = _watchers(of_kind(parts, "tick"), of_kind(parts, "served"))
+    registrations = _judged(of_kind(parts, "registration"), watchers)
+    storms = storms_of(registrations, of_kind(parts, "known")).localCheckpoint()
     ticks = of_kind(parts, "tick").select("ns_id", "at_us", "loop_lag_ms", "requests_rejected")
     # What a tick tells of happened before it.
     within = [
@@ -110,6 +149,36 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what th
         {"start": F.timestamp_micros("start_us"), "end": F.timestamp_micros("end_us")}
     )
     return shaped(whole, (CLUSTER, *COLUMNS))
+
+
+def _watchers(ticks: DataFrame, served: DataFrame) -> DataFrame:
+    """Return how many NameServers of each cluster were there, by minute: they ticked in it and in the next one."""
+    ticked = ticks.select("ns_id", F.floor(F.col("at_us") / MINUTE_US).alias("minute")).distinct()
+    stayed = ticked.join(
+        ticked.select("ns_id", (F.col("minute") - 1).alias("minute")), ["ns_id", "minute"], "left_semi"
+    )
+    of_cluster = stayed.join(F.broadcast(served.select("ns_id", "cluster").distinct()), "ns_id", "inner")
+    return of_cluster.groupBy("cluster", "minute").agg(F.count(F.lit(1)).alias("watchers"))
+
+
+def _judged(registrations: DataFrame, watchers: DataFrame) -> DataFrame:
+    """Return the registrations with what caused them, by all NameServers that were watching.
+
+    A broker that was restarted registers with most of them; where most had it all along, the others had lost it.
+    """
+    runs = (
+        registrations.withColumn("at", F.timestamp_micros("at_us"))
+        .groupBy("cluster", "broker_name", "broker_id", F.session_window("at", PAUSE).alias("run"))
+        .agg(
+            F.floor(F.min("at_us") / MINUTE_US).alias("minute"),
+            F.size(F.collect_set("ns_id")).alias("heard"),
+            F.collect_list(F.struct("ns_id", "at_us", "cause")).alias("each"),
+        )
+    )
+    told = runs.join(F.broadcast(watchers), ["cluster", "minute"], "left").withColumn("each", F.explode("each"))
+    by_few = F.coalesce(F.col("heard") * 2 <= F.col("watchers"), F.lit(False))
+    cause = F.when(by_few, F.lit("namesrv")).otherwise(F.col("each.cause"))
+    return told.select("cluster", "broker_name", "broker_id", "each.ns_id", "each.at_us", cause.alias("cause"))
 
 
 def storms_of(registrations: DataFrame, known: DataFrame) -> DataFrame:
@@ -148,4 +217,5 @@ JOB: Final = Job(
     result=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
+    order=("brokers DESC",),
 )

@@ -1,25 +1,27 @@
 """Forgets what is old: whole days, oldest first, and nothing that has not been read yet."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from analytics.closing import REMEMBERED_DAYS, drop_closings
 from analytics.days import date_at, span_of
+from analytics.failures import Failures, SomeFailed
 from analytics.ingest import STORED_HISTORY, Places
+from analytics.jobs import MODULES
 from analytics.landing import by_hour, family_landing, landing_path
 from analytics.manifest import Day, Days, delete_day, family_folder, load_days, save_day
 from analytics.parts import drop_parts
 from analytics.progress import Progress
 from analytics.runner import RESULTS
-from history.schemas import FAMILIES, Family
+from history.schemas import BEATS, FAMILIES, Family
 
 _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 
 #: Landing files are kept for so long after their day: heartbeats are most of the bytes.
 LANDING_KEPT_US: Final[Mapping[str, int]] = MappingProxyType(
-    dict.fromkeys(FAMILIES, 30 * _DAY_US) | {"heartbeat": 48 * _HOUR_US, "heartbeat_summary": 48 * _HOUR_US}
+    dict.fromkeys(FAMILIES, 30 * _DAY_US) | dict.fromkeys(BEATS, 48 * _HOUR_US)
 )
 
 #: Rows are kept for so long after their day.
@@ -40,18 +42,33 @@ class Forgotten(NamedTuple):
     part_days: int
 
 
+class NotForgotten(SomeFailed):
+    """Some of what is old could not be deleted; why, by family, and by analysis for parts. The rest is."""
+
+
 def forget(places: Places, now_us: int, say: Progress) -> Forgotten:
-    """Delete what is too old."""
+    """Delete what is too old.
+
+    A family whose manifests cannot be read keeps what it has, and none of the others; raises NotForgotten at the end.
+    """
+    landed: list[str] = []
+    rows: list[str] = []
+    parts = 0
+    failures = Failures(say)
     with places.stored.writing(RESULTS), places.stored.writing(STORED_HISTORY):
-        files = curated = 0
         for family in FAMILIES.values():
-            days = load_days(places.stored, family.name)
-            files += _forget_landing(places, family, days, now_us)
-            curated += _forget_rows(places, family, days, now_us)
-            drop_closings(places.stored, family, before=date_at(now_us - CLOSINGS_KEPT_US))
-        parts = drop_parts(places.stored, before=date_at(now_us - PARTS_KEPT_US))
-    done = Forgotten(files, curated, parts)
-    say(f"deleted: {files} landing files, rows of {curated} days, parts of {parts} days")
+            with failures.noted(family.name, said=f"{family.name}: failed"):
+                days = load_days(places.stored, family.name)
+                landed.extend(_forgotten_landing(places, family, days, now_us))
+                rows.extend(_forgotten_rows(places, family, days, now_us))
+                drop_closings(places.stored, family, before=date_at(now_us - CLOSINGS_KEPT_US))
+        for job_id in MODULES:
+            name = f"parts of {job_id}"
+            with failures.noted(name, said=f"{name}: failed"):
+                parts += drop_parts(places.stored, job_id, before=date_at(now_us - PARTS_KEPT_US))
+    done = Forgotten(len(landed), len(rows), parts)
+    say(f"deleted: {done.landing_files} landing files, rows of {done.curated_days} days, parts of {parts} days")
+    failures.raise_if_any(NotForgotten)
     return done
 
 
@@ -59,9 +76,11 @@ def _is_older(date: str, kept_us: int, now_us: int) -> bool:
     return span_of(date).end_us + kept_us <= now_us
 
 
-def _forget_landing(places: Places, family: Family, days: Days, now_us: int) -> int:
-    """Delete landing files of old days that have been read as they are now, and what came too late to be read."""
-    count = 0
+def _forgotten_landing(places: Places, family: Family, days: Days, now_us: int) -> Iterator[str]:
+    """Delete landing files of old days that have been read as they are now, and what came too late to be read.
+
+    Yields each when it is deleted.
+    """
     for (date, hour), files in by_hour(places.landing.files(family_landing(family.name))).items():
         if not _is_older(date, LANDING_KEPT_US[family.name], now_us):
             continue
@@ -69,22 +88,21 @@ def _forget_landing(places: Places, family: Family, days: Days, now_us: int) -> 
         read = set(day.hours[hour].files) if hour in day.hours else set()
         for file in files:
             if day.deleted or file in read:
-                places.landing.delete(landing_path(family.name, date, hour, file.name))
-                count += 1
+                path = landing_path(family.name, date, hour, file.name)
+                places.landing.delete(path)
+                yield path
         # Not with what is in it: a server that died may have left a file there that it seals when it starts again.
         places.landing.delete_empty_folder(f"{family_landing(family.name)}/date={date}/hour={hour}")
         places.landing.delete_empty_folder(f"{family_landing(family.name)}/date={date}")
-    return count
 
 
-def _forget_rows(places: Places, family: Family, days: Days, now_us: int) -> int:
-    count = 0
+def _forgotten_rows(places: Places, family: Family, days: Days, now_us: int) -> Iterator[str]:
+    """Delete the rows of old days; yields each day when they are deleted."""
     for date, day in days.items():
-        if _is_older(date, PARTS_KEPT_US, now_us):
-            delete_day(places.stored, family.name, date)
-        elif _is_older(date, CURATED_KEPT_US, now_us) and not day.deleted:
+        if _is_older(date, CURATED_KEPT_US, now_us) and not day.deleted:
             # First the manifest: who reads it must not look for files that are gone.
             save_day(places.stored, family.name, date, day.emptied())
             places.stored.delete(f"{family_folder(family.name)}/date={date}")
-            count += 1
-    return count
+            yield date
+        if _is_older(date, PARTS_KEPT_US, now_us):
+            delete_day(places.stored, family.name, date)

@@ -2,7 +2,7 @@
 
 Each NameServer records each change, so a topic's changes are those of the NameServer that saw most of them. Rows that
 tell of many topics at once count for no topic; they stand in a row of the cluster without one. What a NameServer
-learns right after its start is no change.
+learns right after its start is no change, and neither is what it shows of how things stand.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.broker_states import GRACE_US
+from analytics.broker_states import GRACE_US, of_name_servers
 from analytics.gap_histogram import ended_in
 from analytics.job import Inputs, Job, Span
 from analytics.schemas import in_columns
@@ -22,7 +22,14 @@ HOUR_US: Final = 3_600_000_000
 #: A change back is a flip if it comes within that time; later it is a change of mind.
 FLIP_WITHIN_US: Final = HOUR_US
 
+CHURN_INPUTS: Final = ("route_change", "ns_lifecycle", "ns_tick")
+
 _KINDS: Final = ("added", "removed", "queues", "perm")
+
+#: Rows that tell of a change; what a server shows of how things stand is none.
+_CHANGES: Final = ("topic_changed", "summary")
+#: A server that has just started learns these from its brokers and from its store.
+_LEARNED: Final = ("added", "mapping", "order")
 
 _COUNTS: Final = ("changes", "flips", *_KINDS, "other", "fetches_max")
 
@@ -63,7 +70,9 @@ COLUMNS: Final = (
 def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
     """Return the changes of each topic in each hour, by the NameServer that saw them."""
     keys = ["cluster", "topic", "hour_us", "ns_id"]
-    rows = _with_flips(_after_the_start(inputs["route_change"], inputs["ns_lifecycle"])).filter(ended_in(span))
+    mine = of_name_servers(inputs, CHURN_INPUTS)
+    changes = mine["route_change"].filter(F.col("event_type").isin(*_CHANGES))
+    rows = _with_flips(_after_the_start(changes, mine["ns_lifecycle"])).filter(ended_in(span))
     other = (F.col("event_type") == "topic_changed") & ~F.coalesce(F.col("kind").isin(*_KINDS), F.lit(False))
     counted = (
         rows.withColumn("hour_us", _hour_us())
@@ -77,7 +86,7 @@ def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
         )
     )
     fetches = F.round(F.col("changes") * F.coalesce("connections", F.lit(0.0)))
-    with_clients = counted.join(F.broadcast(_connections(inputs["ns_tick"], span)), ["ns_id", "hour_us"], "left")
+    with_clients = counted.join(F.broadcast(_connections(mine["ns_tick"], span)), ["ns_id", "hour_us"], "left")
     return with_clients.withColumn("fetches_max", fetches).select(*in_columns(PARTS))
 
 
@@ -125,7 +134,7 @@ def _after_the_start(changes: DataFrame, lifecycle: DataFrame) -> DataFrame:
         F.col("ns_id").alias("_ns_id"), F.unix_micros("event_time").alias("_started_us")
     )
     since_us = F.unix_micros("event_time") - F.col("_started_us")
-    learned = (F.col("kind") == "added") | (F.col("event_type") == "summary")
+    learned = F.coalesce(F.col("kind").isin(*_LEARNED), F.lit(False)) | (F.col("event_type") == "summary")
     same = (F.col("ns_id") == F.col("_ns_id")) & learned & since_us.between(0, GRACE_US)
     return changes.join(F.broadcast(started), same, "left_anti")
 
@@ -145,9 +154,10 @@ JOB: Final = Job(
     id="A7",
     name="route_churn",
     question="Which topics are altered again and again, by which brokers, and how often to and fro?",
-    inputs=("route_change", "ns_lifecycle", "ns_tick"),
+    inputs=CHURN_INPUTS,
     parts=changes_by_hour,
     result=route_churn,
     part_columns=PARTS,
     columns=COLUMNS,
+    order=("changes - added - removed DESC", "changes DESC"),
 )

@@ -1,20 +1,20 @@
 """Runs analyses over a window: parts of its days, kept or made now, then one result that is published."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.days import date_at, is_whole_day, iso, spans_by_day
+from analytics.days import date_at, is_whole_day, iso, joined, spans_by_day
+from analytics.failures import FAILURES, Failures, SomeFailed
 from analytics.ingest import STORED_HISTORY
 from analytics.inputs import Stored, is_known, open_stored, rows_at_most
 from analytics.job import Job, Span
 from analytics.parts import keep_parts, load_parts, make_parts, read_parts
 from analytics.progress import Progress, unix_us
 from analytics.publish import Latest, Made, publish
-from analytics.spark_failures import SPARK_FAILURES, sentence
 from analytics.storage import Storage
 
 #: The lock of parts and results.
@@ -33,12 +33,8 @@ class Run(NamedTuple):
     raw: bool = False
 
 
-class JobsFailed(Exception):
+class JobsFailed(SomeFailed):
     """Some jobs of a run failed; the others are published."""
-
-    def __init__(self, why: Mapping[str, str]) -> None:
-        self.why = why
-        super().__init__("; ".join(f"{job}: {reason}" for job, reason in why.items()))
 
 
 def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Run, say: Progress) -> list[Latest]:
@@ -48,34 +44,38 @@ def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Ru
     """
     jobs = tuple(jobs)
     published: list[Latest] = []
-    failed: dict[str, str] = {}
+    failures = Failures(say)
     with storage.writing(RESULTS), storage.reading(STORED_HISTORY):
         stored = open_stored(spark, storage, jobs, run.span)
         with _at_once(spark) as pool:
             results = [pool.submit(run_job, stored, job, run) for job in jobs]
             for number, (job, result) in enumerate(zip(jobs, results, strict=True), 1):
                 where = f"{number}/{len(jobs)} {job.id} {job.name}"
-                try:
+                with failures.noted(job.id, said=f"{where}: failed"):
                     published.append(result.result())
                     say(f"{where}: {_sentence(published[-1])}")
-                except SPARK_FAILURES as failure:
-                    failed[job.id] = sentence(failure)
-                    say(f"{where}: failed")
-    if failed:
-        raise JobsFailed(failed)
+    failures.raise_if_any(JobsFailed)
     return published
 
 
 @contextmanager
 def _at_once(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
     """Yield threads that run jobs; who is interrupted leaves at once, and does not wait for what Spark is at."""
-    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-        try:
-            yield pool
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+    # Not by `with`, which waits however it is left.
+    pool = ThreadPoolExecutor(JOBS_AT_ONCE)
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        # Who ends us may have ended Spark's Java with us.
+        with suppress(*FAILURES):
             spark.sparkContext.cancelAllJobs()
-            raise
+        raise
+    except BaseException:
+        # The lock is ours until the last of them has ended.
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def _sentence(latest: Latest) -> str:
@@ -90,7 +90,7 @@ def run_job(stored: Stored, job: Job, run: Run) -> Latest:
     try:
         result = job.result(parts, run.span)
         made = Made(run.run_id, run.span, gathered.input_rows, gathered.days, started_us)
-        return publish(stored.spark, stored.storage, job, result, made)
+        return publish(stored.storage, job, result, made)
     finally:
         if gathered.worth_keeping:
             parts.unpersist()
@@ -107,10 +107,12 @@ class _Gathered(NamedTuple):
 
 
 def _from_rows(stored: Stored, job: Job, span: Span) -> _Gathered:
-    """Make the parts of a whole window from its rows."""
+    """Make the parts of a window from its rows: of days in a row at once, which Spark plans and compiles only once."""
     days = [day for day in spans_by_day(span) if rows_at_most(stored, job, day) and is_known(stored, job, day)]
     rows = sum(rows_at_most(stored, job, day) for day in days)
-    return _Gathered(_united(stored, job, [make_parts(stored, job, day) for day in days]), rows, len(days), True)
+    return _Gathered(
+        _united(stored, job, [make_parts(stored, job, each) for each in joined(days)]), rows, len(days), True
+    )
 
 
 def _from_parts(stored: Stored, job: Job, span: Span) -> _Gathered:

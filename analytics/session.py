@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from analytics.options import WrongOptions
+
 #: Holds log4j2.properties.
 CONF_FOLDER: Final = Path(__file__).parent / "spark_conf"
 
@@ -22,8 +24,6 @@ LOOPBACK: Final = "127.0.0.1"
 _FIXED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",
-        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.ansi.enabled": "true",
         # Otherwise `hour=05` is read as the number 5.
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -31,8 +31,21 @@ _FIXED: Final[Mapping[str, str]] = MappingProxyType(
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # A filter that reaches into the reader would let torn lines pass uncounted.
         "spark.sql.json.filterPushdown.enabled": "false",
+        # What cannot be read must be noticed, not be missing.
+        "spark.sql.files.ignoreCorruptFiles": "false",
+        "spark.sql.files.ignoreMissingFiles": "false",
         # What counts as written stands in a manifest; a file that says so too would only be one more.
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    }
+)
+
+_DRIVER_JAVA: Final = "spark.driver.extraJavaOptions"
+
+#: Options of Java on which the results depend too; a site may add others to them.
+_JAVA_OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        _DRIVER_JAVA: "-Duser.timezone=UTC",
+        "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
     }
 )
 
@@ -41,14 +54,32 @@ _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # 200, Spark's own default, is made of empty tasks here.
-        "spark.sql.shuffle.partitions": "4",
+        # The plans of a thousand queries, which Spark keeps for a page that nobody looks at, fill a small heap.
+        "spark.sql.ui.retainedExecutions": "10",
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "100",
+        # To note where each column was written down would take half of the time in which plans are made.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Small ones are put together again as far as there are cores; of 200, the default, most are empty here.
+        "spark.sql.shuffle.partitions": "32",
         # Thousands of small files of one hour each: up to here the driver lists them faster than a job would.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "5000",
         # Landing files are small; with the default of 4 MB each a task would get thirty of them at most.
         "spark.sql.files.openCostInBytes": "1048576",
     }
 )
+
+
+#: A run is many short plans and few long loops. Where two cores do it all, the second of Java's compilers, which makes
+#: everything fast from early on, takes more time than it gives back: it begins ten times later. So does a collector of
+#: garbage that works beside the work.
+_OF_ONE_MACHINE: Final = (
+    "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+
+#: Where a machine tells each Java how to run. Two collectors are more than it takes.
+_TUNED_BY: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 
 
 class NoJava(Exception):
@@ -79,10 +110,11 @@ class SparkOptions(NamedTuple):
 
 
 def start_session(options: SparkOptions) -> SparkSession:
-    """Start Spark, 5 to 10 s of work, or return the session there is; raises NoJava.
+    """Start Spark, 5 to 10 s of work, or return the session there is; raises NoJava, and WrongOptions.
 
     With a local master nothing listens on an outside address.
     """
+    settings = spark_settings(options)
     _require_java()
     # Read by the JVM when it starts.
     os.environ.setdefault("SPARK_CONF_DIR", str(CONF_FOLDER))
@@ -91,16 +123,26 @@ def start_session(options: SparkOptions) -> SparkSession:
     if options.is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder = SparkSession.Builder().master(options.master).appName(options.app_name)
-    for key, value in _settings(options).items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def _settings(options: SparkOptions) -> dict[str, str]:
-    here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK} if options.is_local else {}
-    return {**_DEFAULTS, **here, "spark.driver.memory": options.driver_memory, **options.conf, **_FIXED}
+def spark_settings(options: SparkOptions) -> dict[str, str]:
+    """Return all settings of a session by their Spark names; raises WrongOptions for one that no site may change."""
+    for key, value in options.conf.items():
+        if _FIXED.get(key, value) != value:
+            raise WrongOptions(f"--conf {key}={value}: it is fixed at {_FIXED[key]}, results would differ")
+    # Java goes by the last one of two that contradict each other.
+    java = {key: f"{options.conf.get(key, '')} {ours}".strip() for key, ours in _JAVA_OPTIONS.items()}
+    here = {}
+    if options.is_local:
+        here = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        tuned = _DRIVER_JAVA in options.conf or any(name in os.environ for name in _TUNED_BY)
+        java[_DRIVER_JAVA] = java[_DRIVER_JAVA] if tuned else f"{_OF_ONE_MACHINE} {java[_DRIVER_JAVA]}"
+    return {**_DEFAULTS, **here, "spark.driver.memory": options.driver_memory, **options.conf, **_FIXED, **java}
 
 
 def _require_java() -> None:

@@ -8,6 +8,8 @@ import contextlib
 import fcntl
 import os
 import shutil
+import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -15,8 +17,32 @@ from typing import Any, Final, NamedTuple, Protocol
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from analytics.progress import Progress, to_stderr
+
 #: What is still being written: no reader looks at it.
 UNFINISHED: Final = ".unfinished"
+
+
+class BadStorage(Exception):
+    """What is stored is not as it has to be; the text says what, where, and what can be done."""
+
+
+class UnreadableFile(BadStorage):
+    """A file that tells of others cannot be read: it was torn, or is of a newer version."""
+
+    def __init__(self, path: str, why: Exception) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"{path} cannot be read ({why}): restore it, or upgrade rmq-analytics if a newer one wrote it")
+
+
+class ManifestGone(BadStorage):
+    """Rows are there, and nothing that says which of them count: to go on would be to delete them all."""
+
+    def __init__(self, manifest: str, folder: str) -> None:
+        self.manifest, self.folder = manifest, folder
+        super().__init__(
+            f"{manifest} is gone, but {folder} has files: restore it; or move {folder} away to have it made anew"
+        )
 
 
 class StoredFile(NamedTuple):
@@ -38,6 +64,9 @@ class Storage(Protocol):
 
         As for Spark, names that begin with a dot or an underscore are not there, of folders too.
         """
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a file or a folder, by whatever name."""
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a small file, None if it is not there."""
@@ -63,17 +92,26 @@ class Storage(Protocol):
 
 def open_storage(root: str, spark: SparkSession) -> Storage:
     """Return the storage with this root: a folder of this machine, or a URI that Hadoop knows."""
+    return local_storage(root) or HadoopStorage(root, spark)
+
+
+def local_storage(root: str) -> "LocalStorage | None":
+    """Return the storage with this root if it is a folder of this machine: no Spark is needed for it."""
     scheme, has_scheme, rest = root.partition("://")
-    if not has_scheme:
-        return LocalStorage(Path(root))
-    return LocalStorage(Path(rest)) if scheme == "file" else HadoopStorage(root, spark)
+    if has_scheme and scheme != "file":
+        return None
+    return LocalStorage(Path(rest if has_scheme else root))
 
 
 class LocalStorage:
     """A folder of this machine, or one that is mounted."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, say: Progress = to_stderr) -> None:
+        """Take the folder, and who is told of waiting for a lock."""
         self._root = root.absolute()
+        self._say = say
+        # Of one process's own threads nobody is told: families of a stream are stored in turn.
+        self._mine = defaultdict[str, threading.Lock](threading.Lock)
 
     def uri(self, path: str) -> str:
         """Return the path with its scheme, so that no default of Hadoop's makes another one of it."""
@@ -83,6 +121,10 @@ class LocalStorage:
     def files(self, folder: str) -> list[StoredFile]:
         """Return the files in and below a folder, by path."""
         return sorted(_walk(self._root / folder, folder.rstrip("/") + "/" if folder else ""))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether something is there."""
+        return (self._root / path).exists()
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file."""
@@ -125,15 +167,23 @@ class LocalStorage:
         """Hold a shared lock; it ends with the process, however that ends."""
         return self._locked(what, fcntl.LOCK_SH)
 
-    def writing(self, what: str) -> contextlib.AbstractContextManager[None]:
-        """Hold the only lock."""
-        return self._locked(what, fcntl.LOCK_EX)
+    @contextlib.contextmanager
+    def writing(self, what: str) -> Iterator[None]:
+        """Keep everybody else away from something; waits for those who are at work."""
+        with self._mine[what], self._locked(what, fcntl.LOCK_EX):
+            yield
 
     @contextlib.contextmanager
     def _locked(self, what: str, how: int) -> Iterator[None]:
         self._root.mkdir(parents=True, exist_ok=True)
-        with (self._root / f".{what}.lock").open("ab") as file:
-            fcntl.flock(file, how)
+        # For reading and writing: on NFS these are locks of byte ranges, of which a shared one needs a file that can be
+        # read, and the only one a file that can be written.
+        with (self._root / f".{what}.lock").open("a+b") as file:
+            try:
+                fcntl.flock(file, how | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._say(f"waiting for another rmq-analytics that uses {self._root}")
+                fcntl.flock(file, how)
             yield
 
 
@@ -151,6 +201,8 @@ class HadoopStorage:
         self._spark = spark
         # Spark has no other way from Python to its file systems.
         self._fs: Any = self._jvm.Path(self._root).getFileSystem(self._conf)
+        #: What the names of files begin with in listings, which are whole URIs.
+        self._start = str(self._fs.makeQualified(self._jvm.Path(self._root)).toString()).rstrip("/") + "/"
 
     @property
     def _jvm(self) -> Any:
@@ -177,8 +229,12 @@ class HadoopStorage:
             .select("path", "length", F.unix_millis("modificationTime").alias("modified_ms"))
             .collect()
         )
-        start = self._fs.makeQualified(self._path("")).toUri().getPath().rstrip("/") + "/"
-        return sorted(StoredFile(row.path.split(start, 1)[1], row.length, row.modified_ms) for row in listed)
+        assert all(row.path.startswith(self._start) for row in listed), "what is below a root is named by it"
+        return sorted(StoredFile(row.path[len(self._start) :], row.length, row.modified_ms) for row in listed)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether something is there."""
+        return bool(self._fs.exists(self._path(path)))
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file."""
@@ -231,10 +287,9 @@ class HadoopStorage:
 
     def _create(self, target: Any, content: bytes) -> None:
         stream = self._fs.create(target, True)
-        try:
-            stream.write(content)
-        finally:
-            stream.close()
+        stream.write(content)
+        # Not after a failure: where files appear when they are closed, half a file would take the place of a whole one.
+        stream.close()
 
     def _overwriting(self) -> Any:
         gateway = self._spark.sparkContext._gateway  # noqa: SLF001  (see __init__)

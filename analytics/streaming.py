@@ -14,17 +14,26 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from analytics.ingest import STORED_HISTORY, Ingested, Places, absorb, file_schema, line_options, sweep
-from analytics.landing import PATH_GLOB, HourWork, How, family_landing
+from analytics.failures import Failures
+from analytics.ingest import (
+    LINE_OPTIONS,
+    STORED_HISTORY,
+    FamiliesFailed,
+    Ingested,
+    Places,
+    absorb,
+    file_schema,
+    ingest_batch,
+    newer_rows,
+    sweep,
+)
+from analytics.landing import BATCH_BYTES_MAX, PATH_GLOB, HourWork, How, family_landing
 from analytics.manifest import Day, LandedFile, load_days
 from analytics.progress import Progress
-from history.schemas import Family
+from history.schemas import COMPRESSED, SCHEMA_VERSION, Family
 
 #: Rises when a query changes so that it cannot go on from an older checkpoint.
 CHECKPOINT_VERSION: Final = 1
-
-#: One micro-batch takes so many files at most: what a crash repeats, and what has to fit into memory and disk.
-FILES_PER_BATCH_MAX: Final = 500
 
 #: Older files than this, seen from the newest one, are left to the batch ingest.
 FILE_AGE_MAX: Final = "30d"
@@ -33,10 +42,12 @@ _HOUR_OF_PATH: Final = r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$"
 
 
 def take_what_is_there(places: Places, families: Iterable[Family], say: Progress) -> None:
-    """Read all files that the checkpoints do not know yet, and return."""
+    """Read all files that the checkpoints do not know yet, and return; raises FamiliesFailed at the end."""
+    failures = Failures(say)
     for family in families:
-        query = _writer(places, family, say).trigger(availableNow=True).start()
-        _wait(query)
+        with failures.noted(family.name, said=f"{family.name}: failed"):
+            _wait(_writer(places, family, say).trigger(availableNow=True).start())
+    failures.raise_if_any(FamiliesFailed)
 
 
 def follow(places: Places, families: Iterable[Family], every_seconds: float, say: Progress) -> None:
@@ -66,15 +77,26 @@ def _writer(places: Places, family: Family, say: Progress) -> DataStreamWriter:
     places.landing.make_folder(landing)
     lines = (
         places.spark.readStream.schema(file_schema(family))
-        .options(**line_options(family))
+        .options(**LINE_OPTIONS)
+        .options(**_passed_over(family))
         .option("pathGlobFilter", PATH_GLOB)
-        .option("maxFilesPerTrigger", FILES_PER_BATCH_MAX)
+        .option("maxBytesPerTrigger", BATCH_BYTES_MAX)
         .option("maxFileAge", FILE_AGE_MAX)
         .json(places.landing.uri(landing))
     )
     writer = _with_origin(lines).writeStream.queryName(f"ingest-{family.name}")
     writer = writer.option("checkpointLocation", places.stored.uri(checkpoint(family)))
     return writer.foreachBatch(_batch(places, family, say))
+
+
+def _passed_over(family: Family) -> dict[str, str]:
+    """Return what must not end a query: it would begin again with the same files, and end again, for ever."""
+    return {
+        # A server whose disk is full deletes its oldest files.
+        "ignoreMissingFiles": "true",
+        # Of these the query only learns which files there are (see _take).
+        "ignoreCorruptFiles": str(family.name in COMPRESSED).lower(),
+    }
 
 
 def _with_origin(lines: DataFrame) -> DataFrame:
@@ -93,8 +115,10 @@ def _with_origin(lines: DataFrame) -> DataFrame:
 
 def _batch(places: Places, family: Family, say: Progress) -> Callable[[DataFrame, int], None]:
     """Return what is done with each micro-batch."""
+    newest = SCHEMA_VERSION
 
     def take(lines: DataFrame, _number: int) -> None:
+        nonlocal newest
         # A stream has a session of its own.
         own = places._replace(spark=lines.sparkSession)
         lines.persist()
@@ -105,6 +129,9 @@ def _batch(places: Places, family: Family, say: Progress) -> Callable[[DataFrame
             lines.unpersist()
         if done.files:
             say(f"{family.name}: {done}")
+        if done.schema_version > newest:
+            newest = done.schema_version
+            say(newer_rows(family, newest))
 
     return take
 
@@ -114,17 +141,22 @@ def _take(places: Places, family: Family, lines: DataFrame) -> Ingested:
     sweep(places.stored, family, days)
     files = lines.select("date", "hour", "file", "_size", "_modified_ms").distinct().collect()
     came: dict[tuple[str, str], set[LandedFile]] = {}
+    passed_over = set()
     for row in files:
         day = days.get(row.date, Day())
         known = day.hours[row.hour].files if row.hour in day.hours else ()
         file = LandedFile(row.file, row["_size"], row["_modified_ms"])
         if row.date and not day.deleted and file not in known:
             came.setdefault((row.date, row.hour), set()).add(file)
+        else:
+            passed_over.add((row.date, row.hour, row.file))
     if not came:
         return Ingested()
     work = [HourWork(date, hour, How.ADD, tuple(sorted(new))) for (date, hour), new in sorted(came.items())]
-    named = {(each.date, each.hour, file.name) for each in work for file in each.files}
-    return absorb(places, family, lines.where(_is_one_of(named)), work)
+    if family.name in COMPRESSED:
+        # What the query has read ends in silence where a file is cut off.
+        return ingest_batch(places, family, work)
+    return absorb(places, family, lines.where(~_is_one_of(passed_over)) if passed_over else lines, work)
 
 
 def _is_one_of(named: set[tuple[str, str, str]]) -> Column:

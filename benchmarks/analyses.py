@@ -1,7 +1,7 @@
 """Measures ingest and analyses, and writes benchmarks/ANALYTICS.md.
 
-    make bench-analytics                                                  (all of it: half an hour or so, 3 GB of disk)
-    PYTHONPATH=tests python benchmarks/analyses.py --only day             (a part alone; the page keeps the other parts)
+    make bench-analytics                                           (all of it: three quarters of an hour, 3 GB of disk)
+    PYTHONPATH=tests python benchmarks/analyses.py --only day      (a part alone; the page keeps the other parts)
     PYTHONPATH=tests python benchmarks/analyses.py --only raw --only report
 
 day      one day of 300 brokers, seen by three NameServers, the whole way: landing files of JSON, ingest, all analyses

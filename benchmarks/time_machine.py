@@ -1,14 +1,15 @@
-"""How fast `rmq-history` tells a route of any moment of a month, at 300 brokers with 10,000 topics each.
+"""How fast `rmq-history` tells a route of any second of a month, at 300 brokers with 10,000 topics each.
 
-    make bench-history                                  (about five minutes, into benchmarks/HISTORY.md)
-    python benchmarks/time_machine.py --days 1 --asks 5  (prints only)
+    make bench-history                                   (about ten minutes; into benchmarks/HISTORY.md)
+    python benchmarks/time_machine.py --days 2 --asks 5  (prints only)
 
-A month is made with the product's own rows: each hour a snapshot, brokers that leave and return, and topics that
-change. Then the command is run for moments anywhere in it, as an operator runs it.
+The history is written first, by `recorded_month.py`. Then the command is run as an operator runs it, with Python's
+start, and each route it tells is compared with what the plan of these days says.
 """
 
 import argparse
 import json
+import os
 import platform
 import random
 import statistics
@@ -16,159 +17,189 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from recorded_month import (
+    ALTERED_AN_HOUR,
+    FIRST_SNAPSHOT_US,
+    HOUR_US,
+    LEAVE_AN_HOUR,
+    PERM,
+    PROCESSES,
+    RACK,
+    RACK_HOUR,
+    SECOND_US,
+    TUNED_AN_HOUR,
+    Kind,
+    Plan,
+    Size,
+    address_of,
+    write_days,
+)
 from servers import REPOSITORY
 
-from history.landing import LANDING, Landing
-from history.life import Life, Tick
-from history.recorder import encoded
-from history.rows import Moment, RowMaker
-from namesrv.config import NameServerConfig
-from namesrv.history_rows import RouteProperties, SetsChanged, configured, snapshot
-from namesrv.registration import Registration
-from namesrv.route_state import RouteState
-from namesrv.tables.live_table import LiveKey
-from namesrv.topic_settings import TopicSettings
-from remoting.shapes.route import DataVersion
+from history.landing import LANDING
 
 RESULTS: Final = REPOSITORY / "benchmarks" / "HISTORY.md"
-HOUR_US: Final = 3_600_000_000
-TICKS: Final = 360
-LEAVE_AN_HOUR: Final = 5
-CHANGES_AN_HOUR: Final = 200
 GOAL_S: Final = 2.0
-BOOT_ID: Final = "namesrv:9876-1"
+BEGAN: Final = datetime(2026, 10, 1, tzinfo=UTC)
+#: Whole runs are those that the page is written of.
+WHOLE: Final = Size(30, 300, 10_000)
+ASKS: Final = 100
 
 
-class Size(NamedTuple):
-    """How much there is."""
+class Timed(NamedTuple):
+    """How long one kind of question took, each time."""
 
-    days: int
-    asks: int
-    brokers: int
-    topics: int
+    what: str
+    seconds: list[float]
 
+    @property
+    def is_reached(self) -> bool:
+        """Tell whether no question took too long."""
+        return max(self.seconds) < GOAL_S
 
-class Month:
-    """A NameServer's history, written hour by hour."""
-
-    def __init__(self, folder: Path, size: Size, began: datetime) -> None:
-        self._size = size
-        self._landing = Landing(folder, BOOT_ID)
-        self._maker = RowMaker("namesrv_9876", 1, "namesrv")
-        self._state = RouteState(NameServerConfig())
-        self._state.keeps_changes = True
-        self._random = random.Random(1)  # noqa: S311  # the same month each time
-        self._us = int(began.timestamp()) * 1_000_000
-        self._counter = 1
-        for number in range(size.brokers):
-            self._register(number)
-        self._state.take_changes()
-        self.topics = list(self._state.tables.topics.topics())
-
-    def write(self) -> None:
-        """Write all of it."""
-        properties = RouteProperties(support_acting_master=False, order_message_enable=False)
-        self._note(Life("started", reason="namesrv"), configured(properties))
-        for _ in range(24 * self._size.days):
-            self._note(configured(properties), *snapshot(self._state.tables, str(self._us)))
-            for tick in range(TICKS):
-                self._us += HOUR_US // TICKS
-                self._note(Tick({"interval_ms": 10_000}), *self._happenings(tick))
-            self._landing.seal_all()
-
-    def _happenings(self, tick: int) -> Iterator[SetsChanged]:
-        if tick % (TICKS // LEAVE_AN_HOUR) == 0:
-            number = self._random.randrange(self._size.brokers)
-            key = LiveKey(f"broker-{number}", f"10.0.0.{number}:10911")
-            left = self._state.unregister_broker("C", key, 10**9, 0)
-            yield SetsChanged(left.events, self._state.take_changes())
-            yield self._register(number)
-        elif tick % (TICKS // CHANGES_AN_HOUR + 1) == 0:
-            yield self._register(self._random.randrange(self._size.brokers), changed=self._random.choice(self.topics))
-
-    def _register(self, number: int, changed: str = "") -> SetsChanged:
-        self._counter += 1
-        topics = {f"topic-{each:05}": TopicSettings(6, 8, 8, 0) for each in range(self._size.topics)}
-        if changed:
-            topics[changed] = TopicSettings(6, self._random.randrange(1, 64), 8, 0)
-        outcome = self._state.register_broker(
-            Registration(
-                cluster="C",
-                broker_name=f"broker-{number}",
-                broker_id=0,
-                address=f"10.0.0.{number}:10911",
-                data_version=DataVersion(counter=self._counter),
-                topics=topics,
-                connection_id=1,
-            ),
-            0,
-        )
-        assert outcome is not None, "the whole was registered"
-        return SetsChanged(outcome.events, self._state.take_changes())
-
-    def _note(self, *happenings: object) -> None:
-        by_family: dict[str, list[bytes]] = {}
-        moment = Moment(self._us, self._us)
-        for each in happenings:
-            for row in each.rows(self._maker, moment):  # type: ignore[attr-defined]  # all have it
-                by_family.setdefault(row.family.name, []).append(encoded(row))
-        for family, lines in by_family.items():
-            self._landing.append(family, b"".join(lines), self._us)
+    def line(self) -> str:
+        """Return it as a line of the table."""
+        times = f"{statistics.median(self.seconds):.2f} | {max(self.seconds):.2f}"
+        return f"| {self.what} | {len(self.seconds)} | {times} | {'yes' if self.is_reached else '**no**'} |"
 
 
-def ask(folder: Path, topic: str, at: datetime) -> float:
-    """Run the command; return the seconds it took."""
-    command = [sys.executable, "-m", "timemachine", "--history", str(folder), "route", topic, "--json"]
-    began = time.perf_counter()
-    ended = subprocess.run(
-        [*command, "--at", at.isoformat()], cwd=REPOSITORY, capture_output=True, check=True, text=True
-    )
-    took = time.perf_counter() - began
-    said = json.loads(ended.stdout)
-    assert said["doubt"] == "", said["doubt"]
-    assert said["route"] is not None, f"{topic} has a route at {at}"
-    return took
+class Asker:
+    """Asks the command, and knows the answers."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self._folder = folder
+        self._plan = plan
+        self._dice = random.Random(2)  # noqa: S311  # the same questions each time
+        self._topics = plan.topics()
+
+    def table(self, asks: int) -> list[Timed]:
+        """Ask everything."""
+        plan = self._plan
+        # Snapshots come two minutes after the start, and each hour from then on; before the next one most is read.
+        hours = [self._dice.randrange(1, 24 * plan.size.days) for _ in range(10)]
+        ends = [plan.began_us + hour * HOUR_US + FIRST_SNAPSHOT_US - SECOND_US for hour in hours]
+        seconds = (plan.ended_us - plan.began_us) // SECOND_US
+        randomly = [plan.began_us + self._dice.randrange(60, seconds) * SECOND_US for _ in range(asks)]
+        # All brokers have registered half a minute after the start.
+        first, last = plan.began_us + 40 * SECOND_US, plan.ended_us - SECOND_US
+        return [
+            Timed("a route at a random second", [self.route(at_us) for at_us in randomly]),
+            Timed("a route in the second before a snapshot", [self.route(at_us) for at_us in ends]),
+            Timed("a route in the first minute", [self.route(first) for _ in range(3)]),
+            Timed("a route in the last second", [self.route(last) for _ in range(3)]),
+            Timed("`--diff` of two seconds", [self.diff(*each) for each in zip(randomly, ends, strict=False)]),
+            Timed("`timeline` of the hour of an incident", [self.timeline(day) for day in range(plan.size.days)]),
+        ]
+
+    def route(self, at_us: int) -> float:
+        """Ask for a topic's route; return the seconds it took."""
+        topic = self._dice.choice(self._topics)
+        took, out = self._asked("route", topic, "--json", "--at", _text(at_us))
+        said = json.loads(out)
+        stops = self._plan.restart_us
+        if not any(each.kind is Kind.STOPS and each.unix_us <= at_us < stops for each in self._plan.all):
+            assert said["doubt"] == "", said["doubt"]
+        body = json.loads(said["route"]) if said["route"] else {"queueDatas": [], "brokerDatas": []}
+        queues = {each["brokerName"]: each["readQueueNums"] for each in body["queueDatas"]}
+        true = self._plan.route(topic, at_us)
+        assert queues == true, f"{topic} at {_text(at_us)}: {set(queues.items()) ^ set(true.items())}"
+        assert all(each["perm"] == PERM for each in body["queueDatas"])
+        addresses = {each["brokerName"]: each["brokerAddrs"] for each in body["brokerDatas"]}
+        assert addresses == {name: {"0": address_of(int(name.removeprefix("broker-")))} for name in true}
+        return took
+
+    def diff(self, first_us: int, second_us: int) -> float:
+        """Ask what is different; return the seconds it took."""
+        topic = self._dice.choice(self._topics)
+        took, out = self._asked("route", topic, "--at", _text(first_us), "--diff", _text(second_us))
+        changed = {line for line in out.splitlines() if line[:1] in "+-" and line[1:].startswith("  queues")}
+        sides = [self._plan.route(topic, at_us) for at_us in (first_us, second_us)]
+        true = {
+            f"{sign}  queues {name}: read {queues}, write {queues}, perm {PERM}"
+            for sign, mine, other in (("-", *sides), ("+", *reversed(sides)))
+            for name, queues in mine.items()
+            if other.get(name) != queues
+        }
+        # Who has come back stands in another place of the route: the same lines are taken out and put in then.
+        assert {line for line in changed if f"{'+-'[line[0] == '+']}{line[1:]}" not in changed} == true, topic
+        return took
+
+    def timeline(self, day: int) -> float:
+        """Ask for the story of a broker of the rack that fell silent; return the seconds it took."""
+        hour_us = self._plan.began_us + (24 * day + RACK_HOUR) * HOUR_US
+        number = self._dice.randrange(min(RACK, self._plan.size.brokers))
+        span = ("--from", _text(hour_us), "--to", _text(hour_us + HOUR_US))
+        took, out = self._asked("timeline", "--broker", f"broker-{number}", *span)
+        told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
+        assert any("is given up" in line for line in told), out
+        assert any(line.startswith("registers") for line in told), out
+        return took
+
+    def _asked(self, *words: str) -> tuple[float, str]:
+        command = [sys.executable, "-m", "timemachine", "--history", str(self._folder), *words]
+        began = time.perf_counter()
+        ended = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True, text=True)
+        return time.perf_counter() - began, ended.stdout
+
+
+def _text(unix_us: int) -> str:
+    return datetime.fromtimestamp(unix_us // SECOND_US, UTC).isoformat()
+
+
+def _from_disk(files: list[Path]) -> None:
+    """Let files that were just written be read from the disk again."""
+    for path in files:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
 
 
 def main() -> None:
-    """Make the month, ask, print, and keep the table of a full run."""
+    """Write the days, ask, print, and keep the table of a whole run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--days", type=int, default=30)
-    parser.add_argument("--asks", type=int, default=100)
-    parser.add_argument("--brokers", type=int, default=300)
-    parser.add_argument("--topics", type=int, default=10_000)
-    size = Size(**vars(parser.parse_args()))
-    began = datetime(2026, 10, 1, tzinfo=UTC)
-    with tempfile.TemporaryDirectory() as temporary:
+    parser.add_argument("--days", type=int, default=WHOLE.days)
+    parser.add_argument("--brokers", type=int, default=WHOLE.brokers)
+    parser.add_argument("--topics", type=int, default=WHOLE.topics)
+    parser.add_argument("--asks", type=int, default=ASKS)
+    asked = parser.parse_args()
+    size = Size(asked.days, asked.brokers, asked.topics)
+    plan = Plan(size, int(BEGAN.timestamp()) * SECOND_US)
+    with tempfile.TemporaryDirectory(prefix="bench-history-") as temporary:
         folder = Path(temporary)
-        month = Month(folder, size, began)
-        written = time.perf_counter()
-        month.write()
-        print(f"written in {time.perf_counter() - written:.0f} s")
+        began = time.perf_counter()
+        write_days(folder, plan)
+        wrote_s = time.perf_counter() - began
         files = [path for path in (folder / LANDING).rglob("*") if path.is_file()]
         megabytes = sum(path.stat().st_size for path in files) / 1e6
-        dice = random.Random(2)  # noqa: S311  # the same moments each time
-        moments = [began + timedelta(seconds=dice.randrange(60, 86_400 * size.days)) for _ in range(size.asks)]
-        took = sorted(ask(folder, dice.choice(month.topics), at) for at in moments)
+        print(f"{size.days} days: {len(files)} files, {megabytes:.0f} MB, written in {wrote_s:.0f} s", flush=True)
+        _from_disk(files)
+        table = Asker(folder, plan).table(asked.asks)
     text = f"""# Any route of a month
 
-Taken {datetime.now(UTC):%Y-%m-%d} by `make bench-history` on {platform.machine()}, Python {platform.python_version()}.
+Taken {datetime.now(UTC):%Y-%m-%d} by `make bench-history` on {platform.machine()}, {os.cpu_count()} cores, \
+Python {platform.python_version()}.
 
-{size.brokers} brokers with {size.topics} topics each, {size.days} days: {len(files)} files, {megabytes:.0f} MB;
-each hour a snapshot, {LEAVE_AN_HOUR} brokers that leave and return, and some {CHANGES_AN_HOUR} other changes.
-The whole command, {size.asks} times at random moments.
+{size.days} days of one NameServer, {size.brokers} brokers with {size.topics} topics each: {len(files)} files, \
+{megabytes:.0f} MB, written by
+{PROCESSES} processes in {wrote_s:.0f} s. Each hour has a snapshot, {LEAVE_AN_HOUR} brokers that leave and return, \
+{ALTERED_AN_HOUR} topic that gets other queues on
+all brokers, {TUNED_AN_HOUR} that get other ones on one broker, and as many that get theirs back; each day a rack of \
+{RACK} brokers
+is gone for minutes, and topics are made and deleted. In the middle the NameServer is restarted. No heartbeats are
+written: the time machine never opens their files.
 
-| median, s | longest, s | goal, s | reached |
-|---|---|---|---|
-| {statistics.median(took):.2f} | {took[-1]:.2f} | {GOAL_S:g} | {"yes" if took[-1] < GOAL_S else "**no**"} |
+A time is that of the whole command, with Python's start. All routes were as they had been served.
+
+| question | times | median, s | longest, s | < {GOAL_S:g} s |
+|---|---|---|---|---|
+{chr(10).join(each.line() for each in table)}
 """
     print(text)
-    if size == Size(30, 100, 300, 10_000):
+    if size == WHOLE and asked.asks == ASKS:
         RESULTS.write_text(text)
 
 

@@ -23,6 +23,13 @@ class Latest(msgspec.Struct):
     duration_seconds: float
     input_rows: int
     rows: list[dict[str, Any]]
+    #: How many rows the result has; `rows` are the first of them.
+    row_count: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows are there."""
+        return self.row_count <= len(self.rows)
 
 
 class Sample(NamedTuple):
@@ -61,6 +68,9 @@ def samples(results: Iterable[Latest]) -> Iterator[Sample]:
             yield from _of_sets(_BY_SET[latest.name], latest.rows)
         elif latest.name in _BY_NAME:
             yield from _BY_NAME[latest.name](latest.rows)
+        elif latest.name in _COUNTED and latest.is_whole:
+            # The count of a part would pass for that of all: none is better.
+            yield from _COUNTED[latest.name](latest.rows)
 
 
 def _of_sets(shown: _Shown, rows: list[dict[str, Any]]) -> Iterator[Sample]:
@@ -84,13 +94,20 @@ def _days_left(rows: list[dict[str, Any]]) -> Iterator[Sample]:
 
 
 def _diverging(rows: list[dict[str, Any]]) -> Iterator[Sample]:
+    # Of very many rows the longest are there: at least so many seconds, which an alert must not miss.
     seconds = (row.get("seconds") for row in rows)
     yield Sample(catalogue.DIVERGENCE, (), sum(each for each in seconds if isinstance(each, int | float)))
 
 
 def _moves(rows: list[dict[str, Any]]) -> Iterator[Sample]:
-    moves = sum(row.get("kind") == "proposal" for row in rows)
-    yield Sample(catalogue.QUEUE_RECOMMENDATIONS, ("move",), moves)
+    # A queue that moves is one more somewhere and one less elsewhere.
+    more = (_more_queues(row) for row in rows if row.get("kind") == "proposal")
+    yield Sample(catalogue.QUEUE_RECOMMENDATIONS, ("move",), sum(more))
+
+
+def _more_queues(row: Mapping[str, Any]) -> int:
+    now, proposed = row.get("write_now"), row.get("write_proposed")
+    return max(0, proposed - now) if isinstance(now, int) and isinstance(proposed, int) else 0
 
 
 def _scalings(rows: list[dict[str, Any]]) -> Iterator[Sample]:
@@ -102,6 +119,8 @@ def _scalings(rows: list[dict[str, Any]]) -> Iterator[Sample]:
 _BY_NAME: Final[Mapping[str, Callable[[list[dict[str, Any]]], Iterator[Sample]]]] = {
     "divergence": _diverging,
     "capacity": _days_left,
+}
+_COUNTED: Final[Mapping[str, Callable[[list[dict[str, Any]]], Iterator[Sample]]]] = {
     "queue_balance": _moves,
     "queue_scaling": _scalings,
 }

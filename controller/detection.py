@@ -95,6 +95,8 @@ class Dead(NamedTuple):
     last: Heard
     suspected_ms: int
     judged_ms: int
+    #: So long a silence was waited for; None if it was not silence that made it suspect.
+    timeout_ms: int | None = None
 
     @property
     def reason(self) -> str:
@@ -122,6 +124,8 @@ class _Suspicion:
     #: Then it is dead, unless it is heard.
     deadline_ms: int
     ask_at_ms: int
+    #: So long a silence is waited for in all, where silence is the reason.
+    timeout_ms: int | None = None
     pause_ms: int = _ASK_AGAIN_MS
     outcome: Outcome | None = None
 
@@ -284,8 +288,10 @@ class Detection:
 
     def _suspect_silent(self, now_ms: int, suspect_timeout_ms: int) -> None:
         for key in self._live.silent(now_ms, suspect_timeout_ms):
-            if key not in self._suspicions:
-                self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms)
+            heard = self._live.get(key)
+            if heard is not None and key not in self._suspicions:
+                timeout_ms = heard.silence_allowed_ms(suspect_timeout_ms) + ANSWER_MS
+                self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms, timeout_ms)
 
     def _asked(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> Probe:
         timeout_ms = ANSWER_MS
@@ -345,7 +351,7 @@ class Detection:
         while len(self._gone) >= _GONE_MAX:
             del self._gone[next(iter(self._gone))]
         self._gone[key] = Gone(now_ms, last, suspicion.outcome)
-        return Dead(key, suspicion.why, suspicion.outcome, last, suspicion.since_ms, now_ms)
+        return Dead(key, suspicion.why, suspicion.outcome, last, suspicion.since_ms, now_ms, suspicion.timeout_ms)
 
     # What is known
 

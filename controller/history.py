@@ -43,16 +43,23 @@ class Told(NamedTuple):
 class SetHistory:
     """What is recorded of broker sets."""
 
-    def __init__(self, recorder: Recorder, live: LiveTable, address_of: Callable[[BrokerKey], str | None]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        live: LiveTable,
+        address_of: Callable[[BrokerKey], str | None],
+        etcd_bytes: Callable[[], int | None],
+    ) -> None:
         self._recorder = recorder
+        self._etcd_bytes = etcd_bytes
         self._address_of = address_of
         self._live = live
         self._clock = SystemClock()
         self._beats = Beats()
 
     def measure(self) -> dict[str, int | float | None]:
-        """Return what this controller hears, by column of a tick."""
-        return {"brokers": self._live.brokers}
+        """Return what this controller hears, and how large its etcd is, by column of a tick."""
+        return {"brokers": self._live.brokers, "etcd_db_bytes": self._etcd_bytes()}
 
     # The controller itself
 
@@ -91,6 +98,7 @@ class SetHistory:
             "cause": dead.why.value,
             "silent_ms": dead.judged_ms - dead.last.heard_ms,
             "duration_ms": dead.judged_ms - dead.suspected_ms,
+            "timeout_ms": dead.timeout_ms,
             "master_epoch": broker_set.master_epoch,
         }
         self._recorder.note(Told("failure_detected", who, columns))

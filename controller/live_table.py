@@ -49,9 +49,12 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
         return self.heard_ms + self.timeout_ms >= now_ms
 
     def is_silent(self, now_ms: int, silence_ms: int) -> bool:
-        """Tell whether it should have been heard since; who starts has all of its own timeout."""
-        allowed_ms = self.timeout_ms if self.is_starting else min(silence_ms, self.timeout_ms)
-        return self.heard_ms + allowed_ms < now_ms
+        """Tell whether it should have been heard since."""
+        return self.heard_ms + self.silence_allowed_ms(silence_ms) < now_ms
+
+    def silence_allowed_ms(self, silence_ms: int) -> int:
+        """Return how long it may be silent, at most `silence_ms`; who starts has all of its own timeout."""
+        return self.timeout_ms if self.is_starting else min(silence_ms, self.timeout_ms)
 
     @property
     def progress(self) -> tuple[int, int]:

@@ -83,10 +83,14 @@ RECOMMENDED_TIMEOUT: Final = _ANALYTICS.gauge(
 MISSED_HEARTBEATS: Final = _ANALYTICS.gauge(
     "missed_heartbeat_ratio", "Missed beats of the worst broker of the set (A2).", "cluster", "broker"
 )
-DIVERGENCE: Final = _ANALYTICS.gauge("divergence_seconds", "Seconds in which NameServers told different things (A6).")
+DIVERGENCE: Final = _ANALYTICS.gauge(
+    "divergence_seconds", "Seconds in which NameServers told different things (A6), at least."
+)
 CAPACITY_DAYS_LEFT: Final = _ANALYTICS.gauge("capacity_days_left", "Days until a limit is reached (A12).", "resource")
 QUEUE_RECOMMENDATIONS: Final = _ANALYTICS.gauge(
-    "queue_recommendations", "Proposed changes of queues: move (A8), grow, shrink (A9).", "kind"
+    "queue_recommendations",
+    "Proposed: queues to move (A8), topics to grow, to shrink (A9); none of a result that was cut.",
+    "kind",
 )
 ANALYTICS_RESULTS: Final = (
     ANALYTICS_LAST_SUCCESS,

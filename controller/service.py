@@ -25,6 +25,7 @@ from controller.recovery import Recovery
 from controller.results_reader import ResultsReader
 from controller.set_counts import SetCounts
 from controller.store import Backend, SetStore, StoreError
+from controller.store_size import StoreSize
 from controller.stores.opening import open_store
 from controller.working import Parts
 from remoting.codes import RequestCode
@@ -93,8 +94,10 @@ class Controller:
         )
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._measure: Measure = dict
+        self._size = StoreSize(self._backend)
         if self._process.recording is not None:
-            history = SetHistory(self._process.recording.recorder, live, self._store.address_of)
+            recorder = self._process.recording.recorder
+            history = SetHistory(recorder, live, self._store.address_of, lambda: self._size.latest)
             self._journal.history = history
             self._control.on_beat = history.beat
             self._measure = history.measure
@@ -134,6 +137,8 @@ class Controller:
             own = [self._look_at_brokers, self._look_at_sets]
             if self._results is not None:
                 own.append(self._results.read_results)
+            if self._process.recording is not None:
+                own.append(self._size.ask_for_store_size)
             await self._process.serve(*own, measure=self._measure)
         joining.cancel()
         await self._resign()

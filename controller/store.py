@@ -104,6 +104,12 @@ class Backend(Protocol):
         Raises EntryMoved, Deposed, or OutcomeUnknown.
         """
 
+    async def size_bytes(self) -> int | None:
+        """Return how large the database of etcd is; None of a store that has a file of its own.
+
+        Answered beside everything else: whether it fails or hangs, no other call is worse off.
+        """
+
     async def close(self) -> None:
         """Let go of everything."""
 

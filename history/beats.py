@@ -6,7 +6,8 @@ hands over only some rows of each minute. Pure: the time is an argument.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
@@ -17,9 +18,9 @@ from history.schemas import INTERVAL_BINS
 SUMMARISED_BELOW_MS: Final = 10_000
 #: Later than so many periods is late, and gets a row of its own.
 LATE_PERIODS: Final = 1.5
-#: The period is the median of the last intervals, and is known from this many on.
+#: The period is learned from the last intervals, and is known from this many on.
 _INTERVALS: Final = 9
-_INTERVALS_LEAST: Final = 3
+_INTERVALS_LEAST: Final = 4
 _MINUTE_US: Final = 60_000_000
 #: So many brokers are remembered; beyond them beats are rows.
 BROKERS_MAX: Final = 50_000
@@ -60,30 +61,49 @@ class Summary(NamedTuple):
     period_ms: int
     timeout_ms: int
     intervals_ms: tuple[int, ...]
+    #: The period in force when each of them came, by which it is judged, as it was for its row if it came late.
+    periods_ms: tuple[int, ...]
 
     @property
     def hist(self) -> list[int]:
         """Return how many intervals fall into each bin of INTERVAL_BINS."""
         bins = [0] * (len(INTERVAL_BINS) + 1)
-        for interval_ms in self.intervals_ms:
-            bins[bisect_left(INTERVAL_BINS, interval_ms / self.period_ms)] += 1
+        for interval_ms, period_ms in self._judged():
+            bins[bisect_left(INTERVAL_BINS, interval_ms / period_ms)] += 1
         return bins
 
     @property
     def missed(self) -> int:
         """Return how many beats did not come."""
-        return sum(max(0, round(each / self.period_ms) - 1) for each in self.intervals_ms)
+        return sum(max(0, round(interval_ms / period_ms) - 1) for interval_ms, period_ms in self._judged())
 
     @property
     def late(self) -> int:
         """Return how many came late."""
-        return sum(each > LATE_PERIODS * self.period_ms for each in self.intervals_ms)
+        return sum(interval_ms > LATE_PERIODS * period_ms for interval_ms, period_ms in self._judged())
+
+    def _judged(self) -> Iterator[tuple[int, int]]:
+        return zip(self.intervals_ms, self.periods_ms, strict=True)
+
+
+def _period_ms(intervals_ms: Sequence[int]) -> int:
+    """Return the median, unless two streams of beats are mixed: then the longer interval.
+
+    A broker in controller mode sends two, each of its period, at any distance from each other; a median would be that
+    distance. Any two neighbours have one sum then.
+    """
+    sums = [one + other for one, other in pairwise(intervals_ms)]
+    usual_ms = median(sums)
+    same = sum(10 * abs(each - usual_ms) <= usual_ms for each in sums)
+    if 4 * same < 3 * len(sums):
+        return max(1, round(median(intervals_ms)))
+    return max(1, sorted(intervals_ms)[(len(intervals_ms) - 1) * 3 // 4])
 
 
 class _Rhythm:
     """How one broker beats."""
 
-    __slots__ = ("intervals_ms", "last", "minute", "minute_us", "period_ms")
+    __slots__ = ("intervals_ms", "last", "minute", "minute_periods_ms", "minute_us", "period_ms")
 
     def __init__(self, first: Beat) -> None:
         #: The beat before.
@@ -92,13 +112,16 @@ class _Rhythm:
         self.period_ms: int | None = None
         #: The intervals of the present minute, by its beginning.
         self.minute: list[int] = []
+        #: The period in force when each of them came.
+        self.minute_periods_ms: list[int] = []
         self.minute_us = 0
 
     def learn(self, interval_ms: int) -> None:
-        """Take an interval into account; a pause says nothing about the rhythm, and the median passes over it."""
+        """Take an interval into account; a pause says nothing about the rhythm, which passes over it."""
         self.intervals_ms.append(interval_ms)
-        if len(self.intervals_ms) >= _INTERVALS_LEAST:
-            self.period_ms = max(1, round(median(self.intervals_ms)))
+        is_usual = self.period_ms is not None and 10 * abs(interval_ms - self.period_ms) <= self.period_ms
+        if len(self.intervals_ms) >= _INTERVALS_LEAST and not is_usual:
+            self.period_ms = _period_ms(self.intervals_ms)
 
 
 class Beats:
@@ -134,6 +157,7 @@ class Beats:
             yield from self._ended(rhythm, last, beat.moment)
             rhythm.minute_us = minute_us
         rhythm.minute.append(beat.interval_ms)
+        rhythm.minute_periods_ms.append(period_ms)
         if beat.interval_ms > LATE_PERIODS * period_ms:
             yield NotedBeat(beat, "gap", period_ms)
 
@@ -155,5 +179,7 @@ class Beats:
                 rhythm.period_ms,
                 last.timeout_ms,
                 tuple(rhythm.minute),
+                tuple(rhythm.minute_periods_ms),
             )
         rhythm.minute.clear()
+        rhythm.minute_periods_ms.clear()

@@ -1,11 +1,8 @@
 """Files that rows land in: one growing file a family, sealed by a rename, whole lines only whatever happens.
 
 `landing/v1/family=F/date=YYYY-MM-DD/hour=HH/<ns_id>-<boot_ms>-<seq>.jsonl`; while it grows, `.<name>.part` beside. All
-of it blocks on the disk and belongs to the recorder's thread. Every failure is an OSError of the caller's; then the
-file ends where it ended before the call.
-
-Who stores the files as Parquet deletes them, once they are stored and old. Here is only the last resort: a limit of age
-and of size, so that a server without analyses does not fill its disk.
+of it blocks on the disk and belongs to the recorder's thread. Every failure is an OSError of the caller's, or a group
+of them; then the file ends where it ended before the call.
 """
 
 import contextlib
@@ -16,11 +13,11 @@ import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
-from history.schemas import FAMILIES, HEARTBEAT, HEARTBEAT_SUMMARY, ROUTE_SNAPSHOT
+from history.schemas import COMPRESSED, FAMILIES
 from history.times import unix_us
 
 LANDING: Final = "landing/v1"
@@ -28,15 +25,6 @@ PART: Final = ".part"
 #: A file is sealed when it is this old or this long.
 SEAL_AFTER_US: Final = 300_000_000
 SEAL_BYTES: Final = 64 * 1024 * 1024
-#: Days that files are kept at most, whether anybody has read them or not.
-DAYS_MAX: Final = 31
-#: Bytes that all files of a folder may have together; then the oldest beats go, and after all beats what else is old.
-BYTES_MAX: Final = 16 * 1024**3
-#: And so much of their disk, on which other things have to have room.
-DISK_SHARE_MAX: Final = 0.5
-#: Long rows that repeat much.
-_COMPRESSED: Final = frozenset({ROUTE_SNAPSHOT.name})
-_BEATS: Final = frozenset({HEARTBEAT.name, HEARTBEAT_SUMMARY.name})
 _EPOCH_DAY: Final = date(1970, 1, 1)
 _PACKED_AT_ONCE: Final = 65_536
 #: Tells zlib that its data is a gzip file.
@@ -51,23 +39,13 @@ class RowsLost(OSError):
         super().__init__(f"{path} was deleted while it was written to; {rows} rows of {family} are lost")
 
 
-class Forgotten(NamedTuple):
-    """Files that were deleted though nobody may have read them."""
-
-    #: `age` or `size`.
-    reason: str
-    files: int
-    size_bytes: int
-
-
 class _Growing:
     """A file that is written to."""
 
     def __init__(self, path: Path, opened_us: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.opened_us = opened_us
-        self.file: IO[bytes] = self.part.open("xb", buffering=0)
+        self.file: IO[bytes] = self._made()
         try:
             # Whoever finds the file and can lock it knows that its writer is gone.
             fcntl.flock(self.file, fcntl.LOCK_EX)
@@ -77,6 +55,14 @@ class _Growing:
             raise
         self.size = 0
         self.rows = 0
+
+    def _made(self) -> IO[bytes]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            return self.part.open("xb", buffering=0)
+        # Somebody who makes room has just taken the empty folder away.
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.part.open("xb", buffering=0)
 
     @property
     def part(self) -> Path:
@@ -107,10 +93,16 @@ class Landing:
     """The files of one process."""
 
     def __init__(self, folder: Path, boot_id: str) -> None:
-        """Take the history's folder and what the names of the files begin with: `<host>:<port>-<boot_ms>`."""
+        """Take the history's folder, and what the names of the files begin with.
+
+        Names begin with `<host>:<port>-<boot_ms>`. Who has no port has a name of its own, `<name>-<boot_ms>`, and
+        inherits only from processes of that name.
+        """
         self._root = folder / LANDING
         self._boot_id = file_name(boot_id)
-        self._host = f"{file_name(boot_id.rpartition(':')[0])}_"
+        host, port, _ = boot_id.rpartition(":")
+        #: How the files begin that a process of this host may seal.
+        self._inherited = f"{file_name(host)}_" if port else f"{self._boot_id.rpartition('-')[0]}-"
         self._growing: dict[str, _Growing] = {}
         self._number = 0
 
@@ -156,21 +148,21 @@ class Landing:
                 self._seal(family)
 
     def seal_all(self) -> None:
-        """Seal everything, as far as the disk lets that be done; the process ends."""
-        failed: OSError | None = None
+        """Seal everything, as far as the disk lets that be done; raises an ExceptionGroup of what it did not."""
+        failed = []
         for family in list(self._growing):
             try:
                 self._seal(family)
             except OSError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+                failed.append(error)
+        if failed:
+            raise ExceptionGroup("; ".join(map(str, failed)), failed)
 
     def _seal(self, family: str) -> None:
         growing = self._growing[family]
         os.fsync(growing.file.fileno())
         try:
-            _settle(growing.part, growing.path, compressed=family in _COMPRESSED)
+            _settle(growing.part, growing.path, compressed=family in COMPRESSED)
         except FileNotFoundError:
             self._lose(family)
             return
@@ -187,34 +179,15 @@ class Landing:
         """
         found = []
         for folder in self._hours(first):
-            for part in folder.glob(f".{glob.escape(self._host)}*{PART}"):
+            for part in folder.glob(f".{glob.escape(self._inherited)}*{PART}"):
                 # What belongs to another user is that one's.
                 with contextlib.suppress(FileNotFoundError, BlockingIOError, PermissionError):
                     found += _recovered(part)
         return found
 
-    def forget_old(self, today: date) -> list[Forgotten]:
-        """Delete days that are kept no longer, and the oldest files if all together are too many."""
-        first = today - timedelta(days=DAYS_MAX)
-        old = [folder for folder in self._hours() if _date_of(folder) < first]
-        forgotten = [_deleted("age", old)]
-        sizes = {folder: _size_of(folder)[1] for folder in self._hours() if _date_of(folder) <= today}
-        excess = sum(sizes.values()) - self._bytes_max() if sizes else 0
-        large = []
-        for folder in sorted(sizes, key=_worth) if excess > 0 else []:
-            # Where somebody writes, nothing is taken away.
-            if excess > 0 and not any(folder.glob(f".*{PART}")):
-                excess -= sizes[folder]
-                large.append(folder)
-        forgotten.append(_deleted("size", large))
-        return [each for each in forgotten if each.files]
-
-    def _bytes_max(self) -> int:
-        return min(BYTES_MAX, int(shutil.disk_usage(self._root).total * DISK_SHARE_MAX))
-
     def _hours(self, first: date = date.min) -> list[Path]:
         """Return all folders of hours, from a day on."""
-        days = (day for day in self._root.glob("family=*/date=*") if _date_of(day / "hour") >= first)
+        days = (day for day in self._root.glob("family=*/date=*") if date_of(day / "hour") >= first)
         return [hour for day in days for hour in sorted(day.glob("hour=*"))]
 
 
@@ -230,7 +203,7 @@ def sealed_files(folder: Path, family: str, first: datetime, last: datetime) -> 
     from_hour, to_hour = _hour(unix_us(first)) - 1, _hour(unix_us(last))
     hours = []
     for day in place.glob("date=*"):
-        number = (_date_of(day / "hour") - _EPOCH_DAY).days * 24
+        number = (date_of(day / "hour") - _EPOCH_DAY).days * 24
         if from_hour - 24 < number <= to_hour:
             hours += [(number + _hour_of(hour), hour) for hour in day.glob("hour=*")]
     for number, hour in sorted(hours):
@@ -258,48 +231,20 @@ def file_name(text: str) -> str:
     return "".join(each if each.isalnum() or each in "._-" else "_" for each in text)
 
 
-def _hour(unix_us: int) -> int:
-    return unix_us // 3_600_000_000
-
-
-def _date_of(hour: Path) -> date:
+def date_of(hour: Path) -> date:
     """Return the day of an hour's folder; the last of all days for what is no folder of ours."""
     with contextlib.suppress(ValueError):
         return date.fromisoformat(hour.parent.name.removeprefix("date="))
     return date.max
 
 
+def _hour(unix_us: int) -> int:
+    return unix_us // 3_600_000_000
+
+
 def _hour_of(hour: Path) -> int:
     text = hour.name.removeprefix("hour=")
     return int(text) if text.isdecimal() else 0
-
-
-def _worth(hour: Path) -> tuple[bool, date, str]:
-    """Return the order in which hours are given up: beats are most of the bytes, and no route depends on them."""
-    return hour.parents[1].name.removeprefix("family=") not in _BEATS, _date_of(hour), hour.name
-
-
-def _size_of(hour: Path) -> tuple[int, int]:
-    """Return how many files an hour has, and their bytes."""
-    sizes = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(hour) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):
-                sizes.append(entry.stat().st_size)
-    return len(sizes), sum(sizes)
-
-
-def _deleted(reason: str, hours: Iterable[Path]) -> Forgotten:
-    files = size_bytes = 0
-    for hour in hours:
-        found = _size_of(hour)
-        shutil.rmtree(hour, ignore_errors=True)
-        left = _size_of(hour)
-        files, size_bytes = files + found[0] - left[0], size_bytes + found[1] - left[1]
-        with contextlib.suppress(OSError):
-            # The day goes with its last hour.
-            hour.parent.rmdir()
-    return Forgotten(reason, files, size_bytes)
 
 
 def _recovered(part: Path) -> list[Path]:
@@ -311,7 +256,7 @@ def _recovered(part: Path) -> list[Path]:
             return []
         os.fsync(file.fileno())
         family = part.parents[2].name.removeprefix("family=")
-        path = _settle(part, part.with_name(part.name[1 : -len(PART)]), compressed=family in _COMPRESSED)
+        path = _settle(part, part.with_name(part.name[1 : -len(PART)]), compressed=family in COMPRESSED)
         _sync_folder(path.parent)
         return [path]
 
@@ -352,8 +297,9 @@ def _sync_folder(folder: Path) -> None:
 def _unpacked(data: bytes) -> bytes:
     """Return what can be unpacked of a compressed file."""
     unpacking = zlib.decompressobj(wbits=_GZIP_BITS)
-    unpacked = b""
+    pieces: list[bytes] = []
+    packed = (data[first : first + _PACKED_AT_ONCE] for first in range(0, len(data), _PACKED_AT_ONCE))
     with contextlib.suppress(zlib.error):
-        for first in range(0, len(data), _PACKED_AT_ONCE):
-            unpacked += unpacking.decompress(data[first : first + _PACKED_AT_ONCE])
-    return unpacked
+        # Up to where it is torn.
+        pieces.extend(map(unpacking.decompress, packed))
+    return b"".join(pieces)

@@ -20,10 +20,11 @@ import msgspec
 
 from history.beat_rows import BeatRow, moment_of
 from history.beats import NotedBeat, Summary
-from history.landing import Forgotten, Landing, RowsLost, file_name, lines_of, sealed_files
+from history.landing import SEAL_BYTES, Landing, RowsLost, file_name, lines_of, sealed_files
 from history.life import BEATS_MISSING, STATES_MISSING
+from history.room import BYTES_MAX, Forgotten, Room
 from history.rows import Moment, Row, RowMaker
-from history.schemas import FAMILIES, HEARTBEAT, HEARTBEAT_SUMMARY, NS_LIFECYCLE, NS_TICK, Type
+from history.schemas import BEATS, FAMILIES, NS_LIFECYCLE, NS_TICK, Type
 from history.times import time_text, unix_us
 
 #: How often the thread looks, and when it is woken before.
@@ -40,7 +41,7 @@ _AGAIN_S: Final = 2.0
 #: How often it is looked what others have left, and how many days back.
 _RECOVER_US: Final = 60_000_000
 _RECOVER_DAYS: Final = 1
-#: How often it is looked what is old.
+#: How often it is looked what is old or too much, however little is written.
 _FORGET_US: Final = 3_600_000_000
 #: A disk that hangs holds the end of the process up no longer.
 _CLOSE_S: Final = 10.0
@@ -56,7 +57,6 @@ _TIMES: Final = {
 }
 #: Rows of these say that the server was watching.
 _VOUCHING: Final = frozenset({NS_LIFECYCLE.name, NS_TICK.name})
-_BEATS: Final = frozenset({HEARTBEAT.name, HEARTBEAT_SUMMARY.name})
 _HOUR_US: Final = 3_600_000_000
 _STATE, _BEAT = "state", "beat"
 _REASONS: Final = {_STATE: STATES_MISSING, _BEAT: BEATS_MISSING}
@@ -138,8 +138,10 @@ class Counts:
 class Recorder:
     """Records what one server sees."""
 
-    def __init__(self, folder: Path, identity: Identity, clock: Clock, observer: Observer) -> None:
-        """Take where to write; nothing is written before `start`."""
+    def __init__(
+        self, folder: Path, identity: Identity, clock: Clock, observer: Observer, bytes_max: int = BYTES_MAX
+    ) -> None:
+        """Take where to write, and how many bytes of files may lie there; nothing is written before `start`."""
         self.counts = Counts()
         self._folder = folder
         self._identity = identity
@@ -148,7 +150,9 @@ class Recorder:
         self._began = Moment(clock.unix_us(), clock.mono_us())
         boot_ms = self._began.unix_us // 1000
         self._maker = RowMaker(file_name(identity.ns_id), boot_ms, identity.source)
-        self._landing = Landing(folder, f"{identity.ns_id}-{boot_ms}")
+        boot_id = f"{identity.ns_id}-{boot_ms}"
+        self._landing = Landing(folder, boot_id)
+        self._room = Room(folder, boot_id, bytes_max)
         self._states: deque[tuple[Moment, Happening, int]] = deque()
         self._beats: deque[NotedBeat | Summary] = deque()
         self._awake = threading.Event()
@@ -157,6 +161,8 @@ class Recorder:
         #: Topics that state changes brought, and of how many of them rows were made: each counted by one thread.
         self._topics_noted = self._topics_done = 0
         self._recovered_us = self._forgot_us = self._began.mono_us
+        #: As soon as so many bytes are written it is looked again what is too much.
+        self._look_at_bytes = 0
         #: Lines that are still to be written.
         self._waiting: deque[_Lines] = deque()
         #: The disk has refused something, and nothing was written since.
@@ -240,10 +246,11 @@ class Recorder:
         try:
             work()
         except Exception as error:  # noqa: BLE001  # a fault of ours must not end recording for good either
-            if isinstance(error, RowsLost):
-                self._miss(_BEAT if error.family in _BEATS else _STATE, error.since_us, error.rows)
+            for each in error.exceptions if isinstance(error, ExceptionGroup) else [error]:
+                if isinstance(each, RowsLost):
+                    self._miss(_BEAT if each.family in BEATS else _STATE, each.since_us, each.rows)
             if not self._is_refused:
-                self._observer.recording_stopped(str(error) or repr(error))
+                self._observer.recording_stopped(_said(error))
             self._is_refused = True
             self.counts.is_recording = False
             return
@@ -253,6 +260,17 @@ class Recorder:
         self.counts.is_recording = True
 
     def _work(self) -> None:
+        try:
+            self._write_what_came()
+        except OSError:
+            # There may be room on the disk as soon as what is too much is gone.
+            self._look_for_room(at_once=True)
+            raise
+        if (fault := self._fault) is not None:
+            self._fault = None
+            raise fault
+
+    def _write_what_came(self) -> None:
         self._write()
         while self._states or self._beats:
             # First what is to be written last: beats before a tick wait by the time that the tick is taken.
@@ -267,10 +285,8 @@ class Recorder:
             self._rows_wait((row, encoded(row)) for row in self._resumed())
             self._write()
         self._landing.seal_old(self._clock.unix_us())
-        self._tidy()
-        if (fault := self._fault) is not None:
-            self._fault = None
-            raise fault
+        self._recover_now_and_then()
+        self._look_for_room()
 
     def _made(self, kind: str, moment: Moment, happening: Happening) -> list[tuple[Row, bytes]]:
         """Return the rows of a happening with their lines; a fault costs no more than the happening."""
@@ -281,25 +297,50 @@ class Recorder:
             self._fault = error
             return []
 
-    def _tidy(self) -> None:
-        """Look after the folder now and then, by a clock that nobody sets."""
+    def _recover_now_and_then(self) -> None:
+        """Seal what others have left, by a clock that nobody sets."""
         now_us = self._clock.mono_us()
         if now_us - self._recovered_us >= _RECOVER_US:
             self._recovered_us = now_us
             self._landing.recover(self._today(now_us) - timedelta(days=_RECOVER_DAYS))
-        if now_us - self._forgot_us >= _FORGET_US:
-            self._forgot_us = now_us
-            self._forget()
+
+    def _look_for_room(self, *, at_once: bool = False) -> None:
+        """Delete what is too much, if it is time to look; what is in the way of that is told when all is written."""
+        try:
+            if self._clock.mono_us() - self._forgot_us >= _FORGET_US:
+                self._forget()
+            elif at_once or self.counts.written_bytes >= self._look_at_bytes:
+                self._make_room()
+        except Exception as error:  # noqa: BLE001  # rows that the disk takes are written all the same
+            self._fault = self._fault or error
 
     def _forget(self) -> None:
-        for forgotten in self._landing.forget_old(self._today(self._clock.mono_us())):
+        now_us = self._forgot_us = self._clock.mono_us()
+        self._told_deleted(self._room.forget_old(self._today(now_us)))
+        self._make_room()
+
+    def _make_room(self) -> None:
+        between = self._room.bytes_between_looks
+        self._look_at_bytes = self.counts.written_bytes + between
+        try:
+            if between < SEAL_BYTES:
+                # What grows is not deleted, so where little may lie it must not grow long.
+                self._landing.seal_all()
+        finally:
+            mono_us = self._clock.mono_us()
+            self._told_deleted(self._room.make_room(self._today(mono_us), self._unix_us(mono_us)))
+
+    def _told_deleted(self, forgotten: Forgotten) -> None:
+        if forgotten.files:
             self.counts.deleted_files[forgotten.reason] += forgotten.files
             self._observer.history_deleted(forgotten)
 
+    def _unix_us(self, mono_us: int) -> int:
+        """Return the time; a clock that is set far ahead while the server runs makes no file old."""
+        return min(self._clock.unix_us(), self._began.unix_us + mono_us - self._began.mono_us)
+
     def _today(self, mono_us: int) -> date:
-        """Return the day; a clock that is set far ahead while the server runs makes no file old."""
-        counted_us = self._began.unix_us + mono_us - self._began.mono_us
-        return datetime.fromtimestamp(min(self._clock.unix_us(), counted_us) // 1_000_000, UTC).date()
+        return datetime.fromtimestamp(self._unix_us(mono_us) // 1_000_000, UTC).date()
 
     def _rows_wait(self, made: Iterable[tuple[Row, bytes]]) -> None:
         """Let lines wait, which are written once, whatever the disk refuses meanwhile."""
@@ -318,6 +359,7 @@ class Recorder:
             self.counts.written_bytes += len(lines.text)
             self.counts.events[lines.family] += lines.rows
             self.counts.writes_s.append((self._clock.mono_us() - began_us) / 1e6)
+            self._look_for_room()
 
     def _begin(self) -> None:
         started = self._started()
@@ -381,6 +423,10 @@ def encoded(row: Row) -> bytes:
     for name in _TIMES[row.family.name] & columns.keys():
         columns[name] = time_text(columns[name])
     return _encode(columns) + b"\n"
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, ExceptionGroup) else str(error) or repr(error)
 
 
 def _taken(queue: "deque[_Item]", most: int) -> "Iterable[_Item]":

@@ -18,10 +18,19 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 #: Version -> what came with it.
-CHANGES: Final[Mapping[int, str]] = MappingProxyType({1: "the first"})
+CHANGES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        1: "the first",
+        2: "controller.timeout_ms; route_change tells what is only shown by an event type of its own",
+    }
+)
+
+
+#: What rows of `rmq-sampler` have as their `source`.
+SAMPLER: Final = "sampler"
 
 
 class Type(Enum):
@@ -60,7 +69,7 @@ ENVELOPE: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set; 0 is the master for NameServers, never for controllers"),
     Column("broker_addr", Type.STRING, "host:port of the broker"),
-    Column("source", Type.STRING, "namesrv or controller"),
+    Column("source", Type.STRING, "namesrv, controller or sampler"),
 )
 
 
@@ -185,6 +194,7 @@ ROUTE_CHANGE: Final = Family(
     MappingProxyType(
         {
             "topic_changed": "one topic on one broker set",
+            "shown": "a mapping or an order configuration as it stands, at a start or in a snapshot; nothing happened",
             "summary": "more topics of one set than get a row each; route_snapshot has them by the same cause_event_id",
         }
     ),
@@ -230,6 +240,7 @@ CONTROLLER: Final = Family(
         Column("silent_ms", Type.LONG, "ms since then"),
         Column("duration_ms", Type.LONG, "ms that the phase took"),
         Column("bytes_at_stake", Type.LONG, "bytes of messages that the elected may not have"),
+        Column("timeout_ms", Type.LONG, "ms of silence after which the controller gave the broker up", since=2),
     ),
     MappingProxyType(
         {
@@ -344,3 +355,9 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         )
     }
 )
+
+#: Families of beats: most of all rows, and no route depends on them.
+BEATS: Final = frozenset({HEARTBEAT.name, HEARTBEAT_SUMMARY.name})
+
+#: Families whose files are written compressed: long rows that repeat much.
+COMPRESSED: Final = frozenset({ROUTE_SNAPSHOT.name})

@@ -1,7 +1,7 @@
 """Hands over to the recorder what a NameServer sees; the event loop's side of the history.
 
-A snapshot is taken each hour in which a route changed, once a day at least, and as soon as changes are missing: it is
-where the reading of a route begins.
+A snapshot is taken soon after the start, each hour in which a route changed, once a day at least, and as soon as
+changes are missing: it is where the reading of a route begins.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ from remoting.clock import SystemClock
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
+#: So long after the start the first snapshot is taken: all brokers have registered by then, which they do each minute.
+_FIRST_SNAPSHOT_MS: Final = 2 * 60_000
 #: How often it is looked whether a snapshot is due.
 _LOOK_S: Final = 1.0
 
@@ -33,9 +35,9 @@ class RouteHistory:
         self._settings = settings
         self._clock = clock = SystemClock()
         self._beats = Beats()
-        #: Routes changed since the last snapshot, and when that was.
+        #: Routes changed since the last snapshot, and when that was; the first one is due soon.
         self._changed = True
-        self._snapshot_ms = clock.now_ms()
+        self._snapshot_ms = clock.now_ms() + _FIRST_SNAPSHOT_MS - _HOUR_MS
         state.keeps_changes = True
         self._note_settings()
 
@@ -94,7 +96,7 @@ class RouteHistory:
     def _note_settings(self) -> None:
         self.configured(self._settings.config)
         for topic, value in self._settings.kv.table.get(ORDER_TOPIC_CONFIG, {}).items():
-            self._recorder.note(rows.OrderChanged(topic, value))
+            self._recorder.note(rows.OrderShown(topic, value))
 
     def _beat(self, event: BrokerBeat) -> None:
         version = event.data_version

@@ -68,7 +68,9 @@ class SetsChanged(NamedTuple):
         for event in self.events:
             name, row = _state_row(maker, moment, event, untold)
             if row is not None:
-                untold.pop(name, None)
+                # Who is turned away may have to leave the set as well: the row of that tells how the set stands.
+                if not isinstance(event, RegistrationConflicted):
+                    untold.pop(name, None)
                 causes.setdefault(name, str(row.columns["event_id"]))
                 yield row
         for name, change in untold.items():
@@ -99,6 +101,17 @@ class OrderChanged(NamedTuple):
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
         """Yield one row."""
         yield maker.row(ROUTE_CHANGE, "topic_changed", moment, topic=self.topic, kind="order", detail=self.value)
+
+
+class OrderShown(NamedTuple):
+    """The order configuration of a topic as it stands."""
+
+    topic: str
+    value: str
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield one row."""
+        yield maker.row(ROUTE_CHANGE, "shown", moment, topic=self.topic, kind="order", detail=self.value)
 
 
 def configured(properties: RouteProperties) -> Life:
@@ -149,6 +162,11 @@ class SnapshotTopics(NamedTuple):
     snapshot_id: str
     groups: Mapping[tuple[Run, ...], Sequence[str]]
 
+    @property
+    def row_count(self) -> int:
+        """How many rows it has: one for each run, however many topics are alike."""
+        return sum(len(runs) for runs in self.groups)
+
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
         """Yield rows in whose order the sets stand in the routes."""
         for runs, topics in self.groups.items():
@@ -174,18 +192,21 @@ class MappingsShown(NamedTuple):
         """Yield a row for each set of each topic."""
         for topic, by_broker in self.mappings.items():
             for name, mapping in by_broker.items():
-                yield _mapping_row(maker, moment, Who(broker_name=name), topic, mapping)
+                who = Who(broker_name=name)
+                yield maker.row(ROUTE_CHANGE, "shown", moment, who, topic=topic, **_mapping_columns(mapping))
 
 
 class SnapshotFinished(NamedTuple):
     """A snapshot is whole."""
 
     snapshot_id: str
-    topics: int
+    #: How many rows tell of its topics: who finds fewer knows that some were lost.
+    topic_rows: int
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
         """Yield one row."""
-        yield maker.row(ROUTE_SNAPSHOT, "finished", moment, snapshot_id=self.snapshot_id, scope="all", rows=self.topics)
+        count = self.topic_rows
+        yield maker.row(ROUTE_SNAPSHOT, "finished", moment, snapshot_id=self.snapshot_id, scope="all", rows=count)
 
 
 Piece = SnapshotSets | SnapshotTopics | MappingsShown | SnapshotFinished
@@ -196,12 +217,9 @@ def snapshot(tables: RouteTables, snapshot_id: str) -> Iterator[Piece]:
 
     What changes between two pieces is told by its own rows, and later rows count.
     """
-    sets = list(tables.brokers.sets())
-    for first in range(0, len(sets), _SNAPSHOT_SETS):
-        names = [each.broker_name for each in sets[first : first + _SNAPSHOT_SETS]]
-        present = [each for name in names if (each := tables.brokers.get(name))]
-        yield SnapshotSets(snapshot_id, present, list(_filters(tables, present)))
+    yield from _snapshot_of_sets(tables, snapshot_id)
     topics = list(tables.topics.topics())
+    topic_rows = 0
     for first in range(0, len(topics), SNAPSHOT_TOPICS):
         groups: dict[tuple[Run, ...], list[str]] = {}
         mappings: dict[str, Mapping[str, TopicQueueMappingInfo]] = {}
@@ -210,9 +228,19 @@ def snapshot(tables: RouteTables, snapshot_id: str) -> Iterator[Piece]:
                 groups.setdefault(_runs(queues), []).append(topic)
             if found := tables.mappings.of_topic(topic):
                 mappings[topic] = dict(found)
-        yield SnapshotTopics(snapshot_id, groups)
+        shown = SnapshotTopics(snapshot_id, groups)
+        topic_rows += shown.row_count
+        yield shown
         yield MappingsShown(mappings)
-    yield SnapshotFinished(snapshot_id, len(topics))
+    yield SnapshotFinished(snapshot_id, topic_rows)
+
+
+def _snapshot_of_sets(tables: RouteTables, snapshot_id: str) -> Iterator[SnapshotSets]:
+    sets = list(tables.brokers.sets())
+    for first in range(0, len(sets), _SNAPSHOT_SETS):
+        names = [each.broker_name for each in sets[first : first + _SNAPSHOT_SETS]]
+        present = [each for name in names if (each := tables.brokers.get(name))]
+        yield SnapshotSets(snapshot_id, present, list(_filters(tables, present)))
 
 
 def _filters(tables: RouteTables, broker_sets: Iterable[BrokerSet]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -353,12 +381,11 @@ def _route_rows(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: 
             said = _changed(applied.old_queues.get(topic), data)
             yield maker.row(ROUTE_CHANGE, "topic_changed", moment, who, topic=topic, cause_event_id=cause, **said)
     for topic, mapping in change.mappings.items():
-        yield _mapping_row(maker, moment, who, topic, mapping)
+        yield maker.row(ROUTE_CHANGE, "topic_changed", moment, who, topic=topic, **_mapping_columns(mapping))
 
 
-def _mapping_row(maker: RowMaker, moment: Moment, who: Who, topic: str, mapping: TopicQueueMappingInfo) -> Row:
-    detail = msgspec.json.encode(mapping).decode()
-    return maker.row(ROUTE_CHANGE, "topic_changed", moment, who, topic=topic, kind="mapping", detail=detail)
+def _mapping_columns(mapping: TopicQueueMappingInfo) -> dict[str, object]:
+    return {"kind": "mapping", "detail": msgspec.json.encode(mapping).decode()}
 
 
 def _changed(old: QueueData | None, new: QueueData | None) -> dict[str, object]:

@@ -163,6 +163,8 @@ class RemotingClient:
             )
         except ConnectionRefusedError:
             raise ConnectionRefused(address, "cannot connect: connection refused") from None
+        except UnicodeError as error:
+            raise InvokeError(address, f"cannot connect: this is no host name: {error}") from None
         except OSError as error:
             kind = OutOfResources if error.errno in _OURS else InvokeError
             raise kind(address, f"cannot connect: {error.strerror or error}") from None

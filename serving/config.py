@@ -8,8 +8,9 @@ request changes them, `config_text.py` how they are listed and stored.
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeVar, get_args
 
+from history.room import BYTES_MAX
 from remoting.properties import Property
-from serving.options import INT_MAX, FilePath, Flag, OneOf, Option, Secret, Text, Whole
+from serving.options import INT_MAX, LONG_MAX, FilePath, Flag, OneOf, Option, Secret, Text, Whole
 
 TlsMode = Literal["disabled", "permissive", "enforcing"]
 ClientAuth = Literal["none", "optional", "require"]
@@ -241,6 +242,18 @@ class ServerConfig:
             remote=False,
         ),
     ] = ""
+    #: Read by process.py. It decides what is deleted, so no request changes it.
+    history_bytes_max: Annotated[
+        int,
+        Option(
+            "historyBytesMax",
+            Whole(64 * 1024 * 1024, LONG_MAX),
+            "Files that servers have written below historyDir (landing), together, in bytes, half of the disk at most; "
+            "beyond it the oldest are deleted. What rmq-analytics stores is not counted. "
+            "Where servers share a folder, the lowest of theirs counts.",
+            remote=False,
+        ),
+    ] = BYTES_MAX
 
     # TlsSystemConfig; all read by process.py, which hands them to remoting/tls.py
 

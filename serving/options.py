@@ -10,9 +10,11 @@ from typing import ClassVar, Final
 
 import msgspec
 
-#: Java's `int`, and the widest range of any option.
+#: Java's `int`, the range of a number that has no other.
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
+#: The greatest `long` of Java, and the greatest number that any option takes.
+LONG_MAX: Final = 2**63 - 1
 
 #: Longest text that an option holds: the longest path of a POSIX system.
 TEXT_CHARS_MAX: Final = 4096
@@ -22,7 +24,7 @@ MASK: Final = "******"
 
 OptionValue = bool | int | str
 
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,10}")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s\[\]:;,]+):([0-9]{1,5})")
 _PORT_MAX: Final = 65535

@@ -288,7 +288,7 @@ def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Re
     ns_id = f"{socket.gethostname()}:{config.listen_port or os.getpid()}"
     address = f"{config.bind_address}:{config.listen_port}"
     identity = Identity(ns_id, kind.program.removeprefix("rmq-"), __version__, address)
-    return Recording(Path(config.history_dir).expanduser(), identity, logs)
+    return Recording(Path(config.history_dir).expanduser(), identity, logs, config.history_bytes_max)
 
 
 def _settled_memory() -> Any:

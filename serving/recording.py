@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from history.landing import Forgotten
 from history.life import Life, Tick
 from history.recorder import Identity, Recorder
+from history.room import BYTES_MAX, Forgotten
 from history.schemas import TICK_INTERVAL_MS
 from remoting.clock import SystemClock
 from remoting.statistics import ServerStatistics
@@ -29,11 +29,11 @@ Measure = Callable[[], Mapping[str, int | float | None]]
 class Recording:
     """Records what one server sees, for as long as it serves."""
 
-    def __init__(self, folder: Path, identity: Identity, logs: Logs) -> None:
-        """Take where to record, and who; to be made on the event loop."""
+    def __init__(self, folder: Path, identity: Identity, logs: Logs, bytes_max: int = BYTES_MAX) -> None:
+        """Take where to record, who, and how many bytes of files may lie there; to be made on the event loop."""
         self._logs = logs
         self._loop = asyncio.get_running_loop()
-        self.recorder = Recorder(folder, identity, SystemClock(), self)
+        self.recorder = Recorder(folder, identity, SystemClock(), self, bytes_max)
 
     def start(self, address: str) -> None:
         """Begin to record: the server serves."""

@@ -61,7 +61,7 @@ HISTORY_DELETED: Final = LogEvent(
     name="history_deleted",
     level=Level.WARNING,
     keys=("reason", "files", "bytes"),
-    meaning="History is deleted, read or not: older than 31 days (age), over 16 GiB or half of its disk (size).",
+    meaning="History is deleted, read or not: over 31 days (age), over `historyBytesMax` or half of its disk (size).",
     advice="Run `rmq-analytics ingest` and `compact` each day: compact deletes what is stored as Parquet.",
 )
 CHORE_FAILED: Final = LogEvent(

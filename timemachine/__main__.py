@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from history.landing import LANDING
-from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, UNOBSERVED_AFTER_MS
+from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SAMPLER, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
 from remoting.fastjson import Dialect, encode
@@ -25,6 +25,9 @@ from timemachine.rows import History, Row, as_written
 _EXIT_NOTHING: Final = 1
 _EXIT_ARGUMENTS: Final = 2
 _WIDTH: Final = 26
+#: Where `make run` has the servers write.
+_HISTORY: Final = "~/rocketmq-history"
+_HISTORY_HELP: Final = f"historyDir of the servers (default: {_HISTORY})"
 #: All that can be added to a time and taken away from it stays a time.
 _YEARS: Final = range(1971, 9998)
 #: What stands in a line about a tick after a pause that nobody watched; it may say so too often.
@@ -63,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rmq-history", description=__doc__)
-    parser.add_argument("--history", default="~/rocketmq-history", metavar="FOLDER", help="historyDir of the servers")
+    parser.add_argument("--history", default=_HISTORY, metavar="FOLDER", help=_HISTORY_HELP)
     commands = parser.add_subparsers(required=True, metavar="route|timeline")
     route = commands.add_parser("route", help="the route of a topic as it was served")
     route.add_argument("topic", type=_name)
@@ -71,13 +74,20 @@ def _parser() -> argparse.ArgumentParser:
     route.add_argument("--diff", type=_time, metavar="TIME", help="show what was different at this time")
     route.add_argument("--namesrv", type=_name, metavar="ID", help="only what this NameServer served (host_port)")
     route.add_argument("--json", action="store_true", help="the body as it was served, one line for each NameServer")
+    _add_history(route)
     route.set_defaults(answer=_route, complaint=_route_complaint)
     timeline = commands.add_parser("timeline", help="what happened to a broker, in order")
     timeline.add_argument("--broker", required=True, type=_name, metavar="NAME", help="broker name")
     timeline.add_argument("--from", dest="first", type=_time, metavar="TIME", help="default: an hour before --to")
     timeline.add_argument("--to", dest="last", type=_time, metavar="TIME", help="default: now")
+    _add_history(timeline)
     timeline.set_defaults(answer=_timeline, complaint=_timeline_complaint)
     return parser
+
+
+def _add_history(parser: argparse.ArgumentParser) -> None:
+    """Take the folder after the question, too."""
+    parser.add_argument("--history", default=argparse.SUPPRESS, metavar="FOLDER", help=_HISTORY_HELP)
 
 
 def _time(text: str) -> datetime:
@@ -180,13 +190,18 @@ def _timeline(asked: argparse.Namespace, history: History) -> int:
         if row.broker_name == asked.broker
     ]
     told = story(rows)
-    servers = [*history.rows(NS_LIFECYCLE.name, first, last), *_pauses(history, first, last)]
+    # A sampler sees no broker come or go.
+    lives = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source != SAMPLER]
+    servers = [*lives, *_pauses(history, first, last)]
     # Without the times that nobody watched, silence would read as peace.
     for moment in sorted((*told, *story(servers)), key=lambda each: each.unix_us):
         print(f"{time_text(moment.unix_us):{_WIDTH}}  {moment.ns_id:{_WIDTH}}  {moment.sentence}")
     if not told:
         sys.stdout.flush()
-        raise NotRecorded(f"nothing happened to {asked.broker} between {first.isoformat()} and {last.isoformat()}")
+        raise NotRecorded(
+            f"nothing happened to {asked.broker} between {first.isoformat()} and {last.isoformat()}; "
+            "look at another time with --from and --to, or at how the name is spelled"
+        )
     return 0
 
 

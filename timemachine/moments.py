@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from history.landing import DAYS_MAX
 from history.life import BEATS_MISSING
+from history.room import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
 from remoting.shapes.route import TopicRouteData
 from timemachine.rows import History, Row, as_written
@@ -54,6 +54,12 @@ class _Start(NamedTuple):
     first: datetime
     #: The first row that counts.
     number: int
+    #: Rows of other snapshots count for nothing: those are not finished, or a part of them is gone.
+    snapshot_id: str | None = None
+
+    def counts(self, row: Row) -> bool:
+        """Tell whether a row is one of those that make the route."""
+        return row.number >= self.number and (row.scope != "all" or row.snapshot_id == self.snapshot_id)
 
 
 class Moments:
@@ -90,7 +96,7 @@ class Moments:
             return Seen(
                 boot.ns_id, None, "its routes are not known: neither its start nor a snapshot is in the history"
             )
-        rows = [row for row in self._rows(boot, topic, start.first, at) if row.number >= start.number]
+        rows = [row for row in self._rows(boot, topic, start.first, at) if start.counts(row)]
         story = TopicStory(topic)
         story.apply(sorted(rows, key=lambda row: row.number))
         doubt = self._unwatched(boot, at) or _missing(boot, at, start)
@@ -114,7 +120,8 @@ class Moments:
         if snapshot is None:
             return None if boot.began is None else _Start(boot.began, 0)
         first = snapshot.event_time - _HOUR
-        return _Start(max(first, boot.began or first), self._first_number(boot, snapshot, first))
+        number = self._first_number(boot, snapshot, first)
+        return _Start(max(first, boot.began or first), number, snapshot.snapshot_id)
 
     def _snapshot(self, boot: _Boot, at: datetime) -> Row | None:
         """Return the end of the last snapshot before a time, None if the process had taken none."""
@@ -132,10 +139,24 @@ class Moments:
                 )
                 if row.event_type == "finished"
             ]
-            if found:
-                return max(found, key=lambda row: row.number)
+            for row in sorted(found, key=lambda row: row.number, reverse=True):
+                if self._is_whole(boot, row):
+                    return row
             last -= _HOUR
         return None
+
+    def _is_whole(self, boot: _Boot, finished: Row) -> bool:
+        """Tell whether all rows of a snapshot are there: a part of them may be deleted where room is short."""
+        wanted = as_written(finished.snapshot_id or "")
+        first = finished.event_time - _HOUR
+        count = self._history.count(
+            ROUTE_SNAPSHOT.name,
+            first,
+            finished.event_time,
+            boot.ns_id,
+            lambda line: b'"queues"' in line and wanted in line,
+        )
+        return count >= (finished.rows or 0)
 
     def _first_number(self, boot: _Boot, snapshot: Row, first: datetime) -> int:
         """Return the number of the first row that a reading from a snapshot on needs."""

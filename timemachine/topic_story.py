@@ -42,7 +42,7 @@ class TopicStory:
                 self._properties = msgspec.json.decode(row.detail, type=RouteProperties)
             elif row.event_type == "queues":
                 self._apply_queues(row)
-            elif row.event_type == "topic_changed":
+            elif row.event_type == "topic_changed" or (row.event_type == "shown" and row.topic is not None):
                 self._apply_change(row)
             elif row.event_type not in ("summary", "finished"):
                 self._apply_state(row)

@@ -8,6 +8,11 @@ from analytics.reporting.page import Advice, Table
 from analytics.reporting.results import Result
 from analytics.reporting.wording import Row, counted, number, share
 
+#: Brokers that run with enableSlaveActingMaster beat each second, and tell NameServers their timeout.
+_BEATS_OFTEN_BELOW_MS: Final = 10_000
+#: Of all others this one counts.
+_TIMEOUT_UNTOLD_S: Final = 120
+
 #: So many changes of a kind have their commands on the page; all of them are in the results.
 CHANGES_SHOWN: Final = 20
 
@@ -17,35 +22,56 @@ def advice(results: Mapping[str, Result]) -> list[Advice]:
     found = []
     if "A5" in results:
         found += _timeouts(results["A5"], _addresses(results))
+    scaled = results["A9"].of_kind("proposal") if "A9" in results else []
     if "A9" in results:
-        found += _queues(results["A9"], "Other numbers of queues", "Topics that need more queues, or far fewer.")
+        found += _queues(
+            results["A9"], scaled, "Other numbers of queues", "Topics that need more queues, or far fewer."
+        )
     if "A8" in results:
-        words = "Queues that should move from full broker sets to empty ones; the sets that grow come first."
-        found += _queues(results["A8"], "Queues on other broker sets", words)
+        # Both are made of the same present: the second change of a topic would undo the first.
+        decided = {(row["cluster"], row["topic"]) for row in scaled}
+        moved = [row for row in results["A8"].of_kind("proposal") if (row["cluster"], row["topic"]) not in decided]
+        words = (
+            "Queues that should move from full broker sets to empty ones; the sets that grow come first. Topics that "
+            "need another number of queues move only after they have it."
+        )
+        found += _queues(results["A8"], moved, "Queues on other broker sets", words)
     return found
 
 
-def _addresses(results: Mapping[str, Result]) -> Mapping[str, str]:
-    """Return where masters are, as far as the results tell."""
+def _addresses(results: Mapping[str, Result]) -> Mapping[tuple[str, str], str]:
+    """Return where masters are, by cluster and name of their sets, as far as the results tell."""
     rows = results["A8"].of_kind("broker") if "A8" in results else []
-    return {row["broker_name"]: row["broker_addr"] for row in rows if row["broker_addr"]}
+    return {(row["cluster"], row["broker_name"]): row["broker_addr"] for row in rows if row["broker_addr"]}
 
 
-def _timeouts(result: Result, addresses: Mapping[str, str]) -> list[Advice]:
+def _timeouts(result: Result, addresses: Mapping[tuple[str, str], str]) -> list[Advice]:
     rows = [row for row in result.rows if is_other(row)]
     if not rows:
         return []
-    words = (
-        "A broker tells NameServers its timeout if it runs with enableSlaveActingMaster=true; the others are given up "
-        "after 120 s. The command takes effect at once and is kept in the broker's file."
-    )
-    commands = [(f"{row['broker_name']}:{row['broker_id']}", _timeout_command(row, addresses)) for row in rows]
+    told = [row for row in rows if _tells_its_timeout(row)]
+    words = []
+    if told:
+        words.append("The command takes effect at once and is kept in the broker's file.")
+    if len(told) < len(rows):
+        words.append(
+            "A broker tells NameServers its timeout only if it runs with enableSlaveActingMaster=true; until then "
+            f"{counted(len(rows) - len(told), 'broker')} of these will be given up after {_TIMEOUT_UNTOLD_S} s, "
+            "whatever is recommended."
+        )
+    commands = [(f"{row['broker_name']}:{row['broker_id']}", _timeout_command(row, addresses)) for row in told]
     title = f"Other timeouts for {counted(len(rows), 'broker')}"
-    return [Advice(title, result.job_id, words, timeout_table(rows), commands[:CHANGES_SHOWN])]
+    return [Advice(title, result.job_id, " ".join(words), timeout_table(rows), commands[:CHANGES_SHOWN])]
 
 
-def _timeout_command(row: Row, addresses: Mapping[str, str]) -> str:
-    known = addresses.get(row["broker_name"]) if row["broker_id"] == 0 else None
+def _tells_its_timeout(row: Row) -> bool:
+    """Return whether a broker says itself when it is to be given up."""
+    beats_often = row["period_ms"] is not None and row["period_ms"] < _BEATS_OFTEN_BELOW_MS
+    return beats_often or row["current_timeout_s"] not in (None, _TIMEOUT_UNTOLD_S)
+
+
+def _timeout_command(row: Row, addresses: Mapping[tuple[str, str], str]) -> str:
+    known = addresses.get((row["cluster"], row["broker_name"])) if row["broker_id"] == 0 else None
     address = quoted(known or f"ADDRESS-OF-{row['broker_name']}-{row['broker_id']}")
     timeout_ms = round(1000 * row["best_timeout_s"])
     return f'mqadmin updateBrokerConfig -n "$NAMESRV_ADDR" -b {address} -k brokerNotActiveTimeoutMillis -v {timeout_ms}'
@@ -56,8 +82,8 @@ def quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def _queues(result: Result, title: str, words: str) -> list[Advice]:
-    rows = sorted(result.of_kind("proposal"), key=lambda row: (str(row["cluster"]), row["position"]))
+def _queues(result: Result, proposals: Sequence[Row], title: str, words: str) -> list[Advice]:
+    rows = sorted(proposals, key=lambda row: (str(row["cluster"]), row["position"]))
     if not rows:
         return []
     commands = [step for row in rows[:CHANGES_SHOWN] for step in _steps(row)]
@@ -67,11 +93,22 @@ def _queues(result: Result, title: str, words: str) -> list[Advice]:
 
 def _steps(row: Row) -> Sequence[tuple[str, str]]:
     named = f"{row['topic']} on {row['broker_name']}"
-    told = {"drain": f"{named}: wait until consumers have read what is left in the queues that are no longer written"}
     return [
-        (told.get(step, f"{named}: {step.removeprefix('update ')}"), command)
+        (f"{named}: {_step_in_words(step)}", command)
         for step, command in zip(row["steps"], row["commands"], strict=True)
     ]
+
+
+def _step_in_words(step: str) -> str:
+    word, _, counts = step.partition(" ")
+    match word:
+        case "expect":
+            return f"go on only if it has {counts} there" if counts != "absent" else "go on only if it is not there"
+        case "create":
+            return f"{counts}; creates it there: give it the attributes that it has elsewhere (-a)"
+        case "drain":
+            return "wait until each group that reads it has nothing left in the queues that are no longer written"
+    return counts
 
 
 def _table(rows: list[Row]) -> Table:

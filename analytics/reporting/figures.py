@@ -148,9 +148,24 @@ def stacks(title: str, legend: tuple[str, ...], rows: Sequence[Bar], axis: Axis)
 
 
 def lanes(title: str, legend: tuple[str, ...], rows: Sequence[Lane], window: tuple[float, float]) -> Figure:
-    """Return when things happened, a lane for each thing."""
+    """Return when things happened, a lane for each thing; of the window the part in which they did."""
     description = "; ".join(f"{row.label}: {', '.join(mark.words for mark in row.marks[:5])}" for row in rows[:20])
-    return Figure(title, description, legend, lambda width: _lanes(width, rows, window))
+    shown = _eventful(rows, window)
+    return Figure(title, description, legend, lambda width: _lanes(width, rows, shown))
+
+
+#: So much quiet is shown before and after what happened: of its length, and at least, s.
+_QUIET_SHARE: Final = 0.1
+_QUIET_MIN_S: Final = 60.0
+
+
+def _eventful(rows: Sequence[Lane], window: tuple[float, float]) -> tuple[float, float]:
+    """Return the part of a window in which something happened: minutes of a month would be a dash on its axis."""
+    marks = [mark for row in rows for mark in row.marks]
+    start = max(min((mark.start_s for mark in marks), default=window[0]), window[0])
+    end = min(max((mark.end_s for mark in marks), default=window[1]), window[1])
+    quiet = max((end - start) * _QUIET_SHARE, _QUIET_MIN_S)
+    return max(start - quiet, window[0]), min(end + quiet, window[1])
 
 
 def lines(title: str, legend: tuple[str, ...], rows: Sequence[Line], axis: Axis) -> Figure:
@@ -378,5 +393,5 @@ def _text(x: float, y: float, words: str, anchor: str, kind: str = "label") -> s
 
 
 def _cut(words: str, room: float) -> str:
-    letters = max(int(room / _LETTER), 4)
+    letters = max(round(room / _LETTER), 4)
     return words if len(words) <= letters else f"{words[: letters - 1]}…"

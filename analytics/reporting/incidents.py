@@ -95,9 +95,9 @@ def storms(result: Result) -> Section:
     real = [row for row in rows if row["cause"] == "brokers"]
     worst = rows[0]
     answer = (
-        f"{counted(len(real), 'storm')} of restarted brokers and {len(rows) - len(real)} after starts of NameServers; "
-        f"the largest had {counted(worst['brokers'], 'broker')} within {duration(worst['seconds'])}"
-        f" on {told(worst['start'])}."
+        f"{counted(len(real), 'storm')} of restarted brokers and {len(rows) - len(real)} of NameServers that started "
+        f"or had lost their network; the largest had {counted(worst['brokers'], 'broker')} "
+        f"within {duration(worst['seconds'])} on {told(worst['start'])}."
     )
     held = [row["loop_lag_max_ms"] for row in rows if row["loop_lag_max_ms"] is not None]
     if held:
@@ -111,7 +111,7 @@ def storms(result: Result) -> Section:
     when = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
     sizes = [Bar(f"{told(row['start'])} {row['cluster']}", (row["brokers"],)) for row in rows[:SHOWN]]
     figures = [
-        lanes(title, ("brokers restarted", "a NameServer started"), when, result.window),
+        lanes(title, ("brokers restarted", "a NameServer started or had lost its network"), when, result.window),
         bars("Brokers in each storm", (), sizes, Axis("brokers")),
     ]
     return result.section("Restart storms", answer, figures, _storm_table(rows))

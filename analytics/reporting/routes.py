@@ -53,13 +53,20 @@ def _mark(row: Row, start: str, end: str, series: int, words: str) -> Mark:
     return Mark(start_s, unix_s(row[end]) or start_s, series, words)
 
 
+def _altered(row: Row) -> int:
+    """Return how often somebody set a topic otherwise; it comes and goes with its brokers too."""
+    return int(row["changes"] - row["added"] - row["removed"])
+
+
 def churn(result: Result) -> Section:
     """Which topics are altered again and again."""
     title = "Changes of topics"
-    rows = sorted((row for row in result.rows if row["topic"] is not None), key=lambda row: -row["changes"])
+    rows = sorted(
+        (row for row in result.rows if row["topic"] is not None), key=lambda row: (-_altered(row), -row["changes"])
+    )
     if not rows:
         return result.section("Route changes", "No topic was altered.", [nothing(title, "no topic was altered")])
-    flipped = [row for row in rows if row["flips"]]
+    flipped = [row for row in rows if row["flips"] and _altered(row)]
     answer = f"{counted(len(rows), 'topic')} changed, {rows[0]['topic']} most: {counted(rows[0]['changes'], 'time')}."
     if flipped:
         answer += f" {counted(len(flipped), 'topic')} went to and fro, as automation does that disagrees with itself."

@@ -110,6 +110,10 @@ class EmbeddedStore:
         finally:
             wanted.is_given_up = True
 
+    async def size_bytes(self) -> int | None:
+        """There is no etcd, and nothing that has a quota."""
+        return None
+
     async def close(self) -> None:
         """Close the file."""
         await self._call("close", self._connection.close)

@@ -32,6 +32,10 @@ __all__ = ["EtcdOptions", "EtcdStore"]
 CALLS_MAX: Final = 8
 #: Renewals do not wait behind commits: one thread for the election, one for the membership.
 RENEWALS_MAX: Final = 2
+#: The question for the size of the database has a thread of its own: nobody waits behind it.
+SIZES_MAX: Final = 1
+#: How long the answer to it may take.
+SIZE_MS: Final = 1000
 #: How long closing waits for what is under way to end.
 CLOSE_S: Final = 0.3
 
@@ -60,6 +64,8 @@ class EtcdStore:
         told = observer or NoObserver()
         self._calls = CallThreads(CALLS_MAX, clock, told)
         self._renewals = CallThreads(RENEWALS_MAX, clock, told)
+        # Nobody is told of it: it says nothing about whether etcd serves.
+        self._sizes = CallThreads(SIZES_MAX, clock, NoObserver())
         self._known = KnownRevisions()
         self._members: dict[str, Member] = {}
         self._witness: Witness | None = None
@@ -149,6 +155,15 @@ class EtcdStore:
             self._report(self._known.ends(broker_name))
         return stored
 
+    async def size_bytes(self) -> int | None:
+        """Return how large the database of the endpoint is that is asked now; raises StoreError."""
+        question = etcd_requests.database_bytes()
+        return await self._sizes.run(
+            "size",
+            lambda deadline_ms: self._client.ask_beside(question, deadline_ms=deadline_ms),
+            within_ms=SIZE_MS,
+        )
+
     async def close(self) -> None:
         """Leave the group, and end all threads; what etcd does not answer within a moment is left to its leases."""
         for task in self._tasks:
@@ -166,6 +181,7 @@ class EtcdStore:
             self._watch.stop(seconds=CLOSE_S)
         self._calls.close()
         self._renewals.close()
+        self._sizes.close()
 
     def _load(self) -> dict[str, Kept]:
         kvs, _ = etcd_requests.everything(self._client, self._keys.sets, self._clock.now_ms)

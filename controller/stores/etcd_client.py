@@ -90,6 +90,7 @@ class Connection:
         self.lease: Final = stubs.LeaseStub(self._channel)
         self.watch: Final = stubs.WatchStub(self._channel)
         self.auth: Final = stubs.AuthStub(self._channel)
+        self.maintenance: Final = stubs.MaintenanceStub(self._channel)
         self._lock = threading.Lock()
         self._users = 0
         self._is_left = False
@@ -187,6 +188,22 @@ class EtcdClient:
         if failure is None:
             raise Unreachable(f"etcd at {', '.join(self._options.addresses)}: no time was left to ask it")
         raise (OutcomeUnknown if failure.fate is Fate.UNKNOWN else Unreachable)(failure.text)
+
+    def ask_beside(self, question: Callable[[Connection, float, Metadata], Answer], *, deadline_ms: int) -> Answer:
+        """Return the answer of the endpoint that is asked now, once; raises StoreError.
+
+        For what nothing depends on: a failure sends nobody to another endpoint, and nobody is logged in for it.
+        """
+        connection = self._used_connection()
+        left_ms = max(deadline_ms - self._clock.now_ms(), 1)
+        try:
+            return question(connection, left_ms / 1000, _metadata(self._token))
+        except grpc.RpcError as error:
+            raise StoreError(failure_of(connection.address, error.code().name, error.details() or "").text) from None
+        except ValueError as error:
+            raise StoreError(f"etcd at {connection.address}: {error}") from None
+        finally:
+            connection.release()
 
     def open_stream(self, question: Callable[[Connection, Metadata], Any], *, deadline_ms: int) -> Any:
         """Return a call that goes on until it is cancelled, or until its endpoint is left for another."""

@@ -163,6 +163,16 @@ def enter(keys: Keys, me: Member, lease_id: int, revision: int) -> Callable[[Con
     return question
 
 
+def database_bytes() -> Callable[[Connection, float, Metadata], int]:
+    """Return how large the database of the endpoint is: what its quota limits; free pages count too."""
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> int:
+        answer = connection.maintenance.Status(messages.StatusRequest(), timeout=seconds, metadata=metadata)
+        return int(answer.dbSize)
+
+    return question
+
+
 def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Callable[[Connection, Metadata], Any]:
     """Open a watch of all keys of the group; it ends when `until`, which may block, returns, or is cancelled."""
 

@@ -119,8 +119,9 @@ def test_unread_answers_over_the_limit_end_those_who_left_most_and_the_others_ar
         for each in crowd.connect(40, receive_bytes=RECEIVE_BYTES):
             push(each, queries)
         served.wait_for_metric("connections_closed_total", lambda n: n > 0, reason="slow_reader")
+        # On a busy machine the first go before the server has come to the requests of the others.
+        served.wait_for_metric("connections_paused", lambda paused: paused > 0)
         assert served.metric("unread_answer_bytes") <= limit
-        assert served.metric("connections_paused") > 0
     assert served.events(SLOW)
     watch.assert_unharmed(p99_ms_max=IN_CI)
     served.assert_unharmed()

@@ -44,21 +44,13 @@ class HandMadeBroker:
         self._lock = threading.Lock()
         self._dead = threading.Event()
         self._accepted = []
-        self._listener = None
-        self.address = None
-        self.move()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._listen, daemon=True).start()
 
     @property
     def identity(self):
         return {"clusterName": self.cluster, "brokerName": self.name}
-
-    def move(self):
-        """Listen somewhere else from now on."""
-        if self._listener:
-            _close(self._listener)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._listen, args=(self._listener,), daemon=True).start()
 
     def ask(self, code, fields, body=b""):
         with self._lock:
@@ -118,11 +110,15 @@ class HandMadeBroker:
             except OSError:
                 return
 
-    def _listen(self, listener):
+    def _listen(self):
         with contextlib.suppress(OSError):
             while True:
-                connection, _ = listener.accept()
+                connection, _ = self._listener.accept()
                 self._accepted.append(connection)
+                if self._dead.is_set():
+                    # It came when `die` was at the others already.
+                    _close(connection)
+                    return
                 threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection):

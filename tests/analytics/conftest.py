@@ -7,11 +7,11 @@ import pytest
 from analytics.session import NoJava, SparkOptions, start_session
 
 # Tests are over before a JVM would have compiled anything well, and small enough for the simplest of collectors.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 OPTIONS = SparkOptions(
     master="local[2]",
-    driver_memory="1g",
+    driver_memory="2g",
     app_name="tests",
     conf={
         "spark.sql.shuffle.partitions": "2",
@@ -21,6 +21,8 @@ OPTIONS = SparkOptions(
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.adaptive.enabled": "false",
+        # Rows that come from a test would be worked on while the plan is made, again and again, and not by two cores.
+        "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
         # A machine that has other things to do lets Spark wait; it must not take itself for dead.
         "spark.executor.heartbeatInterval": "60s",
         "spark.network.timeout": "3600s",

@@ -49,17 +49,17 @@ def tables(spark, **families):
 
 def found(job, inputs, span):
     """What a job publishes of these inputs, as dictionaries."""
-    return _published(job, [job.parts(inputs, span)], span)
+    return published(job, [job.parts(inputs, span)], span)
 
 
 def found_by_day(job, inputs, span):
     """The same, of parts that were made day by day and put together."""
     starts = range(span.start_us, span.end_us, DAY_US)
-    return _published(job, [job.parts(inputs, Span(start, min(start + DAY_US, span.end_us))) for start in starts], span)
+    return published(job, [job.parts(inputs, Span(start, min(start + DAY_US, span.end_us))) for start in starts], span)
 
 
-def _published(job, parts, span):
-    # Stored in between, as the runner does it.
+def published(job, parts, span):
+    """What a job publishes of these parts, which are stored in between, as the runner does it."""
     stored = pa.concat_tables([part.toArrow() for part in parts])
     frame = parts[0].sparkSession.createDataFrame(stored, parts[0].schema)
     result = job.result(frame, span)

@@ -66,20 +66,27 @@ def ingest_all(spark, root, families=("heartbeat",), stored=None):
 
 def stored_rows(spark, root, family="heartbeat"):
     """All rows that count, by event id."""
-    storage = LocalStorage(root)
-    paths = [path for day in load_days(storage, family).values() for path in day.parquet_files]
-    rows = rows_of(spark, storage, FAMILIES[family], paths).collect()
+    rows = _rows_that_count(spark, root, family).collect()
     return sorted((row.asDict() for row in rows), key=lambda row: row["event_id"])
 
 
 def stored_ids(spark, root, family="heartbeat"):
-    return [row["event_id"] for row in stored_rows(spark, root, family)]
+    return _ids(_rows_that_count(spark, root, family))
 
 
 def seen_by_anybody(spark, root, family="heartbeat"):
     """What a reader sees who knows nothing of manifests and reads the folder."""
-    rows = spark.read.parquet(f"{root}/curated/v1/family={family}").collect()
-    return sorted(row.event_id for row in rows)
+    return _ids(spark.read.parquet(f"{root}/curated/v1/family={family}"))
+
+
+def _rows_that_count(spark, root, family):
+    storage = LocalStorage(root)
+    paths = [path for day in load_days(storage, family).values() for path in day.parquet_files]
+    return rows_of(spark, storage, FAMILIES[family], paths)
+
+
+def _ids(rows):
+    return sorted(row.event_id for row in rows.select("event_id").collect())
 
 
 def every_file(root):

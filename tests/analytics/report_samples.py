@@ -163,25 +163,32 @@ def _about_brokers():
             for s, r, t, e, m in delays
         ),
     )
-    best = [(120.0, 60.0, "high"), (120.0, 45.0, "medium"), (10.0, 10.0, "high"), (10.0, 30.0, "low")]
+    # The last one tells no timeout, so that nothing it is told to do changes it.
+    best = [
+        (10.0, 60.0, "high", 1_000.0),
+        (10.0, 45.0, "medium", 1_000.0),
+        (10.0, 10.0, "high", 1_000.0),
+        (10.0, 30.0, "low", 1_000.0),
+        (120.0, 90.0, "high", 30_000.0),
+    ]
     yield a_result(
         "A5",
         *(
             a_row(
                 "A5",
                 **who,
-                period_ms=30_000.0,
+                period_ms=period_ms,
                 current_timeout_s=now,
                 current_fp_day=0.0,
                 best_timeout_s=then,
                 fp_day=0.01,
                 fp_day_upper=0.03,
-                delay_s=then + 2.5,
+                delay_s=then + 5,
                 evidence_days=21.0,
                 confidence=sure,
                 failures=2,
             )
-            for who, (now, then, sure) in zip(brokers(4), best, strict=True)
+            for who, (now, then, sure, period_ms) in zip(brokers(5), best, strict=True)
         ),
     )
 
@@ -235,10 +242,11 @@ def _about_routes():
         a_row("A7", changes=3000, flips=0),
     )
     steps = {
-        "steps": ["update read=16 write=8", "drain", "update read=8 write=8"],
+        "steps": ["expect read=16 write=16", "update read=16 write=8", "drain", "update read=8 write=8"],
         "commands": [
+            "mqadmin topicRoute -t 'orders'",
             "mqadmin updateTopic -r 16 -w 8",
-            "mqadmin topicStatus -t 'orders'",
+            "mqadmin consumerProgress -g 'orders-readers'",
             "mqadmin updateTopic -r 8 -w 8",
         ],
     }
@@ -272,13 +280,16 @@ def _about_routes():
             for n in range(6)
         ),
         a_row("A8", kind="topic", topic="orders", queues=48, spread=16),
-        a_row(
-            "A8",
-            **proposal,
-            broker_name="broker-00",
-            position=1,
-            basis="queues",
-            reason="one of the fullest sets of the cluster: 900 queues",
+        *(
+            a_row(
+                "A8",
+                **(proposal | {"topic": topic}),
+                broker_name="broker-00",
+                position=position,
+                basis="queues",
+                reason="one of the fullest sets of the cluster: 900 queues",
+            )
+            for position, topic in enumerate(("orders", "payments"), start=1)
         ),
     )
     yield a_result(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from hand_tables import found
+from pyspark.sql import functions as F
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import (
@@ -22,12 +23,12 @@ from synthetic.plan import (
     Plant,
     Server,
     brokers,
-    three_servers,
 )
 from synthetic.plants import renewal_outages
 
 from analytics.availability import JOB
 from analytics.job import Span
+from analytics.rates import poisson_lower, poisson_upper
 
 PERIOD_S = 30
 #: What a network and two scans take.
@@ -36,41 +37,106 @@ SLACK_S = 1
 BEGUN_US = MONDAY + 10 * MINUTE
 
 
-def judged(spark, plan, span=None):
-    rows = generate(plan).rows
-    inputs = {family: rows[family] for family in ("broker_state", "ns_lifecycle", "ns_tick")}
-    result = found(JOB, frames(spark, inputs), span or Span(BEGUN_US, plan.end_us))
-    return {BrokerKey(row["broker_name"], row["broker_id"]): row for row in result}
-
-
 def down_s(outages, end=None):
     return sum(
         (each.to_us - each.from_us) / 1e6 for each in outages if (each.end is End.PLANNED) == (end is End.PLANNED)
     )
 
 
-def a_renewal_plan():
+def servers_of(case, *, count=3, **values):
+    return tuple(Server(name=f"{case}-{number}", **values) for number in range(count))
+
+
+def a_renewal_plan(case, servers):
     """A day of four brokers that fail and are repaired, and one that never fails."""
     keys = [broker.key for broker in brokers(4)]
     plants = [
         renewal_outages(key, BEGUN_US, MONDAY + DAY - 10 * MINUTE, mean_up_us=3 * HOUR, mean_down_us=10 * MINUTE)
         for key in keys
     ]
-    return Plan(brokers=brokers(5), snapshot_us=6 * HOUR).with_plants(*plants)
+    return Plan(brokers=brokers(5, cluster=case), servers=servers, snapshot_us=6 * HOUR).with_plants(*plants)
+
+
+def a_plan_with_a_server_that_is_away():
+    down = (
+        Downtime(MONDAY + 6 * HOUR, MONDAY + 8 * HOUR, clean=False),
+        Downtime(MONDAY + 15 * HOUR, MONDAY + 15 * HOUR + MINUTE),
+    )
+    first, *others = servers_of("restarted")
+    return a_renewal_plan("restarted", (replace(first, downtimes=down), *others))
+
+
+def a_plan_with_a_skewed_clock_and_an_old_release():
+    one, two, three = servers_of("skewed")
+    old = replace(two, lacks=frozenset({"set_ids", "set_addrs"}))
+    return a_renewal_plan("skewed", (replace(one, skew_us=900_000), old, three))
+
+
+FIRST, SECOND_ONE, THIRD = (broker.key for broker in brokers(3))
+
+
+def a_plan_of_majorities():
+    """One server hears nothing of the first broker, two nothing of the second; the third one leaves for good."""
+    away = (MONDAY + HOUR, MONDAY + HOUR + 10 * MINUTE)
+    cuts = (("majority-0", FIRST), ("majority-0", SECOND_ONE), ("majority-1", SECOND_ONE))
+    return Plan(
+        end_us=MONDAY + 2 * HOUR, servers=servers_of("majority"), brokers=brokers(3, cluster="majority")
+    ).with_plants(
+        Plant(cuts=tuple(Cut(key, server, *away) for server, key in cuts)),
+        Plant(outages=(Outage(THIRD, MONDAY + HOUR, None, End.PLANNED),)),
+    )
+
+
+def a_plan_that_nobody_watches_all_of():
+    down = Downtime(MONDAY + HOUR, MONDAY + 2 * HOUR, clean=False)
+    failed = Outage(SECOND_ONE, MONDAY + 90 * MINUTE, MONDAY + 150 * MINUTE)
+    servers = servers_of("unwatched", count=1, downtimes=(down,))
+    plan = Plan(end_us=MONDAY + 3 * HOUR, servers=servers, brokers=brokers(2, cluster="unwatched"))
+    return plan.with_plants(Plant(outages=(failed,)))
+
+
+def a_plan_that_begins_with_an_outage():
+    outage = Outage(FIRST, MONDAY + 5 * MINUTE, MONDAY + 90 * MINUTE)
+    plan = Plan(end_us=MONDAY + 2 * HOUR, servers=servers_of("before"), brokers=brokers(1, cluster="before"))
+    return plan.with_plants(Plant(outages=(outage,)))
+
+
+PLANS = {
+    "renewal": a_renewal_plan("renewal", servers_of("renewal")),
+    "restarted": a_plan_with_a_server_that_is_away(),
+    "skewed": a_plan_with_a_skewed_clock_and_an_old_release(),
+    "majority": a_plan_of_majorities(),
+    "unwatched": a_plan_that_nobody_watches_all_of(),
+    "before": a_plan_that_begins_with_an_outage(),
+}
 
 
 @pytest.fixture(scope="module")
-def renewal(spark):
-    plan = a_renewal_plan()
-    return plan, judged(spark, plan)
+def judged(spark):
+    """Case -> broker -> its row.
+
+    The cases are groups of NameServers with a cluster each; their brokers have the same names, and nothing in common.
+    """
+    histories = [generate(plan).rows for plan in PLANS.values()]
+    inputs = {name: [row for rows in histories for row in rows[name]] for name in JOB.inputs}
+    cases = {case: {} for case in PLANS}
+    for row in found(JOB, frames(spark, inputs), Span(BEGUN_US, MONDAY + DAY)):
+        cases[row["cluster"]][BrokerKey(row["broker_name"], row["broker_id"])] = row
+    return cases
 
 
 def of(plan, key):
     return [each for each in plan.plant.outages if each.broker == key]
 
 
-def test_each_outage_is_found_and_measured_within_one_period(renewal):
-    plan, result = renewal
+def test_each_cluster_has_its_own_brokers_whatever_they_are_called(judged):
+    assert {case: set(rows) for case, rows in judged.items()} == {
+        case: {broker.key for broker in plan.brokers} for case, plan in PLANS.items()
+    }
+
+
+def test_each_outage_is_found_and_measured_within_one_period(judged):
+    plan, result = PLANS["renewal"], judged["renewal"]
     assert len(plan.plant.outages) > 15
     for broker in plan.brokers:
         outages, row = of(plan, broker.key), result[broker.key]
@@ -82,9 +148,8 @@ def test_each_outage_is_found_and_measured_within_one_period(renewal):
         assert row["planned_s"] == pytest.approx(down_s(outages, End.PLANNED), abs=len(outages) * SLACK_S)
 
 
-def test_the_figures_fit_each_other(renewal):
-    _, result = renewal
-    for row in result.values():
+def test_the_figures_fit_each_other(judged):
+    for row in judged["renewal"].values():
         assert row["up_s"] + row["planned_s"] + row["unplanned_s"] == pytest.approx(row["observed_s"])
         assert row["observed_s"] == pytest.approx((DAY - 10 * MINUTE) / 1e6, abs=11)
         assert row["availability"] == pytest.approx(row["up_s"] / row["observed_s"])
@@ -94,39 +159,37 @@ def test_the_figures_fit_each_other(renewal):
             assert row["mtbf_lower_s"] < row["mtbf_s"] < row["mtbf_upper_s"]
 
 
-def test_without_failures_the_mtbf_is_only_known_to_be_above_a_third_of_the_time(renewal):
-    row = renewal[1][BrokerKey("broker-004")]
+def test_without_failures_the_mtbf_is_only_known_to_be_above_a_third_of_the_time(judged):
+    row = judged["renewal"][BrokerKey("broker-004")]
     assert (row["failures"], row["mtbf_s"], row["mttr_s"], row["mtbf_upper_s"]) == (0, None, None, None)
     assert row["mtbf_lower_s"] == pytest.approx(row["up_s"] / -math.log(0.05))
     assert row["mtbf_lower_s"] > row["up_s"] / 3
 
 
-def test_bounds_are_those_of_a_poisson_count(renewal):
-    # Exact bounds, 95 % on each side, of some numbers of failures: halves of chi-square quantiles.
+def test_bounds_are_those_of_a_poisson_count(spark):
+    # Exact bounds, 95 % on each side: halves of chi-square quantiles.
     exact = {
-        1: (0.05129, 4.74386),
+        1: (0.051293, 4.74386),
         2: (0.35536, 6.29579),
         3: (0.81769, 7.75366),
         4: (1.36632, 9.15352),
         5: (1.97015, 10.51303),
+        20: (13.25465, 29.06202),
     }
-    counted = [row for row in renewal[1].values() if row["failures"] in exact]
-    assert counted
-    for row in counted:
-        low, high = exact[row["failures"]]
-        assert row["up_s"] / row["mtbf_lower_s"] == pytest.approx(high, rel=0.01)
-        assert row["up_s"] / row["mtbf_upper_s"] == pytest.approx(low, rel=0.2)
-
-
-def test_the_outage_of_a_name_server_changes_no_figures(spark, renewal):
-    plan, before = renewal
-    down = (
-        Downtime(MONDAY + 6 * HOUR, MONDAY + 8 * HOUR, clean=False),
-        Downtime(MONDAY + 15 * HOUR, MONDAY + 15 * HOUR + MINUTE),
+    none, *counted = (
+        spark.createDataFrame([(count,) for count in (0, *exact)], "count bigint")
+        .select("count", poisson_lower(F.col("count")).alias("low"), poisson_upper(F.col("count")).alias("high"))
+        .collect()
     )
-    servers = (replace(plan.servers[0], downtimes=down), *plan.servers[1:])
-    after = judged(spark, replace(plan, servers=servers))
-    assert after.keys() == before.keys()
+    assert (none["low"], none["high"]) == (None, pytest.approx(-math.log(0.05)))
+    for row in counted:
+        low, high = exact[row["count"]]
+        assert row["high"] == pytest.approx(high, rel=0.01)
+        assert row["low"] == pytest.approx(low, rel=1e-4 if row["count"] == 1 else 0.03)
+
+
+def test_the_outage_of_a_name_server_changes_no_figures(judged):
+    before, after = judged["renewal"], judged["restarted"]
     for key, row in before.items():
         assert after[key]["failures"] == row["failures"]
         # Which servers make up the majority differs, and so does the last beat that they heard.
@@ -135,28 +198,17 @@ def test_the_outage_of_a_name_server_changes_no_figures(spark, renewal):
     assert after[BrokerKey("broker-004")]["availability"] == 1
 
 
-def test_a_majority_of_those_that_watch_decides(spark):
-    first, second, third = (broker.key for broker in brokers(3))
-    away = (MONDAY + HOUR, MONDAY + HOUR + 10 * MINUTE)
-    plan = Plan(end_us=MONDAY + 2 * HOUR, brokers=brokers(3)).with_plants(
-        Plant(cuts=(Cut(first, "ns-0", *away), Cut(second, "ns-0", *away), Cut(second, "ns-1", *away))),
-        Plant(outages=(Outage(third, MONDAY + HOUR, None, End.PLANNED),)),
-    )
-    result = judged(spark, plan)
-    assert result[first]["unplanned_s"] == 0
-    assert result[second]["failures"] == 1
-    assert 600 - PERIOD_S <= result[second]["unplanned_s"] <= 600 + 2 * PERIOD_S + SLACK_S
+def test_a_majority_of_those_that_watch_decides(judged):
+    result = judged["majority"]
+    assert result[FIRST]["unplanned_s"] == 0
+    assert result[SECOND_ONE]["failures"] == 1
+    assert 600 - PERIOD_S <= result[SECOND_ONE]["unplanned_s"] <= 600 + 2 * PERIOD_S + SLACK_S
     # It never came back, and said so before.
-    assert result[third]["planned_s"] == pytest.approx(3600, abs=11)
+    assert result[THIRD]["planned_s"] == pytest.approx(3600, abs=11)
 
 
-def test_time_that_nobody_watched_counts_neither_as_up_nor_as_down(spark):
-    down = Downtime(MONDAY + HOUR, MONDAY + 2 * HOUR, clean=False)
-    failed = Outage(BrokerKey("broker-001"), MONDAY + 90 * MINUTE, MONDAY + 150 * MINUTE)
-    plan = Plan(end_us=MONDAY + 3 * HOUR, servers=(Server(name="ns-0", downtimes=(down,)),), brokers=brokers(2))
-    steady, other = judged(spark, plan.with_plants(Plant(outages=(failed,)))).values()
-    if steady["broker_name"] == "broker-001":
-        steady, other = other, steady
+def test_time_that_nobody_watched_counts_neither_as_up_nor_as_down(judged):
+    steady, other = (judged["unwatched"][key] for key in (FIRST, SECOND_ONE))
     assert steady["availability"] == 1
     # Until the first registration at the server's new process nobody knows.
     assert 6600 - PERIOD_S - 21 <= steady["observed_s"] <= 6600
@@ -164,19 +216,14 @@ def test_time_that_nobody_watched_counts_neither_as_up_nor_as_down(spark):
     assert 1800 - 121 <= other["unplanned_s"] <= 1800
 
 
-def test_skewed_clocks_and_an_old_release_change_little(spark, renewal):
-    plan, before = renewal
-    one, two, three = three_servers()
-    servers = (replace(one, skew_us=900_000), replace(two, lacks=frozenset({"set_ids", "set_addrs"})), three)
-    after = judged(spark, replace(plan, servers=servers))
+def test_skewed_clocks_and_an_old_release_change_little(judged):
+    before, after = judged["renewal"], judged["skewed"]
     for key, row in before.items():
         assert after[key]["failures"] == row["failures"]
         assert after[key]["unplanned_s"] == pytest.approx(row["unplanned_s"], abs=2 * row["failures"] + 0.1)
 
 
-def test_a_broker_that_failed_before_the_window_is_down_and_has_not_failed_in_it(spark):
-    outage = Outage(BrokerKey("broker-000"), MONDAY + 30 * MINUTE, MONDAY + 90 * MINUTE)
-    plan = Plan(end_us=MONDAY + 2 * HOUR, brokers=brokers(1)).with_plants(Plant(outages=(outage,)))
-    (row,) = judged(spark, plan, Span(MONDAY + HOUR, MONDAY + 2 * HOUR)).values()
+def test_a_broker_that_failed_before_the_window_is_down_and_has_not_failed_in_it(judged):
+    row = judged["before"][FIRST]
     assert row["failures"] == 0
-    assert row["unplanned_s"] == pytest.approx(30 * MINUTE / SECOND, abs=SLACK_S)
+    assert row["unplanned_s"] == pytest.approx(80 * MINUTE / SECOND, abs=SLACK_S)

@@ -5,9 +5,13 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from hand_tables import days
+from hand_tables import days, found
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import DAY, HOUR, MINUTE, MONDAY, SECOND, Broker, BrokerKey, End, Freeze, Outage, Plan, Plant
 
 from analytics.best_timeout import FALSE_ALARM_COST_S, FALSE_ALARMS_A_DAY, GRID_S, JOB
+from analytics.job import Span
 from analytics.schemas import struct_of
 from analytics.silences import PARTS
 
@@ -75,7 +79,8 @@ def result(spark):
         *gaps("log-normal", log_normal(1, 100), period_ms=10_000),
         *gaps("steady", regular(91)),
         *gaps("new", regular(2)),
-        *gaps("rare", regular(91, 100_000), period_ms=100_000),
+        *gaps("rare", [*regular(91, 100_000), *[250_000] * 5], period_ms=100_000),
+        *gaps("noisy", regular(91, 30_001), period_ms=30_001),
         *gaps("costly", [*regular(30), 100_000]),
         *failures("costly", 20),
         *gaps("bearable", [*regular(30), *[100_000] * 30]),
@@ -113,7 +118,7 @@ def test_the_least_timeout_is_chosen_that_is_surely_exceeded_at_most_once_in_thi
     row = result["paused"]
     assert (row["best_timeout_s"], row["confidence"], row["fp_day"]) == (120, "high", 0)
     assert row["fp_day_upper"] == pytest.approx(-math.log(0.05) / row["evidence_days"])
-    assert row["delay_s"] == 122.5
+    assert row["delay_s"] == 125
 
 
 def test_false_alarms_are_counted_exactly(result):
@@ -132,7 +137,13 @@ def test_of_log_normal_gaps_the_chosen_timeout_is_within_one_step_of_the_right_o
 
 def test_nothing_below_three_periods_is_recommended(result):
     assert result["steady"]["best_timeout_s"] == 90
-    assert result["rare"]["best_timeout_s"] == 300
+    # Its period is known no better than that.
+    assert result["noisy"]["best_timeout_s"] == 90
+
+
+def test_beyond_the_grid_false_alarms_are_those_of_three_periods(result):
+    row = result["rare"]
+    assert (row["best_timeout_s"], row["fp_day"], row["delay_s"], row["confidence"]) == (300, 0, 305, "high")
 
 
 def test_little_evidence_gives_low_confidence(result):
@@ -160,8 +171,33 @@ def test_phi_accrual_is_judged_by_the_same_measure(result):
     # Three intervals reached the second threshold, none the third; but 50 days are too few to be sure.
     row = result["steady"]
     assert (row["phi_threshold"], row["phi_fp_day"]) == (6, 0)
-    assert row["phi_delay_s"] == pytest.approx(30 + 4.7534 + 2.5, abs=1e-3)
+    assert row["phi_delay_s"] == pytest.approx(30 + 4.7534 + 5, abs=1e-3)
     # One interval reached all of them.
     assert result["paused"]["phi_threshold"] == 4
     assert result["paused"]["phi_fp_day"] == pytest.approx(1 / 91)
     assert result["new"]["phi_threshold"] is None
+
+
+#: It beats on the half minutes.
+PAUSED = Broker(key=BrokerKey("paused"), since_us=MONDAY)
+
+
+def silent(minute, beats):
+    """A pause in which so many beats do not come."""
+    from_us = MONDAY + minute * MINUTE + 15 * SECOND
+    return Freeze(PAUSED.key, from_us, from_us + beats * 30 * SECOND)
+
+
+def test_silences_of_a_broker_are_found_in_what_three_name_servers_recorded_of_them(spark):
+    # Three silences of 90 s, two of 150 s, in which it is given up and comes back; and it is dead for ten minutes once.
+    freezes = (silent(60, 2), silent(120, 2), silent(180, 2), silent(240, 4), silent(300, 4))
+    death = Outage(PAUSED.key, MONDAY + 20 * HOUR, MONDAY + 20 * HOUR + 10 * MINUTE, End.SILENT)
+    history = generate(Plan(brokers=(PAUSED,)).with_plants(Plant(freezes=freezes, outages=(death,))))
+    (row,) = found(JOB, frames(spark, history.rows), Span(MONDAY, MONDAY + DAY))
+    assert row["evidence_days"] == pytest.approx(1, abs=0.01)
+    # Each server gave it up twice, but that was twice, not six times.
+    assert row["current_fp_day"] == pytest.approx(2 / row["evidence_days"])
+    assert row["failures"] == 3
+    # All three servers count for the choice: a minute for each false alarm, against three failures.
+    assert (row["best_timeout_s"], row["fp_day"], row["confidence"]) == (165, 0, "low")
+    assert row["fp_day_upper"] == pytest.approx(-math.log(0.05) / row["evidence_days"])

@@ -11,6 +11,7 @@ from analytics.days import (
     hour_at,
     is_whole_day,
     iso,
+    joined,
     moment,
     span_of,
     spans_by_day,
@@ -41,6 +42,13 @@ def test_a_span_is_cut_at_midnights():
     ]
     assert [is_whole_day(each) for each in cut] == [False, True, False]
     assert not is_whole_day(Span(START_US + 1, START_US + 1 + DAY_US))
+
+
+def test_days_without_one_between_them_are_one_span():
+    first, second, third, fourth = (Span(START_US + day * DAY_US, START_US + (day + 1) * DAY_US) for day in range(4))
+    assert joined([first, second, fourth]) == [Span(first.start_us, second.end_us), fourth]
+    assert joined(spans_by_day(Span(START_US + 1, third.end_us))) == [Span(START_US + 1, third.end_us)]
+    assert joined([]) == []
 
 
 def test_days_have_names():

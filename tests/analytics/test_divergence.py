@@ -11,6 +11,8 @@ from synthetic.plan import (
     MINUTE,
     MONDAY,
     SECOND,
+    Broker,
+    BrokerKey,
     Cut,
     Downtime,
     End,
@@ -23,10 +25,12 @@ from synthetic.plan import (
     three_servers,
 )
 
-from analytics.divergence import JOB
+from analytics.divergence import JOB, PERIOD_MS_MIN, PRESENCE_US, VERSION_PERIODS
 from analytics.job import Span
 
-SILENT, LATE, MOVED, CRASHED = (broker.key for broker in brokers(4))
+SILENT, LATE, MOVED, CRASHED, DIED, BEFORE, AFTER = (broker.key for broker in brokers(7))
+
+SPAN = Span(MONDAY + 10 * MINUTE, MONDAY + 5 * HOUR)
 
 CUT = Cut(SILENT, "ns-1", MONDAY + HOUR, MONDAY + HOUR + 20 * MINUTE)
 #: Shorter than the timeout, while the topics are altered.
@@ -35,6 +39,16 @@ ALTERED_US = SHORT.from_us + 5 * SECOND
 #: The broker comes back at another address, and one server has not even heard that it was gone.
 MOVE = Outage(MOVED, MONDAY + 3 * HOUR, MONDAY + 3 * HOUR + SECOND, End.CRASH, "elsewhere:10911")
 DEAF = Cut(MOVED, "ns-0", MOVE.from_us - SECOND, MONDAY + 3 * HOUR + 60 * SECOND)
+#: Nobody hears of it again, and each server gives it up when it looks next.
+DEATH = Outage(DIED, MONDAY + 150 * MINUTE, MONDAY + 170 * MINUTE, End.SILENT)
+#: These reach beyond the window.
+EARLY = Cut(BEFORE, "ns-2", MONDAY + MINUTE, MONDAY + 20 * MINUTE)
+FINAL = Cut(AFTER, "ns-2", MONDAY + 4 * HOUR + 30 * MINUTE, MONDAY + 5 * HOUR)
+
+#: It beats each second, and tells its topics each 30 s.
+QUICK = Broker(key=BrokerKey("quick"), period_ms=1_000, since_us=MONDAY + HOUR)
+#: So short that one registration is late, and no more than that.
+MISSED = Cut(QUICK.key, "ns-2", MONDAY + HOUR + 5 * MINUTE, MONDAY + HOUR + 5 * MINUTE + 20 * SECOND)
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +56,21 @@ def history():
     servers = list(three_servers())
     servers[0] = replace(servers[0], downtimes=(Downtime(MONDAY + 4 * HOUR, MONDAY + 4 * HOUR + 5 * MINUTE),))
     servers[2] = replace(servers[2], skew_us=-600_000)
-    plan = Plan(end_us=MONDAY + 5 * HOUR, brokers=brokers(4), servers=tuple(servers))
+    plan = Plan(end_us=SPAN.end_us, brokers=(*brokers(7), QUICK), servers=tuple(servers))
     return generate(
         plan.with_plants(
             Plant(
-                cuts=(CUT, SHORT, DEAF),
-                topics=(Topic("TopicTest", ("broker-001", "broker-003")),),
+                cuts=(CUT, SHORT, DEAF, EARLY, FINAL, MISSED),
+                topics=(Topic("TopicTest", ("broker-001", "broker-003", "quick")),),
                 topic_changes=(
                     TopicChange(ALTERED_US, "TopicTest", "broker-001", 16, 16),
                     TopicChange(MONDAY + 90 * MINUTE, "TopicTest", "broker-003", 16, 16),
+                    TopicChange(MISSED.from_us + SECOND, "TopicTest", "quick", 16, 16),
                 ),
                 outages=(
                     MOVE,
+                    DEATH,
+                    Outage(QUICK.key, MONDAY + HOUR + 10 * MINUTE, None, End.PLANNED),
                     Outage(CRASHED, MONDAY + 30 * MINUTE, MONDAY + 40 * MINUTE),
                     Outage(CRASHED, MONDAY + 100 * MINUTE, MONDAY + 110 * MINUTE, End.PLANNED),
                 ),
@@ -64,8 +81,12 @@ def history():
 
 @pytest.fixture(scope="module")
 def result(spark, history):
-    rows = found(JOB, frames(spark, history.rows), Span(MONDAY + 10 * MINUTE, MONDAY + 5 * HOUR))
+    rows = found(JOB, frames(spark, history.rows), SPAN)
     return sorted(rows, key=lambda row: row["start_time"])
+
+
+def is_change_of(row, name):
+    return (row["broker_name"], row["event_type"]) == (name, "changed")
 
 
 def times_us(row):
@@ -81,46 +102,66 @@ def beats(history, key, server):
 
 def test_each_planted_divergence_is_found_and_nothing_else(result):
     assert [(row["broker_name"], row["kind"]) for row in result] == [
+        ("broker-005", "presence"),
         ("broker-000", "presence"),
         ("broker-001", "version"),
         ("broker-002", "address"),
+        ("broker-006", "presence"),
     ]
+
+
+def test_servers_that_scan_at_different_moments_do_not_differ(history):
+    gave_up = [
+        row["event_time"]
+        for row in history.rows["broker_state"]
+        if (row["broker_name"], row["event_type"]) == (DIED.broker_name, "expired")
+    ]
+    # Longer than what one of them may hear later than another, and told nowhere above.
+    assert len(gave_up) == 3
+    assert max(gave_up) - min(gave_up) > PRESENCE_US
+
+
+def test_a_version_that_a_broker_of_quick_beats_tells_late_is_none(history):
+    periods = [row["period_ms"] for row in history.rows["heartbeat"] if row["broker_name"] == "quick"]
+    assert 0 < max(periods) < PERIOD_MS_MIN
+    knew = [row["event_time"] for row in history.rows["broker_state"] if is_change_of(row, "quick")]
+    assert max(knew) - min(knew) > VERSION_PERIODS * SECOND
 
 
 def test_a_server_that_is_cut_off_differs_from_its_timeout_on_until_the_next_beat(history, result):
     last_us = max(at_us for at_us in beats(history, SILENT, "ns-1") if at_us < CUT.from_us)
     next_us = min(at_us for at_us in beats(history, SILENT, "ns-1") if at_us >= CUT.to_us)
-    start_us, end_us = times_us(result[0])
-    assert last_us + 120 * SECOND <= start_us <= last_us + 125 * SECOND
+    start_us, end_us = times_us(result[1])
+    assert last_us + 120 * SECOND <= start_us <= last_us + 130 * SECOND
     assert end_us == pytest.approx(next_us, abs=SECOND)
     overlap_us = min(end_us, next_us) - max(start_us, last_us + 120 * SECOND)
     assert overlap_us / (next_us - last_us - 120 * SECOND) >= 0.95
-    assert result[0]["states"] == ["ns-0=up", "ns-1=absent", "ns-2=up"]
-    assert result[0]["seconds"] == pytest.approx((end_us - start_us) / 1e6)
+    assert result[1]["states"] == ["ns-0=up", "ns-1=absent", "ns-2=up"]
+    assert result[1]["seconds"] == pytest.approx((end_us - start_us) / 1e6)
 
 
 def test_a_version_that_one_server_did_not_hear_of_is_told_until_it_does(history, result):
     next_us = min(at_us for at_us in beats(history, LATE, "ns-2") if at_us >= SHORT.to_us - 600_000)
-    start_us, end_us = times_us(result[1])
+    start_us, end_us = times_us(result[2])
     assert start_us == pytest.approx(ALTERED_US, abs=SECOND)
     assert end_us == pytest.approx(next_us, abs=SECOND)
-    ours, theirs, behind = (state.split("=")[1] for state in result[1]["states"])
+    ours, theirs, behind = (state.split("=")[1] for state in result[2]["states"])
     assert ours == theirs != behind
 
 
 def test_two_addresses_of_one_broker_are_told_apart(result):
-    start_us, end_us = times_us(result[2])
+    start_us, end_us = times_us(result[3])
     assert start_us == pytest.approx(MOVE.to_us, abs=SECOND)
     assert DEAF.to_us - SECOND <= end_us <= DEAF.to_us + 31 * SECOND
-    assert result[2]["states"] == [
+    assert result[3]["states"] == [
         "ns-0=broker-002-0:10911",
         "ns-1=elsewhere:10911",
         "ns-2=elsewhere:10911",
     ]
 
 
-def test_a_short_window_tells_of_what_began_before_it(spark, history):
-    span = Span(MONDAY + HOUR + 10 * MINUTE, MONDAY + HOUR + 15 * MINUTE)
-    (row,) = found(JOB, frames(spark, history.rows), span)
-    assert times_us(row)[0] == span.start_us
-    assert times_us(row)[1] == pytest.approx(span.end_us, abs=11 * SECOND)
+def test_a_window_tells_of_what_began_before_it_and_is_not_over(result):
+    first, *_, last = result
+    assert times_us(first)[0] == SPAN.start_us
+    assert EARLY.to_us - SECOND <= times_us(first)[1] <= EARLY.to_us + 31 * SECOND
+    assert times_us(last)[1] == pytest.approx(SPAN.end_us, abs=11 * SECOND)

@@ -14,15 +14,20 @@ from hand_tables import (
 )
 from synthetic.frames import frames
 from synthetic.generator import generate
-from synthetic.plan import Broker, BrokerKey, End, Outage, Plan, Plant, Server, three_servers
+from synthetic.plan import Broker, BrokerKey, Downtime, End, Outage, Plan, Plant, Server
 from synthetic.plants import failover
 from synthetic.plants_failover import new_master_seen
 
 from analytics.failover_timeline import JOB
 from analytics.job import Span
 
-DELAYS_US = {"ns-0": 300_000, "ns-1": 700_000, "ns-2": 2_500_000}
 MS = 1_000
+#: How long after the election the new master registers, and how wrong the clocks of these NameServers are.
+DELAYS_US = {"ns-0": 300 * MS, "ns-1": 20 * MS, "ns-2": 2_500 * MS, "ns-3": 20 * MS}
+SKEWS_US = {"ns-1": 200 * MS, "ns-3": -200 * MS}
+SEEN_MS = {"ns-3": -180, "ns-1": 220, "ns-0": 300, "ns-2": 2_500}
+#: A master that dies so long before midnight is followed by one that is elected just after it.
+BEFORE_MIDNIGHT_US = 3_411 * MS
 
 
 def of_kind(rows, kind):
@@ -35,18 +40,26 @@ def us(moment):
 
 @pytest.fixture(scope="module")
 def planted():
-    """Two masters die, the second one twice, once across midnight; one NameServer never shows one new master."""
+    """Two masters die, the second one twice, once across midnight; one NameServer never shows one new master.
+
+    Another one dies minutes before all of it, and has nothing to do with it.
+    """
     brokers = [Broker(key=BrokerKey(name, number)) for name in ("broker-a", "broker-b") for number in (0, 1)]
+    start_us, end_us = MONDAY_US + 23 * HOUR_US, MONDAY_US + 25 * HOUR_US
     plan = Plan(
-        start_us=MONDAY_US + 23 * HOUR_US,
-        end_us=MONDAY_US + 25 * HOUR_US,
-        servers=(*three_servers(), Server(name="ctrl", source="controller")),
+        start_us=start_us,
+        end_us=end_us,
+        servers=(
+            *(Server(name=name, skew_us=SKEWS_US.get(name, 0)) for name in DELAYS_US),
+            Server(name="ns-dead", downtimes=(Downtime(start_us + 5 * MINUTE_US, end_us, clean=False),)),
+            Server(name="ctrl", source="controller"),
+        ),
         brokers=tuple(brokers),
     )
     deaths = [
         ("broker-a", 10 * MINUTE_US, 2),
         ("broker-b", 20 * MINUTE_US, 5),
-        ("broker-b", 60 * MINUTE_US - 11_000_000, 6),
+        ("broker-b", 60 * MINUTE_US - BEFORE_MIDNIGHT_US, 6),
     ]
     plants = []
     for name, after_us, epoch in deaths:
@@ -81,10 +94,10 @@ def test_moments_are_those_that_were_planted(history, timelines):
 
 def test_each_namesrv_shows_the_new_master_when_it_registered_there(timelines):
     told = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-a/2"))
-    assert dict(zip(told["namesrvs"], told["visible_ms"], strict=True)) == {"ns-0": 300, "ns-1": 700, "ns-2": 2500}
+    assert list(zip(told["namesrvs"], told["visible_ms"], strict=True)) == list(SEEN_MS.items())
     assert told["slowest_namesrv"] == "ns-2"
-    assert told["register_s"] == pytest.approx(0.3)
-    assert told["spread_s"] == pytest.approx(2.2)
+    assert told["register_s"] == pytest.approx(-0.18)
+    assert told["spread_s"] == pytest.approx(2.68)
     assert told["total_s"] == pytest.approx((us(told["visible_last"]) - us(told["last_beat"])) / 1e6)
     assert told["missing"] == []
 
@@ -97,13 +110,18 @@ def test_a_namesrv_that_never_shows_the_new_master_is_named(timelines):
 def test_phases_are_summed_up_by_cluster(timelines):
     phases = {row["phase"]: row for row in of_kind(timelines, "phase")}
     assert phases["register"]["n"] == 3
-    assert phases["register"]["p50_s"] == pytest.approx(0.3)
-    assert phases["detect"]["max_s"] >= phases["detect"]["p95_s"] >= phases["detect"]["p50_s"] >= 10
+    assert phases["register"]["p50_s"] == pytest.approx(-0.18)
+    assert phases["detect"]["max_s"] >= phases["detect"]["p95_s"] >= phases["detect"]["p50_s"] >= 3.3
 
 
 def test_a_failover_across_midnight_is_whole_when_its_days_are_put_together(spark, history, timelines):
     daily = found_by_day(JOB, frames(spark, history.rows), Span(MONDAY_US, MONDAY_US + 2 * DAY_US))
     assert in_order(daily) == in_order(timelines)
+    # The one that was elected after midnight had registered before it, by a clock that is behind.
+    told = next(row for row in timelines if (row["failover_id"] or "").endswith("broker-b/6"))
+    midnight_us = MONDAY_US + DAY_US
+    assert us(told["visible_first"]) < midnight_us < us(told["elected"]) < us(told["visible_first"]) + 200 * MS
+    assert told["missing"] == []
 
 
 @pytest.fixture(scope="module")
@@ -120,19 +138,29 @@ def partial(spark):
         return told(at_us, "elected", name, **(default | values))
 
     controller = [
-        # Detection before the epoch was known, a slave that dies too, and an election that found nobody at first.
+        # Detection before the epoch was known; nobody can be elected, and the set has no master until one can. Slaves
+        # die before and after.
         told(10 * s, "failure_detected", "late", broker_id=1, silent_ms=4_000, cause="timeout"),
         told(11 * s, "failure_detected", "late", broker_id=3, silent_ms=1_000),
-        told(12 * s, "election_started", "late"),
-        told(13 * s, "elected", "late", result="no_master_elected"),
-        told(40 * s, "election_started", "late"),
-        election(41 * s, "late", 7),
+        told(12 * s, "election_started", "late", cause="master_dead", **who),
+        told(13 * s, "elected", "late", result="no_master_elected", cause="master_dead", **who),
+        told(30 * s, "failure_detected", "late", broker_id=4, silent_ms=1_000),
+        told(40 * s, "election_started", "late", cause="no_master"),
+        election(41 * s, "late", 7, old_master=None, cause="no_master"),
         told(42 * s, "role_notified", "late", broker_id=2, result="failed"),
         told(43 * s, "role_notified", "late", broker_id=2, result="ok"),
+        # The same, and the former master comes back and asks to lead again.
+        told(10 * s, "failure_detected", "back", broker_id=1, silent_ms=4_000),
+        told(12 * s, "election_started", "back", **who),
+        told(13 * s, "elected", "back", result="no_master_elected", **who),
+        told(40 * s, "election_started", "back", cause="broker"),
+        election(41 * s, "back", 5, old_master=None, new_master=1, cause="broker"),
         # Nobody could be elected.
         told(10 * s, "failure_detected", "none", broker_id=1, silent_ms=2_000),
-        told(11 * s, "election_started", "none"),
-        told(12 * s, "elected", "none", result="no_master_elected"),
+        told(11 * s, "election_started", "none", **who),
+        told(12 * s, "elected", "none", result="no_master_elected", **who),
+        told(20 * s, "failure_detected", "none", broker_id=3, silent_ms=2_000),
+        told(21 * s, "elected", "none", result="no_master_elected", cause="broker"),
         # The controller was too busy to tell anything but the outcome.
         election(20 * s, "mute", 3),
         # The first master of a set; a slave that died; a master that stayed.
@@ -152,6 +180,9 @@ def partial(spark):
         told(70 * s, "failure_detected", "double", broker_id=2, silent_ms=3_000),
         told(70 * s, "election_started", "double"),
         election(71 * s, "double", 3, old_master=2, new_master=1, broker_addr="double-1:1"),
+        # To and fro within seconds.
+        election(50 * s, "swift", 2, broker_addr="swift-2:1"),
+        election(53 * s, "swift", 3, old_master=2, new_master=1, broker_addr="swift-1:1"),
     ]
     states = [
         row("changed", 20 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
@@ -160,14 +191,22 @@ def partial(spark):
         row("role_changed", 75 * s, broker_name="double", broker_id=0, broker_addr="double-1:1"),
         row("registered_first", 76 * s, broker_name="double", broker_id=1, broker_addr="double-2:1"),
     ]
-    inputs = tables(
-        spark, controller=controller, broker_state=states, ns_tick=[row("tick", n * 10 * s) for n in range(9)]
-    )
+    states += [
+        row("changed", at_us, broker_name="swift", broker_id=0, broker_addr=f"swift-{number}:1")
+        for at_us, number in ((49 * s, 1), (51 * s, 2), (54 * s, 1))
+    ]
+    # NameServers of another cluster.
+    states.append(row("registered_first", 0, cluster="other", broker_name="far", broker_id=0, ns_id="ns-far"))
+    ticks = [row("tick", n * 10 * s, ns_id=name) for n in range(9) for name in ("ns-1", "ns-far")]
+    inputs = tables(spark, controller=controller, broker_state=states, ns_tick=ticks)
     return {row["failover_id"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
 
 
 def test_only_changes_of_the_master_are_failovers(partial):
-    assert sorted(partial) == ["c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none"]
+    assert sorted(partial) == [
+        *("c/back/5", "c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none"),
+        *("c/swift/2", "c/swift/3"),
+    ]
 
 
 def test_what_was_told_before_the_epoch_was_known_belongs_to_the_next_election(partial):
@@ -181,7 +220,7 @@ def test_what_was_told_before_the_epoch_was_known_belongs_to_the_next_election(p
         41 * SECOND_US,
         43 * SECOND_US,
     ]
-    assert late["attempts"] == 1
+    assert (late["old_master"], late["new_master"], late["attempts"]) == (1, 2, 1)
     assert late["missing"] == ["visible", "visible on ns-1"]
 
 
@@ -199,9 +238,17 @@ def test_moments_that_nobody_recorded_are_named(partial):
 
 def test_a_set_that_nobody_leads_any_more_is_told_of(partial):
     none = partial["c/none/none"]
-    assert none["new_master"] is None
-    assert none["attempts"] == 1
+    assert (none["old_master"], none["new_master"], none["attempts"]) == (1, None, 2)
+    assert us(none["detected"]) - MONDAY_US == 10 * SECOND_US
     assert none["missing"] == ["elected", "notified", "visible"]
+
+
+def test_a_master_that_comes_back_to_a_set_without_one_ends_an_outage(partial):
+    back = partial["c/back/5"]
+    assert (back["old_master"], back["new_master"], back["attempts"]) == (1, 1, 1)
+    assert back["detect_s"] == pytest.approx(4)
+    assert back["elect_s"] == pytest.approx(29)
+    assert back["missing"] == ["notified", "visible", "visible on ns-1"]
 
 
 def test_a_master_that_an_operator_moved_was_not_found_dead(partial):
@@ -215,4 +262,5 @@ def test_two_failovers_of_one_set_keep_apart(partial):
     assert first["visible_ms"] == [9_000]
     assert second["visible_ms"] == [4_000]
     assert us(second["last_beat"]) - MONDAY_US == 67 * SECOND_US
+    assert partial["c/swift/2"]["visible_ms"] == partial["c/swift/3"]["visible_ms"] == [1_000]
     assert first["detect_s"] == second["detect_s"] == pytest.approx(3)

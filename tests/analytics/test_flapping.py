@@ -26,6 +26,7 @@ def a_part(kind, at_us, broker=None, **values):
         "since_us": START + at_us,
         "planned": False,
         "address": None,
+        "silent": False,
     } | values
 
 

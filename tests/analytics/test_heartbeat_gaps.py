@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hand_tables import found
+from hand_tables import HOUR_US, SECOND_US, found, row
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import (
@@ -54,8 +54,52 @@ def history():
     )
 
 
+def by_hand(broker, kind, ended_s, interval_ms, **values):
+    """An interval, or a minute of quick beats, that ended so many seconds after three hours."""
+    at_us = 3 * HOUR_US + ended_s * SECOND_US
+    who = {"broker_name": broker, "broker_id": 0, "boot_id": "ns-9-1", "timeout_ms": 120_000}
+    return row(kind, at_us, **{"mono_us": at_us, "interval_ms": interval_ms, "period_ms": 30_000, **who, **values})
+
+
+def a_minute(ended_s, longest_ms, boot):
+    """A summary of 40 beats, the longest of which came that late; it is told a second after its minute."""
+    told = by_hand("quick-by-hand", "summary", ended_s + 1, None, boot_id=boot, period_ms=1_000)
+    hist = [0] * 5 + [40] + [0] * 10
+    minute = {"minute": told["event_time"] - 61 * SECOND_US, "n": 40, "missed": longest_ms // 1_000 - 1, "hist": hist}
+    del told["interval_ms"]
+    return told | minute | {"interval_max_ms": longest_ms, "interval_sum_ms": 40_000}
+
+
+def stood_still():
+    """A server that stood still from 5 to 70 s after three hours, and another one that did not."""
+    boots = {"late": "ns-9-1", "really-late": "ns-8-1"}
+    beats = [
+        by_hand(broker, "beat", ended_s, interval_ms, boot_id=boot)
+        for broker, boot in boots.items()
+        for ended_s, interval_ms in ((-30, 30_000), (0, 30_000), (71, 71_000), (90, 19_000), (120, 30_000))
+    ]
+    return {
+        "heartbeat": [
+            *beats,
+            by_hand("late", "beat", 150, 30_000, source=None),
+            by_hand("without-id", "beat", 0, 30_000, broker_id=-1),
+        ],
+        # The minute that the standstill lay in, that of the first beat after it, and one later; all of another server.
+        "heartbeat_summary": [
+            *(
+                a_minute(ended_s, longest_ms, "ns-9-1")
+                for ended_s, longest_ms in ((60, 20_000), (75, 66_000), (300, 1_000))
+            ),
+            a_minute(75, 3_000, "ns-8-1"),
+        ],
+        "ns_tick": [by_hand(None, "tick", 70, 65_000), by_hand(None, "tick", 70, 10_000, boot_id="ns-8-1")],
+    }
+
+
 @pytest.fixture(scope="module")
 def result(spark, history):
+    for family, rows in stood_still().items():
+        history.rows[family] += rows
     quick = generate(Plan(end_us=MONDAY + HOUR, brokers=(QUICK,), servers=three_servers()[:2]))
     for family in ("heartbeat", "heartbeat_summary"):
         history.rows[family] += quick.rows[family]
@@ -110,3 +154,22 @@ def test_summaries_count_as_the_beats_they_tell_of(history, result):
     # Late ones have rows, and are exact.
     late = sorted(intervals(history, "quick"))
     assert row["p999_ms"] == four_digits(late[-(row["n"] - math.ceil(row["n"] * 0.999)) - 1])
+
+
+def test_what_came_late_because_the_server_stood_still_is_left_out(result):
+    assert (result["late"]["n"], result["late"]["max_ms"], result["late"]["missed"]) == (5, 30_000, 0)
+    assert (result["really-late"]["n"], result["really-late"]["max_ms"], result["really-late"]["missed"]) == (
+        5,
+        71_000,
+        1,
+    )
+    # Of four minutes two are left.
+    assert (result["quick-by-hand"]["n"], result["quick-by-hand"]["missed"]) == (80, 2)
+
+
+def test_rows_that_do_not_say_who_wrote_them_are_of_name_servers(history, result):
+    assert result["late"]["source"] == "namesrv"
+
+
+def test_a_broker_that_waits_for_its_id_is_none_yet(result):
+    assert "without-id" not in result

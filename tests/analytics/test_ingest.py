@@ -21,10 +21,10 @@ from landed import (
     stored_rows,
 )
 
-from analytics.ingest import ingest
-from analytics.manifest import load_days
+from analytics.ingest import FamiliesFailed, ingest
+from analytics.manifest import CorruptLine, load_days
 from analytics.storage import LocalStorage
-from history.schemas import FAMILIES, HEARTBEAT
+from history.schemas import FAMILIES, HEARTBEAT, SCHEMA_VERSION
 
 
 def ids(numbers, server="ns-1"):
@@ -104,13 +104,57 @@ def test_lines_that_are_torn_or_no_events_are_counted_and_shown_with_their_file(
     assert sum('"kind":"register"' in line.line for line in hour.corrupt) == 1
 
 
+@pytest.fixture
+def adaptive(spark):
+    """Spark plans each stage anew, as it does wherever nobody turns that off."""
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+
+
+@pytest.mark.usefixtures("adaptive")
 def test_very_long_and_very_many_unreadable_lines_do_not_fill_the_manifest(spark, tmp_path):
+    """Nothing can be read, and then Spark leaves out most of what it has planned."""
     land(tmp_path, b"x" * 100_000 + b"\n" + b"torn\n" * 500)
     ingest_all(spark, tmp_path)
     hour = day_of(tmp_path).hours["05"]
     assert hour.corrupt_lines == 501
     assert len(hour.corrupt) == 100
     assert max(len(line.line) for line in hour.corrupt) <= 1000
+    late = land(tmp_path, b"torn\n" * 3, name="late.jsonl")
+    (tmp_path / "landing/v1/family=heartbeat" / f"date={DAY}" / "hour=05" / "ns-1-1-1.jsonl").unlink()
+    done = ingest_all(spark, tmp_path)
+    assert (done.lines, done.corrupt_lines, done.rows, late.exists()) == (3, 3, 0, True)
+
+
+@pytest.fixture
+def many_ids(spark):
+    """What is stored has more events than Spark sends to all of its workers."""
+    before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    yield
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
+
+
+def bytes_read(spark):
+    """What this process has read of all files by now."""
+    return sum(each.getBytesRead() for each in spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics())
+
+
+@pytest.mark.usefixtures("adaptive", "many_ids")
+def test_a_late_file_of_which_no_line_can_be_read_is_counted_with_two_readings_of_it(spark, tmp_path):
+    """Spark finds no rows to compare with those that are stored, and tells nothing of what it has seen."""
+    first = land(tmp_path, beats(range(3)), name="a.jsonl")
+    ingest_all(spark, tmp_path)
+    first.unlink()
+    late = land(tmp_path, b"torn\n" * 40_000 + as_lines(beats(range(3), interval_ms="soon")), name="late.jsonl")
+    before = bytes_read(spark)
+    done = ingest_all(spark, tmp_path)
+    readings = (bytes_read(spark) - before) / late.stat().st_size
+    hour = day_of(tmp_path).hours["05"]
+    assert (done.lines, done.corrupt_lines, done.rows) == (40_003, 40_003, 0)
+    assert (hour.rows, hour.corrupt_lines, len(hour.corrupt)) == (3, 40_003, 100)
+    assert readings == pytest.approx(2, abs=0.5), "for its rows, and for its lines"
 
 
 def test_files_being_written_and_hidden_ones_are_not_read(spark, tmp_path):
@@ -138,13 +182,18 @@ def test_compressed_snapshots_are_read_up_to_where_they_are_cut_off(spark, tmp_p
     stored = stored_ids(spark, tmp_path, "route_snapshot")
     assert set(ids(range(5))) <= set(stored)
     assert 5 < done.rows < 2000
+    hour = day_of(tmp_path, "route_snapshot").hours["05"]
+    assert hour.corrupt == (CorruptLine("cut.jsonl.gz", "cut off"),)
+    assert (done.corrupt_lines, hour.corrupt_lines, done.duplicates) == (1, 1, 0)
 
 
 def test_old_and_new_versions_stand_beside_each_other(spark, tmp_path):
     old = {key: value for key, value in a_beat(1).items() if key not in {"timeout_ms", "mono_us", "source"}}
     newer = a_beat(2, schema_version=9, event_type="beat_of_tomorrow", mood="good", depth={"a": [1]})
     land(tmp_path, [old, newer, a_beat(3)])
-    done = ingest_all(spark, tmp_path)
+    said = []
+    done = ingest(places_at(spark, tmp_path), said.append, [HEARTBEAT])
+    assert said[1:] == [f"heartbeat: rows of schema version 9, newer than {SCHEMA_VERSION}: upgrade rmq-analytics"]
     first, second, third = stored_rows(spark, tmp_path)
     assert done.corrupt_lines == 0
     assert (first["timeout_ms"], third["timeout_ms"]) == (None, 120_000)
@@ -215,6 +264,48 @@ def test_landing_and_storage_may_be_different_folders(spark, tmp_path):
     assert every_file(tmp_path / "servers") == before
 
 
+class DeletesWhatItLists(LocalStorage):
+    """Storage of a server whose disk is full: its oldest file goes as soon as somebody has seen it."""
+
+    def files(self, folder):
+        found = super().files(folder)
+        if len(found) > 1:
+            self.delete(found[0].path)
+        return found
+
+
+def test_what_is_deleted_before_it_is_read_keeps_nobody_from_the_rest(spark, tmp_path):
+    land(tmp_path, beats(range(3)), name="a.jsonl")
+    land(tmp_path, beats(range(3, 5)), name="b.jsonl")
+    places = places_at(spark, tmp_path)._replace(landing=DeletesWhatItLists(tmp_path))
+    done = ingest(places, silent, [HEARTBEAT])
+    assert (done.files, stored_ids(spark, tmp_path)) == (1, ids([3, 4]))
+
+
+def test_a_family_that_cannot_be_read_is_named_and_the_others_are_stored(spark, tmp_path):
+    """Stored rows that are none, a file that the disk does not give, and a manifest that was torn."""
+    first = land(tmp_path, beats(range(3)), name="a.jsonl")
+    ingest_all(spark, tmp_path)
+    (tmp_path / day_of(tmp_path).parquet_files[0]).write_bytes(b"not Parquet")
+    first.unlink()
+    land(tmp_path, beats(range(3, 5)), name="b.jsonl")
+    looping = land(tmp_path, b"", family="broker_state")
+    looping.unlink()
+    looping.symlink_to(looping.name)
+    torn = tmp_path / f"curated/v1/_manifest/family=scaling/date={DAY}.json"
+    torn.parent.mkdir()
+    torn.write_bytes(b'{"hours": {')
+    land(tmp_path, beats([1]), family="ns_tick")
+    said = []
+    families = [FAMILIES[name] for name in ("heartbeat", "broker_state", "scaling", "ns_tick")]
+    with pytest.raises(FamiliesFailed) as caught:
+        ingest(places_at(spark, tmp_path), said.append, families)
+    assert list(caught.value.why) == ["heartbeat", "broker_state", "scaling"]
+    assert str(torn.relative_to(tmp_path)) in caught.value.why["scaling"]
+    assert said[:3] == ["heartbeat: failed", "broker_state: failed", "scaling: failed"]
+    assert stored_ids(spark, tmp_path, "ns_tick") == ids([1])
+
+
 class DiesAt(LocalStorage):
     """Storage of a process that is killed just before its n-th change of a file."""
 
@@ -270,8 +361,11 @@ def test_whenever_an_ingest_dies_everybody_sees_old_or_new_hours_and_the_next_on
 
 def test_what_a_killed_spark_left_in_the_folders_is_swept_away(spark, tmp_path):
     land(tmp_path, beats(range(3)))
-    ingest_all(spark, tmp_path)
     family = tmp_path / "curated/v1/family=heartbeat"
+    with pytest.raises(KilledError):
+        ingest(places_at(spark, tmp_path)._replace(stored=DiesAt(tmp_path, 1)), silent, [HEARTBEAT])
+    assert len(list(family.rglob("part-*.parquet"))) == 1, "the first ingest wrote rows, and no manifest"
+    ingest_all(spark, tmp_path)
     (named,) = (family / f"date={DAY}/hour=05").glob("part-*.parquet")
     stray = named.with_name("part-00000-of-a-run-that-died.parquet")
     stray.write_bytes(named.read_bytes())
@@ -282,6 +376,16 @@ def test_what_a_killed_spark_left_in_the_folders_is_swept_away(spark, tmp_path):
     assert not stray.exists()
     assert not (family / "_temporary").exists()
     assert seen_by_anybody(spark, tmp_path) == ids(range(3))
+
+
+def test_where_the_manifests_were_lost_nothing_is_taken_for_what_a_killed_run_left(spark, tmp_path):
+    land(tmp_path, beats(range(3)))
+    ingest_all(spark, tmp_path)
+    shutil.rmtree(tmp_path / "curated/v1/_manifest")
+    before = every_file(tmp_path)
+    with pytest.raises(FamiliesFailed, match=r"curated/v1/_manifest/family=heartbeat is gone"):
+        ingest_all(spark, tmp_path)
+    assert every_file(tmp_path) == before
 
 
 def test_every_family_is_ingested(spark, tmp_path):

@@ -50,6 +50,15 @@ def silent(broker, since_us, known_us, *, back_us):
     return gone + [row("registered_first", back_us, ns_id=name, **who) for name in NAMESRVS]
 
 
+def failover(name, at_us, how):
+    """A master that dies, and a slave that holds its id from then on."""
+    who = {"broker_name": name, "broker_id": 0}
+    heard = {"last_heartbeat_time": MONDAY_US + at_us}
+    gone = [row("channel_closed", at_us, ns_id=each, broker_addr="one:1", **who, **heard) for each in NAMESRVS]
+    taken = [row(how, at_us + 12 * SECOND_US, ns_id=each, broker_addr="two:1", **who) for each in NAMESRVS]
+    return gone + taken
+
+
 @pytest.fixture(scope="module")
 def history(spark):
     m, h = MINUTE_US, HOUR_US
@@ -65,6 +74,11 @@ def history(spark):
         # Two of three: a majority is without it.
         *down("seen-twice", 3 * h, 3 * h + 10 * m, names=("ns-1", "ns-2")),
         *down("with-it", 3 * h, 3 * h + 10 * m),
+        # Two failovers in an afternoon, the first one of both sets at once.
+        *failover("set-1", 14 * h, "role_changed"),
+        *failover("set-2", 14 * h, "address_changed"),
+        *failover("set-1", 16 * h, "role_changed"),
+        *failover("set-2", 18 * h, "changed"),
         # Across midnight.
         *down("late-1", DAY_US - 10 * m, DAY_US + 10 * m),
         *down("late-2", DAY_US - 10 * m, DAY_US + 10 * m),
@@ -87,6 +101,7 @@ def test_pairs_are_those_that_were_down_in_the_same_minutes(pairs):
     assert set(pairs) == {
         ("a:0", "b:0"),
         ("seen-twice:0", "with-it:0"),
+        ("set-1:0", "set-2:0"),
         ("late-1:0", "late-2:0"),
         ("host-1:0", "host-2:0"),
         ("gone-1:0", "gone-2:0"),
@@ -100,6 +115,11 @@ def test_likeness_is_counted_in_minutes(pairs):
     assert (alike["minutes_a"], alike["minutes_b"]) == (30, 20)
     assert (alike["joint_minutes"], alike["joint_outages"]) == (10, 2)
     assert alike["jaccard"] == pytest.approx(10 / 40)
+
+
+def test_a_set_is_back_when_a_slave_takes_over_from_its_master(pairs):
+    alike = pairs["set-1:0", "set-2:0"]
+    assert (alike["minutes_a"], alike["minutes_b"], alike["joint_minutes"]) == (2, 2, 1)
 
 
 def test_an_outage_goes_on_over_midnight(pairs):

@@ -1,6 +1,8 @@
 """Which landing files have to be read, and how: decided without Spark."""
 
-from analytics.landing import HourWork, How, batches, by_hour, landing_path, pieces, work_to_do
+import gzip
+
+from analytics.landing import HourWork, How, batches, by_hour, landing_path, pieces, unpacks, work_to_do
 from analytics.manifest import WHOLE_DAY, Day, Hour, LandedFile, strays
 from analytics.storage import StoredFile
 
@@ -66,6 +68,22 @@ def test_where_files_are_gone_or_the_day_is_compacted_only_new_ones_are_read():
     assert work == HourWork(DATE, "05", How.ADD, (new,))
     (work,) = work_to_do(landed(new, hour="07"), a_day(a_file(), stored=(WHOLE_DAY,)))
     assert work.how is How.ADD
+
+
+def test_a_file_that_is_shorter_than_it_was_takes_no_stored_rows_away():
+    """Of a restore that broke off; when it is whole again, its hour is built again."""
+    shorter, new = a_file(size=9), a_file("new.jsonl")
+    assert work_to_do(landed(shorter, new), a_day(a_file())) == [HourWork(DATE, "05", How.ADD, (shorter, new))]
+    (work,) = work_to_do(landed(a_file(), new), a_day(shorter, new))
+    assert (work.how, work.files) == (How.REBUILD, (a_file(), new))
+
+
+def test_a_compressed_file_is_whole_or_not():
+    whole = gzip.compress(b"line\n" * 10_000)
+    assert unpacks(whole)
+    assert unpacks(whole + gzip.compress(b"more\n"))
+    flipped = whole[:40] + bytes([whole[40] ^ 0xFF]) + whole[41:]
+    assert not any(unpacks(bad) for bad in (whole[:-1], whole[: len(whole) // 2], flipped, b"line\n"))
 
 
 def test_nothing_is_read_for_a_day_that_was_forgotten():

@@ -7,6 +7,7 @@ from hand_tables import HOUR_US, MINUTE_US, SECOND_US, days, row, tables
 
 from analytics.job import Span
 from analytics.observed import observed_pieces, observed_times
+from history.life import BEATS_MISSING, STATES_MISSING
 
 START = days(1).start_us
 
@@ -33,6 +34,15 @@ def a_history():
             "recording_resumed",
             40 * MINUTE_US + 4 * SECOND_US,
             unobserved_from=START + 30 * MINUTE_US,
+            reason=STATES_MISSING,
+            **second,
+        ),
+        # Of that nothing is missing but heartbeats.
+        an_event(
+            "recording_resumed",
+            45 * MINUTE_US + 4 * SECOND_US,
+            unobserved_from=START + 42 * MINUTE_US,
+            reason=BEATS_MISSING,
             **second,
         ),
         an_event("stopping", 50 * MINUTE_US + 3 * SECOND_US, **second),

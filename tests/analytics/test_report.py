@@ -107,8 +107,37 @@ def test_changes_come_with_the_commands_that_make_them_in_order(pages):
         "-k brokerNotActiveTimeoutMillis -v 60000"
     ) in page
     assert "ADDRESS-OF-broker-01-1" in page
-    steps = [page.index(each) for each in ("-r 16 -w 8", "topicStatus", "-r 8 -w 8")]
+    steps = [page.index(each) for each in ("topicRoute", "-r 16 -w 8", "consumerProgress", "-r 8 -w 8")]
     assert steps == sorted(steps)
+    assert "go on only if it has read=16 write=16 there" in page
+
+
+def test_a_topic_that_gets_another_number_of_queues_is_not_moved_at_the_same_time(pages):
+    page = pages["eventful"].read_text()
+    assert "Other numbers of queues: 2 changes" in page
+    assert "Queues on other broker sets: 1 change" in page
+    assert "orders on broker-00: go on" in page
+    assert "payments on broker-00: go on" in page
+
+
+def test_a_set_that_lacks_a_topic_is_told_that_it_is_created():
+    row = {"topic": "new", "broker_name": "b", "position": 1, "reason": "", "confidence": 1.0}
+    counts = {"read_now": 0, "write_now": 0, "read_proposed": 2, "write_proposed": 2}
+    steps = ["expect absent", "create read=2 write=0", "update read=2 write=2"]
+    told = a_row("A8", kind="proposal", **row, **counts, steps=steps, commands=["a", "b", "c"])
+    page = page_of({"A8": result_of(a_result("A8", told))})
+    assert [words for words, _ in page.advice[0].commands] == [
+        "new on b: go on only if it is not there",
+        "new on b: read=2 write=0; creates it there: give it the attributes that it has elsewhere (-a)",
+        "new on b: read=2 write=2",
+    ]
+
+
+def test_brokers_that_tell_no_timeout_have_no_command_for_it_but_a_sentence(pages):
+    page = pages["eventful"].read_text()
+    assert "ADDRESS-OF-broker-02-0" not in page
+    assert "-v 90000" not in page
+    assert "until then 1 broker of these will be given up after 120 s, whatever is recommended" in page
 
 
 def test_a_timeout_without_evidence_is_not_advised():
@@ -128,6 +157,23 @@ def test_the_command_of_a_timeout_is_one_command_whatever_a_broker_is_called():
     page = page_of({"A5": result_of(a_result("A5", a_row("A5", **row)))})
     (words,) = (shlex.split(command) for _, command in page.advice[0].commands)
     assert words[words.index("-b") + 1] == "ADDRESS-OF-b'; reboot '-0"
+
+
+def test_seconds_of_a_week_are_plotted_as_seconds():
+    storm = a_row(
+        "A11",
+        cause="brokers",
+        start=at(5, "03:00:00"),
+        end=at(5, "03:00:40"),
+        seconds=40.0,
+        brokers=24,
+        registrations=72,
+        share=0.3,
+    )
+    section = section_of(made_of([a_result("A11", storm)]), "A11")
+    ticks = re.findall(r'<text class="tick"[^>]*>(03:0[^<]*|02:5[^<]*)</text>', section)
+    assert {"03:00"} <= {tick[:5] for tick in ticks}
+    assert "03-04" not in section, "the day before"
 
 
 def test_long_tables_are_cut_and_say_so():

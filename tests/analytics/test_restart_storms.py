@@ -35,13 +35,16 @@ def test_times_are_read_as_utc():
     assert us(datetime(2026, 3, 2, tzinfo=UTC)) == MONDAY_US
 
 
+NAMESRVS = ("ns-1", "ns-2", "ns-3")
+
+
 def registrations(count, at_us, *, every_us=SECOND_US, cluster="c", ns="ns-1", first=0):
     return [
         row(
             "registered_first",
             at_us + n * every_us,
             cluster=cluster,
-            broker_name=f"b{first + n:03}",
+            broker_name=f"{cluster}{first + n:03}",
             broker_id=0,
             ns_id=ns,
         )
@@ -49,24 +52,17 @@ def registrations(count, at_us, *, every_us=SECOND_US, cluster="c", ns="ns-1", f
     ]
 
 
-def shown(count, cluster="c"):
-    return [
-        row(
-            "shown",
-            HOUR_US,
-            cluster=cluster,
-            broker_name=f"b{n:03}",
-            set_ids=[0],
-            set_addrs=["x"],
-            set_clusters=[cluster],
-        )
-        for n in range(count)
-    ]
+def shown(count, cluster="c", *, at_us=HOUR_US, ns="ns-1", what=""):
+    about = {"cluster": cluster, "ns_id": ns, "set_ids": [0], "set_addrs": ["x"], "set_clusters": [cluster]}
+    return [row("shown", at_us, broker_name=f"{what}{cluster}{n:03}", **about) for n in range(count)]
 
 
 @pytest.fixture(scope="module")
 def storms(spark):
-    """Runs of each size, in clusters of ten and of a hundred; a slow one; one over two NameServers, across midnight."""
+    """Runs of each size, in clusters of ten and of a hundred; a slow one; one over two NameServers, across midnight.
+
+    A NameServer that lost its network; and brokers of which a NameServer told that is gone itself.
+    """
     h = HOUR_US
     states = [
         *shown(10, "small"),
@@ -82,6 +78,12 @@ def storms(spark):
         *registrations(6, DAY_US - 3 * SECOND_US, cluster="night"),
         *registrations(6, DAY_US - 2 * SECOND_US, cluster="night", ns="ns-2"),
         *registrations(8, 7 * h, cluster="young", ns="ns-3"),
+        # One of these eight was restarted in the same moment, and so were six of another cluster later on.
+        *registrations(8, 9 * h, cluster="lost"),
+        *(each for ns in NAMESRVS[1:] for each in registrations(1, 9 * h, cluster="lost", ns=ns)),
+        *(each for ns in NAMESRVS for each in registrations(6, 10 * h, cluster="real", ns=ns)),
+        row("expired", 90 * MINUTE_US, cluster="large", broker_name="large050", broker_id=0, set_ids=[]),
+        *shown(50, "large", at_us=-2 * DAY_US, ns="ns-old", what="old-"),
     ]
     ticks = [
         row("tick", 3 * h - SECOND_US, loop_lag_ms=900.0, requests_rejected=90),
@@ -90,6 +92,13 @@ def storms(spark):
         row("tick", 3 * h + 12 * SECOND_US, ns_id="ns-9", loop_lag_ms=700.0, requests_rejected=70),
         row("tick", 3 * h + 60 * SECOND_US, loop_lag_ms=800.0, requests_rejected=80),
         row("tick", DAY_US + SECOND_US, ns_id="ns-2", loop_lag_ms=33.0, requests_rejected=1),
+        *(
+            row("tick", hour * h + n * 30 * SECOND_US, ns_id=ns)
+            for hour in (9, 10)
+            for n in range(4)
+            # Others have to do with other clusters.
+            for ns in (*NAMESRVS, "ns-8", "ns-9")
+        ),
     ]
     lifecycle = [row("started", 7 * h - 30 * SECOND_US, ns_id="ns-3")]
     return tables(spark, broker_state=states, ns_tick=ticks, ns_lifecycle=lifecycle)
@@ -102,7 +111,15 @@ def result(storms):
 
 def test_five_brokers_or_a_tenth_of_the_cluster_are_a_storm_and_one_less_is_not(result):
     sizes = {(row["cluster"], (us(row["start"]) - MONDAY_US) // HOUR_US): row["brokers"] for row in result}
-    assert sizes == {("small", 3): 5, ("large", 3): 10, ("slow", 4): 5, ("night", 23): 6, ("young", 7): 8}
+    assert sizes == {
+        ("small", 3): 5,
+        ("large", 3): 10,
+        ("slow", 4): 5,
+        ("young", 7): 8,
+        ("lost", 9): 7,
+        ("real", 10): 6,
+        ("night", 23): 6,
+    }
 
 
 def test_a_storm_tells_how_large_it_was_and_what_it_did(result):
@@ -120,7 +137,21 @@ def test_a_storm_on_two_namesrvs_across_midnight_is_one(result):
 
 
 def test_a_namesrv_that_started_hears_everybody_anew_and_no_broker_restarted(result):
-    assert {row["cluster"]: row["cause"] for row in result if row["cause"] != "brokers"} == {"young": "namesrv"}
+    assert {row["cluster"] for row in result if row["cause"] == "namesrv"} == {"young", "lost"}
+
+
+def test_brokers_that_most_namesrvs_had_all_along_were_not_restarted(result):
+    lost = next(row for row in result if row["cluster"] == "lost")
+    assert (lost["cause"], lost["registrations"], lost["namesrvs"]) == ("namesrv", 7, ["ns-1"])
+    real = next(row for row in result if row["cluster"] == "real")
+    assert (real["cause"], real["registrations"], real["namesrvs"]) == ("brokers", 18, [*NAMESRVS])
+
+
+def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms):
+    """Ten minutes in which little is told: the others were shown hours ago, and one is gone since."""
+    window = Span(MONDAY_US + 3 * HOUR_US - SECOND_US, MONDAY_US + 3 * HOUR_US + 10 * MINUTE_US)
+    known = {row["cluster"]: (row["known"], row["share"]) for row in found(JOB, storms, window)}
+    assert known == {"small": (10, 0.5), "large": (99, pytest.approx(10 / 99))}
 
 
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(storms, result):

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from landed import DAY, a_beat, beats, land, stored_ids
 
-from analytics.__main__ import FAILED, NOT_INSTALLED, WRONG_OPTIONS, main
-from analytics.days import DAY_US, span_of
+from analytics.__main__ import FAILED, INTERRUPTED, NOT_INSTALLED, WRONG_OPTIONS, main
+from analytics.days import DAY_US, date_at, span_of
 from analytics.jobs import MODULES, UnknownJob, job_id, load_jobs
-from analytics.options import WrongOptions, settings, window
+from analytics.options import WrongOptions, require_history, require_stored, settings, window
+from analytics.session import SparkOptions, spark_settings
+from analytics.storage import HadoopStorage
 
 PROJECT = Path(__file__).parents[2]
 
@@ -52,14 +54,53 @@ def test_a_history_folder_that_is_not_there_is_named(tmp_path, capsys, command):
     assert f"no history folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
+def test_the_folder_of_make_run_is_looked_into_unless_another_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["ingest"]) == WRONG_OPTIONS
+    assert f"no history folder {tmp_path / 'rocketmq-history'}" in capsys.readouterr().err
+    assert main(["report"]) == WRONG_OPTIONS
+    assert f"no results in {tmp_path / 'rocketmq-history'}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan"])
+def test_streams_look_once_a_second_at_most(capsys, seconds):
+    with pytest.raises(SystemExit) as ended:
+        main(["stream", "--every", seconds])
+    assert ended.value.code == WRONG_OPTIONS
+    assert f"'{seconds}' is no time: write seconds, at least 1" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_no_history_is_told_from_one_that_is_missing(tmp_path, capsys):
     assert main(["ingest", "--history", str(tmp_path)]) == WRONG_OPTIONS
     assert f"{tmp_path} has no landing/v1" in capsys.readouterr().err
 
 
 def test_a_run_without_a_stored_history_says_what_to_do_first(tmp_path, capsys):
-    assert main(["run", "--history", str(tmp_path / "nowhere")]) == WRONG_OPTIONS
-    assert "rmq-analytics ingest" in capsys.readouterr().err
+    land(tmp_path, beats([1]))
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        assert main(["run", "--history", str(folder)]) == WRONG_OPTIONS
+        assert f"nothing stored yet in {folder}: run `rmq-analytics ingest` first" in capsys.readouterr().err
+
+
+def test_folders_that_only_hadoop_reaches_are_looked_at_too(spark, tmp_path):
+    root = f"file://{tmp_path}"
+    empty, nowhere = HadoopStorage(root, spark), HadoopStorage(f"{root}/nowhere", spark)
+    with pytest.raises(WrongOptions, match="no history folder hdfs://h/nowhere"):
+        require_history(nowhere, "hdfs://h/nowhere")
+    with pytest.raises(WrongOptions, match="hdfs://h has no landing/v1"):
+        require_history(empty, "hdfs://h")
+    with pytest.raises(WrongOptions, match="nothing stored yet in hdfs://h"):
+        require_stored(empty, "hdfs://h")
+
+
+def test_a_report_is_made_of_a_folder_of_this_machine_with_whole_results(tmp_path, capsys):
+    assert main(["report", "--history", "hdfs://h/out"]) == WRONG_OPTIONS
+    assert "report reads a folder of this machine" in capsys.readouterr().err
+    torn = tmp_path / "results/latest/flapping.json"
+    torn.parent.mkdir(parents=True)
+    torn.write_bytes(b'{"version": 1,')
+    assert main(["report", "--output", str(tmp_path), "--file", str(tmp_path / "report.html")]) == FAILED
+    assert f"failed: {torn} cannot be read" in capsys.readouterr().err
 
 
 def test_without_java_it_says_what_to_install(tmp_path, capsys, monkeypatch):
@@ -80,7 +121,27 @@ def test_help_needs_neither_java_nor_pyspark(tmp_path):
     assert all(word in helped.stdout for word in ("ingest", "stream", "run", "compact", "report"))
     refused = subprocess.run([*command, "ingest"], env=env, capture_output=True, text=True, check=False)
     assert refused.returncode == NOT_INSTALLED
-    assert "rocketmq-control-plane[analytics]" in refused.stderr
+    assert f"{sys.executable} -m pip install '.[analytics]'" in refused.stderr
+
+
+def test_who_is_told_to_stop_leaves_at_once_whatever_its_threads_are_at(tmp_path):
+    """The task of the test's own waits for ever, and so does a thread of it."""
+    (tmp_path / "waiting.py").write_text(
+        "import os, signal, threading\n"
+        "def wait(options):\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    threading.Event().wait()\n"
+    )
+    program = (
+        "from analytics import __main__ as command\n"
+        "command.TASKS = (command.Task('wait', 'wait', lambda parser: None, 'waiting'),)\n"
+        "command.main(['wait'])\n"
+    )
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{PROJECT}"}
+    words = [sys.executable, "-c", program]
+    left = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert (left.returncode, "interrupted" in left.stderr) == (INTERRUPTED, True)
 
 
 def test_a_window_is_thirty_whole_days_and_today_unless_it_is_asked_for():
@@ -102,6 +163,27 @@ def test_settings_of_spark_are_checked():
         settings(["colour=red"])
 
 
+def test_settings_on_which_results_depend_are_fixed_and_options_of_java_are_added(tmp_path, capsys):
+    land(tmp_path, beats([1]))
+    fixed = "spark.sql.ansi.enabled=false"
+    assert main(["ingest", "--history", str(tmp_path), "--conf", fixed]) == WRONG_OPTIONS
+    assert f"--conf {fixed}: it is fixed at true, results would differ" in capsys.readouterr().err
+    conf = {"spark.sql.ansi.enabled": "true", "spark.executor.extraJavaOptions": "-XX:+UseZGC"}
+    told = spark_settings(SparkOptions(conf=conf))
+    assert told["spark.executor.extraJavaOptions"] == "-XX:+UseZGC -Duser.timezone=UTC"
+    assert told["spark.driver.extraJavaOptions"].endswith("-Duser.timezone=UTC")
+
+
+def test_java_is_tuned_for_one_machine_unless_somebody_else_did_it(monkeypatch):
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    driver = "spark.driver.extraJavaOptions"
+    assert "UseParallelGC" in spark_settings(SparkOptions())[driver]
+    assert spark_settings(SparkOptions(master="spark://127.0.0.1:7077"))[driver] == "-Duser.timezone=UTC"
+    assert spark_settings(SparkOptions(conf={driver: "-XX:+UseZGC"}))[driver] == "-XX:+UseZGC -Duser.timezone=UTC"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    assert spark_settings(SparkOptions())[driver] == "-Duser.timezone=UTC"
+
+
 def test_from_landing_to_a_result_by_commands(spark, tmp_path, capsys):
     history, output = tmp_path / "history", tmp_path / "output"
     for hour in range(3):
@@ -121,11 +203,24 @@ def test_from_landing_to_a_result_by_commands(spark, tmp_path, capsys):
     assert not (history / "curated").exists()
 
 
-def test_what_spark_cannot_read_ends_with_a_sentence(spark, tmp_path, capsys):
-    land(tmp_path, beats(range(3)))
+def test_what_spark_cannot_read_ends_with_a_sentence_and_keeps_nobody_from_deleting_what_is_old(
+    spark, tmp_path, capsys
+):
+    day = "2020-03-02"
+    land(tmp_path, beats(range(3), at=f"{day}T05:00:00Z"), date=day)
     assert main(["ingest", "--history", str(tmp_path)]) == 0
     (stored,) = tmp_path.glob("curated/v1/family=heartbeat/date=*/hour=*/*.parquet")
     stored.write_bytes(b"not Parquet")
     capsys.readouterr()
-    assert main(["run", "--history", str(tmp_path), "--job", "A2", "--from", DAY, "--to", "2026-03-03"]) == FAILED
+    assert main(["run", "--history", str(tmp_path), "--job", "A2", "--from", day, "--to", "2020-03-03"]) == FAILED
     assert "rmq-analytics: failed:" in capsys.readouterr().err
+    lately = date_at(time.time_ns() // 1000 - 3 * DAY_US)
+    torn = tmp_path / "parts/v1/_manifest/A2.json"
+    torn.parent.mkdir(parents=True, exist_ok=True)
+    torn.write_bytes(b"{")
+    land(tmp_path, beats(range(3, 6), at=f"{lately}T05:00:00Z"), date=lately)
+    assert main(["ingest", "--history", str(tmp_path)]) == 0
+    assert main(["compact", "--history", str(tmp_path)]) == FAILED
+    assert "parts of A2: parts/v1/_manifest/A2.json cannot be read" in capsys.readouterr().err
+    assert not stored.exists()
+    assert [path.parent.name for path in tmp_path.glob(f"curated/v1/*/date={lately}/*/*.parquet")] == ["hour=all"]

@@ -89,6 +89,15 @@ def by_hand(spark):
         # The mapping of a static topic: the queues stay.
         a_change(10 * HOUR_US, 8, 8, topic="static", kind="mapping"),
         a_change(10 * HOUR_US + SECOND_US, 8, 8, topic="static", kind="mapping"),
+        # How things stand, in each snapshot; and what a server is told right after its start.
+        *(
+            row("shown", at_us, mono_us=at_us, topic="static", kind="mapping", broker_name="b", cluster=None)
+            for at_us in range(0, 24 * HOUR_US, HOUR_US)
+        ),
+        *(row("shown", at_us, mono_us=at_us, topic="ordered", kind="order") for at_us in (0, HOUR_US)),
+        a_change(20 * HOUR_US + SECOND_US, 8, 8, topic="static", kind="mapping"),
+        a_change(20 * HOUR_US + SECOND_US, None, 8, topic="static", kind="added"),
+        row("topic_changed", 20 * HOUR_US + SECOND_US, mono_us=1, topic="ordered", kind="order"),
         # Another cluster has a topic of the same name.
         a_change(10 * HOUR_US, 8, 16, cluster="other"),
         # A change of yesterday, and one back today.
@@ -96,7 +105,9 @@ def by_hand(spark):
         a_change(MINUTE_US, 16, 8, topic="midnight"),
         row("summary", 10 * HOUR_US, mono_us=1, broker_name="b", changes=5_000),
     ]
-    return {(each["cluster"], each["topic"]): each for each in found(JOB, tables(spark, route_change=changes), days(1))}
+    lives = [row("started", 20 * HOUR_US, mono_us=0), row("started", 10 * HOUR_US, mono_us=0, source="controller")]
+    inputs = tables(spark, route_change=changes, ns_lifecycle=lives)
+    return {(each["cluster"], each["topic"]): each for each in found(JOB, inputs, days(1))}
 
 
 @pytest.mark.parametrize(
@@ -109,6 +120,12 @@ def test_a_flip_goes_back_to_what_was_before_within_an_hour(by_hand, topic, chan
 def test_topics_of_other_clusters_and_other_kinds_are_told_apart(by_hand):
     assert by_hand["other", "t"]["changes"] == 1
     assert by_hand["c", "static"]["other"] == 2
+
+
+def test_what_is_shown_in_snapshots_and_learned_at_a_start_is_no_change(by_hand):
+    assert [key for key in by_hand if key[1] == "ordered"] == []
+    assert by_hand["c", "static"]["changes"] == 2
+    assert (None, "static") not in by_hand
 
 
 def test_changes_of_many_topics_at_once_stand_in_a_row_of_their_own(by_hand):

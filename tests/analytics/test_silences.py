@@ -20,7 +20,7 @@ from analytics.silences import (
 )
 
 
-def beats(broker, gaps_ms, *, first_us=0, source="namesrv"):
+def beats(broker, gaps_ms, *, first_us=0, source="namesrv", broker_id=0, boot="ns-1-1"):
     """A broker's beats with these gaps between them, all within one process of the server."""
     at_us, rows = first_us, []
     for gap_ms in gaps_ms:
@@ -31,7 +31,8 @@ def beats(broker, gaps_ms, *, first_us=0, source="namesrv"):
                 at_us,
                 mono_us=at_us,
                 broker_name=broker,
-                broker_id=0,
+                broker_id=broker_id,
+                boot_id=boot,
                 interval_ms=gap_ms,
                 period_ms=30_000,
                 timeout_ms=120_000,
@@ -45,12 +46,20 @@ def a_state(what, at_us, broker, *, boot="ns-1-1", **values):
     return row(what, at_us, mono_us=at_us, broker_name=broker, broker_id=0, boot_id=boot, **values)
 
 
-def gone_and_back(broker, silent_ms, away_us, *, what="expired", boot="ns-1-1"):
+def gone_and_back(broker, silent_ms, away_us, *, what="expired", boots=("ns-1-1", "ns-1-1"), addresses=(None, None)):
     """Removed after so long a silence, and registered again so much later."""
     return [
-        a_state(what, HOUR_US, broker, silent_ms=silent_ms),
-        a_state("registered_first", HOUR_US + away_us, broker, boot=boot),
+        a_state(what, HOUR_US, broker, silent_ms=silent_ms, boot=boots[0], broker_addr=addresses[0]),
+        a_state("registered_first", HOUR_US + away_us, broker, boot=boots[1], broker_addr=addresses[1]),
     ]
+
+
+#: A process of a server that stood still for a minute, soon after the first hour.
+STOOD = "ns-1-9"
+
+
+def a_tick(at_us, *, interval_ms=10_000, boot="ns-1-1", server="ns-1", **values):
+    return row("tick", at_us, mono_us=at_us, interval_ms=interval_ms, boot_id=boot, ns_id=server, **values)
 
 
 def uneven_gaps():
@@ -70,14 +79,31 @@ def parts(spark):
             *beats("exact", [*[30_000] * 10, 90_000, 90_001, 120_000, 120_001]),
             *beats("late", [30_000] * 100, first_us=23 * HOUR_US),
             *beats("controlled", [30_000] * 100, source="controller"),
+            # All is as with the other one, but that its server stood still.
+            *beats("stood-by", [30_000] * 60 + [85_000] + [5_000] + [30_000] * 9, first_us=HOUR_US // 2, boot=STOOD),
+            *beats("watched", [30_000] * 60 + [85_000] + [5_000] + [30_000] * 9, first_us=HOUR_US // 2),
+            *beats("of-nobody", [30_000] * 60, source=None),
+            *beats("without-id", [30_000] * 60, broker_id=-1),
         ],
         broker_state=[
             *gone_and_back("slow", 121_000, 20 * SECOND_US),
             *gone_and_back("slow-at-last", 122_000, 58 * SECOND_US),
             *gone_and_back("dead", 121_000, 5 * MINUTE_US),
             *gone_and_back("crashed", 10_000, 20 * SECOND_US, what="channel_closed"),
-            *gone_and_back("restarted-server", 121_000, 20 * SECOND_US, boot="ns-1-2"),
+            *gone_and_back("restarted-server", 121_000, 20 * SECOND_US, boots=("ns-1-1", "ns-1-2")),
+            *gone_and_back("stood-by", 121_000, 30 * SECOND_US, boots=(STOOD, STOOD)),
+            *gone_and_back("moved", 121_000, 20 * SECOND_US, addresses=("one:10911", "two:10911")),
+            *gone_and_back("stayed", 121_000, 20 * SECOND_US, addresses=("one:10911", "one:10911")),
+            *(each | {"source": None} for each in gone_and_back("of-nobody", 121_000, 20 * MINUTE_US)),
+            a_state("expired", HOUR_US, "without-id", silent_ms=121_000) | {"broker_id": -1},
             *gone_and_back("planned", 1_000, 20 * SECOND_US, what="unregistered"),
+        ],
+        ns_tick=[
+            a_tick(HOUR_US + 84 * SECOND_US, interval_ms=65_000, boot=STOOD),
+            *(a_tick(at_us, source=None) for at_us in (5 * HOUR_US, 5 * HOUR_US + 10 * SECOND_US)),
+            *(a_tick(5 * HOUR_US + number * MINUTE_US, server="ns-2") for number in range(3)),
+            *(a_tick(5 * HOUR_US, server=name, source="controller") for name in ("c-1", "c-2")),
+            a_tick(25 * HOUR_US),
         ],
     )
     made = silence_parts({name: inputs[name] for name in SILENCE_INPUTS}, days(1))
@@ -98,16 +124,41 @@ def test_a_broker_that_came_back_soon_after_it_was_given_up_was_slow(parts):
     assert (gap["gap_ms"], gap["n"]) == (141_000, 1)
     assert sum(each["n"] for each in of(parts, "slow", "failure")) == 0
     assert [each["gap_ms"] for each in of(parts, "slow-at-last", "gap")] == [180_000]
+    assert [each["gap_ms"] for each in of(parts, "stayed", "gap")] == [141_000]
 
 
-@pytest.mark.parametrize("broker", ["dead", "crashed", "restarted-server"])
-def test_other_removals_are_failures(parts, broker):
+@pytest.mark.parametrize("broker", ["dead", "moved", "restarted-server"])
+def test_other_silent_removals_are_failures(parts, broker):
     assert of(parts, broker, "gap") == []
     assert sum(each["n"] for each in of(parts, broker, "failure")) == 1
 
 
-def test_a_good_bye_is_no_failure(parts):
-    assert [each for each in parts if each["broker_name"] == "planned"] == []
+@pytest.mark.parametrize("broker", ["planned", "crashed", "without-id"])
+def test_good_byes_ended_connections_and_brokers_without_an_id_tell_nothing_about_timeouts(parts, broker):
+    assert [each for each in parts if each["broker_name"] == broker] == []
+
+
+def test_what_a_server_measured_across_its_own_standstill_is_left_out(parts):
+    assert max(each["gap_ms"] for each in of(parts, "watched", "gap")) == 85_000
+    assert sum(each["n"] for each in of(parts, "watched", "phi")) == 71 - PHI_INTERVALS_MIN
+    assert {each["gap_ms"] for each in of(parts, "stood-by", "gap")} <= {5_000, 30_000}
+    assert sum(each["n"] for each in of(parts, "stood-by", "gap")) == 70
+    assert all(each["alarms"] == 0 for each in of(parts, "stood-by", "phi"))
+    # It was given up meanwhile and came back at once: neither slow nor dead.
+    assert sum(each["n"] for each in of(parts, "stood-by", "failure")) == 0
+
+
+def test_rows_that_do_not_say_who_wrote_them_are_of_name_servers(parts):
+    assert [sum(each["n"] for each in of(parts, "of-nobody", what)) for what in ("gap", "phi", "failure")] == [
+        60,
+        10,
+        1,
+    ]
+
+
+def test_minutes_are_counted_in_which_name_servers_watched(parts):
+    (told,) = [each for each in parts if each["what"] == "watched"]
+    assert (told["n"], told["minutes"]) == (5, 4)
 
 
 def phi_alarms(gaps_ms):

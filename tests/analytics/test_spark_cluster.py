@@ -17,6 +17,11 @@ SPARK_HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = SPARK_HOME / "bin" / "spark-class"
 BROKERS = 4
 
+pytestmark = pytest.mark.timeout(900)
+
+#: One command after the other: a session of a cluster takes as long to begin as what they do.
+BOTH = "import json, sys; from analytics.__main__ import main; sys.exit(any(map(main, json.loads(sys.argv[1]))))"
+
 
 def environment():
     """Settings of a machine where Spark is at home; those of this test run stay out."""
@@ -31,32 +36,20 @@ def environment():
 
 
 @pytest.fixture
-def cluster(spark, tmp_path):
-    """The master's address and its two workers; asks for `spark` so that it is skipped where Java is missing."""
-    port, env, folder = free_port(), environment(), tmp_path / "cluster"
+def start(spark, tmp_path):
+    """Starts processes of a cluster; asks for `spark` so that it is skipped where Java is missing."""
     started = []
 
     def start(name, *words):
-        started.append(Process(name, [SPARK_CLASS, *words], folder=folder, env=env))
+        command = [SPARK_CLASS, f"org.apache.spark.deploy.{words[0]}", "--host", "127.0.0.1", "--webui-port", "0"]
+        started.append(Process(name, [*command, *words[1:]], folder=tmp_path / "cluster", env=environment()))
         return started[-1]
 
-    try:
-        where = ["--host", "127.0.0.1", "--port", port, "--webui-port", "0"]
-        start("master", "org.apache.spark.deploy.master.Master", *where).wait_for("New state: ALIVE", seconds=280)
-        address = f"spark://127.0.0.1:{port}"
-        own = ["--host", "127.0.0.1", "--webui-port", "0", "-c", "1", "-m", "700m"]
-        workers = [
-            start(
-                f"worker-{number}", "org.apache.spark.deploy.worker.Worker", *own, "-d", folder / str(number), address
-            )
-            for number in range(2)
-        ]
-        for worker in workers:
-            worker.wait_for("Successfully registered with master", seconds=280)
-        yield address, workers
-    finally:
-        for process in reversed(started):
-            process.stop()
+    yield start
+    for process in started:
+        process.ask_to_stop()
+    for process in reversed(started):
+        process.stop()
 
 
 def a_day_of_beats(root):
@@ -80,25 +73,37 @@ def published(root):
     return sorted(rows, key=lambda row: row["broker_name"])
 
 
-def test_a_cluster_stores_and_finds_the_same_as_one_machine(spark, tmp_path, cluster):
-    address, workers = cluster
-    a_day_of_beats(tmp_path / "here")
-    a_day_of_beats(tmp_path / "there")
-    window = ["--job", "A2", "--from", DAY, "--to", "2026-03-03"]
-    assert main(["ingest", "--history", str(tmp_path / "here")]) == 0
-    assert main(["run", "--history", str(tmp_path / "here"), *window]) == 0
-    on_cluster = ["--history", tmp_path / "there", "--master", address, "--driver-memory", "500m"]
-    here = ("driver.host=127.0.0.1", "driver.bindAddress=127.0.0.1", "executor.memory=500m", "sql.shuffle.partitions=2")
-    for setting in here:
-        on_cluster += ["--conf", f"spark.{setting}"]
-    for name, arguments in (("ingest", []), ("run", window)):
-        words = [sys.executable, "-m", "analytics", name, *on_cluster, *arguments]
-        client = Process(name, words, folder=tmp_path / "logs", env=environment())
-        try:
-            assert client.wait(seconds=280) == 0, client.text()
-        finally:
-            client.kill()
+def test_a_cluster_stores_and_finds_the_same_as_one_machine(spark, tmp_path, start):
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    here, there, window = tmp_path / "here", tmp_path / "there", ["--job", "A2", "--from", DAY, "--to", "2026-03-03"]
+    # While processes of the cluster start, this machine does its own part.
+    master = start("master", "master.Master", "--port", port)
+    a_day_of_beats(here)
+    a_day_of_beats(there)
+    assert main(["ingest", "--history", str(here)]) == 0
+    master.wait_for("New state: ALIVE", seconds=280)
+    own = ["-c", "1", "-m", "700m", address]
+    workers = [start(name, "worker.Worker", "-d", tmp_path / name, *own) for name in ("worker-0", "worker-1")]
+    assert main(["run", "--history", str(here), *window]) == 0
     for worker in workers:
-        assert worker.text().count("Asked to launch executor") == 2
-    assert stored_ids(spark, tmp_path / "there") == stored_ids(spark, tmp_path / "here")
-    assert published(tmp_path / "there") == published(tmp_path / "here") != []
+        worker.wait_for("Successfully registered with master", seconds=280)
+    on_cluster = ["--history", str(there), "--master", address, "--driver-memory", "500m"]
+    small = (
+        "driver.host=127.0.0.1",
+        "driver.bindAddress=127.0.0.1",
+        "executor.memory=500m",
+        "sql.shuffle.partitions=2",
+    )
+    for setting in small:
+        on_cluster += ["--conf", f"spark.{setting}"]
+    commands = json.dumps([["ingest", *on_cluster], ["run", *on_cluster, *window]])
+    client = Process("client", [sys.executable, "-c", BOTH, commands], folder=tmp_path / "logs", env=environment())
+    try:
+        assert client.wait(seconds=280) == 0, client.text()
+    finally:
+        client.kill()
+    for worker in workers:
+        assert worker.text().count("Asked to launch executor") == 1
+    assert stored_ids(spark, there) == stored_ids(spark, here)
+    assert published(there) == published(here) != []

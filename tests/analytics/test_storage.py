@@ -1,6 +1,9 @@
 """Both storages keep the same contract: folders of this machine, and what Hadoop's file systems reach."""
 
+import fcntl
+import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -31,9 +34,20 @@ def test_listings_go_through_all_folders_and_leave_out_hidden_names(storage):
 
 
 def test_both_see_the_same_facts_of_a_file(spark, tmp_path):
-    (tmp_path / "f").write_bytes(b"12345")
-    here, there = LocalStorage(tmp_path), HadoopStorage(f"file://{tmp_path}", spark)
+    """Also where the name of the root, or all of its path, comes once more within it or below it."""
+    root = tmp_path / "history" / "history"
+    again = root / str(root).lstrip("/")
+    again.mkdir(parents=True)
+    for folder in (root, again):
+        (folder / "f").write_bytes(b"12345")
+    here, there = LocalStorage(root), HadoopStorage(f"file://{root}", spark)
+    assert [file.path for file in here.files("")] == sorted(["f", f"{root}/f".lstrip("/")])
     assert here.files("") == there.files("")
+
+
+def test_what_is_there_is_known_whatever_its_name(storage):
+    storage.write("_m/f", b"content")
+    assert [storage.exists(path) for path in ("", "_m", "_m/f", "m")] == [True, True, True, False]
 
 
 def test_files_and_folders_are_deleted_and_what_is_gone_is_no_error(storage):
@@ -76,9 +90,23 @@ def test_a_root_is_a_folder_or_a_uri(spark, tmp_path):
     assert isinstance(open_storage(f"file://{tmp_path}", spark), LocalStorage)
 
 
-def test_readers_share_and_a_writer_waits_for_them(tmp_path):
+def test_a_lock_is_one_that_network_file_systems_give_too(tmp_path):
+    """Theirs are locks of byte ranges: a shared one needs a file that can be read, the only one a file to write to."""
     storage = LocalStorage(tmp_path)
-    order = []
+    with storage.reading("rows"):
+        held = (each for each in Path("/proc/self/fd").iterdir() if each.resolve().name == ".rows.lock")
+        (mine,) = (int(each.name) for each in held)
+        assert fcntl.fcntl(mine, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+
+
+def test_readers_share_and_a_writer_waits_for_them(tmp_path):
+    order, said, waits = [], [], threading.Event()
+
+    def say(line):
+        said.append(line)
+        waits.set()
+
+    storage = LocalStorage(tmp_path, say)
 
     def write():
         with storage.writing("rows"):
@@ -90,6 +118,10 @@ def test_readers_share_and_a_writer_waits_for_them(tmp_path):
         # Another lock is no matter to it.
         with storage.writing("results"):
             order.append("readers")
+        assert waits.wait(timeout=60)
+        writer.join(timeout=0.3)
+        assert writer.is_alive()
         assert order == ["readers"]
     writer.join(timeout=60)
     assert order == ["readers", "writer"]
+    assert said == [f"waiting for another rmq-analytics that uses {tmp_path}"]

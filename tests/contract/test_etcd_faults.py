@@ -9,7 +9,7 @@ import pytest
 from contract.etcd_group import SOON_S, Controller, an_entry, group, leader_of
 from controller_builders import SET
 from fakes.witness import eventually
-from peers.etcd import certificate, running_etcd
+from peers.etcd import Way, certificate, running_etcd
 
 from controller.entry import Entry
 from controller.store import Deposed, EntryMoved, Kept, OutcomeUnknown, StoreError
@@ -249,6 +249,22 @@ async def test_who_is_not_let_in_hears_why(guarded, options, says):
     with pytest.raises(StoreError, match=f"etcd at {guarded.endpoints[0]}: .*{says}"):
         await controller.join()
     await controller.close()
+
+
+async def test_a_question_for_the_size_that_is_not_answered_costs_nobody_anything(etcd):
+    way = Way(etcd.endpoints[0])
+    try:
+        async with group((way.endpoint,)) as (leader,):
+            asked_over = leader.store._client._connections[0]
+            way.hold()
+            with pytest.raises(StoreError, match="etcd at"):
+                await leader.store.size_bytes()
+            way.let_go()
+            assert await leader.store.size_bytes() > 0
+            await leader.commit()
+            assert leader.store._client._connections[0] is asked_over
+    finally:
+        way.close()
 
 
 async def test_a_password_for_an_etcd_without_users_does_no_harm(etcd):

@@ -1,6 +1,7 @@
 """What every store of a controller does; the same tests for each kind."""
 
 import asyncio
+import json
 import sqlite3
 import subprocess
 import sys
@@ -76,6 +77,15 @@ async def backend(opened):
 
 
 # Backends
+
+
+async def test_the_size_is_that_of_etcd_and_nothing_where_there_is_none(kind, backend, request):
+    size = await backend.size_bytes()
+    if kind == "embedded":
+        assert size is None
+        return
+    status = request.getfixturevalue("etcd").ctl("endpoint", "status", "-w", "json").stdout
+    assert size == json.loads(status)[0]["Status"]["dbSize"] > 0
 
 
 async def test_nothing_is_there_at_first(backend):

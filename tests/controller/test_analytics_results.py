@@ -46,17 +46,31 @@ def test_a_set_is_shown_by_its_worst_broker(name, column, metric, value):
     assert shown(a_result(name, *rows))[metric, ("C", "broker-a")] == value
 
 
+def a_move(now, proposed):
+    return {"kind": "proposal", "write_now": now, "write_proposed": proposed}
+
+
 def test_sums_shortest_times_and_counts_of_proposals():
     found = shown(
         a_result("divergence", {"seconds": 2.5}, {"seconds": 1}, {"seconds": None}),
         a_result("capacity", *({"resource": "topics", "days_left": days} for days in (90, 30, None))),
-        a_result("queue_balance", {"kind": "proposal"}, {"kind": "broker"}, {"kind": "proposal"}),
+        a_result("queue_balance", a_move(8, 11), a_move(2, 3), a_move(12, 8), {"kind": "broker"}),
         a_result("queue_scaling", {"kind": "topic", "verdict": "grow"}, {"kind": "proposal", "verdict": "grow"}),
     )
     assert found["divergence_seconds", ()] == 3.5
     assert found["capacity_days_left", ("topics",)] == 30
     kinds = {labels[0]: value for (name, labels), value in found.items() if name == "queue_recommendations"}
-    assert kinds == {"move": 2, "grow": 1, "shrink": 0}
+    assert kinds == {"move": 4, "grow": 1, "shrink": 0}
+
+
+def test_what_a_cut_result_proposes_is_not_counted():
+    found = shown(
+        a_result("queue_balance", a_move(1, 2), row_count=10_001),
+        a_result("queue_scaling", {"kind": "topic", "verdict": "grow"}, row_count=10_001),
+        a_result("divergence", {"seconds": 2.5}, row_count=10_001),
+    )
+    assert not [name for name, _ in found if name == "queue_recommendations"]
+    assert found["divergence_seconds", ()] == 2.5
 
 
 def test_a_folder_is_read_anew_where_a_file_changed_and_a_broken_file_says_what_it_said(tmp_path):

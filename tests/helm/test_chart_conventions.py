@@ -321,6 +321,16 @@ def test_the_program_of_the_jobs_takes_their_arguments():
         assert options["history"] == options["output"] == "/var/lib/rocketmq/history"
 
 
+def test_controllers_show_prometheus_the_results_of_the_jobs_where_there_are_jobs():
+    rendered = objects_of("production")
+    (run,) = pod_specs({key: each for key, each in rendered.items() if key[1].endswith("-analytics-run")}).values()
+    (job,) = run["containers"]
+    (output,) = (word.partition("=")[2] for word in job["command"] if word.startswith("--output="))
+    assert f"analyticsDir={output}\n" in properties(rendered, "controller")
+    assert output in [mount["mountPath"] for mount in container(rendered, "controller")["volumeMounts"]]
+    assert "analyticsDir" not in properties(objects_of("defaults"), "controller")
+
+
 def test_servers_and_jobs_share_one_claim_that_outlives_the_release():
     rendered = objects_of("production")
     claims = {

@@ -30,6 +30,11 @@ def schema_paths(schema, above=""):
         yield from schema_paths(below, f"{above}{key}.")
 
 
+def without_volume(limit):
+    """Return values of NameServers whose history lies on an emptyDir of that limit."""
+    return {"namesrv": {"persistence": {"enabled": False}}, "history": {"emptyDirSizeLimit": limit}}
+
+
 @pytest.mark.parametrize(
     ("values", "key"),
     [
@@ -84,6 +89,10 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         ({"tls": {"mode": "enforcing"}}, "need tls.enabled=true"),
         ({"tls": {"enabled": True, "existingSecret": "a", "verifyBrokers": True}}, "needs tls.toBrokers=true"),
         ({"analytics": {"enabled": True}}, "needs history.enabled=true and history.volume=shared"),
+        (
+            {"analytics": {"enabled": True, "master": "spark://m:7077"}, "history": {"volume": "shared"}},
+            "analytics.master is spark://m:7077, but the jobs bind loopback and may talk to nobody: set local[N]",
+        ),
         ({"history": {"shared": {"existingClaim": "a"}}}, "history.volume is not shared"),
         ({"namesrv": {"external": {"nodePorts": [30001]}}}, "has 1 ports for 3 NameServers"),
         (
@@ -97,6 +106,24 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         ),
         ({"controller": {"config": {"controllerId": "c"}}}, "controller.config.controllerId is set by the chart"),
         ({"controller": {"config": {"historyDir": "/x"}}}, "controller.config.historyDir is set by the chart"),
+        (
+            {"namesrv": {"config": {"historyBytesMax": 67108864}, "persistence": {"enabled": False}}},
+            "namesrv.config.historyBytesMax is set by the chart",
+        ),
+        (
+            without_volume("1.5Gi"),
+            "history.emptyDirSizeLimit is 1.5Gi, but the chart computes with it: set a whole number",
+        ),
+        (without_volume("500000000m"), "history.emptyDirSizeLimit is 500000000m, but the chart computes with it"),
+        (without_volume("85Mi"), "history.emptyDirSizeLimit is 85Mi, but three quarters of it are for the history"),
+        (
+            {
+                "analytics": {"enabled": True},
+                "history": {"volume": "shared"},
+                "controller": {"config": {"analyticsDir": "/x"}},
+            },
+            "controller.config.analyticsDir is set by the chart",
+        ),
         ({"controller": {"config": {"etcdPassword": "x"}}}, "controller.config.etcdPassword would stand in the values"),
         (
             {"namesrv": {"extraEnv": [{"name": "RMQ_NAMESRV_TLS_SERVER_KEY_PASSWORD", "value": "x"}]}},
@@ -191,6 +218,46 @@ def test_a_comment_that_describes_no_key_is_noticed():
 def test_a_property_is_written_as_java_reads_it(value, line):
     text = properties(objects({"namesrv": {"config": {"connectionsMax": value}}}), "namesrv")
     assert line in text.splitlines()
+
+
+def history_limits(values):
+    """Return component -> what limits its history, None where the chart leaves that to the server."""
+    rendered = objects(values)
+    texts = {component: properties(rendered, component) for component in ("namesrv", "controller")}
+    found = {component: dict(line.split("=", 1) for line in text.splitlines()) for component, text in texts.items()}
+    return {component: given.get("historyBytesMax") for component, given in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("limit", "bytes_max"),
+    [
+        ("4Gi", 3221225472),
+        ("512Mi", 402653184),
+        ("1048576Ki", 805306368),
+        ("2Ti", 1649267441664),
+        ("90000k", 67500000),
+        ("100M", 75000000),
+        ("2G", 1500000000),
+        ("1T", 750000000000),
+        ("86Mi", 67633152),
+        ("89478486", 67108865),
+    ],
+)
+def test_history_on_an_empty_dir_may_have_three_quarters_of_it_and_on_a_volume_what_the_server_says(limit, bytes_max):
+    assert history_limits(without_volume(limit)) == {"namesrv": str(bytes_max), "controller": None}
+
+
+@pytest.mark.parametrize(
+    "history",
+    [{"enabled": False, "emptyDirSizeLimit": "1.5Gi"}, {"volume": "shared", "emptyDirSizeLimit": "1Mi"}],
+)
+def test_an_empty_dir_without_history_limits_none(history):
+    assert history_limits(without_volume("1Gi") | {"history": history}) == {"namesrv": None, "controller": None}
+
+
+def test_the_history_is_limited_by_the_chart_only_where_a_profile_has_no_volume():
+    assert history_limits({}) == {"namesrv": None, "controller": None}
+    assert history_limits(profile("dev")) == {"namesrv": "805306368", "controller": "805306368"}
 
 
 def test_what_a_property_of_the_operator_may_replace_is_replaced():

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from history import landing as landing_module
-from history.landing import SEAL_AFTER_US, Forgotten, Landing, RowsLost, lines_of, sealed_files
+from history.landing import SEAL_AFTER_US, Landing, RowsLost, lines_of, sealed_files
 
 ROOT = Path(__file__).parents[2]
 AT = datetime(2026, 11, 21, 20, 30, tzinfo=UTC)
@@ -113,6 +112,20 @@ def test_what_a_killed_process_left_is_sealed_without_its_torn_line(tmp_path):
     assert Landing(tmp_path, "host:4-1").recover() == []
 
 
+def test_who_has_a_name_and_no_port_seals_what_an_earlier_process_of_that_name_left(tmp_path):
+    program = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from history.landing import Landing\n"
+        "for name in ('sampler_a', 'sampler_a_2', 'sampler_b'):\n"
+        f"    Landing(Path(sys.argv[1]), name + '-1').append('offset_sample', b'1\\n', {AT_US})\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path], cwd=ROOT, check=True)
+    (found,) = Landing(tmp_path, "sampler_a-2").recover()
+    assert found.name == "sampler_a-1-1.jsonl"
+
+
 def test_a_refused_writing_leaves_the_file_as_it_was(tmp_path, landing, monkeypatch):
     landing.append("heartbeat", b"1\n", AT_US)
     growing = landing._growing["heartbeat"]
@@ -138,40 +151,6 @@ def test_a_refused_writing_leaves_the_file_as_it_was(tmp_path, landing, monkeypa
     assert path.read_bytes() == b"1\n7\n"
 
 
-def test_days_that_are_over_go(tmp_path, landing):
-    for family in ("heartbeat", "broker_state"):
-        landing.append(family, b"1\n", AT_US)
-    landing.seal_all()
-    assert landing.forget_old(date(2026, 12, 22)) == []
-    assert len(files(tmp_path)) == 2
-    (forgotten,) = landing.forget_old(date(2026, 12, 23))
-    assert forgotten == Forgotten("age", files=2, size_bytes=4)
-    assert not list((tmp_path / "landing/v1").glob("family=*/date=*"))
-
-
-def test_too_many_bytes_cost_the_oldest_beats_first_and_nothing_that_somebody_writes(tmp_path, landing, monkeypatch):
-    for hours in range(3):
-        for family in ("heartbeat", "broker_state"):
-            landing.append(family, b"123456789\n", AT_US + hours * HOUR_US)
-    # What is of another hour was sealed; the last hour of each grows.
-    monkeypatch.setattr(landing_module, "BYTES_MAX", 40)
-    assert landing.forget_old(AT.date()) == [Forgotten("size", files=2, size_bytes=20)]
-    kept = [(name.split("/")[0], name.split("/")[2]) for name in files(tmp_path)]
-    beats = [("family=heartbeat", "hour=22")]
-    assert kept == [("family=broker_state", f"hour={hour}") for hour in (20, 21, 22)] + beats
-    monkeypatch.setattr(landing_module, "BYTES_MAX", 0)
-    assert landing.forget_old(AT.date()) == [Forgotten("size", files=2, size_bytes=20)]
-    assert [name.split("/")[2] for name in files(tmp_path)] == ["hour=22", "hour=22"]
-    assert landing.forget_old(AT.date()) == []
-
-
-def test_a_small_disk_is_not_filled_with_history(tmp_path, landing, monkeypatch):
-    for hours in range(3):
-        landing.append("heartbeat", b"123456789\n", AT_US + hours * HOUR_US)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(total=40, used=30, free=10))
-    assert landing.forget_old(AT.date()) == [Forgotten("size", files=1, size_bytes=10)]
-
-
 def test_rows_lie_in_the_hour_in_which_they_happened_however_late_they_are_written(tmp_path, landing):
     for hours in (0, 1, 3):
         landing.append("broker_state", b"%d\n" % hours, AT_US + hours * HOUR_US)
@@ -189,8 +168,11 @@ def test_a_folder_that_is_deleted_meanwhile_is_told_once_and_then_written_anew(t
     assert (raised.value.family, raised.value.rows, raised.value.since_us) == (family, 2, AT_US)
     landing.append(family, b"3\n", AT_US + 1)
     shutil.rmtree(tmp_path / "landing")
-    with pytest.raises(RowsLost):
+    landing.append("broker_state", b"1\n", AT_US + 1)
+    shutil.rmtree(tmp_path / "landing")
+    with pytest.raises(ExceptionGroup) as group:
         landing.seal_all()
+    assert [(each.family, each.rows) for each in group.value.exceptions] == [(family, 1), ("broker_state", 1)]
     landing.append(family, b"4\n", AT_US + 2)
     landing.seal_all()
     (path,) = (tmp_path / "landing").rglob("*.jsonl*")

@@ -12,11 +12,13 @@ from peers.waiting import wait_until
 from controller.history import Told as Happened
 from history import recorder as module
 from history.beats import Beat, NotedBeat
-from history.landing import Forgotten, lines_of
+from history.landing import lines_of
 from history.life import Life, Tick
 from history.recorder import Identity, Recorder
+from history.room import BYTES_MAX, Forgotten
 from history.rows import NOBODY, Moment, Who
 from history.schemas import FAMILIES, NS_LIFECYCLE, SCHEMA_VERSION
+from history.times import time_text
 
 WAIT_S = 20
 
@@ -58,8 +60,9 @@ class Desk:
         self.clock, self.told = Clock(), Told()
         self.recorder = self.new()
 
-    def new(self):
-        return Recorder(self.folder, Identity("host:9876", "namesrv", "1.0", "127.0.0.1:9876"), self.clock, self.told)
+    def new(self, bytes_max=BYTES_MAX):
+        identity = Identity("host:9876", "namesrv", "1.0", "127.0.0.1:9876")
+        return Recorder(self.folder, identity, self.clock, self.told, bytes_max)
 
     def rows(self, family="ns_lifecycle"):
         place = self.folder / "landing/v1" / f"family={family}"
@@ -287,6 +290,70 @@ def test_files_that_are_deleted_for_their_age_are_counted_and_told(desk):
     desk.recorder.close()
     assert desk.told.all == [("deleted", Forgotten("age", files=1, size_bytes=3))]
     assert desk.recorder.counts.deleted_files == {"age": 1}
+
+
+def test_a_small_limit_holds_within_a_part_of_it_however_much_is_written_in_an_hour(desk, monkeypatch):
+    bytes_max, sizes = 48_000, []
+    desk.recorder = desk.new(bytes_max)
+    append = desk.recorder._landing.append
+
+    def measured(*args):
+        sizes.append(sum(path.stat().st_size for path in desk.folder.rglob("*.jsonl*")))
+        append(*args)
+
+    monkeypatch.setattr(module, "_AT_ONCE", 4)
+    monkeypatch.setattr(desk.recorder._landing, "append", measured)
+    for _ in range(1_000):
+        desk.clock.us += 1
+        desk.recorder.note_beat(a_beat(desk.clock))
+    desk.recorder.start()
+    desk.recorder.close()
+    assert desk.recorder.counts.written_bytes > 5 * bytes_max
+    assert bytes_max * 14 // 16 <= max(sizes) <= bytes_max * 17 // 16
+    kept = sorted(row["event_time"] for row in desk.rows("heartbeat"))
+    assert len(set(kept)) == len(kept) > 50
+    assert kept[-1] == time_text(desk.clock.us)
+    assert desk.recorder.counts.deleted_files["size"] == sum(each.files for _, each in desk.told.all) > 50
+
+
+def test_a_full_disk_is_relieved_though_nothing_can_be_sealed_on_it(desk, monkeypatch, impatient):
+    place = desk.folder / "landing/v1/family=heartbeat/date=2023-11-14/hour=20"
+    place.mkdir(parents=True)
+    (place / "another_1-1-1.jsonl").write_text("{}\n" * 1_000)
+    desk.recorder = desk.new(bytes_max=1_000)
+
+    def is_full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(desk.recorder._landing, "append", is_full)
+    monkeypatch.setattr(desk.recorder._landing, "seal_all", is_full)
+    desk.recorder.start()
+    desk.until(lambda: not place.exists())
+    desk.recorder.close()
+    assert ("deleted", Forgotten("size", files=1, size_bytes=3_000)) in desk.told.all
+
+
+def test_what_of_several_families_is_lost_at_once_is_told_of_each(desk):
+    desk.recorder = desk.new(bytes_max=1_000_000)
+    desk.recorder.start()
+    desk.recorder.note_beat(a_beat(desk.clock))
+    desk.until(lambda: set(desk.recorder.counts.events) == {"ns_lifecycle", "heartbeat"})
+    shutil.rmtree(desk.folder)
+    desk.recorder.close()
+    assert desk.recorder.counts.dropped == {"state": 1, "beat": 1}
+
+
+def test_what_another_host_left_behind_does_not_keep_an_hour_for_ever(desk):
+    desk.clock.us = 2_000_000_000_000_000
+    place = desk.folder / "landing/v1/family=heartbeat/date=2033-05-18/hour=03"
+    place.mkdir(parents=True)
+    for name in (".another_1-1-2.jsonl.part", "another_1-1-1.jsonl"):
+        (place / name).write_text("{}\n")
+    desk.recorder = desk.new(bytes_max=0)
+    desk.recorder.start()
+    desk.until(lambda: desk.told.all)
+    desk.recorder.close()
+    assert desk.told.all[0] == ("deleted", Forgotten("size", files=2, size_bytes=6))
 
 
 def test_a_clock_that_is_set_far_ahead_deletes_nothing(desk, monkeypatch):

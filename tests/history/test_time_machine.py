@@ -88,11 +88,11 @@ class Server:
         known = values if queues else {}
         self.row(at, ROUTE_CHANGE, "topic_changed", Who("C", broker), topic=topic, kind="queues", **known)
 
-    def shows(self, at, broker, topic, queues):
-        """Write a snapshot of one topic on one set."""
+    def shows(self, at, broker, topic, queues, *, rows=1):
+        """Write a snapshot of one topic on one set, which says of itself that it has so many rows."""
         snapshot_id = f"{at.timestamp()}"
         self.note(at, Life("configured", detail=SETTINGS))
-        self.row(at, ROUTE_CHANGE, "topic_changed", topic=topic, kind="order", detail=f"{broker}:{queues}")
+        self.row(at, ROUTE_CHANGE, "shown", topic=topic, kind="order", detail=f"{broker}:{queues}")
         self.row(
             at,
             BROKER_STATE,
@@ -115,7 +115,7 @@ class Server:
             topics=(topic,),
             **values,
         )
-        self.row(at, ROUTE_SNAPSHOT, "finished", snapshot_id=snapshot_id, scope="all", rows=1)
+        self.row(at, ROUTE_SNAPSHOT, "finished", snapshot_id=snapshot_id, scope="all", rows=rows)
 
     def ticks(self, first, last):
         while first <= last:
@@ -203,6 +203,25 @@ def test_a_server_that_runs_for_longer_than_files_are_kept_is_read_from_its_snap
     server.ticks(THEN, THEN + 30 * SECOND)
     assert route(THEN + 20 * SECOND) == ({"a": 16}, "")
     assert route(THEN + 0.5 * SECOND) == ({"a": 8}, "")
+
+
+def test_a_snapshot_of_which_rows_were_deleted_counts_for_nothing(server, route):
+    server.shows(THEN, "a", "orders", 8)
+    server.shows(THEN + 60 * SECOND, "b", "orders", 4, rows=2)
+    server.ticks(THEN, THEN + 90 * SECOND)
+    assert route(THEN + 80 * SECOND) == ({"a": 8}, "")
+    assert route(THEN + 50 * SECOND) == ({"a": 8}, "")
+
+
+def test_the_folder_may_be_named_before_the_question_and_in_it(server, tmp_path, capsys):
+    server.starts(THEN)
+    server.registers(THEN + SECOND, "a", orders=4)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    question = ["route", "orders", "--at", (THEN + 20 * SECOND).isoformat()]
+    folder = ["--history", str(tmp_path)]
+    assert [main([*folder, *question]), main([*question, *folder])] == [0, 0]
+    told = capsys.readouterr().out
+    assert told[: len(told) // 2] * 2 == told
 
 
 def test_without_a_start_and_a_snapshot_it_says_that_nothing_is_known(server, route, ask):

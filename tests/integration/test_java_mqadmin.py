@@ -20,6 +20,7 @@ LISTED_ONLY_HERE = {
         "controllerHttpPort",
         "controllerListenPort",
         "frameMaxLength",
+        "historyBytesMax",
         "httpBindAddress",
         "httpPort",
         "logFormat",

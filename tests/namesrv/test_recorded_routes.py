@@ -2,15 +2,19 @@
 
 import msgspec
 import pytest
+from builders import BROKER, READ_ONLY, TOPIC, a_broker_set, a_mapping, a_registration, queue_datas
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from route_tables import route_tables
 from test_route_model import BrokerLives
 
 from history.recorder import encoded
 from history.rows import Moment, RowMaker
 from namesrv import history_rows
-from namesrv.history_rows import RouteProperties, SetsChanged, configured, snapshot
+from namesrv.config import NameServerConfig
+from namesrv.history_rows import OrderShown, RouteProperties, SetsChanged, configured, snapshot
+from namesrv.route_state import RouteState
 from timemachine.rows import Row
 from timemachine.topic_story import TopicStory
 
@@ -32,9 +36,10 @@ class RecordedLives(BrokerLives):
         self.record([configured(properties)])
 
     def record(self, happenings):
-        lines = [encoded(row) for each in happenings for row in each.rows(self.maker, MOMENT)]
+        rows = [row for each in happenings for row in each.rows(self.maker, MOMENT)]
         for story in self.read_back.values():
-            story.apply(msgspec.json.decode(line, type=Row) for line in lines)
+            story.apply(msgspec.json.decode(encoded(row), type=Row) for row in rows)
+        return {row.columns["event_type"] for row in rows}
 
     @rule(begins_there=st.booleans())
     def take_a_snapshot(self, begins_there):
@@ -43,7 +48,8 @@ class RecordedLives(BrokerLives):
             old, self.read_back = self.read_back, {topic: TopicStory(topic) for topic in TOPICS}
             for topic, story in self.read_back.items():
                 story._properties = old[topic]._properties
-        self.record(snapshot(self.state.tables, "S"))
+        # Who counts changes counts none of it.
+        assert self.record(snapshot(self.state.tables, "S")) <= {"shown", "queues", "finished"}
 
     @invariant()
     def every_route_is_told(self):
@@ -60,3 +66,30 @@ class RecordedLives(BrokerLives):
 def test_a_route_is_read_back_as_it_was_served(monkeypatch, rows_max):
     monkeypatch.setattr(history_rows, "ROUTE_CHANGE_ROWS_MAX", rows_max)
     run_state_machine_as_test(RecordedLives, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
+
+
+def test_a_snapshot_tells_how_many_rows_its_topics_have_however_many_topics_share_them():
+    tables = route_tables(a_broker_set(broker_name="a"), a_broker_set(broker_name="b"))
+    tables.topics.put("a", queue_datas(*(f"alike-{n}" for n in range(100)), broker_name="a"))
+    tables.topics.put("b", queue_datas("alike-7", broker_name="b", perm=READ_ONLY))
+    maker = RowMaker("host_9876", 1, "namesrv")
+    rows = [row.columns for piece in snapshot(tables, "S") for row in piece.rows(maker, MOMENT)]
+    told = [row for row in rows if row["event_type"] == "queues"]
+    finished = [row["rows"] for row in rows if row["event_type"] == "finished"]
+    assert sum(len(row["topics"]) for row in told) > 100 > len(told)
+    assert finished == [len(told)]
+
+
+def test_mappings_and_orders_are_shown_in_snapshots_and_are_no_changes_there():
+    state = RouteState(NameServerConfig())
+    state.register_broker(a_registration(mappings={TOPIC: a_mapping()}), 0)
+    maker = RowMaker("host_9876", 1, "namesrv")
+    properties = RouteProperties(support_acting_master=False, order_message_enable=True)
+    pieces = [configured(properties), OrderShown(TOPIC, f"{BROKER}:8"), *snapshot(state.tables, "S")]
+    rows = [row for piece in pieces for row in piece.rows(maker, MOMENT)]
+    assert {row.columns["event_type"] for row in rows} == {"configured", "shown", "queues", "finished"}
+    story = TopicStory(TOPIC)
+    story.apply(msgspec.json.decode(encoded(row), type=Row) for row in rows)
+    route = story.route()
+    assert route == state.route_of(TOPIC, f"{BROKER}:8")
+    assert (route.order_topic_conf, list(route.topic_queue_mapping_by_broker)) == (f"{BROKER}:8", [BROKER])

@@ -30,6 +30,8 @@ class Process:
             self._popen = subprocess.Popen(
                 [str(word) for word in command],
                 stdin=subprocess.PIPE,
+                # Nothing is kept back, which closing the pipe to an ended process would try to write.
+                bufsize=0,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=env,
@@ -44,7 +46,11 @@ class Process:
 
     @property
     def running(self):
-        return self._popen.poll() is None
+        """Whether it has not ended; if it has, the pipe to it is closed."""
+        if self._popen.poll() is None:
+            return True
+        self._popen.stdin.close()
+        return False
 
     def text(self, position=None):
         """Return what was printed since `position`, a former answer of `position()`, or since the start."""
@@ -70,7 +76,6 @@ class Process:
 
     def write_line(self, line):
         self._popen.stdin.write(line.encode() + b"\n")
-        self._popen.stdin.flush()
 
     def pause(self):
         """Stop the process without its connections noticing (SIGSTOP)."""
@@ -109,8 +114,7 @@ class Process:
 
     def _ended(self, *, seconds):
         code = self._popen.wait(timeout=seconds)
-        if not self._popen.stdin.closed:
-            self._popen.stdin.close()
+        self._popen.stdin.close()
         return code
 
 

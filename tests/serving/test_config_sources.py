@@ -98,6 +98,11 @@ def test_java_names_of_our_options_are_taken():
     assert config.rocketmq_home == "/opt/rocketmq"
 
 
+@pytest.mark.parametrize(("text", "bytes_max"), [("", 17179869184), ("historyBytesMax=67108864\n", 67108864)])
+def test_the_history_has_a_limit_that_can_be_beyond_a_java_int(text, bytes_max):
+    assert from_sources(NAMESRV, sources(text)).history_bytes_max == bytes_max
+
+
 def test_the_configuration_file_takes_later_changes_whatever_it_says_itself():
     assert from_sources(NAMESRV, sources("configStorePath=/old/place\n")).config_store_path == "/etc/ns.conf"
 

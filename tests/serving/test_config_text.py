@@ -70,6 +70,7 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "controllerHttpPort",
         "controllerListenPort",
         "frameMaxLength",
+        "historyBytesMax",
         "httpBindAddress",
         "httpPort",
         "logFormat",

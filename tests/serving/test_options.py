@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from serving.options import (
     INT_MAX,
     INT_MIN,
+    LONG_MAX,
     TEXT_CHARS_MAX,
     AddressList,
     AlwaysFalse,
@@ -56,6 +57,11 @@ def test_what_number_is_allowed_reads_as_a_sentence():
 @given(st.integers(INT_MIN, INT_MAX))
 def test_every_java_int_is_taken(number):
     assert Whole().value_of(str(number)) == number
+
+
+def test_a_number_that_may_be_as_long_as_a_java_long_ends_there():
+    assert Whole(0, LONG_MAX).value_of(str(LONG_MAX)) == LONG_MAX
+    assert Whole(0, LONG_MAX).value_of(str(LONG_MAX + 1)) is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import signal
 import ssl
 import threading
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import aiohttp
@@ -151,6 +152,22 @@ async def test_what_the_configuration_limits_reaches_the_listener(around):
     limits = OtherServer(around, server_socket_backlog=77, unread_bytes_max=4096, connections_max=3).listener.limits
     assert (limits.backlog, limits.unread_bytes_max, limits.connections_max) == (77, 4096, 3)
     assert limits.queued_requests_max == 10
+
+
+async def test_history_beyond_what_the_configuration_allows_is_deleted_and_told(around, tmp_path):
+    yesterday = datetime.fromtimestamp(SystemClock().unix_us() / 1e6, UTC) - timedelta(days=1)
+    hour = tmp_path / f"landing/v1/family=heartbeat/date={yesterday:%Y-%m-%d}/hour=00"
+    hour.mkdir(parents=True)
+    (hour / "another_1-1-1.jsonl").write_bytes(b"{}\n" * 100)
+    _, running = await started(around, history_dir=str(tmp_path), history_bytes_max=299)
+    async with asyncio.timeout(30):
+        while "history_deleted" not in events_of(around):
+            await asyncio.sleep(0.01)
+    around.signals.stop.set()
+    await asyncio.wait_for(running, 30)
+    (told,) = (line for line in around.logs._sink.decoded() if line["event"] == "history_deleted")
+    assert (told["reason"], told["files"], told["bytes"]) == ("size", 1, 300)
+    assert not hour.exists()
 
 
 class Brief:

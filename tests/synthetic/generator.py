@@ -7,14 +7,15 @@ written or made into DataFrames. The same plan gives the same rows.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import chain
+from itertools import chain, count, groupby
 from operator import attrgetter
 from random import Random
 from typing import Any, NamedTuple
 
+from history.life import STATES_MISSING
 from history.schemas import FAMILIES, TICK_INTERVAL_MS
-from synthetic.plan import MS, Broker, Cut, Freeze, Happening, Outage, Plan, Server
-from synthetic.route_book import RouteBook
+from synthetic.plan import MS, Broker, Cut, End, Freeze, Happening, Outage, Plan, Server
+from synthetic.route_book import SET_COLUMNS, RouteBook
 from synthetic.watch import Boot, Drop, Seen, Watch, boots
 
 Row = dict[str, Any]
@@ -96,6 +97,18 @@ def _own(plan: Plan, server: Server, boot: Boot) -> Iterator[_Own]:
     return merge(begin, ticks, snapshots, resumed, end, key=attrgetter("at_us"))
 
 
+def _scan_of(event: Seen | _Own | Happening) -> tuple[int, str] | None:
+    """Return in which scan, and from which set, a silent broker was removed: the members leave together."""
+    if isinstance(event, Seen) and event.what == End.SILENT.value:
+        return event.at_us, event.broker.key.broker_name
+    return None
+
+
+def _who(seen: Seen) -> Row:
+    key = seen.broker.key
+    return {"cluster": seen.broker.cluster, "broker_name": key.broker_name, "broker_id": key.broker_id}
+
+
 class _Recorder:
     """Turns what one server notes into rows: fills in the envelope, and remembers how sets and topics stand."""
 
@@ -108,40 +121,43 @@ class _Recorder:
         self._last_tick_us = 0
 
     def rows(self, events: Iterator[Seen | _Own | Happening]) -> Iterator[tuple[str, Row]]:
-        for event in events:
+        numbers = count()
+        for _, together in groupby(events, key=lambda event: _scan_of(event) or next(numbers)):
+            event, *others = together
             while len(self._boots) > 1 and event.at_us >= self._boots[0].end_us:
                 self._boots.pop(0)
             boot = self._boots[0]
             if not boot.start_us <= event.at_us < boot.end_us:
                 continue
-            for family, row in self._told(event, boot):
+            for family, row in self._told([event, *others], boot):
                 if not self._is_paused(event.at_us):
                     yield family, self._as_released(row)
 
-    def _told(self, event: Seen | _Own | Happening, boot: Boot) -> Iterator[tuple[str, Row]]:
+    def _told(self, together: list[Seen | _Own | Happening], boot: Boot) -> Iterator[tuple[str, Row]]:
+        event = together[0]
         match event:
+            case Seen() if event.what in _FAMILY_OF:
+                yield _FAMILY_OF[event.what], self._row(event.at_us, boot, event.what, _who(event) | event.values)
             case Seen():
-                yield from self._about_broker(event, boot)
+                yield from self._about_set([each for each in together if isinstance(each, Seen)], boot)
             case Happening():
                 yield event.family, self._row(event.at_us, boot, event.event_type, dict(event.values))
             case _Own():
                 yield from self._about_itself(event, boot)
 
-    def _about_broker(self, seen: Seen, boot: Boot) -> Iterator[tuple[str, Row]]:
-        who = {
-            "cluster": seen.broker.cluster,
-            "broker_name": seen.broker.key.broker_name,
-            "broker_id": seen.broker.key.broker_id,
-        }
-        family = _FAMILY_OF.get(seen.what)
-        if family is not None:
-            yield family, self._row(seen.at_us, boot, seen.what, who | seen.values)
-        elif self._server.source == "namesrv":
-            values, changes = self._book.take(seen)
-            row = self._row(seen.at_us, boot, seen.what, who | values)
+    def _about_set(self, together: list[Seen], boot: Boot) -> Iterator[tuple[str, Row]]:
+        """Yield what happened to members of one set at once: the first row tells how the set stands after all of it."""
+        if self._server.source != "namesrv":
+            return
+        taken = [(seen, *self._book.take(seen)) for seen in together]
+        as_set = {name: taken[-1][2][name] for name in SET_COLUMNS}
+        for seen, what, values, changes in taken:
+            own = {name: value for name, value in values.items() if name not in SET_COLUMNS}
+            row = self._row(seen.at_us, boot, what, _who(seen) | own | as_set)
+            as_set = {}
             yield "broker_state", row
             for change in changes:
-                more = {**who, **change, "cause_event_id": row["event_id"]}
+                more = {**_who(seen), **change, "cause_event_id": row["event_id"]}
                 yield "route_change", self._row(seen.at_us, boot, "topic_changed", more)
 
     def _about_itself(self, own: _Own, boot: Boot) -> Iterator[tuple[str, Row]]:
@@ -166,6 +182,7 @@ class _Recorder:
         elif own.what == "recording_resumed":
             pause = next(each for each in self._server.pauses if each.to_us == own.at_us)
             values["unobserved_from"] = pause.from_us + self._server.skew_us
+            values["reason"] = STATES_MISSING
         return values
 
     def _tick(self, at_us: int, boot: Boot) -> Row:

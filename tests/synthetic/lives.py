@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from synthetic.plan import MS, SECOND, Broker, End, Freeze, Plan
+from synthetic.plan import MS, SECOND, Broker, End, Freeze, Plan, address_of
 
 
 class Life(NamedTuple):
@@ -29,7 +29,21 @@ class Saying(NamedTuple):
 
 
 def lives(plan: Plan, broker: Broker) -> list[Life]:
-    """Return the broker's lives within the plan, in their order."""
+    """Return the lives within the plan of all that are this broker, in their order."""
+    found = _own_lives(plan, broker)
+    for move in sorted(plan.plant.moves, key=lambda each: each.at_us):
+        if broker.key in (move.broker, move.to):
+            found = [_ended(life, move.at_us) for life in found if life.start_us < move.at_us]
+        if broker.key == move.to:
+            found.append(Life(move.at_us, plan.end_us, None, address_of(move.broker)))
+    return found
+
+
+def _ended(life: Life, at_us: int) -> Life:
+    return life if life.end_us <= at_us else life._replace(end_us=at_us, end=End.MOVED)
+
+
+def _own_lives(plan: Plan, broker: Broker) -> list[Life]:
     start_us = broker.since_us
     if start_us is None:
         start_us = plan.start_us + int(_random(plan, broker, "phase").random() * broker.period_ms * MS)
@@ -90,4 +104,4 @@ def _random(plan: Plan, broker: Broker, purpose: str) -> Random:
 LATENCY_US = (200, 2_000)
 
 #: How often servers look for brokers that are silent.
-SCAN_US = 5 * SECOND
+SCAN_US = 10 * SECOND

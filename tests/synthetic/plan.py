@@ -38,6 +38,8 @@ class End(Enum):
     CRASH = "channel_closed"
     #: Its host dies or is cut off for good: nobody hears of it.
     SILENT = "expired"
+    #: Its process goes on under another broker id, and nothing is recorded of the former one.
+    MOVED = "moved"
 
 
 class Outage(NamedTuple):
@@ -58,6 +60,14 @@ class Freeze(NamedTuple):
     broker: BrokerKey
     from_us: int
     to_us: int
+
+
+class Move(NamedTuple):
+    """A broker's process takes another place in its set, and beats from there until the end."""
+
+    broker: BrokerKey
+    to: BrokerKey
+    at_us: int
 
 
 class Cut(NamedTuple):
@@ -115,6 +125,11 @@ class Happening(NamedTuple):
     values: Mapping[str, Any]
 
 
+def address_of(key: BrokerKey) -> str:
+    """Return where a broker is from the beginning on."""
+    return f"{key.broker_name}-{key.broker_id}:10911"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Broker:
     """One broker: how it beats while nothing happens to it."""
@@ -135,7 +150,7 @@ class Broker:
     @property
     def address(self) -> str:
         """Where it is, unless an outage moved it."""
-        return f"{self.key.broker_name}-{self.key.broker_id}:10911"
+        return address_of(self.key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +176,7 @@ class Plant:
 
     outages: tuple[Outage, ...] = ()
     freezes: tuple[Freeze, ...] = ()
+    moves: tuple[Move, ...] = ()
     cuts: tuple[Cut, ...] = ()
     topics: tuple[Topic, ...] = ()
     topic_changes: tuple[TopicChange, ...] = ()
@@ -203,6 +219,7 @@ class Plan:
             merged = Plant(
                 outages=merged.outages + plant.outages,
                 freezes=merged.freezes + plant.freezes,
+                moves=merged.moves + plant.moves,
                 cuts=merged.cuts + plant.cuts,
                 topics=merged.topics + plant.topics,
                 topic_changes=merged.topic_changes + plant.topic_changes,

@@ -53,6 +53,10 @@ class Flapper(NamedTuple):
     downs_us: tuple[int, ...]
 
 
+#: How a broker may be lost.
+_ENDS = (End.PLANNED, End.CRASH, End.SILENT)
+
+
 def renewal_outages(
     broker: BrokerKey, from_us: int, to_us: int, *, mean_up_us: int, mean_down_us: int, seed: int = 1
 ) -> Plant:
@@ -67,7 +71,7 @@ def renewal_outages(
         back_us = at_us + int(random.expovariate(1 / mean_down_us)) + 150 * SECOND
         if back_us >= to_us:
             return Plant(outages=tuple(outages))
-        outages.append(Outage(broker, at_us, back_us, random.choice(list(End))))
+        outages.append(Outage(broker, at_us, back_us, random.choice(_ENDS)))
         at_us = back_us
 
 
@@ -112,7 +116,8 @@ def churner(topic: str, broker_name: str, first_us: int, *, every_us: int, chang
 def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, cluster: str = "DefaultCluster") -> Plant:
     """Plant the death of a set's master and the election of broker id 1, as one controller tells of it."""
     random = Random(f"failover {broker_name} {died_us}")
-    detected_us = died_us + random.randrange(10 * SECOND, 15 * SECOND)
+    # It is suspect after 3 s and has 300 ms for an answer; then it is noticed at the next look.
+    detected_us = died_us + random.randrange(3_300 * MS, 3_500 * MS)
     started_us = detected_us + random.randrange(1 * MS, 5 * MS)
     elected_us = started_us + random.randrange(5 * MS, 30 * MS)
     notified_us = elected_us + random.randrange(1 * MS, 50 * MS)
@@ -120,11 +125,13 @@ def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, clu
     about = {"cluster": cluster, "broker_name": broker_name, "failover_id": failover_id, "master_epoch": epoch}
     old = about | {"broker_id": 0, "old_master": 0}
     new = about | {"broker_id": 1, "new_master": 1}
-    silent = {"silent_ms": (detected_us - died_us) // MS, "last_heartbeat_time": died_us, "cause": "timeout"}
+    where = {"broker_addr": f"{broker_name}-1:10911"}
+    silent_ms = (detected_us - died_us) // MS
+    silent = {"silent_ms": silent_ms, "last_heartbeat_time": died_us, "cause": "timeout", "timeout_ms": 3_300}
     told = (
         (detected_us, "failure_detected", old | silent),
         (started_us, "election_started", old | {"cause": "timeout"}),
-        (elected_us, "elected", old | new | {"result": "new_master_elected", "sync_state_set": [1]}),
+        (elected_us, "elected", old | new | where | {"result": "new_master_elected", "sync_state_set": [1]}),
         (notified_us, "role_notified", new | {"result": "ok"}),
     )
     truth = Failover(failover_id, broker_name, died_us, detected_us, started_us, elected_us, notified_us)

@@ -29,20 +29,27 @@ class RouteBook:
         #: Set -> topic -> queues.
         self._topics: dict[str, dict[str, Queues]] = {}
 
-    def take(self, seen: Seen) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Apply a state event; return its columns of `broker_state` and those of its `route_change` rows."""
+    def take(self, seen: Seen) -> tuple[str, dict[str, Any], list[dict[str, Any]]]:
+        """Apply a state event; return its type, its columns of `broker_state` and those of its `route_change` rows."""
         name, broker_id = seen.broker.key
         values = dict(seen.values)
         version = values.pop("version", None)
         members = self._sets.setdefault(name, {})
+        what = seen.what
         if version is None:
             members.pop(broker_id, None)
         else:
+            # An address is one process: it drops its former broker id.
+            former = [each for each, (address, _) in members.items() if address == values["broker_addr"]]
+            if what == "registered_first" and former:
+                what = "role_changed"
+            for each in former:
+                del members[each]
             members[broker_id] = (values["broker_addr"], seen.broker.cluster)
         changes = self._change(seen.broker.key, version)
         if not members:
             del self._sets[name]
-        return values | self._counted(name, changes) | _as_set(members) | {"role": _role(broker_id)}, changes
+        return what, values | self._counted(name, changes) | _as_set(members) | {"role": _role(broker_id)}, changes
 
     def _change(self, key: BrokerKey, version: int | None) -> list[dict[str, Any]]:
         """Let a set's topics follow: the master tells them; a set without members has none."""
@@ -120,6 +127,10 @@ def _difference(topic: str, old: Queues | None, new: Queues | None) -> dict[str,
     before = {f"old_{name}": value for name, value in (old or gone)._asdict().items()}
     after = {f"new_{name}": value for name, value in (new or gone)._asdict().items()}
     return {"topic": topic, "kind": kind, **before, **after, "topic_sys_flag": None if new is None else 0}
+
+
+#: Columns that tell how a set stands.
+SET_COLUMNS = ("set_ids", "set_addrs", "set_clusters")
 
 
 def _as_set(members: dict[int, tuple[str, str]]) -> dict[str, Any]:

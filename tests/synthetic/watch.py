@@ -1,6 +1,6 @@
 """What one server sees of one broker: its beats, first registrations, silences and departures, as a server would.
 
-The rules are those of a NameServer: known from its first registration on, given up by a scan each 5 s once it was
+The rules are those of a NameServer: known from its first registration on, given up by a scan each 10 s once it was
 silent for its timeout, at once when its connection ends, and unknown to a server that has just started.
 """
 
@@ -124,7 +124,11 @@ class Watch:
     def _ends(self, boot: Boot) -> Iterator[_Encounter]:
         for life in lives(self._plan, self._broker):
             at_us = life.end_us + LATENCY_US[1]
-            if life.end in (End.CRASH, End.PLANNED) and at_us > boot.start_us and not self._is_cut(life.end_us):
+            if (
+                life.end in (End.CRASH, End.PLANNED, End.MOVED)
+                and at_us > boot.start_us
+                and not self._is_cut(life.end_us)
+            ):
                 yield _Encounter(at_us, life, 0, life.end)
 
     def _is_cut(self, at_us: int) -> bool:
@@ -145,6 +149,9 @@ class Watch:
     def _meet(self, encounter: _Encounter) -> Iterator[Seen]:
         if encounter.end is None:
             yield from self._hear(encounter)
+        elif encounter.end is End.MOVED:
+            yield from self._close_minute(encounter.at_us)
+            self._forget()
         elif self._heard_us is not None and encounter.life.address == self._address:
             yield from self._leave(encounter.at_us, encounter.end)
 

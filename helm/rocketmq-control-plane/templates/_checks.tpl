@@ -6,6 +6,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- include "rmq.checks.etcd" . -}}
 {{- include "rmq.checks.tls" . -}}
 {{- include "rmq.checks.history" . -}}
+{{- include "rmq.checks.analytics" . -}}
 {{- include "rmq.checks.external" . -}}
 {{- include "rmq.checks.config" (dict "server" "namesrv" "values" .Values.namesrv "own" (include "rmq.namesrv.own" .)) -}}
 {{- include "rmq.checks.stop" (dict "server" "namesrv" "values" .Values.namesrv) -}}
@@ -72,6 +73,14 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- end -}}
 {{- end -}}
 
+{{- define "rmq.checks.analytics" -}}
+{{- with .Values.analytics -}}
+{{- if and .enabled (not (regexMatch "^local(\\[[^]]+\\])?$" .master)) -}}
+{{- fail (printf "analytics.master is %s, but the jobs bind loopback and may talk to nobody: set local[N], so many cores of the pod's node. For a cluster, run rmq-analytics on a machine of its own that has the claim." .master) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "rmq.checks.external" -}}
 {{- with .Values.namesrv.external -}}
 {{- $ports := len .nodePorts -}}
@@ -88,7 +97,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" -}}
-{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|history.*)$" -}}
+{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if regexMatch "(?i)password|secret" $key -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls or etcd." $.server $key) -}}

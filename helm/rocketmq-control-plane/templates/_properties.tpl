@@ -12,9 +12,40 @@ The properties files of the servers. What the chart sets itself follows from oth
 {{ include "rmq.dataDir" . }}/history
 {{- end -}}
 
-{{/* What makes a server record, here alone: a blank folder means that nothing is. */}}
+{{/*
+What makes a server record, here alone: a blank folder means that nothing is. Takes root and values of the server.
+A pod whose emptyDir is beyond its limit is evicted, so its history has a limit below that one.
+*/}}
 {{- define "rmq.historyProperties" -}}
-historyDir: {{ ternary (include "rmq.historyDir" .) "" .Values.history.enabled | quote }}
+{{- $history := .root.Values.history -}}
+historyDir: {{ ternary (include "rmq.historyDir" .) "" $history.enabled | quote }}
+{{- if and $history.enabled (eq $history.volume "pod") (not .values.persistence.enabled) }}
+historyBytesMax: {{ include "rmq.historyBytesMax" .root }}
+{{- end }}
+{{- end -}}
+
+{{/*
+Three quarters of the emptyDir: the last one is for what is written between two looks, a sixteenth of the limit at most,
+and for what is no history.
+*/}}
+{{- define "rmq.historyBytesMax" -}}
+{{- $limit := .Values.history.emptyDirSizeLimit -}}
+{{- $bytes := include "rmq.bytes" (dict "value" "history.emptyDirSizeLimit" "quantity" $limit) | int64 -}}
+{{- $most := sub $bytes (div $bytes 4) -}}
+{{- if lt $most 67108864 -}}
+{{- fail (printf "history.emptyDirSizeLimit is %s, but three quarters of it are for the history, which needs 64Mi: set 86Mi or more, or history.enabled=false." $limit) -}}
+{{- end -}}
+{{- $most -}}
+{{- end -}}
+
+{{/* Takes value, its place in the values, and quantity, text as Kubernetes has it: the bytes. */}}
+{{- define "rmq.bytes" -}}
+{{- if not (regexMatch "^[1-9][0-9]{0,14}([kMGT]|[KMGT]i)?$" .quantity) -}}
+{{- fail (printf "%s is %s, but the chart computes with it: set a whole number of bytes above 0, or one with k, M, G, T, Ki, Mi, Gi or Ti behind it." .value .quantity) -}}
+{{- end -}}
+{{- $units := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 -}}
+{{- $units = merge $units (dict "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776) -}}
+{{- mul (regexFind "^[0-9]+" .quantity | int64) (get $units (regexFind "[a-zA-Z]*$" .quantity) | int64) -}}
 {{- end -}}
 
 {{- define "rmq.tlsProperties" -}}
@@ -48,7 +79,7 @@ httpBindAddress: 0.0.0.0
 logFormat: json
 enableShutdownGracefully: {{ gt (int .values.drainSeconds) 0 }}
 shutdownWaitTimeSeconds: {{ .values.drainSeconds }}
-{{ include "rmq.historyProperties" .root }}
+{{ include "rmq.historyProperties" . }}
 {{ include "rmq.tlsProperties" .root }}
 {{- end -}}
 
@@ -80,6 +111,9 @@ etcdKeyPath: /etc/rocketmq/etcd-tls/tls.key
 {{- end }}
 {{- else }}
 controllerStorePath: {{ include "rmq.dataDir" . }}/store
+{{- end }}
+{{- if .Values.analytics.enabled }}
+analyticsDir: {{ include "rmq.historyDir" . }}
 {{- end }}
 {{ include "rmq.serverProperties" (dict "root" . "values" .Values.controller) }}
 {{- end -}}

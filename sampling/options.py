@@ -1,0 +1,118 @@
+"""The options of `rmq-sampler`."""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from history.landing import file_name
+
+_DESCRIPTION: Final = """Samples at intervals how far topics and consumer groups are, into the history: the analyses of
+queue scaling (A9) and balance (A8) are made of it."""
+
+#: Each costs every broker that has it some requests in every interval.
+TOPICS_MAX: Final = 200
+INTERVAL_S: Final = 60
+INTERVALS_S: Final = range(1, 3601)
+#: What stands in file names and in columns alike.
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_ADDRESS: Final = re.compile(r"[^\s,;]+:[0-9]{1,5}")
+
+Value = TypeVar("Value")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sampler does."""
+
+    name_servers: tuple[str, ...]
+    topics: tuple[str, ...]
+    history: Path
+    interval_s: int
+    #: Its ns_id in the rows.
+    name: str
+
+
+def asked_options(arguments: Sequence[str] | None, host: str) -> Options:
+    """Return what the command line asks for; what cannot be done leaves the process with a sentence."""
+    parser = argparse.ArgumentParser(prog="rmq-sampler", description=_DESCRIPTION)
+    parser.add_argument(
+        "--namesrv", required=True, type=_checked(_addresses), metavar="HOST:PORT;...", help="the NameServers"
+    )
+    parser.add_argument(
+        "--topics", required=True, type=_checked(_topics), metavar="A,B,...", help=f"at most {TOPICS_MAX} topics"
+    )
+    parser.add_argument(
+        "--history", required=True, type=Path, metavar="FOLDER", help="historyDir of the servers, or another folder"
+    )
+    parser.add_argument(
+        "--interval",
+        type=_checked(_interval),
+        default=INTERVAL_S,
+        metavar="SECONDS",
+        help="between two samples (60; the analyses count minutes)",
+    )
+    parser.add_argument(
+        "--name",
+        type=_checked(_name),
+        default=file_name(f"sampler_{host}"),
+        help="who took the samples (%(default)s); of two on one machine each needs its own",
+    )
+    asked = parser.parse_args(arguments)
+    return Options(
+        name_servers=asked.namesrv,
+        topics=asked.topics,
+        history=asked.history.expanduser(),
+        interval_s=asked.interval,
+        name=asked.name,
+    )
+
+
+def _checked(read: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Return a type for argparse that shows the sentence of a ValueError."""
+
+    def checked(text: str) -> Value:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def _parts(text: str, separator: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(separator) if part.strip()))
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    addresses = _parts(text, ";")
+    wrong = next((each for each in addresses if not _ADDRESS.fullmatch(each)), None)
+    if wrong is not None or not addresses:
+        raise ValueError(f"{wrong or 'it'} is no host:port; several are separated by semicolons: ns1:9876;ns2:9876")
+    return addresses
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = _parts(text, ",")
+    if not topics:
+        raise ValueError("name the topics to be sampled, separated by commas")
+    if len(topics) > TOPICS_MAX:
+        raise ValueError(
+            f"{len(topics)} topics are more than {TOPICS_MAX}: name those whose queues matter most, or start a second "
+            "sampler with another --name for the rest"
+        )
+    return topics
+
+
+def _interval(text: str) -> int:
+    if not text.isdecimal() or int(text) not in INTERVALS_S:
+        raise ValueError(f"{text} is no number of seconds from {INTERVALS_S.start} to {INTERVALS_S.stop - 1}")
+    return int(text)
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text} may have letters, digits, dots, dashes and underscores only, 100 of them at most")
+    return text

@@ -1,0 +1,186 @@
+"""What is asked of NameServers and brokers, and what counts in their answers. Pure.
+
+The shapes stand here and not in `remoting/shapes`, because no server speaks them. Answers to `TopicStatsTable`,
+`ConsumeStats`, `GroupList` and `ConsumerConnection` (broker-admin.md sections 7, 9 and 10).
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from remoting.codec import decode_body, encode_fields
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.errors import RemotingError
+from remoting.shapes.namesrv import GetRouteInfoRequestHeader
+from remoting.shapes.route import MASTER_ID, TopicRouteData
+from sampling.object_keys import with_quoted_object_keys
+from sampling.samples import Master, Members, Progress
+
+#: Groups of the brokers' own, and of tools that come and go.
+_NOBODYS_PREFIX: Final = "CID_RMQ_SYS_"
+_NOBODYS: Final = "TOOLS_CONSUMER"
+
+_NOTHING_ELSE: Final[Mapping[int, Any]] = MappingProxyType({})
+
+Found = TypeVar("Found")
+
+
+class Code(IntEnum):
+    """The requests to brokers."""
+
+    GET_TOPIC_STATS_INFO = 202
+    GET_CONSUMER_CONNECTION_LIST = 203
+    GET_CONSUME_STATS = 208
+    QUERY_TOPIC_CONSUME_BY_WHO = 300
+
+
+#: The answer to 203 for a group without members.
+CONSUMER_NOT_ONLINE: Final = 206
+
+
+class Refused(RemotingError):
+    """A peer answered, and not with what was asked for."""
+
+    def __init__(self, code: int, remark: str | None) -> None:
+        self.code, self.remark = code, remark
+        super().__init__(f"code {code}: {(remark or 'no remark').strip()}")
+
+
+class Question(NamedTuple, Generic[Found]):
+    """A request, and how its answer is read."""
+
+    request: RemotingCommand
+    read: Callable[[bytes], Found]
+    #: What follows from codes that are answers too.
+    meanings: Mapping[int, Found] = _NOTHING_ELSE
+
+    def found_in(self, answer: RemotingCommand) -> Found:
+        """Return what an answer tells; raises Refused and BodyError."""
+        if answer.code in self.meanings:
+            return self.meanings[answer.code]
+        if answer.code != ResponseCode.SUCCESS:
+            raise Refused(answer.code, answer.remark)
+        return self.read(answer.body)
+
+
+class _TopicHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of 202 and 300."""
+
+    topic: str
+
+
+class _ConsumeStatsHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of 208."""
+
+    consumer_group: str
+    topic: str
+
+
+class _GroupHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Header of 203."""
+
+    consumer_group: str
+
+
+class _QueueEnd(msgspec.Struct, frozen=True, rename="camel"):
+    max_offset: int = 0
+
+
+class _TopicStats(msgspec.Struct, frozen=True, rename="camel"):
+    """Body of the answer to 202; the keys are queues."""
+
+    offset_table: dict[str, _QueueEnd] = {}
+
+
+class _QueueProgress(msgspec.Struct, frozen=True, rename="camel"):
+    broker_offset: int = 0
+    consumer_offset: int = 0
+
+
+class _ConsumeStats(msgspec.Struct, frozen=True, rename="camel"):
+    """Body of the answer to 208; the keys are queues."""
+
+    offset_table: dict[str, _QueueProgress] = {}
+
+
+class _GroupList(msgspec.Struct, frozen=True, rename="camel"):
+    """Body of the answer to 300."""
+
+    group_list: list[str] = []
+
+
+class _Connection(msgspec.Struct, frozen=True, rename="camel"):
+    client_id: str = ""
+
+
+class _ConsumerConnection(msgspec.Struct, frozen=True, rename="camel"):
+    """Body of the answer to 203."""
+
+    connection_set: list[_Connection] = []
+    message_model: str = ""
+
+
+def masters_of(topic: str) -> Question[tuple[Master, ...]]:
+    """Ask a NameServer (105) for the sets that have a topic, each with its master."""
+    header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+    return Question(_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), _masters)
+
+
+def ends_of(topic: str) -> Question[int]:
+    """Ask a broker (202) for the sum of the ends of a topic's queues; before 5.3 it leaves out those only read from."""
+    return Question(_request(Code.GET_TOPIC_STATS_INFO, _TopicHeader(topic=topic)), _ends)
+
+
+def groups_of(topic: str) -> Question[tuple[str, ...]]:
+    """Ask a broker (300) which groups consume a topic, or have done so."""
+    return Question(_request(Code.QUERY_TOPIC_CONSUME_BY_WHO, _TopicHeader(topic=topic)), _groups)
+
+
+def progress_of(group: str, topic: str) -> Question[Progress | None]:
+    """Ask a broker (208) how far a group is; None for one whose members no longer subscribe to the topic."""
+    header = _ConsumeStatsHeader(consumer_group=group, topic=topic)
+    return Question(_request(Code.GET_CONSUME_STATS, header), _progress)
+
+
+def members_of(group: str) -> Question[Members]:
+    """Ask a broker (203) who of a group is connected."""
+    request = _request(Code.GET_CONSUMER_CONNECTION_LIST, _GroupHeader(consumer_group=group))
+    return Question(request, _members, {CONSUMER_NOT_ONLINE: Members()})
+
+
+def _request(code: int, header: msgspec.Struct) -> RemotingCommand:
+    return RemotingCommand(code, ext_fields=encode_fields(header))
+
+
+def _masters(body: bytes) -> tuple[Master, ...]:
+    route = decode_body(TopicRouteData, body)
+    sets = (Master(each.cluster, each.broker_name, each.broker_addrs.get(MASTER_ID)) for each in route.broker_datas)
+    return tuple(sorted(sets, key=lambda each: (each.cluster, each.broker_name)))
+
+
+def _ends(body: bytes) -> int:
+    stats = decode_body(_TopicStats, with_quoted_object_keys(body))
+    return sum(max(queue.max_offset, 0) for queue in stats.offset_table.values())
+
+
+def _groups(body: bytes) -> tuple[str, ...]:
+    names = decode_body(_GroupList, body).group_list
+    return tuple(sorted(name for name in names if name != _NOBODYS and not name.startswith(_NOBODYS_PREFIX)))
+
+
+def _progress(body: bytes) -> Progress | None:
+    queues = decode_body(_ConsumeStats, with_quoted_object_keys(body)).offset_table.values()
+    if not queues:
+        return None
+    return Progress(
+        sum(max(queue.broker_offset, 0) for queue in queues), sum(max(queue.consumer_offset, 0) for queue in queues)
+    )
+
+
+def _members(body: bytes) -> Members:
+    said = decode_body(_ConsumerConnection, body)
+    return Members(frozenset(each.client_id for each in said.connection_set), said.message_model == "BROADCASTING")

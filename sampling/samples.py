@@ -1,0 +1,140 @@
+"""What brokers answered becomes rows of `offset_sample`: one for each topic, one for each group of it. Pure.
+
+A set that did not answer is left out. So a topic's end is told only if all of its sets told theirs; its messages a
+second are those of the sets that answered, each since its own answer before.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from history.rows import Moment, Row, RowMaker, Who
+from history.schemas import OFFSET_SAMPLE
+
+
+class Master(NamedTuple):
+    """A broker set that has a topic, and who leads it."""
+
+    cluster: str
+    broker_name: str
+    #: None while it has no master.
+    address: str | None
+
+
+class Progress(NamedTuple):
+    """How far a group is on the queues of one broker: sums, in messages."""
+
+    broker_offset: int
+    consumer_offset: int
+
+
+class Members(NamedTuple):
+    """Who of a group is connected to a broker."""
+
+    client_ids: frozenset[str] = frozenset()
+    #: Each member gets every message and keeps its own offsets: those of the broker mean nothing.
+    is_broadcasting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAnswer:
+    """What a set told about a topic."""
+
+    master: Master
+    #: Sum of the ends of its queues, in messages; None without an answer.
+    end: int | None = None
+    #: When it told that, monotonic ms.
+    at_ms: int = 0
+    progress: Mapping[str, Progress] = field(default_factory=dict)
+
+
+#: Address of a broker, group -> its members there, as far as the broker told them.
+MembersThere = Mapping[tuple[str, str], Members]
+
+
+class OffsetSample(NamedTuple):
+    """One row; see the columns of OFFSET_SAMPLE."""
+
+    cluster: str
+    topic: str
+    group: str | None = None
+    max_offset: int | None = None
+    consumer_offset: int | None = None
+    consumers: int | None = None
+    tps: float | None = None
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield one row."""
+        columns = self._asdict()
+        yield maker.row(OFFSET_SAMPLE, "sample", moment, Who(cluster=columns.pop("cluster")), **columns)
+
+
+class _End(NamedTuple):
+    offset: int
+    at_ms: int
+
+
+class Samples:
+    """Makes samples, and remembers of each the ends that the next one is compared with."""
+
+    def __init__(self) -> None:
+        #: Topic -> broker set -> its newest end.
+        self._ends: dict[str, dict[str, _End]] = {}
+
+    def take(self, topic: str, answers: Sequence[SetAnswer], members: MembersThere) -> list[OffsetSample]:
+        """Return the rows of a topic; none about clusters of which no set answered."""
+        rates = self._rates(topic, answers)
+        rows = []
+        for cluster in sorted({answer.master.cluster for answer in answers if answer.end is not None}):
+            mine = [answer for answer in answers if answer.master.cluster == cluster]
+            tps = _sum_of_known(rates.get(answer.master.broker_name) for answer in mine)
+            rows.append(OffsetSample(cluster, topic, max_offset=_sum_of_all(each.end for each in mine), tps=tps))
+            groups = sorted({group for answer in mine for group in answer.progress})
+            rows += [_of_group(OffsetSample(cluster, topic, group, tps=tps), mine, members) for group in groups]
+        return rows
+
+    def _rates(self, topic: str, answers: Iterable[SetAnswer]) -> dict[str, float]:
+        """Return the messages a second of the sets that are known, and remember how they stand."""
+        before, now = self._ends.get(topic, {}), {}
+        rates = {}
+        for answer in answers:
+            name = answer.master.broker_name
+            last = before.get(name)
+            if answer.end is None:
+                # It may answer the next time.
+                now.update({name: last} if last else {})
+                continue
+            now[name] = _End(answer.end, answer.at_ms)
+            # An end goes back when a topic was made anew, or a slave became master.
+            if last is not None and answer.end >= last.offset and answer.at_ms > last.at_ms:
+                rates[name] = (answer.end - last.offset) * 1000 / (answer.at_ms - last.at_ms)
+        self._ends[topic] = now
+        return rates
+
+
+def _of_group(sample: OffsetSample, answers: Iterable[SetAnswer], members: MembersThere) -> OffsetSample:
+    """Return the row of a group; its end is of the same answers as its offset, so that what is left is right."""
+    group = sample.group
+    assert group is not None, "rows about a topic alone have no group"
+    told = [answer.progress[group] for answer in answers if group in answer.progress]
+    there = [found for each in answers if each.master.address and (found := members.get((each.master.address, group)))]
+    is_broadcasting = any(each.is_broadcasting for each in there)
+    return sample._replace(
+        max_offset=sum(each.broker_offset for each in told),
+        consumer_offset=None if is_broadcasting else sum(each.consumer_offset for each in told),
+        consumers=len(frozenset().union(*(each.client_ids for each in there))) if there else None,
+    )
+
+
+def _sum_of_all(numbers: Iterable[int | None]) -> int | None:
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
+def _sum_of_known(numbers: Iterable[float | None]) -> float | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

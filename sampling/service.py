@@ -1,0 +1,102 @@
+"""Wires a sampler: rounds at intervals, their rows into the history, and an end in order."""
+
+import asyncio
+from typing import Final
+
+from history.recorder import Identity
+from history.schemas import SAMPLER
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from sampling import events
+from sampling.options import Options
+from sampling.rounds import Round
+from sampling.samples import Samples
+from sampling.troubles import News, Troubles
+from serving import __version__
+from serving.chores import keep_up, write_held_lines
+from serving.log_writer import LineWriter
+from serving.logs import STDOUT, Logs, open_logs
+from serving.options import LONG_MAX
+from serving.recording import Recording
+from serving.signals import Signals
+
+#: How long the last log lines may take to be written.
+_LOG_CLOSE_S: Final = 2.0
+
+
+class Sampler:
+    """Samples for as long as it runs."""
+
+    def __init__(self, options: Options, logs: Logs, client: RemotingClient, recording: Recording) -> None:
+        self._options = options
+        self._logs = logs
+        self._client = client
+        self._recorder = recording.recorder
+        self._clock = SystemClock()
+        self._samples = Samples()
+        self._troubles = Troubles()
+
+    async def sample_at_intervals(self) -> None:
+        """Take a sample now and in every interval; one that takes longer moves those after it."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
+        while True:
+            await self.sample()
+            due_s = max(due_s + self._options.interval_s, loop.time())
+            await asyncio.sleep(due_s - loop.time())
+
+    async def sample(self) -> None:
+        """Take one sample of all topics."""
+        sampled = await Round(self._client, self._options.name_servers, self._clock).sampled(self._options.topics)
+        for topic, answers in sampled.answers.items():
+            for row in self._samples.take(topic, answers, sampled.members):
+                self._recorder.note(row)
+        self._tell(self._troubles.news(sampled.failed, sampled.answered, sampled.routes))
+
+    def _tell(self, news: News) -> None:
+        if news.begun:
+            self._logs.write(events.SAMPLES_MISSING, failing={str(each): why for each, why in news.begun.items()})
+        if news.over:
+            self._logs.write(events.SAMPLES_BACK, working=[str(each) for each in news.over])
+        if news.gone:
+            self._logs.write(events.SAMPLES_NOT_NEEDED, gone=[str(each) for each in news.gone])
+
+
+async def serve(options: Options) -> None:
+    """Sample until SIGTERM or SIGINT, then write what waits and seal all files."""
+    signals, clock = Signals(), SystemClock()
+    signals.listen()
+    logs = open_logs(LineWriter(STDOUT), "auto", "info", clock, {"ns_id": options.name, "version": __version__})
+    # It serves nobody, so it has no address.
+    identity = Identity(options.name, SAMPLER, __version__, "")
+    # The servers say how much their folder may hold; half of the disk and 31 days count here too.
+    recording = Recording(options.history, identity, logs, bytes_max=LONG_MAX)
+    client = RemotingClient(clock)
+    try:
+        await _sample_until_stopped(Sampler(options, logs, client, recording), options, logs, signals, recording)
+        await client.close()
+        await recording.close()
+        logs.write(events.SAMPLER_STOPPED)
+    finally:
+        logs.close(_LOG_CLOSE_S)
+
+
+async def _sample_until_stopped(
+    sampler: Sampler, options: Options, logs: Logs, signals: Signals, recording: Recording
+) -> None:
+    recording.recorder.start()
+    logs.write(
+        events.SAMPLER_STARTED,
+        topics=len(options.topics),
+        namesrv=";".join(options.name_servers),
+        interval_seconds=options.interval_s,
+        history=str(options.history),
+    )
+    async with asyncio.TaskGroup() as tasks:
+        chores = [
+            tasks.create_task(keep_up(sampler.sample_at_intervals, "sample", logs, options.interval_s)),
+            tasks.create_task(write_held_lines(logs)),
+        ]
+        await signals.stop.wait()
+        for chore in chores:
+            chore.cancel()

@@ -1,0 +1,48 @@
+"""What is recorded of brokers that are turned away because another holds their broker id with a newer state."""
+
+import pytest
+from builders import a_broker_set, a_data_version, a_live_key, a_registration
+
+from history.rows import Moment, RowMaker
+from namesrv.config import NameServerConfig
+from namesrv.history_rows import SetsChanged
+from namesrv.route_state import RouteState
+
+MOMENT = Moment(1_700_000_000_000_000, 1)
+MASTER, SLAVE, SECOND_SLAVE = (a_live_key(broker_id=broker_id).address for broker_id in range(3))
+STRANGER = "stranger:10911"
+
+
+@pytest.fixture
+def state():
+    """A set of three members whose state is newer than that of who comes next."""
+    state = RouteState(NameServerConfig())
+    for broker_id in range(3):
+        state.register_broker(
+            a_registration(broker_id=broker_id, data_version=a_data_version(state_version=2)), now_ms=0
+        )
+    state.keeps_changes = True
+    return state
+
+
+def recorded(state, **values):
+    """What becomes of a registration, as columns of rows."""
+    outcome = state.register_broker(a_registration(**values), now_ms=4)
+    happening = SetsChanged(outcome.events, state.take_changes())
+    return [row.columns for row in happening.rows(RowMaker("host_9876", 1, "namesrv"), MOMENT)]
+
+
+def test_who_is_only_turned_away_says_nothing_about_the_set(state):
+    (row,) = recorded(state, address=STRANGER)
+    assert (row["event_type"], row["broker_id"], row["broker_addr"]) == ("conflict", 0, STRANGER)
+    assert "set_ids" not in row
+    assert "silent_ms" not in row
+    assert state.tables.brokers.get("broker-a") == a_broker_set(broker_ids=range(3))
+
+
+def test_a_member_that_has_to_leave_is_told_of_with_the_set_that_it_leaves(state):
+    refused, left = recorded(state, address=SECOND_SLAVE)
+    assert (refused["event_type"], refused["broker_id"]) == ("conflict", 0)
+    assert "set_ids" not in refused
+    assert (left["event_type"], left["broker_id"], left["silent_ms"]) == ("conflict", 2, 4)
+    assert (left["set_ids"], left["set_addrs"]) == ((0, 1), (MASTER, SLAVE))

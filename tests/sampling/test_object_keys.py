@@ -1,0 +1,52 @@
+"""Objects as keys, as fastjson writes them, become standard JSON."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.errors import BodyError
+from sampling.object_keys import with_quoted_object_keys
+
+
+def plain(text):
+    return msgspec.json.decode(with_quoted_object_keys(text.encode()))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{{"q":0}:7}', {'{"q":0}': 7}),
+        ('{"t":{{"q":0}:{"m":1},{"q":1}:{"m":2}},"p":3}', {"t": {'{"q":0}': {"m": 1}, '{"q":1}': {"m": 2}}, "p": 3}),
+        ('{{"q":0} : 7}', {'{"q":0}': 7}),
+        ('{"t":{}}', {"t": {}}),
+        ('[{"a":1},{"b":{"c":2}}]', [{"a": 1}, {"b": {"c": 2}}]),
+        ('{"{\\"q\\":0}":7}', {'{"q":0}': 7}),
+        ("7", 7),
+    ],
+)  # fmt: skip
+def test_keys_that_are_objects_become_strings_and_all_else_stays(text, value):
+    assert plain(text) == value
+
+
+@given(st.lists(st.text(), unique=True))
+def test_names_may_hold_whatever_they_like(names):
+    queues = [msgspec.json.encode({"topic": name}) for name in names]
+    text = b'{"offsetTable":{' + b",".join(b"%b:%d" % (queue, at) for at, queue in enumerate(queues)) + b"}}"
+    table = msgspec.json.decode(with_quoted_object_keys(text))["offsetTable"]
+    assert {msgspec.json.decode(key)["topic"]: at for key, at in table.items()} == {
+        name: at for at, name in enumerate(names)
+    }
+
+
+@given(st.binary())
+def test_what_is_no_json_does_no_harm(text):
+    try:
+        assert isinstance(with_quoted_object_keys(text), bytes)
+    except BodyError:
+        assert b"}" in text
+
+
+def test_a_key_that_is_no_text_is_refused():
+    with pytest.raises(BodyError):
+        with_quoted_object_keys(b'{{"q":"\xff"}:7}')
