@@ -33,6 +33,9 @@ _SENTENCES: Final = {
     "etcd_restored": "this controller's store answers again",
 }
 
+#: What a broker's own beat brings about.
+_BY_A_BEAT: Final = frozenset({"registered_first", "changed", "address_changed", "role_changed", "registered"})
+
 
 class Moment(NamedTuple):
     """One line of the story."""
@@ -44,15 +47,23 @@ class Moment(NamedTuple):
 
 def story(rows: Iterable[Row]) -> list[Moment]:
     """Return the lines of a story in order of time; of one moment, in the order in which each server saw it."""
-    return sorted((moment for row in rows for moment in _moments(row)), key=lambda each: each.unix_us)
+    told: list[Moment] = []
+    heard: dict[tuple[str, int | None], int] = {}
+    for row in sorted(rows, key=lambda each: each.unix_us):
+        who = (row.ns_id, row.broker_id)
+        if row.event_type in _BY_A_BEAT:
+            heard[who] = row.unix_us
+        told += _moments(row, heard.get(who, 0))
+    return sorted(told, key=lambda each: each.unix_us)
 
 
-def _moments(row: Row) -> Iterator[Moment]:
+def _moments(row: Row, heard_us: int) -> Iterator[Moment]:
     sentence = _SENTENCES.get(row.event_type)
     if sentence is None:
         return
     if row.last_heartbeat_time is not None:
-        last_us = row.unix_us - (row.silent_ms or 0) * 1000
+        # Silence is counted in whole ms: without this a broker might beat before it registers.
+        last_us = max(heard_us, row.unix_us - (row.silent_ms or 0) * 1000)
         yield Moment(last_us, row.ns_id, f"last beat of broker {row.broker_id}")
     said = {name: getattr(row, name) for name in Row.__struct_fields__}
     if row.unobserved_from is not None:

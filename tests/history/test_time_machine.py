@@ -412,6 +412,22 @@ def test_the_story_of_a_broker_tells_when_nobody_was_watching(server, ask):
     assert (code, "nothing happened to nobody" in error, "stood still" in out) == (1, True, True)
 
 
+def test_the_last_beat_of_a_broker_is_not_told_before_it_registers(server, ask):
+    server.starts(THEN)
+    server.registers(THEN + SECOND, "a", orders=4)
+    gone = THEN + 2 * SECOND
+    # Silence is counted in whole ms: the beat that it counts from seems to be older than it is.
+    heard = int((THEN + SECOND).timestamp() * 1e6) - 1000
+    row = {"role": "master", "silent_ms": 1001, "last_heartbeat_time": heard}
+    server.row(gone, BROKER_STATE, "channel_closed", Who("C", "a", 0, "a:1"), **row)
+    code, out, _ = ask("timeline", "--broker", "a", "--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
+    told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
+    assert (code, [line.split(":")[0] for line in told[1:]]) == (
+        0,
+        ["registers", "last beat of broker 0", "master 0 is gone"],
+    )
+
+
 def test_a_reader_that_has_seen_enough_is_no_error(server, tmp_path):
     server.starts(THEN)
     for step in range(3_000):
