@@ -321,21 +321,23 @@ def _changes(parts: DataFrame, span: Span) -> DataFrame:
     """Return the points of all views at which something changes, each view beginning with a broker that is absent."""
     columns = ["kind", "at_us", "since_us", "planned", "address", "silent"]
     told = parts.filter(F.col("kind").isin(UP, DOWN, MOVED, ABSENT)).select(*_VIEW, *columns)
-    views = _all_views(told)
     before_us = F.lit(span.start_us - GRACE_US - 1).cast("bigint")
-    begin = views.withColumns(
-        {
-            "kind": F.lit(ABSENT),
-            "at_us": before_us,
-            "since_us": before_us,
-            "planned": F.lit(False),
-            "address": F.lit(None).cast("string"),
-            "silent": F.lit(False),
-        }
+    absent = {
+        "kind": F.lit(ABSENT),
+        "at_us": before_us,
+        "since_us": before_us,
+        "planned": F.lit(False),
+        "address": F.lit(None).cast("string"),
+        "silent": F.lit(False),
+    }
+    begin = F.struct(*(value.alias(name) for name, value in absent.items()))
+    resets = (
+        parts.filter(F.col("kind") == RESET).groupBy("ns_id").agg(F.collect_set(F.struct(*columns)).alias("resets"))
     )
-    resets = parts.filter(F.col("kind") == RESET).select("ns_id", *columns).distinct()
-    forgotten = views.join(F.broadcast(resets), "ns_id", "inner")
-    points = told.unionByName(begin).unionByName(forgotten)
+    nothing = F.array().cast(resets.schema["resets"].dataType)
+    unsaid = F.concat(F.array(begin), F.coalesce("resets", nothing))
+    begun = _all_views(told).join(F.broadcast(resets), "ns_id", "left").select(*_VIEW, F.inline(unsaid))
+    points = told.unionByName(begun)
     view = Window.partitionBy(*_VIEW).orderBy(_order())
     same = F.col("kind").eqNullSafe(F.lag("kind").over(view)) & F.col("address").eqNullSafe(F.lag("address").over(view))
     known = F.last(F.when(F.col("kind") != RESET, F.col("kind")), ignorenulls=True).over(
@@ -348,6 +350,8 @@ def _changes(parts: DataFrame, span: Span) -> DataFrame:
 
 def _all_views(told: DataFrame) -> DataFrame:
     """Return each broker with each NameServer that speaks of its cluster."""
-    brokers = told.select(*_BROKER).distinct()
-    speaking = told.select("ns_id", "cluster").distinct()
-    return brokers.join(F.broadcast(speaking), "cluster", "inner").select(*_VIEW)
+    servers = F.collect_set("ns_id").alias("servers")
+    brokers = F.collect_set(F.struct("broker_name", "broker_id")).alias("brokers")
+    by_cluster = told.groupBy("cluster").agg(servers, brokers)
+    one_server = by_cluster.select("cluster", "brokers", F.explode("servers").alias("ns_id"))
+    return one_server.select("ns_id", "cluster", F.inline("brokers"))

@@ -71,7 +71,8 @@ def divergence_parts(inputs: Inputs, span: Span) -> DataFrame:
 
 def divergence(parts: DataFrame, span: Span) -> DataFrame:
     """Return one row for each time that NameServers differed about a broker for longer than is usual."""
-    said = answers(parts, span)
+    # Looked at so often that its plan, six times as large, would take longer than the work.
+    said = answers(parts, span).localCheckpoint()
     given = _plain(said).unionByName(_known_versions(parts, said.filter(F.col("state") == UP), span))
     periods = parts.filter(F.col("kind") == VERSION).groupBy(*_BROKER).agg(F.max("period_ms").alias("period_ms"))
     differences = _differences(given).join(F.broadcast(periods), list(_BROKER), "left")
