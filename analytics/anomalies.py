@@ -40,11 +40,12 @@ PART_COLUMNS: Final = (
     CLUSTER,
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id"),
-    Column("window_us", Type.LONG, "beginning of the ten minutes, Unix us"),
-    Column("interval_mean_ms", Type.DOUBLE, "mean interval between beats, ms"),
-    Column("interval_max_ms", Type.DOUBLE, "longest interval, ms; the mean of the NameServers"),
-    Column("missed", Type.DOUBLE, "beats that did not come; the mean of the NameServers"),
-    Column("topic_changes", Type.DOUBLE, "topics that came, went or changed; the mean of the NameServers"),
+    Column("hour_us", Type.LONG, "beginning of the hour whose windows these are, Unix us"),
+    Column("window_us", Type.LONGS, "beginnings of its ten minutes, Unix us; what follows has one value for each"),
+    Column("interval_mean_ms", Type.DOUBLES, "mean interval between beats, ms"),
+    Column("interval_max_ms", Type.DOUBLES, "longest interval, ms; the mean of the NameServers"),
+    Column("missed", Type.DOUBLES, "beats that did not come; the mean of the NameServers"),
+    Column("topic_changes", Type.DOUBLES, "topics that came, went or changed; the mean of the NameServers"),
 )
 
 COLUMNS: Final = (
@@ -84,7 +85,11 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
         F.avg("missed").alias("missed"),
         F.avg(F.coalesce("changes", F.lit(0))).alias("topic_changes"),
     )
-    return shaped(of_window, PART_COLUMNS)
+    # An hour is looked at as a whole: a month has a sixth as many rows to sort then.
+    hour_us = (F.floor(F.col("window_us") / HOUR_US) * HOUR_US).alias("hour_us")
+    of_hour = of_window.groupBy(*_WHO, hour_us).agg(F.collect_list(F.struct("window_us", *FLOORS)).alias("windows"))
+    told = of_hour.select(*_WHO, "hour_us", *(F.col("windows")[name].alias(name) for name in ("window_us", *FLOORS)))
+    return shaped(told, PART_COLUMNS)
 
 
 def _beats(inputs: Inputs, span: Span) -> DataFrame:
@@ -121,62 +126,82 @@ def _of_namesrv() -> Expression:
 
 
 def result(parts: DataFrame, span: Span) -> DataFrame:
-    """Return the anomalies of the last four weeks of the span."""
-    recent = parts.where(F.col("window_us") >= span.end_us - BASELINE_DAYS * DAY_US)
+    """Return the anomalies of the last four weeks of the span; of an hour that these cut all windows count."""
+    recent = parts.where(F.col("hour_us") > span.end_us - BASELINE_DAYS * DAY_US - HOUR_US)
     return shaped(_runs(far_off(recent)), (CLUSTER, *COLUMNS))
 
 
-def far_off(windows: DataFrame) -> DataFrame:
+def far_off(hours: DataFrame) -> DataFrame:
     """Return the windows that are far from what is usual, one row per metric, with `value`, `baseline` and `z`."""
-    told = F.concat(*(_far_in(metric) for metric in FLOORS))
-    usual = _baselines(_slots(windows))
+    told = F.flatten(F.array_compact(F.array(*(_far_in(metric) for metric in FLOORS))))
+    usual = _baselines(_slots(hours))
     return usual.select(*_WHO, F.explode(told).alias("far")).select(*_WHO, "far.*")
 
 
-def _slots(windows: DataFrame) -> DataFrame:
+def _slots(hours: DataFrame) -> DataFrame:
     """Return, by broker and hour of the week, an array of its windows; hours with too few are taken together."""
-    hour = F.pmod(F.floor(F.col("window_us") / HOUR_US), F.lit(7 * 24)).alias("hour")
-    hourly = windows.groupBy(*_WHO, hour).agg(F.collect_list(F.struct("window_us", *FLOORS)).alias("windows"))
+    hour = F.pmod(F.floor(F.col("hour_us") / HOUR_US), F.lit(7 * 24)).alias("hour")
+    windows = F.flatten(F.collect_list(F.arrays_zip("window_us", *FLOORS))).alias("windows")
+    hourly = hours.groupBy(*_WHO, hour).agg(windows)
     known = F.size("windows") >= WINDOWS_MIN
     sparse = hourly.where(~known).groupBy(*_WHO).agg(F.flatten(F.collect_list("windows")).alias("windows"))
     return hourly.where(known).drop("hour").unionByName(sparse)
 
 
 def _baselines(slots: DataFrame) -> DataFrame:
-    """Return the slots with median and usual deviation of each metric."""
-    medians = slots.withColumns({f"{metric}_median": _median(_values(metric)) for metric in FLOORS})
-    return medians.withColumns({f"{metric}_usual": _usual_deviation(metric) for metric in FLOORS})
+    """Return the slots with median and usual deviation of each metric.
+
+    Each step is one of its own, so that nothing is sorted twice.
+    """
+    ordered = slots.withColumns({_ordered(metric): F.sort_array(F.col("windows")[metric]) for metric in FLOORS})
+    medians = ordered.withColumns({f"{metric}_median": _middle(_ordered(metric)) for metric in FLOORS})
+    off = medians.withColumns({_off(metric): _deviations(metric) for metric in FLOORS})
+    return off.withColumns({f"{metric}_usual": _usual_deviation(metric) for metric in FLOORS})
 
 
-def _values(metric: str) -> Expression:
-    return F.transform("windows", lambda window: window[metric])
+def _ordered(metric: str) -> str:
+    return f"{metric}_ordered"
+
+
+def _off(metric: str) -> str:
+    return f"{metric}_off"
+
+
+def _deviations(metric: str) -> Expression:
+    median = F.col(f"{metric}_median")
+    return F.sort_array(F.transform(_ordered(metric), lambda value: F.abs(value - median)))
 
 
 def _usual_deviation(metric: str) -> Expression:
     median = F.col(f"{metric}_median")
-    off = F.transform(_values(metric), lambda value: F.abs(value - median))
-    return F.greatest(_median(off), F.lit(FLOORS[metric]), F.abs(median) * FLOOR_SHARE)
+    return F.greatest(_middle(_off(metric)), F.lit(FLOORS[metric]), F.abs(median) * FLOOR_SHARE)
 
 
-def _median(values: Expression) -> Expression:
-    ordered, size = F.sort_array(values), F.size(values)
+def _middle(ordered: str) -> Expression:
+    """Return the median of values in order."""
+    size = F.size(ordered)
     return (F.get(ordered, F.floor((size - 1) / 2).cast("int")) + F.get(ordered, F.floor(size / 2).cast("int"))) / 2
 
 
 def _far_in(metric: str) -> Expression:
-    """Return the windows of a slot in which one metric is far off."""
+    """Return the windows of a slot in which one metric is far off; null: none."""
     median, usual = F.col(f"{metric}_median"), F.col(f"{metric}_usual")
-    scored = F.transform(
-        "windows",
+
+    def z(off: Expression) -> Expression:
+        return 0.6745 * off / usual
+
+    # Most slots have none: their windows are not looked at one by one.
+    some = F.when(z(F.element_at(_off(metric), -1)) > Z_MAX, F.col("windows"))
+    return F.transform(
+        F.filter(some, lambda window: F.abs(z(window[metric] - median)) > Z_MAX),
         lambda window: F.struct(
             F.lit(metric).alias("metric"),
             window["window_us"].alias("window_us"),
             window[metric].alias("value"),
             median.alias("baseline"),
-            (0.6745 * (window[metric] - median) / usual).alias("z"),
+            z(window[metric] - median).alias("z"),
         ),
     )
-    return F.filter(scored, lambda window: F.abs(window["z"]) > Z_MAX)
 
 
 def _runs(windows: DataFrame) -> DataFrame:

@@ -32,6 +32,7 @@ SPARK_TYPES: Final[Mapping[Type, DataType]] = MappingProxyType(
         Type.BOOLEAN: BooleanType(),
         Type.TIMESTAMP: TimestampType(),
         Type.LONGS: ArrayType(LongType()),
+        Type.DOUBLES: ArrayType(DoubleType()),
         Type.STRINGS: ArrayType(StringType()),
     }
 )

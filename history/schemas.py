@@ -43,6 +43,7 @@ class Type(Enum):
     #: In JSON as `2026-11-21T20:00:00.123456Z`.
     TIMESTAMP = "timestamp"
     LONGS = "array<bigint>"
+    DOUBLES = "array<double>"
     STRINGS = "array<string>"
 
 

@@ -44,14 +44,16 @@ def usual(random):
 def parts(spark, brokers):
     """The brokers' windows as parts of four weeks."""
     starts = MONDAY_US + np.arange(WINDOWS) * WINDOW_US
+    hours = WINDOWS * WINDOW_US // HOUR_US
     tables = [
         pa.table(
             {
-                "cluster": ["c"] * WINDOWS,
-                "broker_name": [name] * WINDOWS,
-                "broker_id": [0] * WINDOWS,
-                "window_us": starts,
-                **values,
+                "cluster": ["c"] * hours,
+                "broker_name": [name] * hours,
+                "broker_id": [0] * hours,
+                "hour_us": starts.reshape(hours, -1)[:, 0],
+                "window_us": starts.reshape(hours, -1).tolist(),
+                **{metric: each.reshape(hours, -1).tolist() for metric, each in values.items()},
             }
         )
         for name, values in brokers.items()
@@ -159,8 +161,9 @@ def test_windows_hold_beats_summaries_and_changes_as_the_mean_of_namesrvs(spark)
         ],
     )
     rows = {row.broker_name: row.asDict() for row in JOB.parts(inputs, days(1)).collect()}
-    metrics = {name: tuple(row[metric] for metric in FLOORS) for name, row in rows.items()}
+    metrics = {name: tuple(value for metric in FLOORS for value in row[metric]) for name, row in rows.items()}
     assert metrics == {"b": (45_000, 75_000, 1.5, 2.5), "s": (1_100, 5_000, 4, 0)}
+    assert {(row["hour_us"], *row["window_us"]) for row in rows.values()} == {(MONDAY_US, MONDAY_US)}
 
 
 #: A usual Monday night is told of in three weeks; in the last of them some brokers are ill.

@@ -40,6 +40,7 @@ _PYTHON = {
     Type.BOOLEAN: bool,
     Type.TIMESTAMP: int,
     Type.LONGS: list,
+    Type.DOUBLES: list,
     Type.STRINGS: list,
 }
 

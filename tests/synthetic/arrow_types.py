@@ -11,5 +11,6 @@ ARROW_TYPES = {
     Type.BOOLEAN: pa.bool_(),
     Type.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     Type.LONGS: pa.list_(pa.int64()),
+    Type.DOUBLES: pa.list_(pa.float64()),
     Type.STRINGS: pa.list_(pa.string()),
 }
