@@ -17,6 +17,7 @@ import os
 import platform
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,7 +34,7 @@ from synthetic.landing import SEGMENT_US, line, moment
 from synthetic.plan import Plan, Server, brokers
 from synthetic.plants import flaps, joint_failure, renewal_outages, storm
 
-from analytics.days import DAY_US, HOUR_US, span_of
+from analytics.days import DAY_US, HOUR_US, iso, span_of
 from analytics.ingest import Places, ingest
 from analytics.job import Job, Span
 from analytics.jobs import load_jobs
@@ -170,6 +171,8 @@ def a_report(bench: Bench) -> None:
     place = argparse.Namespace(output=str(bench.folder / "month"), file=str(bench.folder / "report.html"))
     bench.take("the page", rows, partial(report, place))
     bench.note(Measured("**results and page, from parts**", rows, time.perf_counter() - began, REPORT_SECONDS_MAX))
+    work = partial(_in_a_new_process, bench, window)
+    bench.take("results once more, in a new process: with Spark's start, and Java not warm", rows, work)
 
 
 def many_brokers(bench: Bench) -> None:
@@ -182,6 +185,12 @@ def many_brokers(bench: Bench) -> None:
             work = partial(_run, bench.spark, storage, [job], days_from(0, 1), raw=True)
             bench.take(f"{job.id} {job.name}, {some} brokers", heartbeats(some, 1), work)
         shutil.rmtree(bench.folder / str(some))
+
+
+def _in_a_new_process(bench: Bench, window: Span) -> None:
+    where = ["--output", str(bench.folder / "month"), "--from", iso(window.start_us), "--to", iso(window.end_us)]
+    spark = ["--master", f"local[{bench.options.cores}]", "--driver-memory", bench.options.driver_memory]
+    subprocess.run([sys.executable, "-m", "analytics", "run", *where, *spark], check=True)
 
 
 _MEASURES: Mapping[str, Callable[[Bench], None]] = {
