@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if find_spec("pyspark") is None:
         return _leave(
             NOT_INSTALLED,
-            f"PySpark is not installed: in the repository, {sys.executable} -m pip install '.[analytics]'",
+            f"PySpark is not installed: in the repository, {sys.executable} -m pip install --editable '.[analytics]'",
         )
     try:
         return _do(options)
@@ -160,6 +160,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", action="append", default=[], help=f"only this one; may be repeated; one of {known}")
     parser.add_argument("--from", dest="start", metavar="TIME", help="begin of the window, UTC (default: 30 days ago)")
     parser.add_argument("--to", dest="end", metavar="TIME", help="end of the window, UTC (default: now)")
+    parser.add_argument(
+        "--limit",
+        metavar="RESOURCE=NUMBER",
+        action="append",
+        default=[],
+        help="where a resource ends, for A12; may be repeated (route_bytes=2147483648)",
+    )
     parser.add_argument("--raw", action="store_true", help="make all of it from rows, not from what was kept of days")
 
 

@@ -36,16 +36,27 @@ FLOOR_SHARE: Final = 0.005
 
 _WHO: Final = ("cluster", "broker_name", "broker_id")
 
+#: What is told of one window -> the column of parts that has it of all windows of an hour.
+OF_HOUR: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "window_us": "windows_us",
+        "interval_mean_ms": "interval_means_ms",
+        "interval_max_ms": "interval_maxima_ms",
+        "missed": "beats_missed",
+        "topic_changes": "topics_changed",
+    }
+)
+
 PART_COLUMNS: Final = (
     CLUSTER,
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id"),
     Column("hour_us", Type.LONG, "beginning of the hour whose windows these are, Unix us"),
-    Column("window_us", Type.LONGS, "beginnings of its ten minutes, Unix us; what follows has one value for each"),
-    Column("interval_mean_ms", Type.DOUBLES, "mean interval between beats, ms"),
-    Column("interval_max_ms", Type.DOUBLES, "longest interval, ms; the mean of the NameServers"),
-    Column("missed", Type.DOUBLES, "beats that did not come; the mean of the NameServers"),
-    Column("topic_changes", Type.DOUBLES, "topics that came, went or changed; the mean of the NameServers"),
+    Column("windows_us", Type.LONGS, "beginnings of its ten minutes, Unix us; what follows has one value for each"),
+    Column("interval_means_ms", Type.DOUBLES, "mean interval between beats, ms"),
+    Column("interval_maxima_ms", Type.DOUBLES, "longest interval, ms; the mean of the NameServers"),
+    Column("beats_missed", Type.DOUBLES, "beats that did not come; the mean of the NameServers"),
+    Column("topics_changed", Type.DOUBLES, "topics that came, went or changed; the mean of the NameServers"),
 )
 
 COLUMNS: Final = (
@@ -87,8 +98,8 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     )
     # An hour is looked at as a whole: a month has a sixth as many rows to sort then.
     hour_us = (F.floor(F.col("window_us") / HOUR_US) * HOUR_US).alias("hour_us")
-    of_hour = of_window.groupBy(*_WHO, hour_us).agg(F.collect_list(F.struct("window_us", *FLOORS)).alias("windows"))
-    told = of_hour.select(*_WHO, "hour_us", *(F.col("windows")[name].alias(name) for name in ("window_us", *FLOORS)))
+    of_hour = of_window.groupBy(*_WHO, hour_us).agg(F.collect_list(F.struct(*OF_HOUR)).alias("windows"))
+    told = of_hour.select(*_WHO, "hour_us", *(F.col("windows")[one].alias(all_) for one, all_ in OF_HOUR.items()))
     return shaped(told, PART_COLUMNS)
 
 
@@ -141,8 +152,8 @@ def far_off(hours: DataFrame) -> DataFrame:
 def _slots(hours: DataFrame) -> DataFrame:
     """Return, by broker and hour of the week, an array of its windows; hours with too few are taken together."""
     hour = F.pmod(F.floor(F.col("hour_us") / HOUR_US), F.lit(7 * 24)).alias("hour")
-    windows = F.flatten(F.collect_list(F.arrays_zip("window_us", *FLOORS))).alias("windows")
-    hourly = hours.groupBy(*_WHO, hour).agg(windows)
+    zipped = F.arrays_zip(*(F.col(all_).alias(one) for one, all_ in OF_HOUR.items()))
+    hourly = hours.groupBy(*_WHO, hour).agg(F.flatten(F.collect_list(zipped)).alias("windows"))
     known = F.size("windows") >= WINDOWS_MIN
     sparse = hourly.where(~known).groupBy(*_WHO).agg(F.flatten(F.collect_list("windows")).alias("windows"))
     return hourly.where(known).drop("hour").unionByName(sparse)

@@ -7,6 +7,7 @@ the days anew many times; the draws follow from a hash, so that the same days al
 """
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
@@ -75,8 +76,8 @@ COLUMNS: Final = (
     Column(
         "limit",
         Type.DOUBLE,
-        "where it ends by default: etcd's quota of 2 GiB, the memory limit of the Helm chart of 1 GiB, connectionsMax "
-        "of 16,384; sites with other settings have other limits; null if none is known",
+        "where it ends: as `rmq-analytics run --limit` was told, or by default etcd's quota of 2 GiB, the memory limit "
+        "of the Helm chart of 1 GiB, connectionsMax of 16,384; null if none is known",
     ),
     Column("days_left", Type.DOUBLE, "days until then; null if it does not surely grow, or without a limit"),
     Column("history_days", Type.LONGS, "the days that were compared, days since 1970"),
@@ -98,12 +99,21 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     return shaped(daily, PART_COLUMNS)
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
-    """Return one row per resource."""
+def with_limits(limits: Mapping[str, float]) -> Job:
+    """Return the analysis with these limits in place of the defaults of their resources."""
+    return JOB._replace(result=partial(result, limits={**LIMITS, **limits}))
+
+
+def result(
+    parts: DataFrame,
+    span: Span,  # noqa: ARG001 - what the parts tell of is the span
+    limits: Mapping[str, float] = LIMITS,
+) -> DataFrame:
+    """Return one row per resource; `limits` tell where they end."""
     series = daily_series(parts).localCheckpoint()
     trend = trends(series)
     whole = _levels(series, trend).join(trend, ["source", "resource"], "left")
-    return shaped(_foretold(whole), (CLUSTER, *COLUMNS))
+    return shaped(_foretold(whole, limits), (CLUSTER, *COLUMNS))
 
 
 def daily_series(parts: DataFrame) -> DataFrame:
@@ -178,10 +188,10 @@ def _levels(series: DataFrame, trend: DataFrame) -> DataFrame:
     )
 
 
-def _foretold(whole: DataFrame) -> DataFrame:
-    limits = F.create_map(*(F.lit(each) for pair in LIMITS.items() for each in pair))
+def _foretold(whole: DataFrame, limits: Mapping[str, float]) -> DataFrame:
+    by_resource = F.create_map(*(F.lit(each) for name, end in limits.items() for each in (name, float(end))))
     base = F.coalesce("target_level", "level")
-    limit = F.try_element_at(limits, F.col("resource"))
+    limit = F.try_element_at(by_resource, F.col("resource"))
     # Surely: even the lower bound of the slope points upwards.
     grows = (F.col("slope_p10") > 0) & (F.col("slope_day") > 0)
     left = F.greatest((limit - F.col("level")) / F.col("slope_day"), F.lit(0.0))

@@ -5,12 +5,14 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
+from analytics.capacity import JOB as CAPACITY
+from analytics.capacity import RESOURCES, with_limits
 from analytics.compaction import compact as compact_days
 from analytics.failures import SomeFailed
 from analytics.ingest import Places
 from analytics.ingest import ingest as ingest_landing
-from analytics.jobs import job_id, load_jobs
-from analytics.options import require_history, require_stored, settings, window
+from analytics.jobs import MODULES, job_id, load_jobs
+from analytics.options import limits, require_history, require_stored, settings, window
 from analytics.progress import to_stderr, unix_us
 from analytics.retention import forget
 from analytics.runner import Run, run_id_at, run_jobs
@@ -37,10 +39,11 @@ def stream(options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run analyses; each is published as soon as it is done."""
     chosen = [job_id(asked) for asked in options.job]
+    ends = limits(options.limit, RESOURCES)
     now_us = unix_us()
     span = window(options.start, options.end, now_us)
     spark, stored = _opened(options, options.output or options.history, require_stored)
-    jobs = load_jobs(chosen) if chosen else load_jobs()
+    jobs = [with_limits(ends) if job.id == CAPACITY.id else job for job in load_jobs(chosen or MODULES)]
     run_jobs(spark, stored, jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
 
 
@@ -51,11 +54,11 @@ def compact(options: argparse.Namespace) -> None:
     """
     places = _places(options)
     why: dict[str, str] = {}
-    for step in (forget, compact_days):
+    for said, step in (("forget", forget), ("compact", compact_days)):
         try:
             step(places, unix_us(), to_stderr)
         except SomeFailed as failed:
-            why |= failed.why
+            why |= {f"{said} {name}": reason for name, reason in failed.why.items()}
     if why:
         raise SomeFailed(why)
 

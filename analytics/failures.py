@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+
 from analytics.progress import Progress
 from analytics.spark_failures import SPARK_FAILURES, sentence
 from analytics.storage import BadStorage
 
 #: None of these is a fault of the whole run.
-FAILURES: Final[tuple[type[Exception], ...]] = (*SPARK_FAILURES, BadStorage, OSError)
+FAILURES: Final[tuple[type[Exception], ...]] = (*SPARK_FAILURES, BadStorage, pa.ArrowException, OSError)
 
 
 class SomeFailed(Exception):

@@ -1,6 +1,6 @@
 """What the options of `rmq-analytics` mean: a window of time, the history folder, settings of Spark. Starts nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,20 @@ def settings(texts: Iterable[str]) -> dict[str, str]:
         if not is_there or not key.startswith("spark."):
             raise WrongOptions(f"--conf {text} is not a setting of Spark: write spark.something=value")
         found[key] = value
+    return found
+
+
+def limits(texts: Iterable[str], known: Collection[str]) -> dict[str, float]:
+    """Return the ends of resources that were given as RESOURCE=NUMBER."""
+    found = {}
+    for text in texts:
+        resource, _, number = text.partition("=")
+        if resource not in known or not number.isdecimal() or not int(number):
+            raise WrongOptions(
+                f"--limit {text} is no limit: write RESOURCE=NUMBER, bytes where it has bytes; resources are "
+                f"{', '.join(known)}"
+            )
+        found[resource] = float(number)
     return found
 
 

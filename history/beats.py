@@ -150,6 +150,8 @@ class Beats:
         period_ms = rhythm.period_ms
         rhythm.learn(beat.interval_ms)
         if period_ms is None or period_ms >= SUMMARISED_BELOW_MS:
+            # It was quick before: what is left of that would wait until it is so again.
+            yield from self._ended(rhythm, last, beat.moment)
             yield NotedBeat(beat, "beat", period_ms)
             return
         minute_us = beat.moment.unix_us // _MINUTE_US * _MINUTE_US
@@ -170,13 +172,13 @@ class Beats:
     @staticmethod
     def _ended(rhythm: _Rhythm, last: Beat, moment: Moment) -> Iterator[Summary]:
         """Yield the summary of the minute that ended with a beat, if there was an interval in it."""
-        if rhythm.minute and rhythm.period_ms is not None:
+        if rhythm.minute:
             yield Summary(
                 moment,
                 last.who,
                 rhythm.minute_us,
                 last.kind,
-                rhythm.period_ms,
+                rhythm.minute_periods_ms[-1],
                 last.timeout_ms,
                 tuple(rhythm.minute),
                 tuple(rhythm.minute_periods_ms),

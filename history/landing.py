@@ -114,18 +114,17 @@ class Landing:
     def append(self, family: str, lines: bytes, unix_us: int) -> None:
         """Write whole lines of a family, all of the hour of that time, which is that of the first.
 
-        Raises RowsLost if what was written before is gone; then the lines are still to be written.
+        Raises OSError, or RowsLost if what was written before is gone; then the lines are still to be written.
         """
         growing = self._growing.get(family)
         if growing is not None and growing.is_deleted:
             self._lose(family)
-        elif growing is not None and _hour(growing.opened_us) != _hour(unix_us):
-            # Whoever asks for an hour does not look into all later and earlier ones.
+        elif growing is not None and (growing.size >= SEAL_BYTES or _hour(growing.opened_us) != _hour(unix_us)):
+            # Whoever asks for an hour does not look into all later and earlier ones. All that may fail comes before
+            # the lines are written: who is told of a failure writes them again.
             self._seal(family)
         growing = self._growing.get(family) or self._begun(family, unix_us)
         growing.append(lines)
-        if growing.size >= SEAL_BYTES:
-            self._seal(family)
 
     def _begun(self, family: str, unix_us: int) -> _Growing:
         hour = datetime.fromtimestamp(unix_us // 1_000_000, UTC)

@@ -43,6 +43,10 @@ _RECOVER_US: Final = 60_000_000
 _RECOVER_DAYS: Final = 1
 #: How often it is looked what is old or too much, however little is written.
 _FORGET_US: Final = 3_600_000_000
+#: A clock that is so far from where it was, has been set.
+_CLOCK_SET_US: Final = 60_000_000
+#: So long it has to stand as it was set before files may be old by it.
+_CLOCK_TRUSTED_US: Final = 24 * 3_600_000_000
 #: A disk that hangs holds the end of the process up no longer.
 _CLOSE_S: Final = 10.0
 #: How far back the process before is looked for.
@@ -113,6 +117,17 @@ class _Lines(NamedTuple):
     unix_us: int
 
 
+class _Offset(NamedTuple):
+    """How far the time of day is ahead of the clock that nobody sets, us."""
+
+    #: By which files are old.
+    trusted: int
+    #: What it was when the clock was last set.
+    seen: int
+    #: When that was, by the clock that nobody sets.
+    since: int
+
+
 class _Missing(NamedTuple):
     """So much is missing, and since when."""
 
@@ -148,6 +163,8 @@ class Recorder:
         self._clock = clock
         self._observer = observer
         self._began = Moment(clock.unix_us(), clock.mono_us())
+        offset_us = self._began.unix_us - self._began.mono_us
+        self._offset_us = _Offset(offset_us, offset_us, self._began.mono_us)
         boot_ms = self._began.unix_us // 1000
         self._maker = RowMaker(file_name(identity.ns_id), boot_ms, identity.source)
         boot_id = f"{identity.ns_id}-{boot_ms}"
@@ -170,7 +187,7 @@ class Recorder:
         #: What is missing, `state` or `beat`; both threads find that something is.
         self._missing: dict[str, _Missing] = {}
         self._lock = threading.Lock()
-        self._fault: Exception | None = None
+        self._faults: list[Exception] = []
         self._wants_snapshot = False
 
     # Called by the event loop
@@ -235,13 +252,22 @@ class Recorder:
         self._attempt(self._landing.recover)
         self._attempt(self._forget)
         while not self._closing:
-            self._attempt(self._work)
+            self._write_or_wait()
             self._awake.wait(_LOOK_S if self.counts.is_recording else _AGAIN_S)
             self._awake.clear()
-        self._attempt(self._work)
+        self._write_or_wait()
         self._attempt(self._landing.seal_all)
 
-    def _attempt(self, work: Callable[[], object]) -> None:
+    def _write_or_wait(self) -> None:
+        """Write what came; only that shows that the disk takes it again: with nothing to do anything succeeds."""
+        if not self._attempt(self._work):
+            return
+        if self._is_refused:
+            self._observer.recording_resumed()
+        self._is_refused = False
+        self.counts.is_recording = True
+
+    def _attempt(self, work: Callable[[], object]) -> bool:
         """Do something with the disk; what it refuses waits, as far as there is room, until it takes it again."""
         try:
             work()
@@ -253,11 +279,8 @@ class Recorder:
                 self._observer.recording_stopped(_said(error))
             self._is_refused = True
             self.counts.is_recording = False
-            return
-        if self._is_refused:
-            self._observer.recording_resumed()
-        self._is_refused = False
-        self.counts.is_recording = True
+            return False
+        return True
 
     def _work(self) -> None:
         try:
@@ -266,9 +289,9 @@ class Recorder:
             # There may be room on the disk as soon as what is too much is gone.
             self._look_for_room(at_once=True)
             raise
-        if (fault := self._fault) is not None:
-            self._fault = None
-            raise fault
+        if faults := self._faults:
+            self._faults = []
+            raise ExceptionGroup("; ".join(map(_said, faults)), faults)
 
     def _write_what_came(self) -> None:
         self._write()
@@ -294,7 +317,7 @@ class Recorder:
             return [(row, encoded(row)) for row in happening.rows(self._maker, moment)]
         except Exception as error:  # noqa: BLE001  # whatever it is, the others are written
             self._miss(kind, moment.unix_us)
-            self._fault = error
+            self._faults.append(error)
             return []
 
     def _recover_now_and_then(self) -> None:
@@ -312,7 +335,7 @@ class Recorder:
             elif at_once or self.counts.written_bytes >= self._look_at_bytes:
                 self._make_room()
         except Exception as error:  # noqa: BLE001  # rows that the disk takes are written all the same
-            self._fault = self._fault or error
+            self._faults += error.exceptions if isinstance(error, ExceptionGroup) else [error]
 
     def _forget(self) -> None:
         now_us = self._forgot_us = self._clock.mono_us()
@@ -336,8 +359,16 @@ class Recorder:
             self._observer.history_deleted(forgotten)
 
     def _unix_us(self, mono_us: int) -> int:
-        """Return the time; a clock that is set far ahead while the server runs makes no file old."""
-        return min(self._clock.unix_us(), self._began.unix_us + mono_us - self._began.mono_us)
+        """Return the time; a clock that is set far ahead while the server runs makes no file old.
+
+        Unless it stands so for a day: then it was set right, or the machine had slept.
+        """
+        offset_us = self._clock.unix_us() - mono_us
+        if abs(offset_us - self._offset_us.seen) > _CLOCK_SET_US:
+            self._offset_us = self._offset_us._replace(seen=offset_us, since=mono_us)
+        if offset_us < self._offset_us.trusted or mono_us - self._offset_us.since >= _CLOCK_TRUSTED_US:
+            self._offset_us = self._offset_us._replace(trusted=offset_us)
+        return mono_us + self._offset_us.trusted
 
     def _today(self, mono_us: int) -> date:
         return datetime.fromtimestamp(self._unix_us(mono_us) // 1_000_000, UTC).date()

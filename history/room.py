@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from history.landing import LANDING, SEAL_BYTES, date_of, file_name
-from history.schemas import BEATS, ROUTE_SNAPSHOT
+from history.schemas import BEATS, NS_LIFECYCLE, ROUTE_SNAPSHOT
 
 #: Days that files are kept at most, whether anybody has read them or not.
 DAYS_MAX: Final = 31
@@ -73,16 +73,20 @@ class Room:
         """Delete the oldest files if all together are too many, but none that somebody writes.
 
         Of beats file by file; of what routes are made of a whole hour, as a part of it would tell wrong ones, and
-        nothing of the present hour. Days to come are those of a wrong clock, and left alone.
+        nothing of the present hour. Days to come are those of a wrong clock, and left alone, but take room too.
         """
-        hours = sorted((hour for hour in self._hours() if date_of(hour) <= today), key=_worth)
         # Listed once: what another process deletes from now on makes room for this one, too.
-        found = [(hour, sorted(_files_of(hour), key=lambda file: file.written_us)) for hour in hours]
+        found = [
+            (hour, sorted(_files_of(hour), key=lambda file: file.written_us))
+            for hour in sorted(self._hours(), key=_worth)
+        ]
         excess = sum(file.size for _, files in found for file in files) - self._bytes_allowed()
         count = size_bytes = 0
         for hour, files in found:
             if excess <= 0:
                 break
+            if date_of(hour) > today:
+                continue
             are_beats = _family_of(hour) in BEATS
             if not are_beats and _is_present(hour, now_us):
                 continue
@@ -122,13 +126,16 @@ def _is_present(hour: Path, now_us: int) -> bool:
     return (hour.parent.name, hour.name) == (f"date={now:%Y-%m-%d}", f"hour={now:%H}")
 
 
-def _worth(hour: Path) -> tuple[bool, date, str, bool]:
-    """Return the order in which hours are given up: beats are most of the bytes, and no route depends on them.
+#: A snapshot goes before what it stands on, and that a process started before what happened in it: what is left of
+#: an hour must not pass for all of it.
+_FIRST_OF_HOUR: Final = (ROUTE_SNAPSHOT.name, NS_LIFECYCLE.name)
 
-    A snapshot goes before what it stands on.
-    """
+
+def _worth(hour: Path) -> tuple[bool, date, str, int]:
+    """Return the order in which hours are given up: beats are most of the bytes, and no route depends on them."""
     family = _family_of(hour)
-    return family not in BEATS, date_of(hour), hour.name, family != ROUTE_SNAPSHOT.name
+    place = _FIRST_OF_HOUR.index(family) if family in _FIRST_OF_HOUR else len(_FIRST_OF_HOUR)
+    return family not in BEATS, date_of(hour), hour.name, place
 
 
 def _files_of(hour: Path) -> Iterator[_File]:

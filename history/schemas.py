@@ -24,7 +24,8 @@ SCHEMA_VERSION: Final = 2
 CHANGES: Final[Mapping[int, str]] = MappingProxyType(
     {
         1: "the first",
-        2: "controller.timeout_ms; route_change tells what is only shown by an event type of its own",
+        2: "controller.timeout_ms; route_change tells what is only shown by an event type of its own; "
+        "route_snapshot.rows counts rows, which were topics before",
     }
 )
 
@@ -215,7 +216,7 @@ ROUTE_SNAPSHOT: Final = Family(
         Column("perm", Type.LONG, "permission bits"),
         Column("topic_sys_flag", Type.LONG, "system flag"),
         Column("cause_event_id", Type.STRING, "scope change: the event that brought it"),
-        Column("rows", Type.LONG, "in `finished`: how many rows the snapshot has"),
+        Column("rows", Type.LONG, "in `finished`: how many rows the snapshot has; before version 2: topics"),
     ),
     MappingProxyType(
         {

@@ -19,7 +19,8 @@ INTERVAL_S: Final = 60
 INTERVALS_S: Final = range(1, 3601)
 #: What stands in file names and in columns alike.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_ADDRESS: Final = re.compile(r"[^\s,;]+:[0-9]{1,5}")
+_ADDRESS: Final = re.compile(r"[^\s,;]+:([0-9]{1,5})")
+_PORT_MAX: Final = 65_535
 
 Value = TypeVar("Value")
 
@@ -45,7 +46,11 @@ def asked_options(arguments: Sequence[str] | None, host: str) -> Options:
         "--topics", required=True, type=_checked(_topics), metavar="A,B,...", help=f"at most {TOPICS_MAX} topics"
     )
     parser.add_argument(
-        "--history", required=True, type=Path, metavar="FOLDER", help="historyDir of the servers, or another folder"
+        "--history",
+        required=True,
+        type=_checked(_folder),
+        metavar="FOLDER",
+        help="historyDir of the servers, or another folder",
     )
     parser.add_argument(
         "--interval",
@@ -64,7 +69,7 @@ def asked_options(arguments: Sequence[str] | None, host: str) -> Options:
     return Options(
         name_servers=asked.namesrv,
         topics=asked.topics,
-        history=asked.history.expanduser(),
+        history=asked.history,
         interval_s=asked.interval,
         name=asked.name,
     )
@@ -88,22 +93,35 @@ def _parts(text: str, separator: str) -> tuple[str, ...]:
 
 def _addresses(text: str) -> tuple[str, ...]:
     addresses = _parts(text, ";")
-    wrong = next((each for each in addresses if not _ADDRESS.fullmatch(each)), None)
+    wrong = next((each for each in addresses if not _is_address(each)), None)
     if wrong is not None or not addresses:
         raise ValueError(f"{wrong or 'it'} is no host:port; several are separated by semicolons: ns1:9876;ns2:9876")
     return addresses
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found[1]) <= _PORT_MAX
 
 
 def _topics(text: str) -> tuple[str, ...]:
     topics = _parts(text, ",")
     if not topics:
         raise ValueError("name the topics to be sampled, separated by commas")
+    if wrong := next((each for each in topics if ";" in each), None):
+        raise ValueError(f"{wrong} is no topic: several are separated by commas")
     if len(topics) > TOPICS_MAX:
         raise ValueError(
             f"{len(topics)} topics are more than {TOPICS_MAX}: name those whose queues matter most, or start a second "
             "sampler with another --name for the rest"
         )
     return topics
+
+
+def _folder(text: str) -> Path:
+    if "://" in text:
+        raise ValueError(f"{text} is a URI: samples are written to folders of this machine, mounted ones too")
+    return Path(text).expanduser()
 
 
 def _interval(text: str) -> int:

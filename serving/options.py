@@ -130,7 +130,11 @@ class FilePath(Text, frozen=True):
     @property
     def allowed(self) -> str:
         """Say what a value must be, to follow "must be"."""
-        return f"the path of a file, of at most {TEXT_CHARS_MAX} characters"
+        return f"a path on this machine, no URI, of at most {TEXT_CHARS_MAX} characters"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        return None if "://" in text else super().value_of(text)
 
 
 class Secret(msgspec.Struct, frozen=True):

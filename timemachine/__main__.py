@@ -40,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if complaint := asked.complaint(asked):
         parser.error(complaint)
+    if "://" in asked.history:
+        parser.error(f"{asked.history} is a URI: histories are read from folders of this machine, mounted ones too")
     folder = Path(asked.history).expanduser()
     if not (folder / LANDING).is_dir():
         print(
@@ -114,7 +116,7 @@ def _route_complaint(asked: argparse.Namespace) -> str:
 
 def _timeline_complaint(asked: argparse.Namespace) -> str:
     is_empty = asked.first is not None and asked.first > (asked.last or _now())
-    return "--from has to be before --to" if is_empty else ""
+    return f"--from has to be before {'--to' if asked.last else 'now'}" if is_empty else ""
 
 
 def _now() -> datetime:

@@ -33,6 +33,7 @@ _SENTENCES: Final = {
     "etcd_restored": "this controller's store answers again",
 }
 
+_FIRST_START: Final = "this server starts; what it was before is not in the history"
 #: What a broker's own beat brings about.
 _BY_A_BEAT: Final = frozenset({"registered_first", "changed", "address_changed", "role_changed", "registered"})
 
@@ -61,6 +62,8 @@ def _moments(row: Row, heard_us: int) -> Iterator[Moment]:
     sentence = _SENTENCES.get(row.event_type)
     if sentence is None:
         return
+    if row.event_type == "started" and row.unobserved_from is None:
+        sentence = _FIRST_START
     if row.last_heartbeat_time is not None:
         # Silence is counted in whole ms: without this a broker might beat before it registers.
         last_us = max(heard_us, row.unix_us - (row.silent_ms or 0) * 1000)

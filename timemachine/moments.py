@@ -15,7 +15,10 @@ from timemachine.topic_story import TopicStory
 #: A snapshot is taken once a day at least.
 _SNAPSHOT_WITHIN: Final = timedelta(hours=26)
 _HOUR: Final = timedelta(hours=1)
+#: The version of the history from which on the end of a snapshot tells how many rows it has.
+_ROWS_COUNTED_SINCE: Final = 2
 _DAYS: Final = timedelta(days=DAYS_MAX)
+_EVER: Final = datetime.fromtimestamp(0, UTC)
 _UNOBSERVED_AFTER: Final = timedelta(milliseconds=UNOBSERVED_AFTER_MS)
 #: The clocks of servers may be ahead of ours by so much.
 _AHEAD_MAX: Final = timedelta(minutes=1)
@@ -76,8 +79,20 @@ class Moments:
             raise NotRecorded(f"{at.isoformat()} is still to come")
         boots = self._boots(at, ns_id)
         if not boots:
-            raise NotRecorded(f"no NameServer{f' {ns_id}' if ns_id else ''} had recorded anything by {at.isoformat()}")
+            who = f"NameServer {ns_id}" if ns_id else "NameServer"
+            raise NotRecorded(
+                f"no {who} recorded anything in the {DAYS_MAX} days before {at.isoformat()}; {self._known()}"
+            )
         return [self._seen_by(boot, topic, at) for boot in boots]
+
+    def _known(self) -> str:
+        """Say what the history has: who asks for another time or another server has to know."""
+        rows = self._history.rows(NS_LIFECYCLE.name, _EVER, self._now + _AHEAD_MAX)
+        lives = [(row.event_time.isoformat(), row.ns_id) for row in rows if row.source == _NAMESRV]
+        if not lives:
+            return "the history has nothing of any NameServer"
+        names = ", ".join(sorted({ns_id for _, ns_id in lives}))
+        return f"the history tells of {names}, from {min(lives)[0]} to {max(lives)[0]}"
 
     def _boots(self, at: datetime, ns_id: str | None) -> list[_Boot]:
         """Return the process that each NameServer was at a time, or had been last."""
@@ -156,7 +171,9 @@ class Moments:
             boot.ns_id,
             lambda line: b'"queues"' in line and wanted in line,
         )
-        return count >= (finished.rows or 0)
+        # The first version told of topics there, which may be many in a row.
+        wanted_rows = 1 if finished.schema_version < _ROWS_COUNTED_SINCE else finished.rows
+        return count >= (wanted_rows or 0)
 
     def _first_number(self, boot: _Boot, snapshot: Row, first: datetime) -> int:
         """Return the number of the first row that a reading from a snapshot on needs."""

@@ -25,6 +25,7 @@ class Row(msgspec.Struct, kw_only=True):
     ns_id: str
     boot_id: str
     mono_us: int = 0
+    schema_version: int = 1
     source: str | None = None
     cluster: str | None = None
     broker_name: str | None = None

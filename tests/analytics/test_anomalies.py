@@ -21,7 +21,7 @@ from synthetic.generator import generate
 from synthetic.plan import Broker, BrokerKey, Plan, Plant, Topic, brokers
 from synthetic.plants_spells import busy_spell, slow_spell
 
-from analytics.anomalies import BASELINE_DAYS, FLOORS, JOB, PART_COLUMNS, WINDOW_US, result
+from analytics.anomalies import BASELINE_DAYS, FLOORS, JOB, OF_HOUR, PART_COLUMNS, WINDOW_US, result
 from analytics.schemas import struct_of
 
 BROKERS = 12
@@ -52,8 +52,10 @@ def parts(spark, brokers):
                 "broker_name": [name] * hours,
                 "broker_id": [0] * hours,
                 "hour_us": starts.reshape(hours, -1)[:, 0],
-                "window_us": starts.reshape(hours, -1).tolist(),
-                **{metric: each.reshape(hours, -1).tolist() for metric, each in values.items()},
+                **{
+                    OF_HOUR[name]: each.reshape(hours, -1).tolist()
+                    for name, each in {"window_us": starts, **values}.items()
+                },
             }
         )
         for name, values in brokers.items()
@@ -161,9 +163,9 @@ def test_windows_hold_beats_summaries_and_changes_as_the_mean_of_namesrvs(spark)
         ],
     )
     rows = {row.broker_name: row.asDict() for row in JOB.parts(inputs, days(1)).collect()}
-    metrics = {name: tuple(value for metric in FLOORS for value in row[metric]) for name, row in rows.items()}
+    metrics = {name: tuple(value for metric in FLOORS for value in row[OF_HOUR[metric]]) for name, row in rows.items()}
     assert metrics == {"b": (45_000, 75_000, 1.5, 2.5), "s": (1_100, 5_000, 4, 0)}
-    assert {(row["hour_us"], *row["window_us"]) for row in rows.values()} == {(MONDAY_US, MONDAY_US)}
+    assert {(row["hour_us"], *row["windows_us"]) for row in rows.values()} == {(MONDAY_US, MONDAY_US)}
 
 
 #: A usual Monday night is told of in three weeks; in the last of them some brokers are ill.

@@ -4,7 +4,7 @@ import pytest
 from hand_tables import DAY_US, MONDAY_US, days, found, found_by_day, in_order, row, tables
 from synthetic.frames import frames
 
-from analytics.capacity import DAYS_MAX, JOB, LIMITS, PART_COLUMNS, result
+from analytics.capacity import DAYS_MAX, JOB, LIMITS, PART_COLUMNS, result, with_limits
 from analytics.schemas import struct_of
 
 FIRST_DAY = MONDAY_US // DAY_US
@@ -77,6 +77,14 @@ def test_days_left_lead_to_the_limit(lines):
     left = lines["connections"]
     assert left.now == 10_000 + 40 * 62
     assert left.now + left.days_left * 40 == pytest.approx(LIMITS["connections"])
+
+
+def test_a_site_tells_where_its_resources_end(spark):
+    used = {"connections": 10_000 + 40.0 * np.arange(14), "etcd_db_bytes": 1e9 + 1e6 * np.arange(14)}
+    rows = with_limits({"connections": 20_000}).result(series(spark, used), days(14)).collect()
+    left = {row.resource: row for row in rows}
+    assert {name: row.limit for name, row in left.items()} == {"connections": 20_000, "etcd_db_bytes": 2 * 2**30}
+    assert left["connections"].now + left["connections"].days_left * 40 == pytest.approx(20_000)
 
 
 def test_what_is_beyond_its_limit_has_no_day_left(lines):

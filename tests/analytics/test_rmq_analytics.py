@@ -13,7 +13,7 @@ from landed import DAY, a_beat, beats, land, stored_ids
 from analytics.__main__ import FAILED, INTERRUPTED, NOT_INSTALLED, WRONG_OPTIONS, main
 from analytics.days import DAY_US, date_at, span_of
 from analytics.jobs import MODULES, UnknownJob, job_id, load_jobs
-from analytics.options import WrongOptions, require_history, require_stored, settings, window
+from analytics.options import WrongOptions, limits, require_history, require_stored, settings, window
 from analytics.session import SparkOptions, spark_settings
 from analytics.storage import HadoopStorage
 
@@ -121,7 +121,7 @@ def test_help_needs_neither_java_nor_pyspark(tmp_path):
     assert all(word in helped.stdout for word in ("ingest", "stream", "run", "compact", "report"))
     refused = subprocess.run([*command, "ingest"], env=env, capture_output=True, text=True, check=False)
     assert refused.returncode == NOT_INSTALLED
-    assert f"{sys.executable} -m pip install '.[analytics]'" in refused.stderr
+    assert f"{sys.executable} -m pip install --editable '.[analytics]'" in refused.stderr
 
 
 def test_who_is_told_to_stop_leaves_at_once_whatever_its_threads_are_at(tmp_path):
@@ -155,6 +155,16 @@ def test_a_window_is_thirty_whole_days_and_today_unless_it_is_asked_for():
 def test_a_window_that_makes_no_sense_is_refused(start, end, why):
     with pytest.raises(WrongOptions, match=why):
         window(start, end, span_of(DAY).end_us)
+
+
+def test_limits_of_resources_are_checked():
+    known = ("connections", "route_bytes")
+    assert limits(["route_bytes=5", "connections=7", "connections=8"], known) == {"route_bytes": 5, "connections": 8}
+    for wrong in ("route_bytes", "route_bytes=2Gi", "route_bytes=0", "disk=5"):
+        with pytest.raises(
+            WrongOptions, match=f"--limit {wrong} is no limit: .* resources are connections, route_bytes"
+        ):
+            limits([wrong], known)
 
 
 def test_settings_of_spark_are_checked():

@@ -44,6 +44,16 @@ def test_beats_of_each_second_are_summarised_by_the_minute_once_the_rhythm_is_kn
     assert [(each.missed, each.late) for each in noted] == [(0, 0), (0, 0)]
 
 
+def test_a_broker_that_becomes_slow_leaves_the_minute_behind_in_which_it_was_quick():
+    beats = Beats()
+    _, at_ms = heard(beats, None, *[1_000] * 10)
+    noted, _ = heard(beats, *[30_000] * 12, at_ms=at_ms)
+    summaries = [each for each in noted if isinstance(each, Summary)]
+    rows = [each for each in noted if isinstance(each, NotedBeat) and each.event_type == "beat"]
+    assert sum(len(each.intervals_ms) for each in summaries) + len(rows) == 6 + 12
+    assert {each.period_ms for each in summaries} == {1_000}
+
+
 def test_a_late_beat_among_frequent_ones_is_a_row_and_counts_in_the_summary():
     beats = Beats()
     _, at_ms = heard(beats, None, *[1_000] * 10)

@@ -10,6 +10,7 @@ import pytest
 from peers.waiting import wait_until
 
 from controller.history import Told as Happened
+from history import landing
 from history import recorder as module
 from history.beats import Beat, NotedBeat
 from history.landing import lines_of
@@ -369,6 +370,42 @@ def test_a_clock_that_is_set_far_ahead_deletes_nothing(desk, monkeypatch):
     assert desk.told.all == []
 
 
+def test_files_are_old_by_a_clock_that_has_stood_as_it_was_set_for_a_day(desk, monkeypatch):
+    monkeypatch.setattr(module, "_FORGET_US", 0)
+    desk.recorder.start()
+    desk.recorder.note(Life("ready"))
+    desk.until(lambda: len(desk.rows_growing()) == 2)
+    desk.clock.ahead_us = 400 * 24 * 3_600_000_000
+    desk.recorder.note(Life("configured"))
+    desk.until(lambda: len(desk.rows_growing()) == 3)
+    desk.clock.us += 25 * 3_600_000_000
+    desk.recorder.note(Life("configured"))
+    desk.until(lambda: desk.told.all)
+    ((what, forgotten),) = desk.told.all
+    assert (what, forgotten.reason, forgotten.files) == ("deleted", "age", 1)
+
+
+def test_a_file_that_cannot_be_sealed_gets_no_line_twice(desk, monkeypatch, impatient):
+    monkeypatch.setattr(landing, "SEAL_BYTES", 1)
+    settle, refusals = landing._settle, [OSError(errno.ENOSPC, "No space left on device")]
+
+    def refuse(*args, **kwargs):
+        if refusals:
+            raise refusals[0]
+        return settle(*args, **kwargs)
+
+    monkeypatch.setattr(landing, "_settle", refuse)
+    desk.recorder.start()
+    desk.until(desk.rows_growing)
+    for number in range(3):
+        desk.recorder.note(Life("configured", detail=str(number)))
+    desk.until(lambda: desk.told.all)
+    refusals.clear()
+    desk.until(lambda: desk.recorder.counts.is_recording)
+    desk.recorder.close()
+    assert [row.get("detail") for row in desk.rows()] == [None, "0", "1", "2"]
+
+
 def test_a_disk_that_hangs_does_not_hold_up_the_end(desk, monkeypatch):
     monkeypatch.setattr(module, "_CLOSE_S", 0.05)
     hangs = threading.Event()
@@ -388,7 +425,7 @@ def test_a_folder_that_cannot_be_made_ends_nothing(tmp_path, impatient):
     desk.recorder.start()
     desk.until(lambda: desk.told.all)
     desk.recorder.close()
-    assert desk.told.all[0][0] == "stopped"
+    assert [what for what, _ in desk.told.all] == ["stopped"]
 
 
 def test_the_next_process_says_until_when_the_one_before_was_watching(desk):

@@ -67,6 +67,18 @@ def test_of_what_routes_are_made_of_whole_hours_go_snapshots_first_and_nothing_o
     assert [path.exists() for path in (*hours[2], *hours[3])] == [True] * 4
 
 
+def test_that_a_process_started_is_given_up_before_what_happened_in_it(tmp_path):
+    started, left = (a_file(tmp_path, family) for family in ("ns_lifecycle", "broker_state"))
+    assert room(tmp_path, 15).make_room(AT.date(), LATE_US) == Forgotten("size", files=1, size_bytes=10)
+    assert (started.exists(), left.exists()) == (False, True)
+
+
+def test_what_a_wrong_clock_wrote_stays_and_takes_room_from_the_rest(tmp_path):
+    of_today, to_come = (a_file(tmp_path, date=date) for date in ("2026-11-21", "2026-11-23"))
+    assert room(tmp_path, 15).make_room(AT.date(), LATE_US) == Forgotten("size", files=1, size_bytes=10)
+    assert (of_today.exists(), to_come.exists()) == (False, True)
+
+
 def test_processes_that_make_room_at_once_delete_no_more_than_is_too_much(tmp_path, monkeypatch):
     for number in range(10, 30):
         a_file(tmp_path, name=f"host_9876-17-{number}.jsonl", written_us=AT_US + number)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from history import rows
 from history.landing import Landing
 from history.life import BEATS_MISSING, STATES_MISSING, Life, Tick
 from history.recorder import encoded
@@ -213,6 +215,13 @@ def test_a_snapshot_of_which_rows_were_deleted_counts_for_nothing(server, route)
     assert route(THEN + 50 * SECOND) == ({"a": 8}, "")
 
 
+def test_a_snapshot_of_the_first_version_counts_though_its_end_tells_of_topics(server, route, monkeypatch):
+    monkeypatch.setattr(rows, "SCHEMA_VERSION", 1)
+    server.shows(THEN, "broker-a", "orders", 4, rows=3)
+    server.ticks(THEN, THEN + 30 * SECOND)
+    assert route(THEN + 20 * SECOND) == ({"broker-a": 4}, "")
+
+
 def test_the_folder_may_be_named_before_the_question_and_in_it(server, tmp_path, capsys):
     server.starts(THEN)
     server.registers(THEN + SECOND, "a", orders=4)
@@ -354,6 +363,8 @@ def test_a_difference_tells_what_is_not_known_of_either_side_and_of_servers_that
         (["route", "orders", "--json", "--diff", "2026-11-01"], "leave --diff out"),
         (["route", "\udcff"], "names are UTF-8"),
         (["timeline", "--broker", "a", "--from", "2026-11-02", "--to", "2026-11-01"], "--from has to be before --to"),
+        (["timeline", "--broker", "a", "--from", "2926-11-02"], "--from has to be before now"),
+        (["route", "orders", "--history", "hdfs://nn:8020/h"], "hdfs://nn:8020/h is a URI"),
         (["timeline"], "--broker"),
         ([], "route|timeline"),
     ],
@@ -364,6 +375,17 @@ def test_a_question_that_is_none_is_told_so(server, ask, words, complaint):
     assert code == 2
     assert complaint in error
     assert "Traceback" not in error
+
+
+def test_who_asks_for_another_time_or_server_is_told_what_there_is(server, ask):
+    server.starts(THEN)
+    told = re.escape(f"the history tells of host_9876, from {THEN.isoformat()} to {THEN.isoformat()}")
+    for words, what in (
+        (("--at", (THEN - HOUR).isoformat()), f"no NameServer recorded anything in the 31 days before .*; {told}"),
+        (("--namesrv", "host"), f"no NameServer host recorded anything in .*; {told}"),
+    ):
+        code, _, error = ask("route", "orders", *words)
+        assert (code, bool(re.search(what, error))) == (1, True), error
 
 
 def test_what_is_still_to_come_is_not_told(server, ask):
@@ -386,7 +408,7 @@ def test_a_time_zone_is_taken_as_it_is_written_and_none_means_utc(server, route)
 def test_a_folder_with_nothing_but_its_name_is_an_answer_too(tmp_path, ask):
     (tmp_path / "landing/v1").mkdir(parents=True)
     code, _, error = ask("route", "orders")
-    assert (code, "no NameServer had recorded anything" in error) == (1, True)
+    assert (code, "the history has nothing of any NameServer" in error) == (1, True)
     code, _, error = ask("timeline", "--broker", "a")
     assert (code, "nothing happened to a" in error) == (1, True)
 
@@ -402,7 +424,7 @@ def test_the_story_of_a_broker_tells_when_nobody_was_watching(server, ask):
     assert code == 0
     told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
     assert [line.split(":")[0] for line in told] == [
-        "this server starts; the one before it was watching until -",
+        "this server starts; what it was before is not in the history",
         "registers",
         "this server goes on",
         "this server goes on recording",

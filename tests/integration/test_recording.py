@@ -134,7 +134,7 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
     assert code == 0
     told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
     assert [line.split(":")[0] for line in told] == [
-        "this server starts; the one before it was watching until -",
+        "this server starts; what it was before is not in the history",
         "registers",
         "last beat of broker 0",
         "master 0 is gone",
@@ -145,7 +145,7 @@ def test_what_was_never_recorded_is_told_apart_from_what_was_empty(server, past,
     wait_until(lambda: past.rows("ns_lifecycle"), seconds=20, what="the first row")
     long_ago = now() - timedelta(hours=5)
     code, _, error = past.ask("route", TOPIC, "--at", long_ago.isoformat())
-    assert (code, "no NameServer had recorded anything by" in error) == (1, True)
+    assert (code, "no NameServer recorded anything in the 31 days before" in error) == (1, True)
     code, out, error = past.ask("route", TOPIC)
     assert code == 0, error
     assert "no route: no broker has the topic" in out

@@ -116,7 +116,11 @@ def test_text_that_is_needed_cannot_be_blank(kind):
 def test_what_text_is_allowed_says_whether_blank_is():
     assert Text().allowed.startswith("text of at most 4096 characters")
     assert Text(may_be_blank=False).allowed.startswith("text that is not blank, of at most 4096 characters")
-    assert FilePath().allowed == "the path of a file, of at most 4096 characters"
+    assert FilePath().allowed == "a path on this machine, no URI, of at most 4096 characters"
+
+
+def test_a_uri_is_no_path():
+    assert FilePath().value_of("hdfs://nn:8020/history") is None
 
 
 def test_a_secret_is_taken_as_it_is():
