@@ -122,7 +122,7 @@ BOARD: Final = Board(
     title="RocketMQ / Topics and queues",
     question="Did routes or queues change?",
     when_red="Counts here hold no topic names, since there are too many. `rmq-history route TOPIC --at TIME --diff "
-    "TIME2` tells what changed of one, and by whom. Page: `NameServersDisagree`.",
+    "TIME2` tells what changed of one. Page: `NameServersDisagree`.",
     variables=(CLUSTER, NAMESRV),
     annotations=(FAILOVERS, NAMESRV_STARTS),
     rows=(_ROUTES, _CHANGES, _RECOMMENDED),

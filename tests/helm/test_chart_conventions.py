@@ -1,5 +1,7 @@
 """What a good citizen of a cluster does, for all value sets."""
 
+import re
+
 import pytest
 import yaml
 from rendered_chart import (
@@ -405,3 +407,12 @@ def test_the_notes_tell_three_ways_to_connect():
         f"{FULLNAME}-controller-{n}.{FULLNAME}-controller-headless.mq.svc.cluster.local:9878" for n in range(3)
     )
     assert f"controllerAddr={controllers}" in notes
+
+
+def test_the_notes_and_the_readme_name_jobs_and_claims_as_they_are_made():
+    rendered = objects_of("production")
+    notes = render(VALUE_SETS["production"])["NOTES.txt"]
+    assert set(re.findall(r"--from=cronjob/(\S+)", notes)) == set(of_kind(rendered, "CronJob"))
+    by_hand = re.search(r"^```yaml\n(.*?)^```$", (CHART / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    claims = set(re.findall(r"claimName: ([\w-]+)", by_hand))
+    assert claims == set(of_kind(objects(VALUE_SETS["production"], release="rmq"), "PersistentVolumeClaim"))
