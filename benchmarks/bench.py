@@ -23,6 +23,8 @@ from servers import REPOSITORY, rust_binary
 
 RESULTS = REPOSITORY / "benchmarks" / "RESULTS.md"
 FULL = Plan(runs=3, seconds=4, cluster_seconds=120, quick=False)
+_TABLE = ["| # | work | goal | measured | reached |", "|---|---|---|---|---|"]
+_ALONE = "- Row "
 QUICK = Plan(runs=1, seconds=1.5, cluster_seconds=30, quick=True)
 
 
@@ -44,10 +46,19 @@ def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[Row]:
         yield from parts[name]()
 
 
-def former_rows() -> dict[str, str]:
-    """Return the rows of the last results by number; parts that are measured alone replace theirs."""
-    lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    return {line.split("|")[1].strip(): line for line in lines if line.startswith("| ") and "# |" not in line}
+def page(head: list[str], table: dict[str, str]) -> str:
+    """Return the page of a full run: what it was taken on, and its rows by number."""
+    return "\n".join([*head, *_TABLE, *table.values()]) + "\n"
+
+
+def page_with(former: str, some: dict[str, str], taken: str) -> str:
+    """Return the page of a former run with some rows in place of its own; below the table it says when those were."""
+    lines = former.splitlines()
+    begins = lines.index(_TABLE[0])
+    table = {line.split("|")[1].strip(): line for line in lines[begins + len(_TABLE) :] if line.startswith("| ")}
+    alone = {line.removeprefix(_ALONE).partition(" ")[0]: line for line in lines if line.startswith(_ALONE)}
+    alone |= {number: f"{_ALONE}{number} by itself: {taken}" for number in some}
+    return page(lines[:begins], table | some) + "\n" + "\n".join(alone.values()) + "\n"
 
 
 def machine() -> str:
@@ -76,19 +87,19 @@ def main() -> None:
         f"Medians of {plan.runs} runs of {plan.seconds:g} s, generator and server on one machine, not pinned. Absolute",
         "figures move from day to day, ratios hold.",
         "",
-        "| # | work | goal | measured | reached |",
-        "|---|---|---|---|---|",
     ]
-    print("\n".join(head), flush=True)
+    print("\n".join([*head, *_TABLE]), flush=True)
     lines: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         for row in measured(Path(folder), plan, options.only):
             reached = "yes" if row.reached else "**no**"
             lines[row.number] = f"| {row.number} | {row.work} | {row.goal} | {row.figures} | {reached} |"
             print(lines[row.number], flush=True)
-    if not options.quick:
-        kept = former_rows() if options.only else {}
-        RESULTS.write_text("\n".join([*head, *(kept | lines).values()]) + "\n")
+    if options.only and RESULTS.exists() and not options.quick:
+        taken = f"{time.strftime('%Y-%m-%d')} on {machine()}."
+        RESULTS.write_text(page_with(RESULTS.read_text(), lines, taken))
+    elif not options.quick:
+        RESULTS.write_text(page(head, lines))
 
 
 if __name__ == "__main__":
