@@ -22,6 +22,8 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 #: So long after the start the first snapshot is taken: all brokers have registered by then, which they do each minute.
 _FIRST_SNAPSHOT_MS: Final = 2 * 60_000
+#: A snapshot rests so many times as long as it works.
+_REST_PER_WORK: Final = 9
 #: How often it is looked whether a snapshot is due.
 _LOOK_S: Final = 1.0
 
@@ -37,6 +39,8 @@ class RouteHistory:
         self._beats = Beats()
         #: Routes changed since the last snapshot, and when that was; the first one is due soon.
         self._changed = True
+        #: How many there were so far.
+        self._changes = 0
         self._snapshot_ms = clock.now_ms() + _FIRST_SNAPSHOT_MS - _HOUR_MS
         state.keeps_changes = True
         self._note_settings()
@@ -50,6 +54,7 @@ class RouteHistory:
                 self._left(event)
         if changes or lasting:
             self._changed = self._changed or bool(changes)
+            self._changes += len(changes)
             happening = rows.SetsChanged(lasting, changes)
             self._recorder.note(happening, happening.topics)
         # A broker beats by registering: later than that, for who reads both in the order of their times.
@@ -89,9 +94,13 @@ class RouteHistory:
         self._changed = False
         self._snapshot_ms = self._clock.now_ms()
         self._note_settings()
-        for piece in rows.snapshot(self._state.tables, f"{self._clock.unix_ms()}"):
-            self._recorder.note(piece)
-            await asyncio.sleep(0)
+        began_us = self._clock.mono_us()
+        for piece in rows.snapshot(self._state.tables, f"{self._clock.unix_ms()}", lambda: self._changes):
+            if piece is not None:
+                self._recorder.note(piece)
+            # Requests come first: the whole of it takes seconds of work where there are very many topics.
+            await asyncio.sleep(_REST_PER_WORK * (self._clock.mono_us() - began_us) / 1e6)
+            began_us = self._clock.mono_us()
 
     def _note_settings(self) -> None:
         self.configured(self._settings.config)

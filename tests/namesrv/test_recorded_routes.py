@@ -49,7 +49,7 @@ class RecordedLives(BrokerLives):
             for topic, story in self.read_back.items():
                 story._properties = old[topic]._properties
         # Who counts changes counts none of it.
-        assert self.record(snapshot(self.state.tables, "S")) <= {"shown", "queues", "finished"}
+        assert self.record(pieces_of(self.state.tables)) <= {"shown", "queues", "finished"}
 
     @invariant()
     def every_route_is_told(self):
@@ -60,6 +60,24 @@ class RecordedLives(BrokerLives):
             self.record([SetsChanged((), changes)])
         for topic, story in self.read_back.items():
             assert story.route() == self.state.route_of(topic, None)
+
+
+def pieces_of(tables):
+    """A snapshot while nothing changes."""
+    return [piece for piece in snapshot(tables, "S", lambda: 0) if piece is not None]
+
+
+def test_what_changes_while_a_piece_of_a_snapshot_is_put_together_is_in_it():
+    tables = route_tables(a_broker_set(broker_name="a"))
+    tables.topics.put("a", queue_datas("early", broker_name="a"))
+    changes, told = [], []
+    for piece in snapshot(tables, "S", lambda: len(changes)):
+        if piece is None:
+            tables.topics.put("a", queue_datas("early", broker_name="a", perm=READ_ONLY))
+            changes.append("perm")
+        else:
+            told += [row.columns for row in piece.rows(RowMaker("host_9876", 1, "namesrv"), MOMENT)]
+    assert [row["perm"] for row in told if "early" in row.get("topics", ())] == [READ_ONLY]
 
 
 @pytest.mark.parametrize("rows_max", [1000, 1], ids=["row by row", "in summaries"])
@@ -73,7 +91,7 @@ def test_a_snapshot_tells_how_many_rows_its_topics_have_however_many_topics_shar
     tables.topics.put("a", queue_datas(*(f"alike-{n}" for n in range(100)), broker_name="a"))
     tables.topics.put("b", queue_datas("alike-7", broker_name="b", perm=READ_ONLY))
     maker = RowMaker("host_9876", 1, "namesrv")
-    rows = [row.columns for piece in snapshot(tables, "S") for row in piece.rows(maker, MOMENT)]
+    rows = [row.columns for piece in pieces_of(tables) for row in piece.rows(maker, MOMENT)]
     told = [row for row in rows if row["event_type"] == "queues"]
     finished = [row["rows"] for row in rows if row["event_type"] == "finished"]
     assert sum(len(row["topics"]) for row in told) > 100 > len(told)
@@ -85,7 +103,7 @@ def test_mappings_and_orders_are_shown_in_snapshots_and_are_no_changes_there():
     state.register_broker(a_registration(mappings={TOPIC: a_mapping()}), 0)
     maker = RowMaker("host_9876", 1, "namesrv")
     properties = RouteProperties(support_acting_master=False, order_message_enable=True)
-    pieces = [configured(properties), OrderShown(TOPIC, f"{BROKER}:8"), *snapshot(state.tables, "S")]
+    pieces = [configured(properties), OrderShown(TOPIC, f"{BROKER}:8"), *pieces_of(state.tables)]
     rows = [row for piece in pieces for row in piece.rows(maker, MOMENT)]
     assert {row.columns["event_type"] for row in rows} == {"configured", "shown", "queues", "finished"}
     story = TopicStory(TOPIC)
