@@ -120,7 +120,7 @@ VALUES = {
     OneOf: lambda kind: st.sampled_from(kind.words),
     Secret: lambda _: st.text(st.characters(exclude_categories=["Cs"]), max_size=9),
     Text: lambda _: LINES,
-    FilePath: lambda _: LINES,
+    FilePath: lambda _: LINES.filter(lambda text: "://" not in text),
     AddressList: lambda _: st.just("ns1:9876;ns2:9876"),
 }
 TOGETHER = {
