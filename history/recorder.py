@@ -11,7 +11,7 @@ between two writings leaves no time that seems to be known and is not.
 import contextlib
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -272,7 +272,7 @@ class Recorder:
         try:
             work()
         except Exception as error:  # noqa: BLE001  # a fault of ours must not end recording for good either
-            for each in error.exceptions if isinstance(error, ExceptionGroup) else [error]:
+            for each in _each(error):
                 if isinstance(each, RowsLost):
                     self._miss(_BEAT if each.family in BEATS else _STATE, each.since_us, each.rows)
             if not self._is_refused:
@@ -335,7 +335,7 @@ class Recorder:
             elif at_once or self.counts.written_bytes >= self._look_at_bytes:
                 self._make_room()
         except Exception as error:  # noqa: BLE001  # rows that the disk takes are written all the same
-            self._faults += error.exceptions if isinstance(error, ExceptionGroup) else [error]
+            self._faults += _each(error)
 
     def _forget(self) -> None:
         now_us = self._forgot_us = self._clock.mono_us()
@@ -454,6 +454,10 @@ def encoded(row: Row) -> bytes:
     for name in _TIMES[row.family.name] & columns.keys():
         columns[name] = time_text(columns[name])
     return _encode(columns) + b"\n"
+
+
+def _each(error: Exception) -> Sequence[Exception]:
+    return error.exceptions if isinstance(error, ExceptionGroup) else (error,)
 
 
 def _said(error: Exception) -> str:

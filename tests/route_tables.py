@@ -2,6 +2,7 @@
 
 from builders import TOPIC, WRITABLE, a_live_row, queue_datas
 
+from namesrv.history_rows import snapshot
 from namesrv.set_change import RouteTables
 from namesrv.tables.live_table import LiveKey
 
@@ -17,3 +18,8 @@ def route_tables(*sets, perm=WRITABLE, **row):
             values = {"cluster": member.cluster, "broker_id": broker_id} | row
             tables.live.put(LiveKey(name, member.address), a_live_row(**values))
     return tables
+
+
+def pieces_of(tables):
+    """Return a snapshot of routes that nothing changes meanwhile."""
+    return [piece for piece in snapshot(tables, "S", lambda: 0) if piece is not None]

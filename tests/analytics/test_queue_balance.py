@@ -3,11 +3,10 @@ import shlex
 import pytest
 from builders import a_broker_set, queue_datas
 from hand_tables import DAY_US, HOUR_US, MINUTE_US, MONDAY_US, days, found, found_by_day, in_order, row, tables
-from route_tables import route_tables
+from route_tables import pieces_of, route_tables
 
 from analytics.queue_balance import JOB
 from history.rows import Moment, RowMaker
-from namesrv.history_rows import snapshot
 
 HOSTILE = "x'; reboot '"
 NOW_US = DAY_US + HOUR_US
@@ -142,8 +141,7 @@ def told_by_a_server():
     held.topics.put("a", queue_datas(*(f"alike-{n}" for n in range(100)), broker_name="a"))
     held.topics.put("b", queue_datas("alike-7", broker_name="b", write_queue_nums=8))
     maker, moment = RowMaker("server", 1, "namesrv"), Moment(MONDAY_US + NOW_US, 1)
-    pieces = [piece for piece in snapshot(held, "S", lambda: 0) if piece is not None]
-    for piece in pieces:
+    for piece in pieces_of(held):
         for each in piece.rows(maker, moment):
             yield each.family.name, [each.columns]
 

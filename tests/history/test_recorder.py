@@ -357,7 +357,7 @@ def test_what_another_host_left_behind_does_not_keep_an_hour_for_ever(desk):
     assert desk.told.all[0] == ("deleted", Forgotten("size", files=2, size_bytes=6))
 
 
-def test_a_clock_that_is_set_far_ahead_deletes_nothing(desk, monkeypatch):
+def writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch):
     monkeypatch.setattr(module, "_FORGET_US", 0)
     desk.recorder.start()
     desk.recorder.note(Life("ready"))
@@ -365,19 +365,17 @@ def test_a_clock_that_is_set_far_ahead_deletes_nothing(desk, monkeypatch):
     desk.clock.ahead_us = 400 * 24 * 3_600_000_000
     desk.recorder.note(Life("configured"))
     desk.until(lambda: len(desk.rows_growing()) == 3)
+
+
+def test_a_clock_that_is_set_far_ahead_deletes_nothing(desk, monkeypatch):
+    writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch)
     desk.recorder.close()
     assert len(desk.rows()) == 3
     assert desk.told.all == []
 
 
 def test_files_are_old_by_a_clock_that_has_stood_as_it_was_set_for_a_day(desk, monkeypatch):
-    monkeypatch.setattr(module, "_FORGET_US", 0)
-    desk.recorder.start()
-    desk.recorder.note(Life("ready"))
-    desk.until(lambda: len(desk.rows_growing()) == 2)
-    desk.clock.ahead_us = 400 * 24 * 3_600_000_000
-    desk.recorder.note(Life("configured"))
-    desk.until(lambda: len(desk.rows_growing()) == 3)
+    writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch)
     desk.clock.us += 25 * 3_600_000_000
     desk.recorder.note(Life("configured"))
     desk.until(lambda: desk.told.all)

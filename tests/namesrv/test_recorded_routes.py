@@ -6,7 +6,7 @@ from builders import BROKER, READ_ONLY, TOPIC, a_broker_set, a_mapping, a_regist
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
-from route_tables import route_tables
+from route_tables import pieces_of, route_tables
 from test_route_model import BrokerLives
 
 from history.recorder import encoded
@@ -60,11 +60,6 @@ class RecordedLives(BrokerLives):
             self.record([SetsChanged((), changes)])
         for topic, story in self.read_back.items():
             assert story.route() == self.state.route_of(topic, None)
-
-
-def pieces_of(tables):
-    """A snapshot while nothing changes."""
-    return [piece for piece in snapshot(tables, "S", lambda: 0) if piece is not None]
 
 
 def test_what_changes_while_a_piece_of_a_snapshot_is_put_together_is_in_it():
