@@ -77,12 +77,16 @@ def _removed(
 ) -> BrokerRemoved:
     row = tables.live.get(key)
     assert row is not None, "who leaves was there"
+    reason = cause.reason
+    if reason is DepartureReason.TIMEOUT and row.heard_ms + row.timeout_ms >= cause.now_ms:
+        # It was waited for, over another connection than the one it lost.
+        reason = DepartureReason.CHANNEL_CLOSED
     return BrokerRemoved(
         cluster=row.cluster,
         broker_name=key.broker_name,
         broker_id=row.broker_id,
         address=key.address,
-        reason=cause.reason,
+        reason=reason,
         silent_ms=cause.now_ms - row.heard_ms,
         heartbeat_timeout_ms=row.timeout_ms,
         was_master=row.broker_id == MASTER_ID,

@@ -249,11 +249,11 @@ class Handlers:
         self._perform(self._state.heartbeat(cluster, key, BeatKind.HEARTBEAT, self._clock.now_ms()))
         return request.reply()
 
-    def _query_data_version(self, request: RemotingCommand, _: Peer) -> Answer:
+    def _query_data_version(self, request: RemotingCommand, connection: Peer) -> Answer:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = self._sender(RequestCode.QUERY_DATA_VERSION, header)
         theirs = decode_body(DataVersion, request.body) if request.body else None
-        outcome = self._state.query_data_version(cluster, key, theirs, self._clock.now_ms())
+        outcome = self._state.query_data_version(cluster, key, theirs, connection.id, self._clock.now_ms())
         self._perform(outcome)
         stored = outcome.reply.data_version
         return request.reply(

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from namesrv.broker_connections import registered
 from namesrv.effects import (
     BrokerRegistered,
     BrokerRemoved,
@@ -24,7 +25,7 @@ from namesrv.said_topics import SaidTopics
 from namesrv.set_change import RouteTables, SetChange, counted, with_perms
 from namesrv.slices import Steps
 from namesrv.tables.broker_table import BrokerSet, Member
-from namesrv.tables.live_table import LiveKey, LiveRow
+from namesrv.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
 from namesrv.topic_settings import TopicSettings
 from remoting.errors import RequestRefused
 from remoting.shapes.route import (
@@ -37,9 +38,6 @@ from remoting.shapes.route import (
 
 #: Silence that is allowed to a broker that asks for nothing else, in ms.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
-
-#: So many connections of a broker are known beside its latest.
-OLDER_CONNECTIONS_MAX: Final = 3
 
 #: The version of a registration without a body.
 NO_VERSION: Final = DataVersion()
@@ -321,6 +319,7 @@ def _changed_mappings(tables: RouteTables, registration: Registration) -> dict[s
 
 
 def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRow:
+    heard = registered(row, registration.connection_id, now_ms) if row else None
     stored = row.filter_servers if row else ()
     return LiveRow(
         cluster=registration.cluster,
@@ -329,19 +328,13 @@ def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRo
         timeout_ms=registration.heartbeat_timeout_ms,
         data_version=registration.data_version,
         connection_id=registration.connection_id,
-        older_connections=older_connections(row, registration.connection_id),
+        registered_ms=now_ms,
+        period_ms=heard.period_ms if heard else PERIOD_MS_DEFAULT,
+        older_connections=heard.older_connections if heard else (),
         ha_server_addr=registration.ha_server_addr,
         version=registration.version,
         filter_servers=stored if registration.filter_servers is None else registration.filter_servers,
     )
-
-
-def older_connections(row: LiveRow | None, connection_id: int) -> tuple[int, ...]:
-    """Return the other connections over which a broker has registered; some have one for each name of this server."""
-    if row is None:
-        return ()
-    others = [number for number in (*row.older_connections, row.connection_id) if number != connection_id]
-    return tuple(others[-OLDER_CONNECTIONS_MAX:])
 
 
 def _superseded(

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from namesrv import departure, registration, routes
+from namesrv import broker_connections, departure, registration, routes
 from namesrv.config import NameServerConfig
 from namesrv.effects import (
     BeatKind,
@@ -125,8 +125,7 @@ class RouteState:
         assert broker_set is not None, "as above"
         if request.is_late:
             return self._late(request)
-        older = registration.older_connections(row, request.connection_id)
-        again = row._replace(heard_ms=now_ms, connection_id=request.connection_id, older_connections=older)
+        again = broker_connections.registered(row, request.connection_id, now_ms)
         self.tables.live.put(request.key, again)
         event = registration.repeated(request, said.topics.topics, row.data_version)
         return Outcome(
@@ -226,11 +225,11 @@ class RouteState:
         return (yield from self._departing([key.broker_name], leaving, DepartureReason.REQUEST, now_ms))
 
     def connection_lost(self, connection_id: int, now_ms: int) -> Outcome[None]:
-        """Remove every broker that has no other connection over which it registered; as `losing`, at once."""
+        """Remove every broker that has no other connection over which it registers; as `losing`, at once."""
         return whole(self.losing(connection_id, now_ms))
 
     def losing(self, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
-        """Remove every broker that has no other connection over which it registered; rests while that is prepared."""
+        """Remove every broker that has no other connection over which it registers; rests while that is prepared."""
         live = self.tables.live
 
         def leaving(broker_name: str) -> list[LiveKey]:
@@ -238,8 +237,8 @@ class RouteState:
             for key in live.of_connection(connection_id):
                 row = live.get(key)
                 assert row is not None, "who has a connection lives"
-                if others := [number for number in row.connections if number != connection_id]:
-                    live.put(key, row._replace(connection_id=others[-1], older_connections=tuple(others[:-1])))
+                if stays := broker_connections.without(row, connection_id, now_ms):
+                    live.put(key, stays)
                 elif key.broker_name == broker_name:
                     alone.append(key)
             return alone
@@ -282,11 +281,16 @@ class RouteState:
         return Outcome(reply=heard, events=(_beat(key, heard, row, kind),))
 
     def query_data_version(
-        self, cluster: str, key: LiveKey, data_version: DataVersion | None, now_ms: int
+        self, cluster: str, key: LiveKey, data_version: DataVersion | None, connection_id: int, now_ms: int
     ) -> Outcome[StoredVersion]:
-        """Tell whether a broker's topics differ from what it registered; counts as a sign of life."""
+        """Tell whether a broker's topics differ from what it registered; counts as a sign of life.
+
+        Brokers ask it instead of registering the same again, so their connection counts as if they had registered.
+        """
         outcome = self.heartbeat(cluster, key, BeatKind.DATA_VERSION, now_ms)
         row = outcome.reply
+        if row is not None and connection_id in row.connections:
+            self.tables.live.put(key, broker_connections.registered(row, connection_id, now_ms))
         stored = row.data_version if row else None
         return Outcome(
             reply=StoredVersion(stored, changed=stored is None or stored != data_version), events=outcome.events

@@ -67,6 +67,7 @@ def a_live_row(**values):
         "ha_server_addr": "",
         "version": RELEASE,
         "filter_servers": (),
+        "registered_ms": values.get("heard_ms", 0),
     }
     return LiveRow(**(defaults | values))
 

@@ -5,9 +5,12 @@ and the second to leave stays for ever; here each has its own.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from remoting.shapes.route import DataVersion
+
+#: How often a broker registers unless it shows another period, in ms: registerNameServerPeriod of Java brokers.
+PERIOD_MS_DEFAULT: Final = 30_000
 
 
 class LiveKey(NamedTuple):
@@ -15,6 +18,14 @@ class LiveKey(NamedTuple):
 
     broker_name: str
     address: str
+
+
+class OlderConnection(NamedTuple):
+    """A connection over which a broker registered before it did over another."""
+
+    connection_id: int
+    #: Monotonic ms of the last registration over it.
+    registered_ms: int
 
 
 class LiveRow(NamedTuple):
@@ -33,13 +44,25 @@ class LiveRow(NamedTuple):
     #: Ordinal of the broker's release.
     version: int
     filter_servers: tuple[str, ...]
+    #: Monotonic ms of the latest registration.
+    registered_ms: int = 0
+    #: How often the broker registers, as far as is known, in ms.
+    period_ms: int = PERIOD_MS_DEFAULT
     #: Open connections of registrations before the latest, oldest first.
-    older_connections: tuple[int, ...] = ()
+    older_connections: tuple[OlderConnection, ...] = ()
+    #: Since it lost its latest connection, until when the broker has to be heard, in monotonic ms; None in general.
+    kept_until_ms: int | None = None
 
     @property
     def connections(self) -> tuple[int, ...]:
         """All connections of the broker, the latest registration's last."""
-        return (*self.older_connections, self.connection_id)
+        return (*(number for number, _ in self.older_connections), self.connection_id)
+
+    @property
+    def deadline_ms(self) -> int:
+        """Until when the broker may be silent, in monotonic ms."""
+        deadline_ms = self.heard_ms + self.timeout_ms
+        return deadline_ms if self.kept_until_ms is None else min(deadline_ms, self.kept_until_ms)
 
 
 class LiveTable:
@@ -87,7 +110,7 @@ class LiveTable:
         """Store a member's row."""
         self._leave_connections(key)
         self._rows[key] = row
-        self._deadlines[key] = deadline_ms = row.heard_ms + row.timeout_ms
+        self._deadlines[key] = deadline_ms = row.deadline_ms
         self._earliest_ms = min(self._earliest_ms, deadline_ms)
         for number in row.connections:
             self._by_connection.setdefault(number, {})[key] = None
@@ -95,7 +118,7 @@ class LiveTable:
     def heard(self, key: LiveKey, now_ms: int) -> None:
         """Note a sign of life of a member that lives."""
         row = self._rows[key]
-        self._rows[key] = row._replace(heard_ms=now_ms)
+        self._rows[key] = row._replace(heard_ms=now_ms, kept_until_ms=None)
         self._deadlines[key] = now_ms + row.timeout_ms
 
     def remove(self, key: LiveKey) -> None:

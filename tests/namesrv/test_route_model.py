@@ -4,6 +4,7 @@ The model keeps one plain record for each living broker and one permission for e
 tables, changes or caches. After every step both must tell the same, and the tables must fit each other.
 """
 
+import math
 from dataclasses import dataclass
 
 import pytest
@@ -68,11 +69,19 @@ class Living:
 
     broker_id: int
     cluster: str
-    #: Those over which it registered, the latest last.
-    connections: list[int]
+    #: Those over which it registered, the latest last, and when it did last.
+    connections: dict[int, int]
     heard_ms: int
     timeout_ms: int
     version: DataVersion
+    #: The period in which it registers, as far as is known.
+    period_ms: int
+    #: When it leaves though it is not overdue.
+    kept_until_ms: float = math.inf
+
+    @property
+    def deadline_ms(self):
+        return min(self.heard_ms + self.timeout_ms, self.kept_until_ms)
 
 
 class BrokerLives(RuleBasedStateMachine):
@@ -182,10 +191,15 @@ class BrokerLives(RuleBasedStateMachine):
         do()
         if rival:
             del self.living[name, holder]
-        others = [each for each in before.connections if each != connection][-3:] if before else []
-        connections = [*others, connection]
+        connections = dict(before.connections) if before else {}
+        gap_ms = self.now_ms - connections.pop(connection, self.now_ms)
+        period_ms = before.period_ms if before else 30_000
+        if gap_ms >= 10_000:
+            period_ms = min(60_000, max(gap_ms, period_ms * 3 // 4))
+        connections = dict(list(connections.items())[-3:]) | {connection: self.now_ms}
         timeout_ms, acting = request.heartbeat_timeout_ms, request.enable_acting_master
-        self.living[name, address] = Living(broker_id, cluster, connections, self.now_ms, timeout_ms, version)
+        living = Living(broker_id, cluster, connections, self.now_ms, timeout_ms, version, period_ms)
+        self.living[name, address] = living
         self.acting[name] = bool(acting)
         changed = holder is None or before is None or before.version != version
         if broker_id == 0 or (acting is not None and broker_id == min(self.ids(name))):
@@ -216,9 +230,16 @@ class BrokerLives(RuleBasedStateMachine):
     def lose_connection(self, where):
         connection = self.open.pop(-1 - where % len(self.open))
         self.state.connection_lost(connection, self.now_ms)
-        self.gone([key for key, living in self.living.items() if living.connections == [connection]])
-        for living in self.living.values():
-            living.connections = [each for each in living.connections if each != connection]
+        gone = []
+        for key, living in self.living.items():
+            was_latest = list(living.connections)[-1] == connection
+            living.connections.pop(connection, None)
+            if not was_latest:
+                continue
+            living.kept_until_ms = max(living.connections.values(), default=-math.inf) + living.period_ms * 1.5
+            if living.kept_until_ms < self.now_ms:
+                gone.append(key)
+        self.gone(gone)
 
     @rule(name=NAMES, address=ADDRESSES)
     def register_late(self, name, address):
@@ -242,12 +263,13 @@ class BrokerLives(RuleBasedStateMachine):
         living = self.living.get((name, address))
         if living and living.cluster == cluster:
             living.heard_ms = self.now_ms
+            living.kept_until_ms = math.inf
 
     @rule(ms=st.sampled_from([1, 5_000, 10_001, 60_000, 120_001]))
     def pass_time_and_scan(self, ms):
         self.now_ms += ms
         outcome = self.state.scan(self.now_ms)
-        expired = [key for key, each in self.living.items() if each.heard_ms + each.timeout_ms < self.now_ms]
+        expired = [key for key, each in self.living.items() if each.deadline_ms < self.now_ms]
         connections = {number for key in expired for number in self.living[key].connections}
         self.gone(expired)
         shared = {number for each in self.living.values() for number in each.connections}
@@ -290,7 +312,7 @@ class BrokerLives(RuleBasedStateMachine):
             assert (row.broker_id, row.cluster, list(row.connections)) == (
                 living.broker_id,
                 living.cluster,
-                living.connections,
+                list(living.connections),
             )
         sets = {each.broker_name: each for each in tables.brokers.sets()}
         assert sets.keys() == {name for name, _ in self.living}

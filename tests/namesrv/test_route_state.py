@@ -148,7 +148,7 @@ def test_a_broker_with_two_connections_stays_until_both_are_gone(state):
     assert state.tables.live.get(MASTER) == a_live_row(connection_id=8)
     register(state, connection_id=10)
     assert state.connection_lost(10, now_ms=2) == NOTHING
-    assert state.tables.live.get(MASTER) == a_live_row(connection_id=8)
+    assert state.tables.live.get(MASTER) == a_live_row(connection_id=8, kept_until_ms=45_000)
     assert told(state.connection_lost(8, now_ms=3)) == [BrokerRemoved]
 
 
@@ -333,7 +333,7 @@ def test_brokers_are_told_before_the_connection_of_a_silent_one_is_closed():
 def test_a_heartbeat_moves_the_deadline(state):
     register(state, now_ms=1)
     outcome = state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, now_ms=5)
-    assert outcome.reply == state.tables.live.get(MASTER) == a_live_row(heard_ms=5)
+    assert outcome.reply == state.tables.live.get(MASTER) == a_live_row(heard_ms=5, registered_ms=1)
     (beat,) = outcome.events
     assert (beat.kind, beat.interval_ms, beat.broker_id) == (BeatKind.HEARTBEAT, 4, 0)
 
@@ -348,7 +348,7 @@ def test_a_heartbeat_of_nobody_who_is_registered_there_counts_for_nobody(state, 
 @pytest.mark.parametrize(("asked", "changed"), [(a_data_version(), False), (CHANGED, True), (None, True)])
 def test_a_broker_learns_whether_its_topics_changed_since_it_registered(state, asked, changed):
     register(state)
-    outcome = state.query_data_version(CLUSTER, MASTER, asked, now_ms=5)
+    outcome = state.query_data_version(CLUSTER, MASTER, asked, 1, now_ms=5)
     assert outcome.reply == StoredVersion(a_data_version(), changed=changed)
     assert [event.kind for event in outcome.events] == [BeatKind.DATA_VERSION]
     assert state.tables.live.get(MASTER).heard_ms == 5
@@ -356,7 +356,7 @@ def test_a_broker_learns_whether_its_topics_changed_since_it_registered(state, a
 
 @pytest.mark.parametrize("asked", [None, a_data_version()])
 def test_a_broker_that_is_not_known_has_to_register(state, asked):
-    outcome = state.query_data_version(CLUSTER, MASTER, asked, now_ms=5)
+    outcome = state.query_data_version(CLUSTER, MASTER, asked, 1, now_ms=5)
     assert outcome == Outcome(reply=StoredVersion(None, changed=True))
 
 

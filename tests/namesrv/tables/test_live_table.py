@@ -42,7 +42,7 @@ def test_a_broker_lives_to_the_end_of_its_own_timeout_and_not_a_millisecond_long
 def test_a_sign_of_life_moves_the_deadline_and_nothing_else(table):
     table.put(MASTER, a_live_row(timeout_ms=10_000, connection_id=7))
     table.heard(MASTER, now_ms=9_000)
-    assert table.get(MASTER) == a_live_row(heard_ms=9_000, timeout_ms=10_000, connection_id=7)
+    assert table.get(MASTER) == a_live_row(heard_ms=9_000, registered_ms=0, timeout_ms=10_000, connection_id=7)
     assert table.expired(now_ms=19_000) == []
     assert table.of_connection(7) == [MASTER]
 
