@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from msgspec.structs import replace
-
-from controller.live_table import HEARTBEAT_TIMEOUT_MS_DEFAULT, BrokerKey, Heard, LiveTable
+from controller.live_table import HEARTBEAT_TIMEOUT_MS_DEFAULT, LATE_MS, PERIOD_MS_DEFAULT, BrokerKey, Heard, LiveTable
 
 #: Brokers beat each second; a beat that has not come for so long is overdue.
 BEAT_OVERDUE_MS: Final = 2_000
@@ -31,7 +29,8 @@ _REPORT_MS: Final = 1_000
 BEAT_ROUND_MS: Final = 1_500
 #: While nobody at all was heard for longer than a beat, it is not known yet whether this controller is cut off.
 _QUIET_MS: Final = 1_000
-#: How long after a start brokers may need to find this controller: they look for controllers each 3 s.
+#: How long after a start, or a time without any sign of life, brokers may need to find this controller: they look for
+#: controllers each 3 s, and send their first heartbeat within their interval after that.
 _ARRIVAL_MS: Final = 3_000
 #: How many brokers are asked at a time, and how many of them newly between two looks: thousands of questions at once
 #: would hold up this process until their answers are too late.
@@ -70,7 +69,7 @@ class Outcome(Enum):
 
 
 #: What is the end of a broker at once; nothing that a cut network could bring about.
-_PROOFS: Final = frozenset({Outcome.REFUSED, Outcome.ANOTHER})
+PROOFS: Final = frozenset({Outcome.REFUSED, Outcome.ANOTHER})
 _WHAT_SPEAKS: Final = {
     Outcome.REFUSED: "its port refuses connections",
     Outcome.ANOTHER: "another broker answers at its port",
@@ -208,7 +207,7 @@ class Detection:
         self._anybody_ms = now_ms
         if now_ms - before_ms > BEAT_OVERDUE_MS:
             self._gone = {
-                key: gone for key, gone in self._gone.items() if gone.outcome in _PROOFS or gone.judged_ms < before_ms
+                key: gone for key, gone in self._gone.items() if gone.outcome in PROOFS or gone.judged_ms < before_ms
             }
             self._hears_since_ms = now_ms
             self._gap_ms = now_ms - before_ms
@@ -226,7 +225,7 @@ class Detection:
         for key in suspects:
             heard = self._live.get(key)
             assert heard is not None, "the table has who was heard over a connection"
-            deadline_ms = max(heard.heard_ms + BEAT_OVERDUE_MS, now_ms + _RETURN_MS)
+            deadline_ms = max(heard.due_ms + LATE_MS, now_ms + _RETURN_MS)
             self._suspicions[key] = _Suspicion(Why.CLOSED, now_ms, deadline_ms, now_ms)
         return suspects
 
@@ -321,7 +320,7 @@ class Detection:
             # It was heard meanwhile, or this controller doubts itself.
             return []
         suspicion.take(outcome, now_ms)
-        if outcome in _PROOFS or self._is_cleared(suspicion):
+        if outcome in PROOFS or self._is_cleared(suspicion):
             return self._settled(key, suspicion, now_ms)
         return []
 
@@ -338,9 +337,9 @@ class Detection:
         if last is None:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
-            self._live.beat(key, replace(last, heard_ms=now_ms))
+            self._live.answered(key, now_ms)
             return []
-        if suspicion.why is Why.UNHEARD and suspicion.outcome not in _PROOFS:
+        if suspicion.why is Why.UNHEARD and suspicion.outcome not in PROOFS:
             # It is given up as everybody else who was never heard.
             return []
         return [self._dead(key, suspicion, last, now_ms)]
@@ -378,6 +377,16 @@ class Detection:
         """Tell whether a broker is only suspect because it was not heard since this controller runs."""
         suspicion = self._suspicions.get(key)
         return suspicion is not None and suspicion.why is Why.UNHEARD
+
+    def have_arrived(self, broker_name: str, now_ms: int) -> bool:
+        """Tell whether all living brokers of a set had the time to be heard since the start.
+
+        They have the same interval as those members that were heard, as far as that is known.
+        """
+        members = self._live.of_set(broker_name).values()
+        periods_ms = [heard.period_ms for heard in members if not heard.is_starting]
+        longest_ms = max(periods_ms, default=PERIOD_MS_DEFAULT)
+        return 0 not in periods_ms and now_ms >= self._hears_since_ms + _ARRIVAL_MS + longest_ms + LATE_MS
 
     def hears_nobody(self, now_ms: int) -> bool:
         """Tell whether no broker at all was heard for so long that this controller may be cut off from them."""

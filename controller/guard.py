@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.broker_set import BrokerSet
 from controller.decisions.election import Call
-from controller.detection import Dead, Outcome, Probe
+from controller.detection import PROOFS, Dead, Outcome, Probe
 from controller.effects import AskBroker, GreetBroker
 from controller.elections import Cause, Trigger
 from controller.elector import Elector
@@ -125,7 +125,7 @@ class Guard:
         if address is not None:
             if outcome is Outcome.ANSWERED:
                 self._reach.reached(key, address)
-            elif outcome is Outcome.REFUSED and not self._is_proof(key, address):
+            elif outcome in PROOFS and not self._is_proof(key, address, now_ms):
                 outcome = Outcome.NO_ANSWER
         self._mourn(self._detection.probed(key, outcome, now_ms))
 
@@ -203,11 +203,15 @@ class Guard:
         broker_set = self._store.get(key.broker_name)
         return broker_set is not None and broker_set.master == key.broker_id
 
-    def _is_proof(self, key: BrokerKey, address: str) -> bool:
-        """Tell whether a refusal comes from the broker: a firewall refuses too, and whoever else has its address."""
+    def _is_proof(self, key: BrokerKey, address: str, now_ms: int) -> bool:
+        """Tell whether a refusal comes from the broker's host: not from a firewall, or a host of another network.
+
+        Of one that was not heard since the start it counts once brokers had the time to find this controller.
+        """
         if self._reach.has_reached(key, address):
             return True
-        return self._detection.is_unheard(key) and self._reach.has_reached_any
+        is_overdue = self._detection.is_unheard(key) and self._detection.have_arrived(key.broker_name, now_ms)
+        return is_overdue and self._reach.has_reached_any
 
     def _tell_unreached(self, now_ms: int) -> None:
         if now_ms - self._unreached_told_ms < _UNREACHED_TOLD_MS:

@@ -13,8 +13,16 @@ import msgspec
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 10_000
 PRIORITY_LOWEST: Final = 2**31 - 1
 UNKNOWN: Final = -1
-#: Brokers that serve beat each second; beats that are further apart are those of tries to start.
+#: Brokers beat each second unless brokerHeartbeatInterval says otherwise; no request tells it.
+PERIOD_MS_DEFAULT: Final = 1_000
+#: Beats that are further apart are those of tries to start, or of a broker with a longer interval.
 PERIODIC_MS: Final = 2_500
+#: A beat is late so long after it was due.
+LATE_MS: Final = 1_000
+#: A broker with a longer interval is asked so long after a beat that did not come.
+_PATIENCE_MS: Final = 2_000
+#: It was heard, but has not sent a heartbeat.
+_NEVER: Final = -1
 
 
 class BrokerKey(NamedTuple):
@@ -43,6 +51,10 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     awaits_beat: bool = False
     #: It has started and does not serve yet: until then it beats only once for each try, some seconds apart.
     is_starting: bool = False
+    #: How far apart its heartbeats come, as observed; 0 until it has sent two.
+    period_ms: int = PERIOD_MS_DEFAULT
+    #: When its last heartbeat came if it was heard otherwise since; 0: at `heard_ms`.
+    beat_ms: int = 0
 
     def is_alive(self, now_ms: int) -> bool:
         """Tell whether its deadline has not passed."""
@@ -53,8 +65,20 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
         return self.heard_ms + self.silence_allowed_ms(silence_ms) < now_ms
 
     def silence_allowed_ms(self, silence_ms: int) -> int:
-        """Return how long it may be silent, at most `silence_ms`; who starts has all of its own timeout."""
-        return self.timeout_ms if self.is_starting else min(silence_ms, self.timeout_ms)
+        """Return how long it may be silent: `silence_ms`, longer if its heartbeats are further apart than others'.
+
+        At most its own timeout; who starts, or has sent one heartbeat only, has all of it.
+        """
+        if self.is_starting or not self.period_ms:
+            return self.timeout_ms
+        if self.period_ms > PERIODIC_MS:
+            silence_ms = max(silence_ms, self.period_ms + _PATIENCE_MS)
+        return min(silence_ms, self.timeout_ms)
+
+    @property
+    def due_ms(self) -> int:
+        """When its next heartbeat is due, as far as that is known."""
+        return self.heard_ms + (self.period_ms or self.timeout_ms - LATE_MS)
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -122,10 +146,12 @@ class LiveTable:
         members = self._rows.get(key.broker_name)
         before = members.get(key.broker_id) if members is not None else None
         if members is None or before is None:
-            self._put(key, heard)
+            self._put(key, _replaced(heard, period_ms=0))
             return
         if before.is_starting and (before.awaits_beat or heard.heard_ms - before.heard_ms > PERIODIC_MS):
-            heard = _replaced(heard, is_starting=True)
+            heard = _replaced(heard, is_starting=True, period_ms=0)
+        elif before.beat_ms or before.period_ms != PERIOD_MS_DEFAULT:
+            heard = _replaced(heard, period_ms=_period_ms(before, heard))
         # Nearly always both are as before or higher.
         if (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
             heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
@@ -140,15 +166,25 @@ class LiveTable:
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
-        before = self.get(key) or Heard(now_ms)
-        self._put(key, _replaced(before, heard_ms=now_ms, connection_id=connection_id))
+        before = self.get(key) or Heard(now_ms, period_ms=0, beat_ms=_NEVER)
+        beat_ms = before.beat_ms or before.heard_ms
+        self._put(key, _replaced(before, heard_ms=now_ms, connection_id=connection_id, beat_ms=beat_ms))
+
+    def answered(self, key: BrokerKey, now_ms: int) -> None:
+        """Take the answer to a question for a sign of life; of a broker that was never heard it is the first."""
+        before = self.get(key)
+        if before is not None:
+            self.seen(key, now_ms, before.connection_id)
+        else:
+            self._put(key, Heard(now_ms, awaits_beat=True, beat_ms=_NEVER))
 
     def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Forget how far a log was: a new process may have recovered less."""
         before = self.get(key) or Heard(now_ms)
         after = _replaced(before, heard_ms=now_ms, connection_id=connection_id, awaits_beat=True, is_starting=True)
-        # Where it was, and how far, was another process.
-        self._put(key, _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN))
+        # Where it was, how far, and how often it beats, was another process.
+        after = _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN)
+        self._put(key, _replaced(after, period_ms=0, beat_ms=_NEVER))
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker."""
@@ -187,3 +223,15 @@ class LiveTable:
         brokers.discard(key)
         if not brokers:
             self._over.pop(connection_id, None)
+
+
+def _period_ms(before: Heard, heard: Heard) -> int:
+    """Return how far apart heartbeats come: the longest gap counts, and ever less if it does not come again."""
+    if before.beat_ms == _NEVER:
+        return 0
+    if before.period_ms == PERIOD_MS_DEFAULT:
+        # Who beats each second and is late once has not changed its interval: that takes a restart.
+        return PERIOD_MS_DEFAULT
+    gap_ms = heard.heard_ms - (before.beat_ms or before.heard_ms)
+    period_ms = max(gap_ms, before.period_ms * 3 // 4)
+    return PERIOD_MS_DEFAULT if period_ms <= PERIODIC_MS else min(period_ms, heard.timeout_ms)

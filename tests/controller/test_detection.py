@@ -30,6 +30,7 @@ class Story:
         self.dead = []
         self.hears_others = hears_others
         self.heard_ms = 0
+        self.known = set()
 
     def others(self, now_ms):
         """Hear who beats elsewhere, each second."""
@@ -40,8 +41,12 @@ class Story:
     def beat(self, now_ms, *keys, connection_id=OLD, **values):
         self.others(now_ms)
         for key in keys:
-            row = heard(heard_ms=now_ms, connection_id=connection_id, address=an_address(key.broker_id), **values)
-            self.detection.beat(key, row)
+            is_new = key not in self.known and self.live.get(key) is None
+            self.known.add(key)
+            # How often a broker beats is known from two heartbeats on.
+            for heard_ms in (now_ms - 1_000, now_ms) if is_new else (now_ms,):
+                row = heard(heard_ms=heard_ms, connection_id=connection_id, address=an_address(key.broker_id), **values)
+                self.detection.beat(key, row)
 
     def look(self, now_ms):
         """Return whom the controller asks."""
@@ -269,6 +274,41 @@ def test_a_broker_that_has_started_and_beats_each_second_is_silent_as_soon_as_an
     assert asked(story.look(15_051)) == [ONE]
 
 
+def probed_without_an_answer(story, from_ms, to_ms):
+    """Let time pass while nobody can be reached; returns whom the controller asked."""
+    found = []
+    for now_ms in range(from_ms, to_ms, 50):
+        for probe in story.look(now_ms):
+            found.append(probe.key)
+            story.told(now_ms, Outcome.NO_ANSWER, probe.key)
+    return found
+
+
+def test_a_broker_that_beats_each_five_seconds_and_cannot_be_reached_is_not_dead_between_its_beats(story):
+    for beat_ms in range(10_000, 60_000, 5_000):
+        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD))
+        assert probed_without_an_answer(story, beat_ms, beat_ms + 5_000) == []
+    assert story.dead == []
+
+
+def test_a_broker_that_beats_each_five_seconds_is_asked_two_seconds_after_the_beat_that_did_not_come(story):
+    for beat_ms in (10_000, 15_000, 20_000):
+        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD))
+    assert probed_without_an_answer(story, 20_000, 27_001) == []
+    assert set(probed_without_an_answer(story, 27_001, 27_500)) == {ONE}
+    assert story.who_died == [(ONE, Why.SILENT, 27_301)]
+
+
+def test_a_broker_that_beats_each_five_seconds_and_lost_its_connection_has_until_its_next_beat_is_overdue(story):
+    for beat_ms in (10_000, 15_000, 20_000):
+        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD))
+    story.closes(20_500)
+    probed_without_an_answer(story, 20_500, 26_000)
+    assert story.dead == []
+    probed_without_an_answer(story, 26_000, 26_200)
+    assert [key for key, *_ in story.who_died] == [ONE]
+
+
 # A controller that hears nobody
 
 
@@ -340,8 +380,9 @@ def test_a_standstill_of_the_controller_is_no_gap(alone):
 
 def test_a_follower_that_heard_nobody_since_its_start_waits_from_its_first_sign_of_life_on(alone):
     alone.beat(60_000, TWO)
-    assert not alone.detection.is_lost(ONE, 72_999)
-    assert alone.detection.is_lost(ONE, 73_000)
+    # It was heard at 59,000 first.
+    assert not alone.detection.is_lost(ONE, 71_999)
+    assert alone.detection.is_lost(ONE, 72_000)
 
 
 def test_brokers_that_come_soon_after_the_start_do_not_lengthen_the_pause(alone):

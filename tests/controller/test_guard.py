@@ -113,6 +113,17 @@ async def test_a_refusal_where_no_broker_was_ever_reached_is_no_death(room):
     assert room.events("broker_died") == []
 
 
+async def test_another_broker_at_an_address_where_the_broker_was_never_reached_is_no_death(room):
+    """Two networks may have the same addresses."""
+    room.reaches = False
+    await room.a_set(1, 2)
+    await pass_ms(room, 1_000, Outcome.ANOTHER, (1, SET, 0), (2, SET, 0))
+    room.control.guard.connection_lost(1)
+    await pass_ms(room, 300, Outcome.ANOTHER, (2, SET, 0))
+    await room.beat(1, over=77)
+    assert room.events("broker_died") == []
+
+
 async def test_a_master_that_cannot_be_reached_is_replaced_once_its_beat_is_overdue(room):
     room.reaches = False
     await room.a_set(1, 2)
@@ -168,16 +179,41 @@ async def unheard(room):
 async def test_an_unheard_master_that_refuses_is_dead_only_if_some_broker_was_reached(room):
     room.reaches = False
     await unheard(room)
-    await pass_ms(room, 1_500, Outcome.REFUSED, (2, SET, 0))
+    await pass_ms(room, 6_000, Outcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 1
     room.control.guard.reached(TWO, at(2))
     await pass_ms(room, 1_500, Outcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 2
 
 
+@pytest.mark.parametrize("interval_s", [1, 5])
+async def test_a_living_master_that_cannot_be_reached_is_not_moved_because_the_controller_has_started(room, interval_s):
+    """A firewall refuses; brokers look for controllers each 3 s, and this master finds it last."""
+    await unheard(room)
+    for step in range(300):
+        for broker_id, first in ((2, 5), (1, 30 + 10 * interval_s - 1)):
+            if step >= first and (step - first) % (10 * interval_s) == 0:
+                await room.beat(broker_id)
+        await room.pass_ms(100)
+        for probe in room.asked():
+            room.control.guard.probed(probe.key, Outcome.REFUSED)
+        await room.done()
+    assert (room.stored().master, room.stored().master_epoch) == (1, 1)
+
+
+async def test_a_master_that_died_while_no_controller_ran_is_replaced_once_it_would_have_come(room):
+    await unheard(room)
+    await pass_ms(room, 4_900, Outcome.REFUSED, (2, SET, 0))
+    assert room.stored().master == 1
+    await pass_ms(room, 1_000, Outcome.REFUSED, (2, SET, 0))
+    assert room.stored().master == 2
+
+
 async def test_another_broker_at_the_port_of_a_dead_one_does_not_keep_it_alive(room):
     await unheard(room)
-    await pass_ms(room, 1_500, Outcome.ANOTHER, (2, SET, 0))
+    await pass_ms(room, 4_900, Outcome.ANOTHER, (2, SET, 0))
+    assert room.stored().master == 1
+    await pass_ms(room, 1_000, Outcome.ANOTHER, (2, SET, 0))
     assert room.stored().master == 2
     (died,) = room.events("broker_died")
     assert "another broker answers at its port" in died["reason"]

@@ -13,6 +13,11 @@ def table():
     return LiveTable()
 
 
+def beats_each_second(table, key, until_ms, **values):
+    for heard_ms in (until_ms - 1_000, until_ms):
+        table.beat(key, heard(heard_ms=heard_ms, **values))
+
+
 def test_a_broker_is_alive_until_its_own_timeout_has_passed(table):
     table.beat(ONE, heard(timeout_ms=3_000))
     assert set(table.alive(SET, 3_000)) == {1}
@@ -70,7 +75,11 @@ def test_one_member_of_a_set_can_go_alone(table):
     table.beat(TWO, heard(connection_id=7))
     assert table.brokers == 2
     table.forget(ONE)
-    assert (list(table.rows()), table.over(7), table.brokers) == ([(TWO, heard(connection_id=7))], (TWO,), 1)
+    assert (list(table.rows()), table.over(7), table.brokers) == (
+        [(TWO, heard(connection_id=7, period_ms=0))],
+        (TWO,),
+        1,
+    )
 
 
 def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(table):
@@ -100,7 +109,7 @@ def test_a_broker_that_beats_each_second_has_started(table):
 
 def test_who_was_heard_longest_ago_is_silent_first_and_whoever_was_heard_since_is_not(table):
     for heard_ms, key in ((0, ONE), (100, TWO)):
-        table.beat(key, heard(heard_ms=heard_ms))
+        beats_each_second(table, key, heard_ms)
     assert table.silent(now_ms=3_050, silence_ms=3_000) == [ONE]
     table.seen(ONE, now_ms=3_060, connection_id=1)
     assert table.silent(now_ms=3_101, silence_ms=3_000) == [TWO]
@@ -109,11 +118,63 @@ def test_who_was_heard_longest_ago_is_silent_first_and_whoever_was_heard_since_i
 
 
 def test_a_broker_with_a_shorter_timeout_of_its_own_is_silent_earlier_whenever_it_says_so(table):
-    table.beat(ONE, heard(heard_ms=0, timeout_ms=1_000))
-    table.beat(TWO, heard(heard_ms=0, timeout_ms=10_000))
+    beats_each_second(table, ONE, 0, timeout_ms=1_000)
+    beats_each_second(table, TWO, 0, timeout_ms=10_000)
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
     assert table.silent(now_ms=1_001, silence_ms=500) == [ONE, TWO]
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
     table.beat(ONE, heard(heard_ms=0, timeout_ms=10_000))
     table.beat(TWO, heard(heard_ms=0, timeout_ms=1_000))
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [TWO]
+
+
+# How far apart heartbeats come
+
+
+def periods(table, *beats_ms):
+    """Return what is known of the interval after each heartbeat."""
+    found = []
+    for beat_ms in beats_ms:
+        table.beat(ONE, heard(heard_ms=beat_ms))
+        found.append(table.get(ONE).period_ms)
+    return found
+
+
+def test_the_interval_is_known_from_the_second_heartbeat_on(table):
+    assert periods(table, 1_000, 2_010, 3_005) == [0, 1_000, 1_000]
+
+
+def test_a_longer_interval_is_remembered_and_one_early_heartbeat_does_not_end_it(table):
+    assert periods(table, 1_000, 6_000, 11_000, 11_100, 16_000) == [0, 5_000, 5_000, 3_750, 4_900]
+
+
+def test_a_first_gap_that_was_too_long_by_chance_is_forgotten(table):
+    assert periods(table, 1_000, 4_000, 5_000, 6_000) == [0, 3_000, 1_000, 1_000]
+
+
+def test_who_beats_each_second_and_is_late_once_is_silent_as_soon_as_before(table):
+    assert periods(table, 1_000, 2_000, 6_000) == [0, 1_000, 1_000]
+
+
+def test_a_report_between_two_heartbeats_is_none(table):
+    table.beat(ONE, heard(heard_ms=1_000))
+    table.seen(ONE, now_ms=5_500, connection_id=1)
+    assert periods(table, 6_000) == [5_000]
+
+
+def test_who_was_heard_by_a_report_first_has_its_own_timeout_until_two_heartbeats_have_come(table):
+    table.seen(ONE, now_ms=500, connection_id=1)
+    assert table.silent(now_ms=10_000, silence_ms=3_000) == []
+    assert periods(table, 1_000, 6_000) == [0, 5_000]
+
+
+def test_a_broker_that_has_started_again_may_beat_at_another_interval(table):
+    periods(table, 1_000, 2_000)
+    table.restarted(ONE, now_ms=2_500, connection_id=1)
+    assert periods(table, 3_000, 8_000, 9_000) == [0, 0, 1_000]
+
+
+def test_nobody_may_be_silent_for_longer_than_its_own_timeout(table):
+    for heard_ms in (0, 9_000, 18_000):
+        table.beat(ONE, heard(heard_ms=heard_ms))
+    assert table.get(ONE).silence_allowed_ms(3_000) == 10_000
