@@ -722,7 +722,7 @@ def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps
         assert dead.last.heard_ms <= dead.suspected_ms
         assert not [at for key, at in beats if key == dead.key and dead.suspected_ms < at < dead.judged_ms]
     # Nobody is heard, and no question is reported of: in the end all are dead, and nothing is left over.
-    for _ in range(200):
+    for _ in range(300):
         now_ms += 50
         story.look(now_ms)
     assert story.detection.suspects == set()
