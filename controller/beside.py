@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from serving.process import Shared
 
 #: What is not as the other server has it; changes of the configuration do not go into the other server's file.
-_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "config_store_path", "unknown"})
+_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "config_store_path", "unknown", "stored"})
 _SHARED_FIELDS: Final = tuple(each.name for each in dataclasses.fields(ServerConfig) if each.name not in _OWN_FIELDS)
 #: Properties that the other server has read.
 _COMMON_KEYS: Final = frozenset(
@@ -69,4 +69,5 @@ def controller_beside(config_file: str, other: ServerConfig, listen_port: int, h
     sources = Sources(options=options, environment=environment, file=PropertiesFile(file.path, own))
     config = from_sources(CONTROLLER, sources)
     shared = {name: getattr(other, name) for name in _SHARED_FIELDS}
-    return Beside(dataclasses.replace(config, **shared), ignored_keys(CONTROLLER, sources))
+    # Its own file takes what requests change, and no copy of the other server's, with the secrets in it.
+    return Beside(dataclasses.replace(config, **shared, stored=()), ignored_keys(CONTROLLER, sources))

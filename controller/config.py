@@ -11,7 +11,23 @@ from typing import Annotated, Final, Literal, get_args
 from controller.detection import SILENCE_MS_MIN
 from remoting.codes import CONTROLLER_REQUESTS
 from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
-from serving.options import INT_MAX, AddressList, FilePath, Flag, OneOf, Option, Secret, Text, Whole
+from serving.options import (
+    ANY_VALUE,
+    INT_MAX,
+    KEEPS_OUT,
+    NAMES_A_FILE,
+    AddressList,
+    FilePath,
+    Fixed,
+    Flag,
+    OneOf,
+    Only,
+    Option,
+    Secret,
+    Text,
+    Whole,
+    Within,
+)
 from serving.server_kind import ServerKind
 
 StoreKind = Literal["embedded", "etcd"]
@@ -21,6 +37,8 @@ _TEXT: Final = Text()
 _PATH: Final = FilePath()
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
+_PEERS: Final = Fixed("it can prevent the next start")
+_STORE: Final = Fixed("it says where broker sets are kept, and by whom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +55,12 @@ class ControllerConfig(ServerConfig):
     #: Read by stores/opening.py.
     controller_store_path: Annotated[
         str,
-        Option("controllerStorePath", FilePath(may_be_blank=False), "Folder of the embedded store.", remote=False),
+        Option(
+            "controllerStorePath",
+            FilePath(may_be_blank=False),
+            "Folder of the embedded store.",
+            by_request=NAMES_A_FILE,
+        ),
     ] = "~/controller/store"
     #: Read by elector.py.
     enable_elect_unclean_master: Annotated[
@@ -47,6 +70,7 @@ class ControllerConfig(ServerConfig):
             _FLAG,
             "A broker outside the SyncStateSet may become master: if it asks and nobody in the set may live, or if an "
             "operator designates it, even while a healthy master leads; messages get lost.",
+            by_request=ANY_VALUE,
             at_once=True,
         ),
     ] = False
@@ -57,6 +81,7 @@ class ControllerConfig(ServerConfig):
             "notifyBrokerRoleChanged",
             _FLAG,
             "Brokers are told of a new master at once; else they learn it in 5 s.",
+            by_request=Within(Only(True), "without it brokers learn of a new master 5 s later"),
             at_once=True,
         ),
     ] = True
@@ -67,98 +92,177 @@ class ControllerConfig(ServerConfig):
             "controllerRequestThreadPoolQueueCapacity",
             _AT_LEAST_1,
             "Requests that may wait; beyond it they are answered SYSTEM_BUSY.",
+            by_request=KEEPS_OUT,
         ),
     ] = 50000
     #: Threads of the Java server.
     controller_thread_pool_nums: Annotated[
-        int, Option("controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.", has_effect=False)
+        int,
+        Option(
+            "controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.", by_request=ANY_VALUE, has_effect=False
+        ),
     ] = 16
     #: Sets without master are looked at all the time here.
     scan_inactive_master_interval_ms: Annotated[
         int,
-        Option("scanInactiveMasterInterval", _ANY_NUMBER, "Time between two looks for dead masters.", has_effect=False),
+        Option(
+            "scanInactiveMasterInterval",
+            _ANY_NUMBER,
+            "Time between two looks for dead masters.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 5000
     #: suspectTimeoutMs decides here.
     scan_not_active_broker_interval_ms: Annotated[
         int,
         Option(
-            "scanNotActiveBrokerInterval", _ANY_NUMBER, "Time between two looks for silent brokers.", has_effect=False
+            "scanNotActiveBrokerInterval",
+            _ANY_NUMBER,
+            "Time between two looks for silent brokers.",
+            by_request=ANY_VALUE,
+            has_effect=False,
         ),
     ] = 5000
     #: An election that ends without master is not repeated at once here.
     elect_master_max_retry_count: Annotated[
-        int, Option("electMasterMaxRetryCount", _ANY_NUMBER, "How often an election is repeated.", has_effect=False)
+        int,
+        Option(
+            "electMasterMaxRetryCount",
+            _ANY_NUMBER,
+            "How often an election is repeated.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 3
     #: Reads are never stale here.
     process_read_event: Annotated[
         bool,
-        Option("processReadEvent", _FLAG, "Reads go through the log.", also=("isProcessReadEvent",), has_effect=False),
+        Option(
+            "processReadEvent",
+            _FLAG,
+            "Reads go through the log.",
+            by_request=ANY_VALUE,
+            also=("isProcessReadEvent",),
+            has_effect=False,
+        ),
     ] = False
     #: DLedger and jRaft: the store is another one here.
-    controller_type: Annotated[str, Option("controllerType", _TEXT, "DLedger or jRaft.", has_effect=False)] = "DLedger"
+    controller_type: Annotated[
+        str, Option("controllerType", _TEXT, "DLedger or jRaft.", by_request=_PEERS, has_effect=False)
+    ] = "DLedger"
     controller_dleger_group: Annotated[
-        str, Option("controllerDLegerGroup", _TEXT, "Group of DLedger.", has_effect=False)
+        str, Option("controllerDLegerGroup", _TEXT, "Group of DLedger.", by_request=ANY_VALUE, has_effect=False)
     ] = ""
     controller_dleger_peers: Annotated[
-        str, Option("controllerDLegerPeers", _TEXT, "Peers of DLedger.", has_effect=False)
+        str, Option("controllerDLegerPeers", _TEXT, "Peers of DLedger.", by_request=_PEERS, has_effect=False)
     ] = ""
     controller_dleger_self_id: Annotated[
-        str, Option("controllerDLegerSelfId", _TEXT, "Name of this peer of DLedger.", has_effect=False)
+        str,
+        Option(
+            "controllerDLegerSelfId", _TEXT, "Name of this peer of DLedger.", by_request=ANY_VALUE, has_effect=False
+        ),
     ] = ""
     mapped_file_size_bytes: Annotated[
-        int, Option("mappedFileSize", _ANY_NUMBER, "Size of a log file of DLedger, in bytes.", has_effect=False)
+        int,
+        Option(
+            "mappedFileSize",
+            _ANY_NUMBER,
+            "Size of a log file of DLedger, in bytes.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 1024 * 1024 * 1024
     jraft_election_timeout_ms: Annotated[
-        int, Option("jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.", has_effect=False)
+        int,
+        Option(
+            "jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.", by_request=ANY_VALUE, has_effect=False
+        ),
     ] = 1000
     jraft_scan_wait_timeout_ms: Annotated[
-        int, Option("jRaftScanWaitTimeoutMs", _ANY_NUMBER, "Wait of jRaft before a scan.", has_effect=False)
+        int,
+        Option(
+            "jRaftScanWaitTimeoutMs",
+            _ANY_NUMBER,
+            "Wait of jRaft before a scan.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 1000
     jraft_snapshot_interval_secs: Annotated[
-        int, Option("jRaftSnapshotIntervalSecs", _ANY_NUMBER, "Time between snapshots of jRaft.", has_effect=False)
+        int,
+        Option(
+            "jRaftSnapshotIntervalSecs",
+            _ANY_NUMBER,
+            "Time between snapshots of jRaft.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 3600
-    jraft_group_id: Annotated[str, Option("jRaftGroupId", _TEXT, "Group of jRaft.", has_effect=False)] = (
-        "jRaft-Controller"
-    )
-    jraft_server_id: Annotated[str, Option("jRaftServerId", _TEXT, "This peer of jRaft.", has_effect=False)] = (
-        "localhost:9880"
-    )
-    jraft_init_conf: Annotated[str, Option("jRaftInitConf", _TEXT, "Peers of jRaft.", has_effect=False)] = (
-        "localhost:9880,localhost:9881,localhost:9882"
-    )
+    jraft_group_id: Annotated[
+        str, Option("jRaftGroupId", _TEXT, "Group of jRaft.", by_request=ANY_VALUE, has_effect=False)
+    ] = "jRaft-Controller"
+    jraft_server_id: Annotated[
+        str, Option("jRaftServerId", _TEXT, "This peer of jRaft.", by_request=ANY_VALUE, has_effect=False)
+    ] = "localhost:9880"
+    jraft_init_conf: Annotated[
+        str, Option("jRaftInitConf", _TEXT, "Peers of jRaft.", by_request=_PEERS, has_effect=False)
+    ] = "localhost:9880,localhost:9881,localhost:9882"
     jraft_controller_rpc_addr: Annotated[
-        str, Option("jRaftControllerRPCAddr", _TEXT, "Addresses of the peers of jRaft.", has_effect=False)
+        str,
+        Option(
+            "jRaftControllerRPCAddr", _TEXT, "Addresses of the peers of jRaft.", by_request=ANY_VALUE, has_effect=False
+        ),
     ] = "localhost:9770,localhost:9771,localhost:9772"
     #: Metrics are served at httpPort.
     metrics_exporter_type: Annotated[
-        str, Option("metricsExporterType", _TEXT, "How metrics leave.", has_effect=False)
+        str, Option("metricsExporterType", _TEXT, "How metrics leave.", by_request=ANY_VALUE, has_effect=False)
     ] = "DISABLE"
     metrics_grpc_exporter_target: Annotated[
-        str, Option("metricsGrpcExporterTarget", _TEXT, "Where metrics go.", has_effect=False)
+        str, Option("metricsGrpcExporterTarget", _TEXT, "Where metrics go.", by_request=ANY_VALUE, has_effect=False)
     ] = ""
     metrics_grpc_exporter_header: Annotated[
-        str, Option("metricsGrpcExporterHeader", _TEXT, "Header of that.", has_effect=False)
+        str, Option("metricsGrpcExporterHeader", _TEXT, "Header of that.", by_request=ANY_VALUE, has_effect=False)
     ] = ""
     metric_grpc_exporter_timeout_ms: Annotated[
-        int, Option("metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that.", has_effect=False)
+        int,
+        Option(
+            "metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that.", by_request=ANY_VALUE, has_effect=False
+        ),
     ] = 3000
     metric_grpc_exporter_interval_ms: Annotated[
-        int, Option("metricGrpcExporterIntervalInMills", _ANY_NUMBER, "Interval of that.", has_effect=False)
+        int,
+        Option(
+            "metricGrpcExporterIntervalInMills",
+            _ANY_NUMBER,
+            "Interval of that.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 60000
     metric_logging_exporter_interval_ms: Annotated[
         int,
-        Option("metricLoggingExporterIntervalInMills", _ANY_NUMBER, "Interval of logged metrics.", has_effect=False),
+        Option(
+            "metricLoggingExporterIntervalInMills",
+            _ANY_NUMBER,
+            "Interval of logged metrics.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 10000
     metrics_prom_exporter_port: Annotated[
-        int, Option("metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.", has_effect=False)
+        int,
+        Option("metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.", by_request=ANY_VALUE, has_effect=False),
     ] = 5557
     metrics_prom_exporter_host: Annotated[
-        str, Option("metricsPromExporterHost", _TEXT, "Address of the metrics.", has_effect=False)
+        str, Option("metricsPromExporterHost", _TEXT, "Address of the metrics.", by_request=ANY_VALUE, has_effect=False)
     ] = ""
-    metrics_label: Annotated[str, Option("metricsLabel", _TEXT, "Labels of all metrics.", has_effect=False)] = ""
-    metrics_in_delta: Annotated[bool, Option("metricsInDelta", _FLAG, "Metrics are differences.", has_effect=False)] = (
-        False
-    )
+    metrics_label: Annotated[
+        str, Option("metricsLabel", _TEXT, "Labels of all metrics.", by_request=ANY_VALUE, has_effect=False)
+    ] = ""
+    metrics_in_delta: Annotated[
+        bool, Option("metricsInDelta", _FLAG, "Metrics are differences.", by_request=ANY_VALUE, has_effect=False)
+    ] = False
 
     # Ours
 
@@ -169,6 +273,9 @@ class ControllerConfig(ServerConfig):
             "suspectTimeoutMs",
             Whole(SILENCE_MS_MIN, 600_000),
             "Silence after which a broker is asked whether it lives, in milliseconds; without an answer it is dead.",
+            by_request=Within(
+                Whole(3_000, 10_000), "longer leaves dead masters in place, shorter replaces living ones"
+            ),
             at_once=True,
         ),
     ] = 3000
@@ -179,6 +286,7 @@ class ControllerConfig(ServerConfig):
             "adoptUnknownBrokers",
             _FLAG,
             "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
+            by_request=ANY_VALUE,
             at_once=True,
         ),
     ] = False
@@ -190,7 +298,7 @@ class ControllerConfig(ServerConfig):
             AddressList(),
             "Address host:port at which brokers reach this controller; blank for bindAddress and listenPort, or the "
             "address of this machine.",
-            remote=False,
+            by_request=Fixed("it sends brokers to other servers"),
         ),
     ] = ""
     #: Read by service.py.
@@ -200,16 +308,17 @@ class ControllerConfig(ServerConfig):
             "analyticsDir",
             _PATH,
             "Output folder of rmq-analytics, whose newest results are shown as metrics; blank for none.",
-            remote=False,
+            by_request=NAMES_A_FILE,
         ),
     ] = ""
     #: Read by service.py.
     controller_group: Annotated[
-        str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", remote=False)
+        str,
+        Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", by_request=_STORE),
     ] = "rocketmq"
     #: Read by service.py.
     controller_id: Annotated[
-        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", remote=False)
+        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", by_request=_STORE)
     ] = ""
     #: Read by stores/opening.py, as all that follow.
     controller_store: Annotated[
@@ -218,21 +327,25 @@ class ControllerConfig(ServerConfig):
             "controllerStore",
             OneOf(get_args(StoreKind)),
             "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
-            remote=False,
+            by_request=_STORE,
         ),
     ] = "embedded"
     etcd_endpoints: Annotated[
-        str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", remote=False)
+        str,
+        Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", by_request=_STORE),
     ] = ""
-    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", remote=False)] = ""
-    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", remote=False)] = field(
-        default="", repr=False
+    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", by_request=_STORE)] = ""
+    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", by_request=_STORE)] = (
+        field(default="", repr=False)
     )
     etcd_ca_path: Annotated[
-        str, Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", remote=False)
+        str,
+        Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", by_request=_STORE),
     ] = ""
-    etcd_cert_path: Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", remote=False)] = ""
-    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", remote=False)] = ""
+    etcd_cert_path: Annotated[
+        str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", by_request=_STORE)
+    ] = ""
+    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", by_request=_STORE)] = ""
 
 
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:

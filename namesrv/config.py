@@ -9,7 +9,24 @@ from typing import Annotated, Final
 
 from remoting.codes import NAMESRV_REQUESTS
 from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
-from serving.options import INT_MAX, AddressList, AlwaysFalse, FilePath, Flag, Option, Text, Whole
+from serving.options import (
+    ANY_VALUE,
+    INT_MAX,
+    KEEPS_OUT,
+    LISTENS,
+    NAMES_A_FILE,
+    AddressList,
+    AlwaysFalse,
+    Closed,
+    FilePath,
+    Fixed,
+    Flag,
+    Only,
+    Option,
+    Text,
+    Whole,
+    Within,
+)
 from serving.server_kind import ServerKind
 
 _FLAG: Final = Flag()
@@ -34,19 +51,29 @@ class NameServerConfig(ServerConfig):
 
     #: Read by __main__.py, which loads it, and settings.py, which saves it.
     kv_config_path: Annotated[
-        str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", remote=False)
+        str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", by_request=NAMES_A_FILE)
     ] = "~/namesrv/kvConfig.json"
     #: Cluster-test mode alone reads it.
     product_env_name: Annotated[
-        str, Option("productEnvName", Text(), "Unit name of cluster-test mode.", has_effect=False)
+        str, Option("productEnvName", Text(), "Unit name of cluster-test mode.", by_request=ANY_VALUE, has_effect=False)
     ] = "center"
     #: Always false, so it has no reader.
     cluster_test: Annotated[
-        bool, Option("clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.", has_effect=False)
+        bool,
+        Option(
+            "clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.", by_request=ANY_VALUE, has_effect=False
+        ),
     ] = False
     #: Read by handlers.py.
     order_message_enable: Annotated[
-        bool, Option("orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.", at_once=True)
+        bool,
+        Option(
+            "orderMessageEnable",
+            _FLAG,
+            "Routes carry the order configuration of their topic.",
+            by_request=Within(Only(True), "without it messages of order topics lose their order"),
+            at_once=True,
+        ),
     ] = False
     #: Read by handlers.py.
     return_order_topic_config_to_broker: Annotated[
@@ -55,21 +82,42 @@ class NameServerConfig(ServerConfig):
             "returnOrderTopicConfigToBroker",
             _FLAG,
             "Brokers get all order configurations when they register.",
+            by_request=ANY_VALUE,
             at_once=True,
         ),
     ] = True
     #: Threads of the Java server.
     client_request_thread_pool_nums: Annotated[
-        int, Option("clientRequestThreadPoolNums", _ANY_NUMBER, "Threads for route queries.", has_effect=False)
+        int,
+        Option(
+            "clientRequestThreadPoolNums",
+            _ANY_NUMBER,
+            "Threads for route queries.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 8
     #: Threads of the Java server.
     default_thread_pool_nums: Annotated[
-        int, Option("defaultThreadPoolNums", _ANY_NUMBER, "Threads for all other requests.", has_effect=False)
+        int,
+        Option(
+            "defaultThreadPoolNums",
+            _ANY_NUMBER,
+            "Threads for all other requests.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 16
     #: Requests waiting for threads of the Java server.
     client_request_thread_pool_queue_capacity: Annotated[
         int,
-        Option("clientRequestThreadPoolQueueCapacity", _ANY_NUMBER, "Route queries that may wait.", has_effect=False),
+        Option(
+            "clientRequestThreadPoolQueueCapacity",
+            _ANY_NUMBER,
+            "Route queries that may wait.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 50000
     #: Requests waiting for threads of the Java server.
     default_thread_pool_queue_capacity: Annotated[
@@ -78,6 +126,7 @@ class NameServerConfig(ServerConfig):
             "defaultThreadPoolQueueCapacity",
             _AT_LEAST_1,
             "Requests other than route queries that may wait; beyond it they are answered SYSTEM_BUSY.",
+            by_request=KEEPS_OUT,
         ),
     ] = 10000
     #: Read by service.py.
@@ -87,23 +136,44 @@ class NameServerConfig(ServerConfig):
             "scanNotActiveBrokerInterval",
             _AT_LEAST_1,
             "Time between two looks for silent brokers, in milliseconds.",
+            by_request=Within(
+                Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes the processor"
+            ),
             at_once=True,
         ),
     ] = 10_000
     #: Unregistrations waiting for a thread of the Java server; here each is done at once.
     un_register_broker_queue_capacity: Annotated[
-        int, Option("unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Unregistrations that may wait.", has_effect=False)
+        int,
+        Option(
+            "unRegisterBrokerQueueCapacity",
+            _ANY_NUMBER,
+            "Unregistrations that may wait.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 3000
     #: Read by route_state.py.
     support_acting_master: Annotated[
         bool,
         Option(
-            "supportActingMaster", _FLAG, "The slave with the lowest broker id stands in for a master.", at_once=True
+            "supportActingMaster",
+            _FLAG,
+            "The slave with the lowest broker id stands in for a master.",
+            by_request=Within(Only(True), "without it nobody stands in for a master"),
+            at_once=True,
         ),
     ] = False
     #: Read by queries.py.
     enable_all_topic_list: Annotated[
-        bool, Option("enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).", at_once=True)
+        bool,
+        Option(
+            "enableAllTopicList",
+            _FLAG,
+            "The list of all topics is answered (request 206).",
+            by_request=ANY_VALUE,
+            at_once=True,
+        ),
     ] = True
     #: Read by queries.py.
     enable_topic_list: Annotated[
@@ -112,6 +182,7 @@ class NameServerConfig(ServerConfig):
             "enableTopicList",
             _FLAG,
             "Topic lists by cluster and by unit are answered (requests 224, 311 to 313).",
+            by_request=ANY_VALUE,
             at_once=True,
         ),
     ] = True
@@ -122,6 +193,7 @@ class NameServerConfig(ServerConfig):
             "notifyMinBrokerIdChanged",
             _FLAG,
             "Brokers are told when the lowest broker id of their set changes.",
+            by_request=ANY_VALUE,
             at_once=True,
         ),
     ] = False
@@ -132,7 +204,7 @@ class NameServerConfig(ServerConfig):
             "enableControllerInNamesrv",
             _FLAG,
             "A controller runs in the same process, with its properties in the same file.",
-            remote=False,
+            by_request=Fixed("it starts another server"),
         ),
     ] = False
     #: Read by handlers.py.
@@ -142,6 +214,7 @@ class NameServerConfig(ServerConfig):
             "needWaitForService",
             _FLAG,
             "Route queries are refused for waitSecondsForService after the start.",
+            by_request=ANY_VALUE,
             at_once=True,
         ),
     ] = False
@@ -152,6 +225,7 @@ class NameServerConfig(ServerConfig):
             "waitSecondsForService",
             _AT_LEAST_0,
             "How long brokers have to register after the start, in seconds.",
+            by_request=Within(Whole(0, 60), "longer refuses every route query"),
             at_once=True,
         ),
     ] = 45
@@ -162,6 +236,7 @@ class NameServerConfig(ServerConfig):
             "deleteTopicWithBrokerRegistration",
             _FLAG,
             "A full registration removes topics the broker no longer has.",
+            by_request=Closed("it takes topics out of routes where brokers register them in parts"),
             at_once=True,
         ),
     ] = False
@@ -175,7 +250,7 @@ class NameServerConfig(ServerConfig):
             "controllerListenPort",
             Whole(0, 65535),
             "With enableControllerInNamesrv: port of the controller for brokers.",
-            remote=False,
+            by_request=LISTENS,
         ),
     ] = 9878
     controller_http_port: Annotated[
@@ -184,7 +259,7 @@ class NameServerConfig(ServerConfig):
             "controllerHttpPort",
             Whole(0, 65535),
             "With enableControllerInNamesrv: port of its HTTP side.",
-            remote=False,
+            by_request=LISTENS,
         ),
     ] = 9881
     #: Read by http_api.py.
@@ -194,6 +269,7 @@ class NameServerConfig(ServerConfig):
             "namesrvAddrList",
             AddressList(),
             "NameServers that /rocketmq/nsaddr tells clients, with a ';' between; blank for this server alone.",
+            by_request=Fixed("it sends clients to other servers"),
             at_once=True,
         ),
     ] = ""

@@ -104,7 +104,5 @@ def _add(group: argparse._ArgumentGroup, option: Option, default: str) -> None:
         nargs="?" if is_switch else None,
         const="true" if is_switch else None,
         default=argparse.SUPPRESS,
-        help=option.explanation
-        + (f" [{default}]" if default else "")
-        + (f" ({option.when_changed})" if option.when_changed else ""),
+        help=option.explanation + (f" [{default}]" if default else "") + f" ({option.changed_by_request})",
     )

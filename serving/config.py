@@ -10,7 +10,24 @@ from typing import Annotated, Final, Literal, TypeVar, get_args
 
 from history.room import BYTES_MAX
 from remoting.properties import Property
-from serving.options import INT_MAX, LONG_MAX, FilePath, Flag, OneOf, Option, Secret, Text, Whole
+from serving.options import (
+    ANY_VALUE,
+    INT_MAX,
+    KEEPS_OUT,
+    LISTENS,
+    LONG_MAX,
+    NAMES_A_FILE,
+    Closed,
+    FilePath,
+    Fixed,
+    Flag,
+    OneOf,
+    Option,
+    Secret,
+    Text,
+    Whole,
+    Within,
+)
 
 TlsMode = Literal["disabled", "permissive", "enforcing"]
 ClientAuth = Literal["none", "optional", "require"]
@@ -30,6 +47,11 @@ _AT_LEAST_0: Final = Whole(0, INT_MAX)
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
 
+SAYS_WHAT_IS_OPEN: Final = Fixed("it says what requests may change")
+_GUARDS: Final = Fixed("it decides who is let in, and to whom this server speaks")
+_SPEED: Final = Closed("it can slow every connection down, or let the memory run out")
+_STOP: Final = Closed("it can make each stop last for ever")
+
 # Options whose default is each server's own.
 
 ConfigStorePath = Annotated[
@@ -38,17 +60,34 @@ ConfigStorePath = Annotated[
         "configStorePath",
         FilePath(may_be_blank=False),
         "File that takes changes of the configuration; with --config-file, that file.",
-        remote=False,
+        by_request=NAMES_A_FILE,
     ),
 ]
 ConfigBlackList = Annotated[
     str,
-    Option("configBlackList", Text(), "Properties that no request may change, with a ';' between.", remote=False),
+    Option(
+        "configBlackList",
+        Text(),
+        "Properties that no request may change, with a ';' between.",
+        by_request=SAYS_WHAT_IS_OPEN,
+    ),
+]
+ConfigWhiteList = Annotated[
+    str,
+    Option(
+        "configWhiteList",
+        Text(),
+        "Properties that requests may change to any value, with a ';' between, although anybody can send one.",
+        by_request=SAYS_WHAT_IS_OPEN,
+    ),
 ]
 ListenPort = Annotated[
-    int, Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", remote=False)
+    int,
+    Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", by_request=LISTENS),
 ]
-HttpPort = Annotated[int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", remote=False)]
+HttpPort = Annotated[
+    int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", by_request=LISTENS)
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,42 +103,69 @@ class ServerConfig:
             "Folder of a RocketMQ installation.",
             also=("ROCKETMQ_HOME",),
             has_effect=False,
-            remote=False,
+            by_request=NAMES_A_FILE,
         ),
     ] = ""
     #: Read by stored_config.py, which saves the configuration there after a request.
     config_store_path: ConfigStorePath
     #: Read by config_update.py.
     config_black_list: ConfigBlackList
+    #: Read by config_update.py.
+    config_white_list: ConfigWhiteList = ""
 
     # NettyServerConfig
 
     #: Read by process.py.
     bind_address: Annotated[
         str,
-        Option("bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", remote=False),
+        Option(
+            "bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", by_request=LISTENS
+        ),
     ] = "0.0.0.0"
     #: Read by process.py.
     listen_port: ListenPort
     #: Threads of the Java server.
     server_worker_threads: Annotated[
-        int, Option("serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.", has_effect=False)
+        int,
+        Option("serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.", by_request=ANY_VALUE, has_effect=False),
     ] = 8
     #: Threads of the Java server.
     server_callback_executor_threads: Annotated[
-        int, Option("serverCallbackExecutorThreads", _ANY_NUMBER, "Threads for callbacks.", has_effect=False)
+        int,
+        Option(
+            "serverCallbackExecutorThreads",
+            _ANY_NUMBER,
+            "Threads for callbacks.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 0
     #: Threads of the Java server.
     server_selector_threads: Annotated[
-        int, Option("serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.", has_effect=False)
+        int,
+        Option("serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.", by_request=ANY_VALUE, has_effect=False),
     ] = 3
     #: Limits threads of the Java server.
     server_oneway_semaphore_value: Annotated[
-        int, Option("serverOnewaySemaphoreValue", _ANY_NUMBER, "One-way requests of ours under way.", has_effect=False)
+        int,
+        Option(
+            "serverOnewaySemaphoreValue",
+            _ANY_NUMBER,
+            "One-way requests of ours under way.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 256
     #: Limits threads of the Java server; we send no request that waits for an answer.
     server_async_semaphore_value: Annotated[
-        int, Option("serverAsyncSemaphoreValue", _ANY_NUMBER, "Requests of ours under way.", has_effect=False)
+        int,
+        Option(
+            "serverAsyncSemaphoreValue",
+            _ANY_NUMBER,
+            "Requests of ours under way.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = 64
     #: Read by process.py.
     server_channel_max_idle_time_seconds: Annotated[
@@ -108,17 +174,29 @@ class ServerConfig:
             "serverChannelMaxIdleTimeSeconds",
             _AT_LEAST_0,
             "Silence after which a connection is closed, in seconds; 0 for never.",
+            by_request=Within(Whole(120, 600), "less drops living brokers, more keeps idle strangers connected"),
             at_once=True,
         ),
     ] = 120
     #: Read by process.py.
     server_socket_snd_buf_bytes: Annotated[
-        int, Option("serverSocketSndBufSize", _AT_LEAST_0, "Send buffer of a socket, in bytes; 0 for the system's own.")
+        int,
+        Option(
+            "serverSocketSndBufSize",
+            _AT_LEAST_0,
+            "Send buffer of a socket, in bytes; 0 for the system's own.",
+            by_request=_SPEED,
+        ),
     ] = 0
     #: Read by process.py.
     server_socket_rcv_buf_bytes: Annotated[
         int,
-        Option("serverSocketRcvBufSize", _AT_LEAST_0, "Receive buffer of a socket, in bytes; 0 for the system's own."),
+        Option(
+            "serverSocketRcvBufSize",
+            _AT_LEAST_0,
+            "Receive buffer of a socket, in bytes; 0 for the system's own.",
+            by_request=_SPEED,
+        ),
     ] = 0
     #: Read by write_buffer_bytes.
     write_buffer_high_water_mark_bytes: Annotated[
@@ -127,6 +205,7 @@ class ServerConfig:
             "writeBufferHighWaterMark",
             _AT_LEAST_0,
             "Unread answers of a connection at which its requests wait, in bytes; 0 for 1 MiB.",
+            by_request=_SPEED,
         ),
     ] = 0
     #: Read by write_buffer_bytes.
@@ -136,25 +215,41 @@ class ServerConfig:
             "writeBufferLowWaterMark",
             _AT_LEAST_0,
             "Unread answers of a connection at which its requests go on, in bytes; 0 for 256 KiB.",
+            by_request=_SPEED,
         ),
     ] = 0
     #: Read by process.py.
     server_socket_backlog: Annotated[
-        int, Option("serverSocketBacklog", _AT_LEAST_1, "Connections that may wait to be accepted.")
+        int,
+        Option("serverSocketBacklog", _AT_LEAST_1, "Connections that may wait to be accepted.", by_request=KEEPS_OUT),
     ] = 1024
     #: Threads of the Java server.
     server_netty_worker_group_enable: Annotated[
-        bool, Option("serverNettyWorkerGroupEnable", _FLAG, "Frames are read in own threads.", has_effect=False)
+        bool,
+        Option(
+            "serverNettyWorkerGroupEnable",
+            _FLAG,
+            "Frames are read in own threads.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
     ] = True
     #: Memory of the Java server.
     server_pooled_byte_buf_allocator_enable: Annotated[
-        bool, Option("serverPooledByteBufAllocatorEnable", _FLAG, "Buffers are pooled.", has_effect=False)
+        bool,
+        Option(
+            "serverPooledByteBufAllocatorEnable", _FLAG, "Buffers are pooled.", by_request=ANY_VALUE, has_effect=False
+        ),
     ] = True
     #: Read by process.py.
     enable_shutdown_gracefully: Annotated[
         bool,
         Option(
-            "enableShutdownGracefully", _FLAG, "At the stop, peers are sent elsewhere before the close.", at_once=True
+            "enableShutdownGracefully",
+            _FLAG,
+            "At the stop, peers are sent elsewhere before the close.",
+            by_request=_STOP,
+            at_once=True,
         ),
     ] = False
     #: Read by process.py.
@@ -164,19 +259,20 @@ class ServerConfig:
             "shutdownWaitTimeSeconds",
             _AT_LEAST_0,
             "How long peers have to go elsewhere at the stop, in seconds.",
+            by_request=_STOP,
             at_once=True,
         ),
     ] = 30
     #: Sockets of the Java server.
     use_epoll_native_selector: Annotated[
-        bool, Option("useEpollNativeSelector", _FLAG, "Sockets use epoll.", has_effect=False)
+        bool, Option("useEpollNativeSelector", _FLAG, "Sockets use epoll.", by_request=ANY_VALUE, has_effect=False)
     ] = False
 
     # Ours
 
     #: Read by process.py.
     http_bind_address: Annotated[
-        str, Option("httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", remote=False)
+        str, Option("httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", by_request=LISTENS)
     ] = "127.0.0.1"
     #: Read by process.py.
     http_port: HttpPort
@@ -187,6 +283,7 @@ class ServerConfig:
             "serializeType",
             OneOf(get_args(SerializeTypeName)),
             "How headers of answers and of requests of ours are written.",
+            by_request=Closed("peers that read the other form only are kept out"),
             also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
         ),
     ] = "JSON"
@@ -197,12 +294,13 @@ class ServerConfig:
             "frameMaxLength",
             Whole(1024, INT_MAX),
             "Longest frame that a peer may send, in bytes.",
+            by_request=KEEPS_OUT,
             also=("com.rocketmq.remoting.frameMaxLength",),
         ),
     ] = 64 * 1024 * 1024
     #: Read by process.py.
     connections_max: Annotated[
-        int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.")
+        int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.", by_request=KEEPS_OUT)
     ] = 16384
     #: Read by process.py.
     unfinished_bytes_max: Annotated[
@@ -211,6 +309,7 @@ class ServerConfig:
             "unfinishedBytesMax",
             Whole(1024, INT_MAX),
             "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed.",
+            by_request=KEEPS_OUT,
         ),
     ] = 512 * 1024 * 1024
     #: Read by process.py.
@@ -220,16 +319,29 @@ class ServerConfig:
             "unreadBytesMax",
             Whole(1024, INT_MAX),
             "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed.",
+            by_request=KEEPS_OUT,
         ),
     ] = 512 * 1024 * 1024
     #: Read by start.py.
     log_format: Annotated[
         LogFormat,
-        Option("logFormat", OneOf(get_args(LogFormat)), "Log lines; auto is console on a terminal, else json."),
+        Option(
+            "logFormat",
+            OneOf(get_args(LogFormat)),
+            "Log lines; auto is console on a terminal, else json.",
+            by_request=Closed("what reads the log may understand one form only"),
+        ),
     ] = "auto"
     #: Read by start.py.
     log_level: Annotated[
-        LogLevel, Option("logLevel", OneOf(get_args(LogLevel)), "Least level that is logged.", at_once=True)
+        LogLevel,
+        Option(
+            "logLevel",
+            OneOf(get_args(LogLevel)),
+            "Least level that is logged.",
+            by_request=Within(OneOf(("info",)), "less hides what is done, more fills disks"),
+            at_once=True,
+        ),
     ] = "info"
 
     #: Read by process.py.
@@ -239,10 +351,10 @@ class ServerConfig:
             "historyDir",
             _PATH,
             "Folder that takes the history of what this server sees; blank records nothing.",
-            remote=False,
+            by_request=NAMES_A_FILE,
         ),
     ] = ""
-    #: Read by process.py. It decides what is deleted, so no request changes it.
+    #: Read by process.py.
     history_bytes_max: Annotated[
         int,
         Option(
@@ -251,7 +363,7 @@ class ServerConfig:
             "Files that servers have written below historyDir (landing), together, in bytes, half of the disk at most; "
             "beyond it the oldest are deleted. What rmq-analytics stores is not counted. "
             "Where servers share a folder, the lowest of theirs counts.",
-            remote=False,
+            by_request=Closed("it decides what is deleted"),
         ),
     ] = BYTES_MAX
 
@@ -263,27 +375,35 @@ class ServerConfig:
             "tls.server.mode",
             OneOf(get_args(TlsMode)),
             "Whether peers may (permissive), must (enforcing) or cannot (disabled) use TLS.",
-            remote=False,
+            by_request=_GUARDS,
         ),
     ] = "permissive"
     tls_test_mode_enable: Annotated[
         bool,
         Option(
-            "tls.test.mode.enable", _FLAG, "A certificate made at the start, and no peer is verified.", remote=False
+            "tls.test.mode.enable",
+            _FLAG,
+            "A certificate made at the start, and no peer is verified.",
+            by_request=_GUARDS,
         ),
     ] = True
-    tls_server_key_path: Annotated[str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", remote=False)] = ""
+    tls_server_key_path: Annotated[
+        str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", by_request=_GUARDS)
+    ] = ""
     tls_server_key_password: Annotated[
-        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", remote=False)
+        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", by_request=_GUARDS)
     ] = field(default="", repr=False)
     tls_server_cert_path: Annotated[
-        str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", remote=False)
+        str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", by_request=_GUARDS)
     ] = ""
     tls_server_auth_client: Annotated[
-        bool, Option("tls.server.authClient", _FLAG, "Certificates of clients are verified.", remote=False)
+        bool, Option("tls.server.authClient", _FLAG, "Certificates of clients are verified.", by_request=_GUARDS)
     ] = False
     tls_server_trust_cert_path: Annotated[
-        str, Option("tls.server.trustCertPath", _PATH, "Authorities that clients are verified with, PEM.", remote=False)
+        str,
+        Option(
+            "tls.server.trustCertPath", _PATH, "Authorities that clients are verified with, PEM.", by_request=_GUARDS
+        ),
     ] = ""
     tls_server_need_client_auth: Annotated[
         ClientAuth,
@@ -291,41 +411,57 @@ class ServerConfig:
             "tls.server.need.client.auth",
             OneOf(get_args(ClientAuth)),
             "Whether clients are asked for a certificate.",
-            remote=False,
+            by_request=_GUARDS,
         ),
     ] = "none"
     #: Its default is true while tls.server.mode is enforcing (config_sources.py), as with Java since 5.1.4.
     tls_enable: Annotated[
         bool,
-        Option("tls.enable", _FLAG, "Requests of ours go over TLS; true if enforcing.", also=("useTLS",), remote=False),
+        Option(
+            "tls.enable",
+            _FLAG,
+            "Requests of ours go over TLS; true if enforcing.",
+            also=("useTLS",),
+            by_request=_GUARDS,
+        ),
     ] = False
-    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, with a ',' between.", remote=False)] = ""
+    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, with a ',' between.", by_request=_GUARDS)] = ""
     tls_protocols: Annotated[
-        str, Option("tls.protocols", Text(), "TLS versions, with a ',' between.", remote=False)
+        str, Option("tls.protocols", Text(), "TLS versions, with a ',' between.", by_request=_GUARDS)
     ] = ""
     tls_client_key_path: Annotated[
-        str, Option("tls.client.keyPath", _PATH, "Private key for requests of ours, PEM.", remote=False)
+        str, Option("tls.client.keyPath", _PATH, "Private key for requests of ours, PEM.", by_request=_GUARDS)
     ] = ""
     tls_client_key_password: Annotated[
-        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", remote=False)
+        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", by_request=_GUARDS)
     ] = field(default="", repr=False)
     tls_client_cert_path: Annotated[
-        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests of ours, PEM.", remote=False)
+        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests of ours, PEM.", by_request=_GUARDS)
     ] = ""
     tls_client_auth_server: Annotated[
-        bool, Option("tls.client.authServer", _FLAG, "Brokers that we call are verified.", remote=False)
+        bool, Option("tls.client.authServer", _FLAG, "Brokers that we call are verified.", by_request=_GUARDS)
     ] = False
     tls_client_trust_cert_path: Annotated[
-        str, Option("tls.client.trustCertPath", _PATH, "Authorities that brokers are verified with, PEM.", remote=False)
+        str,
+        Option(
+            "tls.client.trustCertPath", _PATH, "Authorities that brokers are verified with, PEM.", by_request=_GUARDS
+        ),
     ] = ""
     #: Read by start.py.
     tls_config_file: Annotated[
         str,
-        Option("tls.config.file", _PATH, "Further file of tls.* properties; skipped if it is not there.", remote=False),
+        Option(
+            "tls.config.file",
+            _PATH,
+            "Further file of tls.* properties; skipped if it is not there.",
+            by_request=_GUARDS,
+        ),
     ] = "/etc/rocketmq/tls.properties"
 
     #: What the configuration file holds beyond the options: kept, listed and written back, as Java does.
     unknown: tuple[Property, ...] = ()
+    #: What the file gives of the options, and requests have changed: nothing else of the options is written back.
+    stored: tuple[Property, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def write_buffer_bytes(self) -> tuple[int, int]:

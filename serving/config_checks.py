@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from serving.config import Config, ServerConfig
-from serving.options import Option, OptionValue, text_of
+from serving.options import Fixed, Option, OptionValue, text_of
 from serving.server_kind import ServerKind
 
 #: Longest part of a bad value that is repeated in a sentence.
@@ -59,8 +59,24 @@ def _common_conflicts(kind: ServerKind[Config], config: ServerConfig) -> Iterato
         yield "write_buffer_low_water_mark_bytes", f"at most writeBufferHighWaterMark, which is {high}"
     yield from _half_pair(kind, config, "tls_server_cert_path", "tls_server_key_path")
     yield from _half_pair(kind, config, "tls_client_cert_path", "tls_client_key_path")
+    if config.config_white_list and not config.has_others_properties:
+        yield from _not_to_be_opened(kind, config)
     if config.http_port == config.listen_port != 0 and _overlap(config.http_bind_address, config.bind_address):
         yield "http_port", "another port than listenPort"
+
+
+def _not_to_be_opened(kind: ServerKind[Config], config: ServerConfig) -> Iterator[tuple[str, str]]:
+    for key in sorted(listed_keys(config.config_white_list)):
+        name = kind.field_of_key.get(key)
+        if name is None or isinstance(kind.options[name].by_request, Fixed):
+            why = "which this server does not have" if name is None else "which no request may change"
+            yield "config_white_list", f"a list without {_short(key)}, {why}"
+            return
+
+
+def listed_keys(text: str) -> set[str]:
+    """Return the properties that a list with a `;` between them names."""
+    return {key for each in text.split(";") if (key := each.strip())}
 
 
 def _half_pair(kind: ServerKind[Config], config: ServerConfig, first: str, second: str) -> Iterator[tuple[str, str]]:

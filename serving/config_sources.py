@@ -108,7 +108,8 @@ def from_sources(kind: ServerKind[Config], sources: Sources) -> Config:
             values[name] = path
     if bad:
         raise ConfigError(tuple(bad))
-    config = kind.config_class(**values, unknown=_unknown(kind, sources.file))
+    stored = tuple(each for each in sources.file.properties if each.key in kind.field_of_key)
+    config = kind.config_class(**values, unknown=_unknown(kind, sources.file), stored=stored)
     wrong = [
         bad_option(kind.options[name], getattr(config, name), where.get(name, _DEFAULT), allowed)
         for name, allowed in conflicts(kind, config)

@@ -6,7 +6,7 @@ Answers to Java's `Configuration.getAllConfigsInternal`.
 from collections.abc import Iterator
 from typing import Final
 
-from serving.config import Config
+from serving.config import Config, ServerConfig
 from serving.options import MASK, text_of
 from serving.server_kind import ServerKind
 
@@ -20,10 +20,9 @@ def listed_properties(kind: ServerKind[Config], config: Config) -> dict[str, str
     return unknown | {kind.options[name].key: kind.options[name].shown(text) for name, text in _texts(kind, config)}
 
 
-def persisted_properties(kind: ServerKind[Config], config: Config) -> dict[str, str]:
-    """Return key -> value as the configuration file takes it: whole, secrets included."""
-    unknown = {each.key: each.value for each in config.unknown}
-    return unknown | {kind.options[name].key: text for name, text in _texts(kind, config)}
+def persisted_properties(config: ServerConfig) -> dict[str, str]:
+    """Return key -> value as the configuration file takes it: what was in it, and what requests have changed."""
+    return {each.key: each.value for each in (*config.unknown, *config.stored)}
 
 
 def shown_unknown(key: str, value: str) -> str:

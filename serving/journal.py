@@ -89,7 +89,8 @@ class ServerJournal(Generic[Config]):
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: Config) -> None:
         """Note new values of properties, and the level that lines need from now on."""
-        self._counts.config_changes.add(("stored",))
+        if changed:
+            self._counts.config_changes.add(("stored",))
         before, self._properties = self._properties, listed_properties(self._kind, config)
         self._logs.set_level(config.log_level)
         self.audit(

@@ -82,6 +82,26 @@ class AlwaysFalse(msgspec.Struct, frozen=True):
         return False if Flag().value_of(text) is False else None
 
 
+class Only(msgspec.Struct, frozen=True):
+    """One of the two values of a flag."""
+
+    value: bool
+
+    @property
+    def placeholder(self) -> str:
+        """Return what stands for the value in `--help`."""
+        return self.allowed
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return text_of(self.value)
+
+    def value_of(self, text: str) -> bool | None:
+        """Return the value of a text, None if it is not allowed."""
+        return self.value if Flag().value_of(text) is self.value else None
+
+
 class OneOf(msgspec.Struct, frozen=True):
     """One of some words, in any case of letters; the value is the word as it is spelled here."""
 
@@ -95,7 +115,7 @@ class OneOf(msgspec.Struct, frozen=True):
     @property
     def allowed(self) -> str:
         """Say what a value must be, to follow "must be"."""
-        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+        return " or ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
 
     def value_of(self, text: str) -> str | None:
         """Return the value of a text, None if it is not allowed."""
@@ -161,7 +181,43 @@ class AddressList(msgspec.Struct, frozen=True):
         return value if all(map(_is_address, addresses)) and is_one_line(value) else None
 
 
-Kind = Whole | Flag | AlwaysFalse | OneOf | Text | Secret | AddressList
+Kind = Whole | Flag | AlwaysFalse | Only | OneOf | Text | Secret | AddressList
+
+
+class Fixed(msgspec.Struct, frozen=True):
+    """No request changes it, whatever the operator allows."""
+
+    #: What a request could do with it; follows "because".
+    why: str
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """No request changes it, unless the operator names it in configWhiteList."""
+
+    #: As of `Fixed`.
+    why: str
+
+
+class Within(msgspec.Struct, frozen=True):
+    """A request may give some of the values, and all of them where the operator names it in configWhiteList."""
+
+    kind: Kind
+    #: What a request could do with the others; follows "because".
+    why: str
+
+
+class AnyValue(msgspec.Struct, frozen=True):
+    """A request may give every value: none of them takes anything from anybody else."""
+
+
+#: Whether a request may change an option, and to which values. Nobody needs a password to send one: it may change what
+#: is harmless, or harmless within a range. What names a file or an address, or guards a door, is the operator's alone.
+ByRequest = Fixed | Closed | Within | AnyValue
+
+ANY_VALUE: Final = AnyValue()
+NAMES_A_FILE: Final = Fixed("it names a file")
+LISTENS: Final = Fixed("it is where a server listens")
+KEEPS_OUT: Final = Closed("it can keep everybody out, or let the memory run out")
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -172,13 +228,11 @@ class Option(msgspec.Struct, frozen=True):
     kind: Kind
     #: One sentence for `--help`, with the unit.
     explanation: str
+    by_request: ByRequest
     #: Other names under which a file or the environment may give it.
     also: tuple[str, ...] = ()
     #: False for what only means something to the Java server: taken, checked, listed, and read by nobody.
     has_effect: bool = True
-    #: Whether a request may change it. Nobody needs a password to send one, so it is False for all that names a
-    #: file, is where a server listens, guards a door or opens one.
-    remote: bool = True
     #: Whether a change by request counts at once; else it counts from the next start.
     at_once: bool = False
 
@@ -198,11 +252,16 @@ class Option(msgspec.Struct, frozen=True):
         return _words(self.key, "_").upper()
 
     @property
-    def when_changed(self) -> str:
-        """Say when a change by request counts; blank where none is taken, or nothing would follow."""
-        if not self.remote or not self.has_effect:
-            return ""
-        return "a request changes it at once" if self.at_once else "a request changes it for the next start"
+    def changed_by_request(self) -> str:
+        """Say whether a request may change it, to which values, and when that counts."""
+        when = "" if not self.has_effect else " at once" if self.at_once else " for the next start"
+        match self.by_request:
+            case Fixed(why) | Closed(why):
+                return f"no request changes it: {why}"
+            case Within(kind, why):
+                return f"a request changes it{when}, to {kind.allowed}: {why}"
+            case AnyValue():
+                return f"a request changes it{when}"
 
     def shown(self, value: str) -> str:
         """Return the text of a value as it may be shown to anybody."""

@@ -62,15 +62,18 @@ class StoredConfig(Generic[Config]):
         changes = changes_in(body)
         async with self._config_turn:
             update = updated(self._kind, self.config, changes)
-            text = file_text(persisted_properties(self._kind, update.config)).encode()
-            try:
-                await store(update.config.config_store_path, text)
-            except NotStored as error:
-                self._observer.config_not_stored(error)
-                raise
-            self.config = update.config
-            self._applied(update.config)
+            if update.changed:
+                await self._change(update.config)
             self._observer.config_changed(update.changed, update.unknown, update.config)
+
+    async def _change(self, config: Config) -> None:
+        try:
+            await store(config.config_store_path, file_text(persisted_properties(config)).encode())
+        except NotStored as error:
+            self._observer.config_not_stored(error)
+            raise
+        self.config = config
+        self._applied(config)
 
 
 async def store(path: str, content: bytes) -> None:

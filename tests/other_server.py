@@ -5,7 +5,7 @@ from typing import Annotated
 
 from remoting.codes import RequestCode
 from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
-from serving.options import Option, Whole
+from serving.options import ANY_VALUE, Option, Whole
 from serving.server_kind import ServerKind
 
 
@@ -15,8 +15,8 @@ class OtherConfig(ServerConfig):
     config_black_list: ConfigBlackList = "configBlackList;configStorePath"
     listen_port: ListenPort = 1234
     http_port: HttpPort = 1235
-    least: Annotated[int, Option("least", Whole(0, 9), "The least.")] = 1
-    most: Annotated[int, Option("most", Whole(0, 9), "The most.")] = 5
+    least: Annotated[int, Option("least", Whole(0, 9), "The least.", by_request=ANY_VALUE)] = 1
+    most: Annotated[int, Option("most", Whole(0, 9), "The most.", by_request=ANY_VALUE)] = 5
 
 
 def conflicts(config):

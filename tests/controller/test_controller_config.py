@@ -8,7 +8,7 @@ from controller.config import CONTROLLER, ControllerConfig
 from remoting.properties import Property, parse
 from serving.config_checks import ConfigError
 from serving.config_sources import PropertiesFile, Sources, WhyIgnored, from_sources, ignored_keys
-from serving.options import FilePath, Flag, Secret, Whole, text_of
+from serving.options import FilePath, Fixed, Flag, Secret, Whole, text_of
 
 PATH = "/etc/controller.conf"
 HOME = {"HOME": "/home/rmq"}
@@ -87,8 +87,8 @@ def another_value(key):
 # The table of options
 
 
-def test_every_field_but_the_unknown_properties_is_an_option():
-    assert {each.name for each in dataclasses.fields(ControllerConfig)} == {*CONTROLLER.options, "unknown"}
+def test_every_field_but_what_the_file_holds_is_an_option():
+    assert {each.name for each in dataclasses.fields(ControllerConfig)} == {*CONTROLLER.options, "unknown", "stored"}
 
 
 @pytest.mark.parametrize("name", CONTROLLER.options)
@@ -113,14 +113,14 @@ def test_every_explanation_is_one_sentence():
 def test_no_request_may_change_a_file_a_secret_or_where_sets_are_kept():
     for name, option in CONTROLLER.options.items():
         if isinstance(option.kind, FilePath | Secret) or name.startswith(("etcd_", "tls_")):
-            assert not option.remote, option.key
+            assert isinstance(option.by_request, Fixed), option.key
     for name in ("controller_store", "controller_group", "controller_id", "advertised_address"):
-        assert not CONTROLLER.options[name].remote, name
+        assert isinstance(CONTROLLER.options[name].by_request, Fixed), name
 
 
 def test_no_request_may_change_where_it_listens():
     for key in ("bindAddress", "listenPort", "httpBindAddress", "httpPort"):
-        assert not CONTROLLER.options[CONTROLLER.field_of_key[key]].remote, key
+        assert isinstance(CONTROLLER.options[CONTROLLER.field_of_key[key]].by_request, Fixed), key
 
 
 def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_read():

@@ -6,11 +6,11 @@ import pytest
 
 from namesrv.config import NAMESRV, NameServerConfig
 from serving.config import WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES
-from serving.options import FilePath, Secret, text_of
+from serving.options import FilePath, Fixed, Secret, text_of
 
 
-def test_every_field_but_the_unknown_properties_is_an_option():
-    assert {each.name for each in dataclasses.fields(NameServerConfig)} == {*NAMESRV.options, "unknown"}
+def test_every_field_but_what_the_file_holds_is_an_option():
+    assert {each.name for each in dataclasses.fields(NameServerConfig)} == {*NAMESRV.options, "unknown", "stored"}
 
 
 @pytest.mark.parametrize("name", NAMESRV.options)
@@ -35,7 +35,7 @@ def test_every_explanation_is_one_sentence():
 def test_no_request_may_change_a_file_or_a_secret_or_anything_about_tls():
     for option in NAMESRV.options.values():
         if isinstance(option.kind, FilePath | Secret) or option.key.startswith("tls."):
-            assert not option.remote, option.key
+            assert isinstance(option.by_request, Fixed), option.key
 
 
 def test_no_request_may_change_where_it_listens():
@@ -47,7 +47,7 @@ def test_no_request_may_change_where_it_listens():
         "controllerListenPort",
         "controllerHttpPort",
     ):
-        assert not NAMESRV.options[NAMESRV.field_of_key[key]].remote, key
+        assert isinstance(NAMESRV.options[NAMESRV.field_of_key[key]].by_request, Fixed), key
 
 
 def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_read():

@@ -1,9 +1,11 @@
 """The command line."""
 
+import re
 from importlib.metadata import version
 
 import pytest
 
+from controller.config import CONTROLLER
 from namesrv.config import NAMESRV
 from serving.arguments import Arguments, parse
 from serving.config_sources import Sources, from_sources
@@ -84,8 +86,20 @@ def test_help_tells_which_options_a_request_changes_and_from_when(capsys):
         parse(NAMESRV, ["-h"], {})
     told = " ".join(capsys.readouterr().out.split())
     assert "request 206). [true] (a request changes it at once) --" in told
-    assert "RocketMQ peers at one time. [16384] (a request changes it for the next start) --" in told
-    assert "0 for any free port. [9876] --" in told
+    assert (
+        "0 for never. [120] (a request changes it at once, to a whole number from 120 to 600: less drops living "
+        "brokers, more keeps idle strangers connected) --"
+    ) in told
+    assert "Threads that read frames. [8] (a request changes it) --" in told
+    assert "0 for any free port. [9876] (no request changes it: it is where a server listens) --" in told
+
+
+@pytest.mark.parametrize("kind", [NAMESRV, CONTROLLER], ids=["namesrv", "controller"])
+def test_help_tells_of_every_property_whether_a_request_changes_it(kind, capsys):
+    with pytest.raises(SystemExit):
+        parse(kind, ["-h"], {})
+    told = capsys.readouterr().out
+    assert len(re.findall(r"\((?:a|no)\s+request\s+changes", told)) == len(kind.options)
 
 
 def test_the_version_is_that_of_the_distribution(capsys):

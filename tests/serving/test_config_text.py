@@ -7,7 +7,7 @@ from namesrv.config import NAMESRV, NameServerConfig
 from remoting.properties import Property, file_text, listing_text, parse
 from serving.config_sources import PropertiesFile, Sources, from_sources
 from serving.config_text import listed_properties, persisted_properties, shown_unknown
-from serving.options import AddressList, AlwaysFalse, FilePath, Flag, OneOf, Secret, Text, Whole
+from serving.options import AddressList, AlwaysFalse, FilePath, Flag, OneOf, Secret, Text, Whole, text_of
 
 # The answer to request 319 of the Java NameServer 5.5.0 (mqadmin 5.5.0 getNamesrvConfig).
 JAVA_LISTING = """\
@@ -88,22 +88,25 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
     }
 
 
-def test_what_is_not_set_is_left_out_but_a_blank_that_was_chosen_is_kept():
-    properties = persisted_properties(NAMESRV, NameServerConfig(product_env_name=""))
-    assert properties["productEnvName"] == ""
-    assert "rocketmqHome" not in properties
-    assert "tls.server.keyPath" not in properties
+def test_what_came_from_the_file_is_stored_and_nothing_else():
+    lines = (Property("productEnvName", "", 1), Property("tls.server.keyPassword", "hunter2", 2), Property("x", "1", 3))
+    sources = Sources(
+        environment={"HOME": "/h", "RMQ_NAMESRV_TLS_CLIENT_KEY_PASSWORD": "hunter3"},
+        options={"listenPort": "7"},
+        file=PropertiesFile("/ns.conf", lines),
+    )
+    config = from_sources(NAMESRV, sources)
+    assert config.tls_client_key_password == "hunter3"
+    assert persisted_properties(config) == {"productEnvName": "", "tls.server.keyPassword": "hunter2", "x": "1"}
 
 
-def test_a_secret_is_stored_whole_and_never_listed():
+def test_a_secret_is_never_listed():
     config = NameServerConfig(
         tls_server_key_password="hunter2", unknown=(Property("tls.sever.keyPassword", "hunter3"), Property("x", "1"))
     )
     assert listed_properties(NAMESRV, config)["tls.server.keyPassword"] == "******"
     assert listed_properties(NAMESRV, config)["tls.sever.keyPassword"] == "******"
     assert listed_properties(NAMESRV, config)["x"] == "1"
-    assert persisted_properties(NAMESRV, config)["tls.server.keyPassword"] == "hunter2"
-    assert persisted_properties(NAMESRV, config)["tls.sever.keyPassword"] == "hunter3"
 
 
 def test_an_unknown_property_is_masked_only_if_its_name_promises_a_secret():
@@ -138,7 +141,7 @@ CONFIGS = st.builds(
     **{
         name: VALUES[type(option.kind)](option.kind)
         for name, option in NAMESRV.options.items()
-        if option.key not in {*TOGETHER, "kvConfigPath", "configStorePath", "httpPort"}
+        if option.key not in {*TOGETHER, "kvConfigPath", "configStorePath", "httpPort", "configWhiteList"}
     },
     unknown=st.dictionaries(st.text("ab=é", min_size=1), st.text(" a\\")).map(
         lambda items: tuple(Property(key, value) for key, value in sorted(items.items()))
@@ -148,7 +151,10 @@ CONFIGS = st.builds(
 
 @given(CONFIGS)
 def test_what_is_stored_starts_the_same_configuration_again(config):
-    stored = parse(file_text(persisted_properties(NAMESRV, config)).encode("ascii"))
+    chosen = [Property(option.key, text_of(getattr(config, name))) for name, option in NAMESRV.options.items()]
+    first = from_sources(NAMESRV, Sources(file=PropertiesFile("/ns.conf", (*chosen, *config.unknown))))
+    stored = parse(file_text(persisted_properties(first)).encode("ascii"))
     again = from_sources(NAMESRV, Sources(file=PropertiesFile("/ns.conf", tuple(stored))))
-    assert persisted_properties(NAMESRV, again) == persisted_properties(NAMESRV, config)
+    assert listed_properties(NAMESRV, again) == listed_properties(NAMESRV, first)
+    assert persisted_properties(again) == persisted_properties(first)
     assert [(each.key, each.value) for each in again.unknown] == [(each.key, each.value) for each in config.unknown]

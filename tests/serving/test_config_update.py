@@ -79,7 +79,86 @@ def test_a_protected_property_refuses_the_whole_request(key):
         update(f"logLevel=bad\n{key}=/x\n", config_black_list="enableTopicList; brokerName;")
     assert caught.value.keys == (key,)
     assert caught.value.code is ResponseCode.NO_PERMISSION
-    assert str(caught.value) == "Can not update config in black list."
+    assert str(caught.value).startswith(f"Can not update config in black list. {key}: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "why", "instead"),
+    [
+        ("listenPort=1", "it is where a server listens", "--listen-port, RMQ_NAMESRV_LISTEN_PORT"),
+        ("enableTopicList=true", "configBlackList names it", "--enable-topic-list, RMQ_NAMESRV_ENABLE_TOPIC_LIST"),
+        (
+            "connectionsMax=1",
+            "it can keep everybody out, or let the memory run out",
+            "--connections-max, RMQ_NAMESRV_CONNECTIONS_MAX",
+        ),
+        (
+            "waitSecondsForService=61",
+            "a request may set it to a whole number from 0 to 60: longer refuses every route query",
+            "--wait-seconds-for-service, RMQ_NAMESRV_WAIT_SECONDS_FOR_SERVICE",
+        ),
+    ],
+)
+def test_a_refusal_says_why_and_where_to_change_it_instead(change, why, instead):
+    with pytest.raises(ProtectedOptions) as caught:
+        update(change, config_black_list="enableTopicList")
+    told = f"{change.split('=')[0]}: {why}; set it at the start, by {instead} or the configuration file"
+    assert str(caught.value).removesuffix(", or name it in configWhiteList there") == (
+        f"Can not update config in black list. {told}"
+    )
+
+
+def test_of_many_protected_properties_some_are_told():
+    with pytest.raises(ProtectedOptions) as caught:
+        update("listenPort\nconnectionsMax\nhttpPort\nlogFormat\n" + "x" * 1000, config_black_list="x" * 1000)
+    assert len(caught.value.keys) == 5
+    assert str(caught.value).endswith("; and 2 more")
+
+
+def test_a_black_listed_property_is_refused_under_every_name():
+    with pytest.raises(ProtectedOptions):
+        update("rocketmq.serialize.type=ROCKETMQ", config_black_list="serializeType", config_white_list="serializeType")
+
+
+def test_what_the_operator_opens_takes_every_value_that_the_file_takes():
+    opened = {"config_white_list": "connectionsMax; waitSecondsForService"}
+    assert update("connectionsMax=1\nwaitSecondsForService=61", **opened).changed == (
+        "connectionsMax",
+        "waitSecondsForService",
+    )
+    with pytest.raises(BadUpdate):
+        update("connectionsMax=0", **opened)
+    with pytest.raises(ProtectedOptions):
+        update("frameMaxLength=2000", **opened)
+
+
+def test_a_value_that_nobody_may_give_is_told_as_such():
+    with pytest.raises(BadUpdate, match="scanNotActiveBrokerInterval must be a whole number from 1 to"):
+        update("scanNotActiveBrokerInterval=soon")
+
+
+def stored(file, change, **config):
+    held = tuple(Property(*line.split("="), number) for number, line in enumerate(file, 1))
+    config = NameServerConfig(stored=held, **config)
+    result = updated(NAMESRV, config, changes_in(change.encode())).config
+    return [f"{each.key}={each.value}" for each in result.stored]
+
+
+def test_a_change_is_stored_and_the_other_lines_of_the_file_stay_as_they_are():
+    assert stored(["listenPort=9876", "logLevel=INFO"], "enableTopicList=false") == [
+        "listenPort=9876",
+        "logLevel=INFO",
+        "enableTopicList=false",
+    ]
+
+
+def test_what_is_so_already_is_not_stored():
+    assert stored([], "enableTopicList=true\nsupportActingMaster=true") == ["supportActingMaster=true"]
+
+
+def test_a_change_takes_the_place_of_every_line_of_its_property():
+    file = ["ROCKETMQ_SERIALIZE_TYPE=JSON", "serializeType=JSON"]
+    assert stored(file, "serializeType=ROCKETMQ", config_white_list="serializeType") == ["serializeType=ROCKETMQ"]
 
 
 def test_a_bad_value_refuses_the_whole_request_and_tells_what_is_allowed():
@@ -93,7 +172,7 @@ def test_a_bad_value_refuses_the_whole_request_and_tells_what_is_allowed():
 
 def test_a_remark_tells_the_first_of_many_bad_values():
     with pytest.raises(BadUpdate) as caught:
-        update("connectionsMax=a\nserializeType=b\nlogLevel=c\nlogFormat=d\nclusterTest=true\n")
+        update("enableTopicList=a\nneedWaitForService=b\nlogLevel=c\nserverWorkerThreads=d\nclusterTest=true\n")
     assert len(caught.value.bad) == 5
     assert str(caught.value).endswith("; and 2 more; nothing was changed")
 

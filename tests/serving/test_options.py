@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.options import (
+    ANY_VALUE,
     INT_MAX,
     INT_MIN,
     LONG_MAX,
@@ -165,14 +166,14 @@ def test_an_address_list_is_hosts_with_ports(text, value):
     ],
 )
 def test_argument_and_variable_follow_from_the_property(key, argument, variable):
-    option = Option(key, Text(), "")
+    option = Option(key, Text(), "", ANY_VALUE)
     assert (option.argument, option.variable) == (argument, variable)
 
 
 def test_only_a_secret_that_is_set_is_masked():
-    assert Option("tls.server.keyPassword", Secret(), "").shown("pass") == "******"
-    assert Option("tls.server.keyPassword", Secret(), "").shown("") == ""
-    assert Option("tls.server.keyPath", FilePath(), "").shown("/key") == "/key"
+    assert Option("tls.server.keyPassword", Secret(), "", ANY_VALUE).shown("pass") == "******"
+    assert Option("tls.server.keyPassword", Secret(), "", ANY_VALUE).shown("") == ""
+    assert Option("tls.server.keyPath", FilePath(), "", ANY_VALUE).shown("/key") == "/key"
 
 
 def test_values_are_written_as_java_writes_them():

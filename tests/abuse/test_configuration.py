@@ -1,0 +1,145 @@
+"""What somebody without any identity can make of a server with one request that changes its configuration."""
+
+import contextlib
+import os
+import stat
+
+import pytest
+from peers.controllers import OurController
+from peers.wire import UPDATE_CONFIG
+
+UPDATE_CONTROLLER_CONFIG = 1009
+SUCCESS = 0
+NO_PERMISSION = 16
+SECRET = "hunter2-of-the-environment"
+
+#: What would send clients away, keep everybody out, drop living brokers, fill a disk, or hide what is done.
+OF_ANY_SERVER = [
+    "connectionsMax=1",
+    "frameMaxLength=1024",
+    "serializeType=ROCKETMQ",
+    "unfinishedBytesMax=1024",
+    "unreadBytesMax=1024",
+    "writeBufferHighWaterMark=1\nwriteBufferLowWaterMark=1",
+    "serverSocketBacklog=1",
+    "serverSocketRcvBufSize=1",
+    "serverSocketSndBufSize=1",
+    "serverChannelMaxIdleTimeSeconds=1",
+    "serverChannelMaxIdleTimeSeconds=0",
+    "enableShutdownGracefully=true\nshutdownWaitTimeSeconds=2147483647",
+    "logLevel=debug",
+    "logLevel=error",
+    "logFormat=console",
+    "configWhiteList=connectionsMax",
+]
+OF_A_NAME_SERVER = [
+    *OF_ANY_SERVER,
+    "namesrvAddrList=10.6.6.6:9876",
+    "defaultThreadPoolQueueCapacity=1",
+    "scanNotActiveBrokerInterval=2147483647",
+    "scanNotActiveBrokerInterval=1",
+    "needWaitForService=true\nwaitSecondsForService=2147483647",
+    "deleteTopicWithBrokerRegistration=true",
+    "supportActingMaster=false",
+    "orderMessageEnable=false",
+]
+OF_A_CONTROLLER = [
+    *OF_ANY_SERVER,
+    "controllerRequestThreadPoolQueueCapacity=1",
+    "suspectTimeoutMs=600000",
+    "suspectTimeoutMs=500",
+    "notifyBrokerRoleChanged=false",
+    "controllerDLegerPeers=n0-10.6.6.6:9878",
+]
+
+
+def listed(answer):
+    return dict(line.split("=", 1) for line in answer.body.decode().splitlines())
+
+
+def taken(caller, code, changes):
+    """Return which of these changes were not refused, with the answer."""
+    answers = {change: caller.ask(code, {}, change.encode()) for change in changes}
+    return {change: (answer.code, answer.remark) for change, answer in answers.items() if answer.code != NO_PERMISSION}
+
+
+def test_no_request_makes_a_name_server_useless(serve):
+    served = serve(logLevel="info")
+    before = listed(served.server.caller.ask(319))
+    assert taken(served.server.caller, UPDATE_CONFIG, OF_A_NAME_SERVER) == {}
+    assert listed(served.server.caller.ask(319)) == before
+    served.assert_unharmed()
+
+
+def test_no_request_makes_a_controller_useless(lab):
+    controller = lab.kept(OurController(lab.folder)).start()
+    before = listed(controller.caller.ask(1010))
+    assert taken(controller.caller, UPDATE_CONTROLLER_CONFIG, OF_A_CONTROLLER) == {}
+    assert listed(controller.caller.ask(1010)) == before
+
+
+def test_what_operators_change_by_request_is_still_changed(serve, lab):
+    caller = serve(logLevel="debug").server.caller
+    for change in (
+        b"enableTopicList=false",
+        b"orderMessageEnable=true",
+        b"supportActingMaster=true",
+        b"notifyMinBrokerIdChanged=true",
+        b"scanNotActiveBrokerInterval=5000",
+        b"serverChannelMaxIdleTimeSeconds=121",
+        b"waitSecondsForService=46",
+        b"logLevel=info",
+        b"serverWorkerThreads=4",
+    ):
+        assert caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS, change
+    controller = lab.kept(OurController(lab.folder)).start()
+    for change in (
+        b"enableElectUncleanMaster=true",
+        b"enableElectUncleanMaster=false",
+        b"adoptUnknownBrokers=true",
+        b"suspectTimeoutMs=10000",
+        b"scanNotActiveBrokerInterval=1000",
+    ):
+        assert controller.caller.ask(UPDATE_CONTROLLER_CONFIG, {}, change).code == SUCCESS, change
+
+
+def test_an_operator_may_open_a_property_to_requests(serve):
+    caller = serve(configWhiteList="connectionsMax; scanNotActiveBrokerInterval").server.caller
+    for change in (b"connectionsMax=1000", b"scanNotActiveBrokerInterval=60000"):
+        assert caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS, change
+    refused = caller.ask(UPDATE_CONFIG, {}, b"frameMaxLength=2000000")
+    assert refused.code == NO_PERMISSION
+    assert "--frame-max-length" in refused.remark
+
+
+@pytest.fixture
+def secretive(lab):
+    """A NameServer with a secret in its environment, and a file that everybody may read."""
+    with contextlib.ExitStack() as stack:
+        server = lab.name_server(
+            http=True, environment={"RMQ_NAMESRV_TLS_CLIENT_KEY_PASSWORD": SECRET, "RMQ_NAMESRV_LOG_LEVEL": "warning"}
+        )
+        stack.callback(server.process.kill)
+        path = server.folder / "namesrv.properties"
+        path.chmod(0o644)
+        yield server, path
+
+
+def files_with(folder, text):
+    return [each for each in folder.rglob("*") if each.is_file() and text in each.read_bytes()]
+
+
+def test_what_the_environment_keeps_secret_comes_into_no_file(secretive):
+    server, path = secretive
+    own = path.read_bytes()
+    before = path.stat()
+    # What is so already changes nothing, and what is not known here neither.
+    for change in (b"enableTopicList=true", b"nobodyKnows=this"):
+        assert server.caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS
+    assert path.read_bytes() == own
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert server.caller.ask(UPDATE_CONFIG, {}, b"enableTopicList=false").code == SUCCESS
+    assert set(path.read_text().splitlines()) == {*own.decode().splitlines(), "enableTopicList=false"}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.stat().st_uid == os.getuid()
+    assert [each for each in files_with(server.folder, SECRET.encode()) if "log" not in each.name] == []
