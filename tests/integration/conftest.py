@@ -64,7 +64,8 @@ def mqadmin(tmp_path_factory):
 
 
 def _started_fleet(session_lab):
-    namesrv = session_lab.name_server("namesrv")
+    # The tests of topics turn the order configuration on and off.
+    namesrv = session_lab.name_server("namesrv", configWhiteList="orderMessageEnable")
     original = session_lab.java_name_server("original")
     spare = session_lab.idle_name_server("spare", needWaitForService=True, waitSecondsForService=20)
     addresses = [namesrv.address, original.address, spare.address]
