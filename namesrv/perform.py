@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from namesrv.effects import CloseConnection, Effect, Event, NotifyMinBrokerIdChange, Outcome
 from remoting.codec import encode_fields
-from remoting.codes import FLAG_ONEWAY, RequestCode
+from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.errors import InvokeError
 from remoting.shapes.broker import NotifyMinBrokerIdChangeRequestHeader
@@ -19,11 +19,11 @@ from remoting.shapes.broker import NotifyMinBrokerIdChangeRequestHeader
 NOTIFY_TIMEOUT_MS: Final = 3000
 
 
-class OnewaySender(Protocol):
+class Sender(Protocol):
     """What sends requests to brokers."""
 
-    async def send_oneway(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request that is not answered; raises InvokeError if it cannot be written in time."""
+    async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
+        """Send a request whose answer nobody waits for; raises InvokeError if it cannot be written in time."""
 
 
 class EffectObserver(Protocol):
@@ -45,7 +45,7 @@ class Performer:
     def __init__(
         self,
         tasks: asyncio.TaskGroup,
-        sender: OnewaySender,
+        sender: Sender,
         close_connection: Callable[[int], None],
         observer: EffectObserver,
     ) -> None:
@@ -89,11 +89,10 @@ class Performer:
             min_broker_id=effect.min_broker_id,
             ha_broker_addr=effect.ha_broker_addr,
         )
-        request = RemotingCommand(
-            RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, flag=FLAG_ONEWAY, ext_fields=encode_fields(header)
-        )
+        # Java sends it one-way, and then a broker with ACL refuses it in silence. Brokers answer it as any request.
+        request = RemotingCommand(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext_fields=encode_fields(header))
         try:
-            await self._sender.send_oneway(address, request, NOTIFY_TIMEOUT_MS)
+            await self._sender.post(address, request, NOTIFY_TIMEOUT_MS)
         except InvokeError as error:
             self._observer.notification_failed(effect, address, error)
         except ValueError as error:

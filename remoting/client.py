@@ -6,17 +6,18 @@ Answers to `NettyRemotingClient`. What a response means is for the caller.
 import asyncio
 import errno
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Final, cast
 
 import msgspec
 
 from remoting.clock import Clock
-from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
+from remoting.codes import ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectionRefused, InvokeError, InvokeTimeout, OutOfResources
 from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
+from remoting.signing import Credentials, is_denied, signed
 
 _OPAQUE_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535
@@ -25,6 +26,9 @@ _PORT_MAX: Final = 65535
 _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 #: Unused connections are looked for so many times within `idle_seconds`.
 _LOOKS_PER_SILENCE: Final = 4
+
+#: Takes the address of a peer, the code of the request that it denies, and its remark.
+Denied = Callable[[str, int, str], None]
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,12 +57,16 @@ class RemotingClient:
         limits: ClientLimits | None = None,
         tls: ssl.SSLContext | None = None,
         serialize_type: SerializeType = SerializeType.JSON,
+        credentials: Credentials | None = None,
     ) -> None:
-        """Prepare; connections are plain without `tls`."""
+        """Prepare; connections are plain without `tls`, and requests are not signed without `credentials`."""
         self._clock = clock
         self._limits = limits or ClientLimits()
         self._tls = tls
         self._serialize_type = serialize_type
+        self._credentials = credentials
+        #: Told of each request that a peer with ACL does not take from us.
+        self.denied: Denied = lambda _address, _code, _remark: None
         self._numbers = count()
         #: By address; those used last stand last.
         self._slots: dict[str, _Slot] = {}
@@ -77,7 +85,7 @@ class RemotingClient:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._link(address)
-                return await link.ask(msgspec.structs.replace(request, opaque=self._next_opaque()))
+                return self._looked_at(address, request, await link.ask(self._ready(request)))
         except TimeoutError:
             if link is not None:
                 self._leave(address, link)
@@ -92,21 +100,23 @@ class RemotingClient:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._connect(address)
                 try:
-                    return await link.ask(msgspec.structs.replace(request, opaque=self._next_opaque()))
+                    return self._looked_at(address, request, await link.ask(self._ready(request)))
                 finally:
                     link.transport.abort()
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
 
-    async def send_oneway(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request that is not answered; raises InvokeError if it cannot be handed to the connection in time."""
-        request = msgspec.structs.replace(request, opaque=self._next_opaque(), flag=request.flag | FLAG_ONEWAY)
+    async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
+        """Send a request whose answer nobody waits for; only a denial in it is told.
+
+        Raises InvokeError if it cannot be handed to the connection in time.
+        """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._link(address)
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
-        link.write(request)
+        link.post(self._ready(request))
 
     async def close(self) -> None:
         """Close all connections; requests that wait for answers fail."""
@@ -125,8 +135,19 @@ class RemotingClient:
                 link.transport.abort()
             await _all_lost(links)
 
-    def _next_opaque(self) -> int:
-        return next(self._numbers) & _OPAQUE_MAX
+    def _ready(self, request: RemotingCommand) -> RemotingCommand:
+        """Return a request with its number and, if we have keys, signed."""
+        request = msgspec.structs.replace(request, opaque=next(self._numbers) & _OPAQUE_MAX)
+        return request if self._credentials is None else signed(request, self._credentials)
+
+    def _looked_at(self, address: str, request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
+        if is_denied(answer):
+            self.denied(address, request.code, answer.remark or "")
+        return answer
+
+    def _post_denied(self, address: str, code: int, remark: str) -> None:
+        # By way of `self`: who is told may be set after the connection was made.
+        self.denied(address, code, remark)
 
     async def _link(self, address: str) -> "_Link":
         """Return the connection to an address, made now if there is none; raises InvokeError."""
@@ -159,7 +180,7 @@ class RemotingClient:
         host, port = _host_and_port(address)
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(
-                lambda: _Link(address, self._limits, self._serialize_type), host, port, ssl=self._tls
+                lambda: _Link(address, self._limits, self._serialize_type, self._post_denied), host, port, ssl=self._tls
             )
         except ConnectionRefusedError:
             raise ConnectionRefused(address, "cannot connect: connection refused") from None
@@ -221,13 +242,16 @@ class _Slot:
 class _Link(asyncio.Protocol):
     """Our end of one connection."""
 
-    def __init__(self, address: str, limits: ClientLimits, serialize_type: SerializeType) -> None:
+    def __init__(self, address: str, limits: ClientLimits, serialize_type: SerializeType, denied: Denied) -> None:
         self._address = address
         self._limits = limits
         self._serialize_type = serialize_type
+        self._denied = denied
         self._reader = CommandReader(limits.frame_bytes_max)
         #: By opaque.
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        #: Opaque -> code of requests whose answers nobody waits for; the oldest are forgotten.
+        self._posted: dict[int, int] = {}
         self.transport: asyncio.Transport
         self.lost = asyncio.Event()
         self._is_left = False
@@ -242,12 +266,14 @@ class _Link(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Hand each response to who waits for it; one that nobody waits for is dropped."""
+        """Hand each response to who waits for it; of one that nobody waits for only a denial is told."""
         for command in self._reader.receive(data):
             if not command.is_response:
                 self._decline(command)
             elif (waiting := self._waiting.get(command.opaque)) and not waiting.done():
                 waiting.set_result(command)
+            elif (code := self._posted.pop(command.opaque, None)) is not None and is_denied(command):
+                self._denied(self._address, code, command.remark or "")
         if self._reader.error is not None:
             self._fail(str(self._reader.error))
             self.transport.abort()
@@ -269,6 +295,13 @@ class _Link(asyncio.Protocol):
         finally:
             del self._waiting[request.opaque]
             self._close_if_left()
+
+    def post(self, request: RemotingCommand) -> None:
+        """Send a request and look at its answer only for a denial; raises InvokeError."""
+        self.write(request)
+        self._posted[request.opaque] = request.code
+        if len(self._posted) > self._limits.unanswered_max:
+            del self._posted[next(iter(self._posted))]
 
     def close_once_answered(self) -> None:
         """Close when nobody waits any more. What was written stays written: a peer that stands still finds it later."""

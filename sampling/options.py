@@ -1,14 +1,18 @@
 """The options of `rmq-sampler`."""
 
 import argparse
+import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from history.landing import file_name
+from remoting.signing import Credentials
+from serving.broker_keys import key_in
+from serving.not_started import NotStarted
 
 _DESCRIPTION: Final = """Samples at intervals how far topics and consumer groups are, into the history: the analyses of
 queue scaling (A9) and balance (A8) are made of it."""
@@ -22,6 +26,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _ADDRESS: Final = re.compile(r"[^\s,;]+:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
 
+VARIABLE_PREFIX: Final = "RMQ_SAMPLER_"
+#: What a sampler is to be given.
+KEYS: Final = (
+    "RMQ_SAMPLER_BROKER_ACCESS_KEY and RMQ_SAMPLER_BROKER_SECRET_KEY "
+    "(or --broker-access-key-path and --broker-secret-key-path)"
+)
+
 Value = TypeVar("Value")
 
 
@@ -34,9 +45,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: int
     #: Its ns_id in the rows.
     name: str
+    #: What requests are signed with; None signs none.
+    credentials: Credentials | None = None
 
 
-def asked_options(arguments: Sequence[str] | None, host: str) -> Options:
+def asked_options(arguments: Sequence[str] | None, host: str, environment: Mapping[str, str] = os.environ) -> Options:
     """Return what the command line asks for; what cannot be done leaves the process with a sentence."""
     parser = argparse.ArgumentParser(prog="rmq-sampler", description=_DESCRIPTION)
     parser.add_argument(
@@ -65,13 +78,40 @@ def asked_options(arguments: Sequence[str] | None, host: str) -> Options:
         default=file_name(f"sampler_{host}"),
         help="who took the samples (%(default)s); of two on one machine each needs its own",
     )
+    for key, what in (("access", "the user of brokers with ACL"), ("secret", "that user's password")):
+        parser.add_argument(
+            f"--broker-{key}-key-path",
+            default=environment.get(f"{VARIABLE_PREFIX}BROKER_{key.upper()}_KEY_PATH", ""),
+            metavar="FILE",
+            help=f"file with {what}; or {VARIABLE_PREFIX}BROKER_{key.upper()}_KEY in the environment",
+        )
     asked = parser.parse_args(arguments)
+    try:
+        credentials = _credentials(asked, environment)
+    except (ValueError, NotStarted) as error:
+        parser.error(str(error))
     return Options(
+        credentials=credentials,
         name_servers=asked.namesrv,
         topics=asked.topics,
         history=asked.history,
         interval_s=asked.interval,
         name=asked.name,
+    )
+
+
+def _credentials(asked: argparse.Namespace, environment: Mapping[str, str]) -> Credentials | None:
+    """Return the keys of the environment or of files; raises ValueError if there is one without the other."""
+    access_key = _key("access", asked.broker_access_key_path, environment)
+    secret_key = _key("secret", asked.broker_secret_key_path, environment)
+    if bool(access_key) != bool(secret_key):
+        raise ValueError(f"requests to brokers with ACL need both, a user and its password: {KEYS}")
+    return Credentials(access_key, secret_key) if access_key else None
+
+
+def _key(which: str, path: str, environment: Mapping[str, str]) -> str:
+    return environment.get(f"{VARIABLE_PREFIX}BROKER_{which.upper()}_KEY", "") or key_in(
+        path, f"--broker-{which}-key-path"
     )
 
 

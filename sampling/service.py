@@ -8,12 +8,13 @@ from history.schemas import SAMPLER
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling import events
-from sampling.options import Options
+from sampling.options import KEYS, Options
 from sampling.rounds import Round
 from sampling.samples import Samples
 from sampling.troubles import News, Troubles
 from serving import __version__
 from serving.chores import keep_up, write_held_lines
+from serving.denials import Denials
 from serving.log_writer import LineWriter
 from serving.logs import STDOUT, Logs, open_logs
 from serving.options import LONG_MAX
@@ -71,7 +72,8 @@ async def serve(options: Options) -> None:
     identity = Identity(options.name, SAMPLER, __version__, "")
     # The servers say how much their folder may hold; half of the disk and 31 days count here too.
     recording = Recording(options.history, identity, logs, bytes_max=LONG_MAX)
-    client = RemotingClient(clock)
+    client = RemotingClient(clock, credentials=options.credentials)
+    client.denied = Denials(logs, KEYS, is_signed=options.credentials is not None).denied
     try:
         await _sample_until_stopped(Sampler(options, logs, client, recording), options, logs, signals, recording)
         await client.close()

@@ -48,6 +48,7 @@ _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
 
 SAYS_WHAT_IS_OPEN: Final = Fixed("it says what requests may change")
+_SIGNS: Final = Fixed("it is who this server is for brokers")
 _GUARDS: Final = Fixed("it decides who is let in, and to whom this server speaks")
 _SPEED: Final = Closed("it can slow every connection down, or let the memory run out")
 _STOP: Final = Closed("it can make each stop last for ever")
@@ -447,6 +448,28 @@ class ServerConfig:
             "tls.client.trustCertPath", _PATH, "Authorities that brokers are verified with, PEM.", by_request=_GUARDS
         ),
     ] = ""
+    # Who we are for brokers with ACL; all read by broker_keys.py
+
+    broker_access_key: Annotated[
+        str,
+        Option(
+            "brokerAccessKey",
+            Secret(),
+            "User of brokers with ACL that requests of ours are signed for.",
+            by_request=_SIGNS,
+        ),
+    ] = field(default="", repr=False)
+    broker_access_key_path: Annotated[
+        str, Option("brokerAccessKeyPath", _PATH, "File with that user, read at the start.", by_request=NAMES_A_FILE)
+    ] = ""
+    broker_secret_key: Annotated[
+        str, Option("brokerSecretKey", Secret(), "Password of that user: its secret key.", by_request=_SIGNS)
+    ] = field(default="", repr=False)
+    broker_secret_key_path: Annotated[
+        str,
+        Option("brokerSecretKeyPath", _PATH, "File with that password, read at the start.", by_request=NAMES_A_FILE),
+    ] = ""
+
     #: Read by start.py.
     tls_config_file: Annotated[
         str,

@@ -61,6 +61,7 @@ def _common_conflicts(kind: ServerKind[Config], config: ServerConfig) -> Iterato
     yield from _half_pair(kind, config, "tls_client_cert_path", "tls_client_key_path")
     if config.config_white_list and not config.has_others_properties:
         yield from _not_to_be_opened(kind, config)
+    yield from _broker_keys(config)
     if config.http_port == config.listen_port != 0 and _overlap(config.http_bind_address, config.bind_address):
         yield "http_port", "another port than listenPort"
 
@@ -83,6 +84,19 @@ def _half_pair(kind: ServerKind[Config], config: ServerConfig, first: str, secon
     for given, missing in ((first, second), (second, first)):
         if getattr(config, given) and not getattr(config, missing):
             yield missing, f"set as well, because {kind.options[given].key} is"
+
+
+def _broker_keys(config: ServerConfig) -> Iterator[tuple[str, str]]:
+    if config.broker_access_key and config.broker_access_key_path:
+        yield "broker_access_key_path", "blank, because brokerAccessKey is set"
+    if config.broker_secret_key and config.broker_secret_key_path:
+        yield "broker_secret_key_path", "blank, because brokerSecretKey is set"
+    has_user = config.broker_access_key or config.broker_access_key_path
+    has_password = config.broker_secret_key or config.broker_secret_key_path
+    if has_user and not has_password:
+        yield "broker_secret_key", "set as well, or brokerSecretKeyPath, because there is an access key"
+    if has_password and not has_user:
+        yield "broker_access_key", "set as well, or brokerAccessKeyPath, because there is a secret key"
 
 
 def _overlap(address: str, other: str) -> bool:

@@ -11,7 +11,7 @@ from serving.options import MASK, text_of
 from serving.server_kind import ServerKind
 
 # Parts of names that promise a secret: an unknown property may be a misspelled one.
-_SECRET_WORDS: Final = ("pass", "pwd", "secret", "token")
+_SECRET_WORDS: Final = ("accesskey", "pass", "pwd", "secret", "token")
 
 
 def listed_properties(kind: ServerKind[Config], config: Config) -> dict[str, str]:

@@ -245,7 +245,7 @@ def _subject(line: EventDict) -> Subject:
         return line["event"], key
     # Without the port: who reconnects for every bad frame is still the same peer.
     peer = str(line.get("peer", ""))
-    return line["event"], peer.rpartition(":")[0] or peer or line.get("logger")
+    return line["event"], peer.rpartition(":")[0] or peer or line.get("addr") or line.get("logger")
 
 
 def _shortened(value: Any) -> Any:

@@ -29,10 +29,12 @@ from remoting.server import RemotingServer, ServerOptions
 from remoting.tls import TlsError, client_context
 from serving import __version__, chores, tls_options
 from serving import server_events as events
+from serving.broker_keys import PROPERTIES, credentials_of
 from serving.chores import Chore, keep_up
 from serving.config import Config, ServerConfig
 from serving.config_sources import IgnoredKey
 from serving.config_text import listed_properties
+from serving.denials import Denials
 from serving.descriptors import bound_http_socket, raised_file_limit, room_for_connections
 from serving.health import Health, Serving
 from serving.log_writer import LineWriter
@@ -267,7 +269,11 @@ class ServerProcess(Generic[Config]):
             context = client_context(self._certificate.contexts.settings) if self._config.tls_enable else None
         except TlsError as error:
             raise NotStarted(f"requests to brokers shall go over TLS, but: {error}") from error
-        return RemotingClient(self._clock, tls=context, serialize_type=SerializeType[self._config.serialize_type])
+        credentials = credentials_of(self._config)
+        serialize_type = SerializeType[self._config.serialize_type]
+        client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, credentials=credentials)
+        client.denied = Denials(self._logs, PROPERTIES, is_signed=credentials is not None).denied
+        return client
 
     def _connections_max(self) -> int:
         """Return how many connections leave room for other files; the next one is refused, and that is told."""

@@ -109,6 +109,14 @@ CERTIFICATE_LOAD_FAILED: Final = LogEvent(
     meaning="A TLS certificate cannot be read; the one before, if there was one, stays in use.",
     advice="Repair the file; it is looked at twice a second.",
 )
+BROKER_REQUEST_DENIED: Final = LogEvent(
+    name="broker_request_denied",
+    level=Level.WARNING,
+    keys=("addr", "request_code", "signed", "error", "advice"),
+    meaning="A broker with ACL does not take a request of this process: it is not `signed`, or the broker does not "
+    "know the user, has another password for it, or does not let it do this.",
+    advice="Do what the key `advice` says: give this process a user of the brokers that may do everything.",
+)
 
 # What operators change
 
@@ -225,6 +233,7 @@ MEANS: Final = (
     LOOPBACK_ADVERTISED,
     CERTIFICATE_LOADED,
     CERTIFICATE_LOAD_FAILED,
+    BROKER_REQUEST_DENIED,
 )
 SETTINGS: Final = (
     CONFIG_CHANGED,

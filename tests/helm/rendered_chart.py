@@ -51,6 +51,7 @@ EVERYTHING = {
         "auth": {"existingSecret": "etcd-user"},
         "tls": {"existingSecret": "etcd-tls", "clientCertificate": True},
     },
+    "brokers": {"auth": {"existingSecret": "broker-user"}},
     "tls": {"enabled": True, "existingSecret": "rocketmq-tls", "keyPasswordKey": "password", "clientAuth": "optional"},
     "history": {"volume": "shared", "shared": {"storageClass": "nfs"}},
     "analytics": {"enabled": True, "run": {"suspend": False, "extraArgs": ["--job=A5"]}},

@@ -60,6 +60,13 @@ def test_the_variables_of_a_pod_are_the_properties_they_are_meant_to_be():
     assert config.etcd_endpoints == "etcd-0:2379;etcd-1:2379;etcd-2:12379"
 
 
+def test_both_servers_get_the_user_of_brokers_with_acl_from_a_secret():
+    for component, text, environment in components("everything"):
+        file = PropertiesFile(f"{component}.conf", tuple(parse(text.encode())))
+        config = from_sources(KINDS[component], Sources(file=file, environment={"HOME": "/", **environment}))
+        assert config.broker_access_key == config.broker_secret_key == "from a secret"
+
+
 def test_nameservers_tell_clients_the_names_of_their_pods():
     ((_, text, _),) = (each for each in components("production") if each[0] == "namesrv")
     file = PropertiesFile("namesrv.conf", tuple(parse(text.encode())))

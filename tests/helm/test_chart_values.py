@@ -104,6 +104,15 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
             {"namesrv": {"config": {"tls.server.mode": "disabled"}}},
             "namesrv.config.tls.server.mode is set by the chart",
         ),
+        (
+            {"controller": {"config": {"brokerSecretKey": "s"}}},
+            "brokerSecretKey would stand in the values as plain text",
+        ),
+        ({"namesrv": {"config": {"brokerAccessKey": "s"}}}, "brokerAccessKey would stand in the values as plain text"),
+        (
+            {"namesrv": {"extraEnv": [{"name": "RMQ_NAMESRV_BROKER_ACCESS_KEY", "value": "s"}]}},
+            "RMQ_NAMESRV_BROKER_ACCESS_KEY would stand in the values as plain text",
+        ),
         ({"controller": {"config": {"controllerId": "c"}}}, "controller.config.controllerId is set by the chart"),
         ({"controller": {"config": {"historyDir": "/x"}}}, "controller.config.historyDir is set by the chart"),
         (

@@ -22,7 +22,7 @@ class Network:
         self.open = asyncio.Event()
         self.open.set()
 
-    async def send_oneway(self, address, request, timeout_ms):
+    async def post(self, address, request, timeout_ms):
         await self.open.wait()
         if address == UNREACHABLE:
             raise InvokeError(address, "nobody is there")
@@ -85,7 +85,7 @@ async def test_the_recipients_are_told_in_the_fields_of_java(network, told):
     ((address, request),) = network.sent
     assert address == "10.0.0.2:10911"
     assert request.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
-    assert request.is_oneway
+    assert not request.is_oneway
     assert request.ext_fields == {
         "offlineBrokerAddr": "10.0.0.1:10911",
         "minBrokerAddr": "10.0.0.2:10911",

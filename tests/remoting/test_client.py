@@ -9,13 +9,15 @@ from listening import REGISTER, PeerStream, a_request, serving, success, until
 
 from remoting.client import ClientLimits, RemotingClient
 from remoting.clock import SystemClock
-from remoting.codes import FLAG_ONEWAY, SerializeType
+from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import InvokeError, InvokeTimeout
 from remoting.frame import encode
+from remoting.signing import Credentials, signed
 from remoting.tls import TlsContexts, TlsSettings, client_context
 
 NOTIFY = RemotingCommand(905, ext_fields={"minBrokerId": "1"})
+KEYS = Credentials("somebody", "a secret")
 SECONDS_ARE_ENOUGH_MS = 5000
 
 
@@ -30,8 +32,8 @@ class Calling:
         await self.client.close()
 
 
-def a_client(clock=None, tls=None, serialize_type=SerializeType.JSON, **limits):
-    return Calling(RemotingClient(clock or SystemClock(), ClientLimits(**limits), tls, serialize_type))
+def a_client(clock=None, tls=None, serialize_type=SerializeType.JSON, credentials=None, **limits):
+    return Calling(RemotingClient(clock or SystemClock(), ClientLimits(**limits), tls, serialize_type, credentials))
 
 
 class Peers:
@@ -75,7 +77,7 @@ async def test_many_requests_share_one_connection_and_each_gets_its_own_answer(s
         assert len(site.told.of("opened")) == 1
 
 
-async def test_a_oneway_request_arrives_marked_as_one():
+async def test_a_request_that_nobody_waits_for_arrives_as_any_other():
     seen = []
 
     def note(request, connection):
@@ -83,9 +85,55 @@ async def test_a_oneway_request_arrives_marked_as_one():
         return request.reply()
 
     async with serving(note) as site, a_client() as client:
-        await client.send_oneway(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
+        await client.post(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: seen)
-        assert (seen[0].code, seen[0].flag, seen[0].ext_fields) == (905, FLAG_ONEWAY, {"minBrokerId": "1"})
+        assert (seen[0].code, seen[0].flag, seen[0].ext_fields) == (905, 0, {"minBrokerId": "1"})
+
+
+async def test_every_request_is_signed_where_there_are_keys():
+    seen = []
+
+    def note(request, connection):
+        seen.append(request)
+        return request.reply()
+
+    async with serving(note) as site, a_client(credentials=KEYS) as client:
+        for send in (client.invoke, client.ask_anew, client.post):
+            await send(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
+        await until(lambda: len(seen) == 3)
+    expected = signed(NOTIFY, KEYS).ext_fields
+    assert [request.ext_fields for request in seen] == [expected] * 3
+    assert NOTIFY.ext_fields == {"minBrokerId": "1"}
+
+
+async def test_a_peer_that_denies_our_requests_is_told_whoever_waits_for_the_answer():
+    def deny(request, connection):
+        return request.reply(ResponseCode.NO_PERMISSION, remark="check signature failed.")
+
+    denied = []
+    async with serving(deny) as site, a_client() as client:
+        client.denied = lambda *told: denied.append(told)
+        for send in (client.invoke, client.ask_anew, client.post):
+            await send(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
+        await until(lambda: len(denied) == 3)
+        assert denied == [(address(site), 905, "check signature failed.")] * 3
+
+
+async def test_other_answers_that_nobody_waits_for_are_dropped():
+    async with Peers() as peers, a_client(unanswered_max=2) as client:
+        client.denied = lambda *told: pytest.fail(f"{told}")
+        for _ in range(3):
+            await client.post(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)
+        peer = await peers.one()
+        first, second, third = await peer.answers(3)
+        # The limit of what is remembered is two: the oldest is a stray by now.
+        await peer.send(
+            encode(first.reply(ResponseCode.NO_PERMISSION)) + encode(second.reply(ResponseCode.SYSTEM_BUSY))
+        )
+        await peer.send(encode(third.reply()))
+        asking = asyncio.create_task(invoke(client, peers.address))
+        await peer.send(encode((await peer.answer()).reply(body=b"asked later")))
+        assert (await asking).body == b"asked later"
 
 
 async def test_answers_find_their_requests_in_any_order_and_strays_are_dropped():
@@ -127,12 +175,12 @@ async def test_a_late_answer_is_dropped_and_others_still_have_theirs_over_that_c
         assert await peer.reader.read() == b""
 
 
-@pytest.mark.parametrize("oneway", [True, False])
-async def test_a_peer_that_is_not_there_is_an_error_with_its_address(oneway):
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_peer_that_is_not_there_is_an_error_with_its_address(waits):
     async with Peers() as peers:
         gone = peers.address
     async with a_client() as client:
-        call = client.send_oneway if oneway else client.invoke
+        call = client.invoke if waits else client.post
         with pytest.raises(InvokeError, match=f"request to {gone} failed: cannot connect"):
             await call(gone, NOTIFY, SECONDS_ARE_ENOUGH_MS)
 
@@ -152,14 +200,14 @@ async def test_an_address_of_version_6_may_have_brackets_or_none():
     port = listener.sockets[0].getsockname()[1]
     async with a_client() as client:
         for host in ("[::1]", "::1", "0:0:0:0:0:0:0:1"):
-            await client.send_oneway(f"{host}:{port}", NOTIFY, SECONDS_ARE_ENOUGH_MS)
+            await client.post(f"{host}:{port}", NOTIFY, SECONDS_ARE_ENOUGH_MS)
     listener.close()
 
 
 async def test_a_connection_that_hangs_while_it_is_made_is_a_timeout():
     async with Peers() as peers, a_client(tls=client_context(TlsSettings())) as client:
         with pytest.raises(InvokeTimeout):
-            await client.send_oneway(peers.address, NOTIFY, 50)
+            await client.post(peers.address, NOTIFY, 50)
 
 
 async def test_a_lost_connection_fails_what_waits_and_the_next_request_makes_a_new_one():
@@ -215,7 +263,7 @@ async def test_a_client_that_was_never_used_closes():
 
 async def test_a_peer_that_sends_requests_is_told_that_none_is_served():
     async with Peers() as peers, a_client() as client:
-        await client.send_oneway(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)
+        await client.post(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)
         peer = await peers.one()
         await peer.answer()
         await peer.send(a_request(REGISTER, 5, flag=FLAG_ONEWAY) + a_request(REGISTER, 6))
@@ -240,7 +288,7 @@ async def test_a_peer_that_does_not_read_is_an_error_before_memory_fills():
 
         async def send_all():
             for _ in range(100):
-                await client.send_oneway(peers.address, big, SECONDS_ARE_ENOUGH_MS)
+                await client.post(peers.address, big, SECONDS_ARE_ENOUGH_MS)
 
         with pytest.raises(InvokeError, match="does not read"):
             await send_all()

@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from remoting.signing import Credentials
 from sampling.options import TOPICS_MAX, asked_options
 
 NEEDED = {"--namesrv": "ns1:9876", "--topics": "orders", "--history": "/h"}
 
 
-def asked(**changed):
-    words = NEEDED | {f"--{name}": value for name, value in changed.items()}
-    return asked_options([word for pair in words.items() if pair[1] is not None for word in pair], "a host:1")
+def asked(environment=None, **changed):
+    words = NEEDED | {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
+    arguments = [str(word) for pair in words.items() if pair[1] is not None for word in pair]
+    return asked_options(arguments, "a host:1", environment or {})
 
 
 def test_lists_are_read_and_what_stands_twice_counts_once():
@@ -57,3 +59,35 @@ def test_what_cannot_be_done_is_said_with_what_to_do(capsys, changed, says):
         asked(**changed)
     assert left.value.code == 2
     assert re.search(says, " ".join(capsys.readouterr().err.split()))
+
+
+def test_without_keys_nothing_is_signed():
+    assert asked().credentials is None
+
+
+def test_keys_come_from_the_environment_or_from_files(tmp_path):
+    (tmp_path / "user").write_text("somebody\n")
+    (tmp_path / "password").write_text("a secret\n")
+    keys = Credentials("somebody", "a secret")
+    variables = {"RMQ_SAMPLER_BROKER_ACCESS_KEY": "somebody", "RMQ_SAMPLER_BROKER_SECRET_KEY": "a secret"}
+    assert asked(variables).credentials == keys
+    files = {"broker_access_key_path": tmp_path / "user", "broker_secret_key_path": tmp_path / "password"}
+    assert asked(**files).credentials == keys
+    named = {f"RMQ_SAMPLER_{name.upper()}": str(path) for name, path in files.items()}
+    assert asked(named).credentials == keys
+
+
+@pytest.mark.parametrize("given", ["ACCESS", "SECRET"])
+def test_one_key_without_the_other_is_refused_without_showing_it(capsys, given):
+    with pytest.raises(SystemExit):
+        asked({f"RMQ_SAMPLER_BROKER_{given}_KEY": "hunter2"})
+    said = capsys.readouterr().err
+    assert "need both" in said
+    assert "RMQ_SAMPLER_BROKER_SECRET_KEY" in said
+    assert "hunter2" not in said
+
+
+def test_a_file_of_a_key_that_is_not_there_is_named(capsys):
+    with pytest.raises(SystemExit):
+        asked({"RMQ_SAMPLER_BROKER_ACCESS_KEY": "somebody"}, broker_secret_key_path="/nowhere/key")
+    assert "--broker-secret-key-path: /nowhere/key cannot be read" in " ".join(capsys.readouterr().err.split())

@@ -20,6 +20,23 @@ from serving.config_checks import BadOption, ConfigError, bad_option, conflicts
         ({"tls_server_key_path": "/k"}, [("tls_server_cert_path", "set as well, because tls.server.keyPath is")]),
         ({"tls_server_key_path": "/k", "tls_server_cert_path": "/c"}, []),
         ({"tls_client_cert_path": "/c"}, [("tls_client_key_path", "set as well, because tls.client.certPath is")]),
+        ({"broker_access_key": "u", "broker_secret_key_path": "/p"}, []),
+        (
+            {"broker_access_key_path": "/u"},
+            [("broker_secret_key", "set as well, or brokerSecretKeyPath, because there is an access key")],
+        ),
+        (
+            {"broker_secret_key": "p"},
+            [("broker_access_key", "set as well, or brokerAccessKeyPath, because there is a secret key")],
+        ),
+        (
+            {"broker_access_key": "u", "broker_access_key_path": "/u", "broker_secret_key": "p"},
+            [("broker_access_key_path", "blank, because brokerAccessKey is set")],
+        ),
+        (
+            {"broker_access_key": "u", "broker_secret_key_path": "/p", "broker_secret_key": "p"},
+            [("broker_secret_key_path", "blank, because brokerSecretKey is set")],
+        ),
         ({"http_port": 9876}, [("http_port", "another port than listenPort")]),
         ({"http_port": 9876, "bind_address": "127.0.0.1"}, [("http_port", "another port than listenPort")]),
         ({"http_port": 9876, "bind_address": "10.0.0.1"}, []),

@@ -127,6 +127,10 @@ VALUES = {
     AddressList: lambda _: st.just("ns1:9876;ns2:9876"),
 }
 TOGETHER = {
+    "brokerAccessKey",
+    "brokerAccessKeyPath",
+    "brokerSecretKey",
+    "brokerSecretKeyPath",
     "writeBufferLowWaterMark",
     "tls.server.keyPath",
     "tls.server.certPath",

@@ -99,15 +99,15 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" -}}
 {{- $reserved := "^(configStorePath|controllerId|advertisedAddress|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir)$" -}}
 {{- range $key, $value := .values.config -}}
-{{- if regexMatch "(?i)password|secret" $key -}}
-{{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls or etcd." $.server $key) -}}
+{{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
+{{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}
 {{- end -}}
 {{- if or (and (hasKey $own $key) (not (has $key $free))) (regexMatch $reserved $key) -}}
 {{- fail (printf "%s.config.%s is set by the chart: use the value of the chart that it follows from." $.server $key) -}}
 {{- end -}}
 {{- end -}}
 {{- range .values.extraEnv -}}
-{{- if and (regexMatch "(?i)password|secret" .name) (hasKey . "value") -}}
+{{- if and (regexMatch "(?i)password|secret|access_key$" .name) (hasKey . "value") -}}
 {{- fail (printf "%s.extraEnv: %s would stand in the values as plain text: use valueFrom.secretKeyRef." $.server .name) -}}
 {{- end -}}
 {{- end -}}

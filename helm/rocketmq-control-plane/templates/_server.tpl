@@ -94,6 +94,9 @@ containers:
       {{- if $root.Values.tls.keyPasswordKey }}
       {{- include "rmq.server.keyPasswords" . | nindent 6 }}
       {{- end }}
+      {{- if $root.Values.brokers.auth.existingSecret }}
+      {{- include "rmq.server.brokerKeys" . | nindent 6 }}
+      {{- end }}
       {{- with .values.extraEnv }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
@@ -168,6 +171,22 @@ tolerations:
     secretKeyRef:
       name: {{ $.root.Values.tls.existingSecret }}
       key: {{ $.root.Values.tls.keyPasswordKey }}
+{{- end }}
+{{- end -}}
+
+{{- define "rmq.server.brokerKeys" -}}
+{{- $prefix := ternary "RMQ_NAMESRV" "RMQ_CONTROLLER" (eq .component "namesrv") -}}
+{{- with .root.Values.brokers.auth }}
+- name: {{ $prefix }}_BROKER_ACCESS_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret }}
+      key: {{ .accessKeyKey }}
+- name: {{ $prefix }}_BROKER_SECRET_KEY
+  valueFrom:
+    secretKeyRef:
+      name: {{ .existingSecret }}
+      key: {{ .secretKeyKey }}
 {{- end }}
 {{- end -}}
 
