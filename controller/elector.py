@@ -5,7 +5,7 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 
 from collections import Counter
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,15 +16,20 @@ from controller.decisions.election import (
     Electorate,
     Result,
     decide_election,
+    elect,
 )
-from controller.detection import BEAT_OVERDUE_MS, Outcome
+from controller.detection import BEAT_OVERDUE_MS, Gone, Outcome
 from controller.effects import NotifyRoleChanged, Recipient
 from controller.elections import ASKED, Cause, ElectionRecord, Held
 from controller.entry import Decision, Entry
 from controller.live_table import BrokerKey, Heard
+from controller.log_ends import NO_ANSWERS, LogEnds, Query
 from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.store import COMMIT_S, Changed
 from controller.working import Working, present
+
+#: Where the one that is left alone may lead, and has all that was confirmed by both.
+_REPLICAS_OF_A_PAIR: Final = 2
 
 
 class _Attempt(NamedTuple):
@@ -65,6 +70,7 @@ class Elector:
         self._config = parts.config
         self._perform = parts.perform
         self._observer = parts.observer
+        self._ask = parts.log_ends
         #: The master epoch of each set that brokers are known to have been told of.
         self._told: dict[str, int] = {}
         self._attempts: dict[str, _Attempt] = {}
@@ -78,6 +84,7 @@ class Elector:
         `Working.change`.
         """
         began_ms = self._clock.now_ms()
+        log_ends = NO_ANSWERS
 
         def decide(entry: Entry) -> Decision[Election]:
             now_ms = self._clock.now_ms()
@@ -89,16 +96,21 @@ class Elector:
             wanted = msgspec.structs.replace(
                 call,
                 allows_unclean=cause.trigger in ASKED and self._config().enable_elect_unclean_master,
-                fresh_from_ms=now_ms - BEAT_OVERDUE_MS,
+                fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms),
             )
-            decision = decide_election(broker_name, entry, self._electorate(broker_name, entry, call, now_ms), wanted)
+            electorate = self._electorate(broker_name, entry, call, now_ms)
+            trusted = log_ends.applied_to(electorate.trusted, now_ms)
+            electorate = msgspec.structs.replace(electorate, trusted=trusted, log_ends=log_ends)
+            decision = decide_election(broker_name, entry, electorate, wanted)
             if decision.reply.result is Result.NEW_MASTER:
                 self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
             return decision
 
         self._under_way[broker_name] += 1
         try:
-            changed = await self._working.change(broker_name, decide, within_s)
+            log_ends = await self._log_ends(broker_name, call)
+            spent_s = (self._clock.now_ms() - began_ms) / 1000
+            changed = await self._working.change(broker_name, decide, within_s - spent_s)
         finally:
             self._under_way[broker_name] -= 1
             if not self._under_way[broker_name]:
@@ -120,6 +132,52 @@ class Elector:
                 i for i in members if knows_nothing or not self._detection.is_lost(BrokerKey(broker_name, i), now_ms)
             ),
             reported_epoch=None if entry.broker_set is None else self._recovery.reported_epoch(entry.broker_set),
+        )
+
+    async def _log_ends(self, broker_name: str, call: Call) -> LogEnds:
+        """Ask those that may lead how far their logs are, where that decides who does."""
+        entry = self._store.entry(broker_name)
+        broker_set, now_ms = entry.broker_set, self._clock.now_ms()
+        if broker_set is None or call.is_designated or self._recovery.waits(broker_set, now_ms):
+            return NO_ANSWERS
+        electorate = self._electorate(broker_name, entry, call, now_ms)
+        is_first = not (broker_set.is_elected or electorate.is_ahead_of(broker_set))
+        if is_first or elect(broker_set, electorate, call).result is not Result.NEW_MASTER:
+            return NO_ANSWERS
+        living = electorate.trusted.keys() & broker_set.replicas.keys()
+        if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1:
+            # Nobody else could lead, or have what was confirmed.
+            return NO_ANSWERS
+        answered = await self._ask(
+            Query(
+                broker_name=broker_name,
+                addresses={i: broker_set.replicas[i].address for i in sorted(living)},
+                in_sync=broker_set.sync_state_set,
+                others=len(broker_set.replicas) - 1,
+            )
+        )
+        if electorate.is_ahead_of(broker_set) or broker_set.is_rebuilding:
+            # The store knows less than the logs.
+            return answered
+        gone = self._gone(broker_set)
+        return answered.believed(broker_set.master_epoch, gone.last if gone is not None else None)
+
+    def _fresh_from_ms(self, entry: Entry, log_ends: LogEnds, now_ms: int) -> int:
+        """Return since when what a broker told of its log still holds: nobody adds to it after the master's end.
+
+        Where no broker can be asked, beats are compared as they come, each second.
+        """
+        gone = self._gone(entry.broker_set) if entry.broker_set is not None else None
+        if gone is None or not log_ends.by_id:
+            return now_ms - BEAT_OVERDUE_MS
+        return gone.judged_ms
+
+    def _gone(self, broker_set: BrokerSet) -> Gone | None:
+        """Return what is known of the end of the master."""
+        return (
+            None
+            if broker_set.master is None
+            else self._detection.gone(BrokerKey(broker_set.broker_name, broker_set.master))
         )
 
     def holds_one(self, broker_name: str) -> bool:

@@ -20,6 +20,7 @@ from controller.http_views import Views
 from controller.identity import member_of
 from controller.journal import BROKER_CODES, Journal
 from controller.live_table import LiveTable
+from controller.log_end_queries import LogEndQueries
 from controller.perform import Performer
 from controller.recovery import Recovery
 from controller.results_reader import ResultsReader
@@ -90,6 +91,7 @@ class Controller:
                 perform=self._performer.perform,
                 observer=self._journal,
                 start=self._begin,
+                log_ends=LogEndQueries(self._client).ask,
             )
         )
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None

@@ -1,6 +1,6 @@
 """What the parts of a leading controller share: what they work with, whom they tell, and how a set is changed."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
 from controller.broker_set import BrokerSet
@@ -13,6 +13,7 @@ from controller.elections import ElectionRecord, Elections
 from controller.entry import Decision, Entry, Reply
 from controller.group import Group
 from controller.live_table import BrokerKey, LiveTable
+from controller.log_ends import LogEnds, Query
 from controller.recovery import Recovery
 from controller.refusals import NotLeader, NotStoredNow
 from controller.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
@@ -82,6 +83,8 @@ class Parts(NamedTuple):
     observer: ControlObserver
     #: Starts what nobody waits for.
     start: Callable[..., object]
+    #: Asks brokers how far their logs are.
+    log_ends: Callable[[Query], Awaitable[LogEnds]]
 
 
 class Working:

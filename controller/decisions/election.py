@@ -15,6 +15,7 @@ from controller.broker_set import RAISED_EPOCH_MAX, BrokerSet
 from controller.entry import Decision, Entry
 from controller.events import Event, MasterElected, MasterEpochRaised, MasterLost
 from controller.live_table import Heard
+from controller.log_ends import NO_ANSWERS, LogEnds
 from controller.refusals import SetUnknown
 
 
@@ -26,7 +27,7 @@ class Verdict(Enum):
     NOT_ALIVE = "not alive"
     SUSPECT = "may be dead: it is being asked"
     UNHEARD = "not heard since this controller runs"
-    OVERDUE = "its heartbeat is overdue"
+    OVERDUE = "it has not told how far its log is now"
     OUT_OF_SYNC = "not in the SyncStateSet"
     BEHIND = "its log ends before that of the elected"
     LOWER_PRIORITY = "its log is as long, its priority lower"
@@ -35,6 +36,9 @@ class Verdict(Enum):
     NOT_NEEDED = "the master stays"
     WAITS = "the master may live and is being asked"
     NOT_FIRST = "another asked first"
+    AWAITS_LONGER = "another may have more messages, and has not told how far its log is now"
+    AWAITS_ANSWERS = "acknowledged messages may be on replicas that have not answered only"
+    OUTSIDER_AHEAD = "one out of sync that has more, of another epoch, may be the only one with acknowledged messages"
     NOT_BEFORE_STRANGER = "a broker of this name that is not known here has messages"
 
 
@@ -75,7 +79,8 @@ class Call(Struct, frozen=True, kw_only=True):
     is_designated: bool = False
     #: Who is not in sync may lead: the one that an operator wants, else only where nobody in sync may live.
     allows_unclean: bool = False
-    #: Whose last heartbeat is older is passed over as long as another can lead (monotonic ms).
+    #: How far a log is, is known of who was heard or has answered since: before, the lost master may have added to it
+    #: (monotonic ms).
     fresh_from_ms: int = 0
 
 
@@ -90,6 +95,8 @@ class Electorate(Struct, frozen=True, kw_only=True):
     may_live: Collection[int] = ()
     #: The master epoch of a master that knows more than the store, whatever is in its log; None if none does.
     reported_epoch: int | None = None
+    #: What the trusted have answered for this election; `trusted` has it in the place of older heartbeats.
+    log_ends: LogEnds = NO_ANSWERS
 
     def epoch_of(self, broker_set: BrokerSet) -> int:
         """Return the highest epoch in the log of any member; anybody can send a heartbeat with another id.
@@ -106,6 +113,18 @@ class Electorate(Struct, frozen=True, kw_only=True):
         """
         known = broker_set.master_epoch if broker_set.is_elected else 0
         return self.reported_epoch is not None or self.epoch_of(broker_set) > known
+
+    def lacks_answers(self, broker_set: BrokerSet) -> bool:
+        """Tell whether a message may have been confirmed by replicas alone that have not answered.
+
+        Where brokers confirm what is on a fixed number of replicas, in sync or not, any of them may hold the last
+        messages with the lost master. What is on k of n replicas is on one of any n - k + 1.
+        """
+        confirmed_on = self.log_ends.confirmed_on
+        if confirmed_on is None:
+            return False
+        answered = sum(1 for i in self.log_ends.by_id if i in broker_set.replicas)
+        return answered < len(broker_set.replicas) - confirmed_on + 1
 
     def has_strange_logs(self, broker_set: BrokerSet) -> bool:
         """Tell whether a broker that is no member has messages of a set: its identity is older than the store."""
@@ -147,12 +166,56 @@ def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election
         return _first(field, call)
     if not call.is_designated and _is_undecided(field):
         return _nobody(field, call)
-    in_sync = {i: heard for i, heard in field.alive.items() if i in broker_set.sync_state_set}
-    for eligible in (in_sync, field.alive) if _opens_to_all(field, call) else (in_sync,):
-        chosen = _choose(broker_set, eligible, call)
+    return _most_complete(field, electorate, call)
+
+
+def _most_complete(field: "_Field", electorate: Electorate, call: Call) -> Election:
+    """Let the longest log lead of those that have all that was confirmed; of all where that is allowed."""
+    complete = _complete(field, electorate)
+    for eligible in (complete, field.alive) if _opens_to_all(field, call) else (complete,):
+        chosen = _choose(field.broker_set, eligible, call)
         if chosen is not None:
-            return _elected(field, eligible, chosen, call)
+            doubt = _doubt(field, electorate, eligible, chosen, call)
+            if doubt is not None:
+                return _nobody(field, call, doubt)
+            return _elected(field, eligible, chosen, call, is_unclean=chosen not in complete)
     return _nobody(field, call)
+
+
+def _doubt(
+    field: "_Field", electorate: Electorate, eligible: Mapping[int, Heard], chosen: int, call: Call
+) -> Verdict | None:
+    """Return why it is not certain yet that the chosen has all that was confirmed; an operator decides without.
+
+    Who is chosen by an old heartbeat, while others have told how far their logs are now, may be dying, and nobody else
+    could lead after it: it answers, beats, or is dead soon.
+    """
+    if call.is_designated or chosen == field.broker_set.master:
+        return None
+    if _is_overdue(eligible[chosen], call) and not all(_is_overdue(each, call) for each in eligible.values()):
+        return Verdict.AWAITS_LONGER
+    if call.allows_unclean or electorate.log_ends.confirmed_on is None:
+        return None
+    if electorate.lacks_answers(field.broker_set):
+        return Verdict.AWAITS_ANSWERS
+    longest = max((end.progress for end in electorate.log_ends.by_id.values()), default=eligible[chosen].progress)
+    return Verdict.OUTSIDER_AHEAD if longest > eligible[chosen].progress else None
+
+
+def _complete(field: "_Field", electorate: Electorate) -> dict[int, Heard]:
+    """Return the living that have all that was confirmed, as far as is known: who is in sync.
+
+    Where brokers confirm what is on a fixed number of replicas, one out of sync may hold more than all of those. In the
+    same epoch logs do not differ before they end, so the longer one has all that the others have.
+    """
+    broker_set, log_ends = field.broker_set, electorate.log_ends
+    in_sync = {i: heard for i, heard in field.alive.items() if i in broker_set.sync_state_set}
+    longest = max((log_ends.by_id[i].progress for i in in_sync if i in log_ends.by_id), default=None)
+    if log_ends.confirmed_on is None or longest is None:
+        return in_sync
+    epoch = longest[0]
+    longer = {i for i, end in log_ends.by_id.items() if end.epoch == epoch and end.progress > longest}
+    return in_sync | {i: heard for i, heard in field.alive.items() if i in longer}
 
 
 def _is_undecided(field: "_Field") -> bool:
@@ -200,11 +263,25 @@ def _longest(field: _Field, electorate: Electorate, call: Call) -> Election:
     heard = {i: each for i, each in electorate.heard.items() if i in field.broker_set.replicas}
     is_known = heard.keys() <= field.alive.keys() and not any(each.awaits_beat for each in heard.values())
     by_log = Call()
-    chosen = _choose(replace(field.broker_set, master=None), field.alive, by_log) if is_known else None
+    chosen = _choose(replace(field.broker_set, master=None), _serving(field, electorate), by_log) if is_known else None
     if chosen is None:
         return _nobody(field, call)
     candidates = _candidates(field, lambda i: _verdict(i, field.alive, chosen, is_kept=False, call=by_log))
     return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
+
+
+def _serving(field: _Field, electorate: Electorate) -> Mapping[int, Heard]:
+    """Return who serves as master at the highest epoch, as all others follow it and its log grows; else all.
+
+    Nobody while only some have answered: offsets of different moments cannot be compared.
+    """
+    highest = max((heard.epoch for heard in field.alive.values()), default=0)
+    masters = electorate.log_ends.masters
+    serving = {i: heard for i, heard in field.alive.items() if i in masters and heard.epoch == highest}
+    if serving:
+        return serving
+    answered = electorate.log_ends.by_id.keys() & field.alive.keys()
+    return field.alive if not answered or answered == field.alive.keys() else {}
 
 
 def _choose(broker_set: BrokerSet, eligible: Mapping[int, Heard], call: Call) -> int | None:
@@ -216,26 +293,26 @@ def _choose(broker_set: BrokerSet, eligible: Mapping[int, Heard], call: Call) ->
     return min(eligible, key=lambda i: _rank(i, eligible[i], call), default=None)
 
 
-def _rank(broker_id: int, heard: Heard, call: Call) -> tuple[bool, int, int, int, int]:
-    """Return what the smaller of is better: a beat in time, the longer log, the preferred broker, the smaller id.
+def _rank(broker_id: int, heard: Heard, call: Call) -> tuple[int, int, bool, int, int]:
+    """Return what the smaller of is better: the longer log, a known end of it, the preferred broker, the smaller id.
 
-    Whoever is in sync has all that was acknowledged, so that a longer log matters less than to be there.
+    Not all that is acknowledged is on all that are in sync: brokers may be told to wait for some only.
     """
-    return _is_overdue(heard, call), -heard.epoch, -heard.max_offset, heard.priority, broker_id
+    return -heard.epoch, -heard.max_offset, _is_overdue(heard, call), heard.priority, broker_id
 
 
 def _is_overdue(heard: Heard, call: Call) -> bool:
     return heard.heard_ms < call.fresh_from_ms
 
 
-def _elected(field: _Field, eligible: Mapping[int, Heard], chosen: int, call: Call) -> Election:
+def _elected(field: _Field, eligible: Mapping[int, Heard], chosen: int, call: Call, *, is_unclean: bool) -> Election:
     is_kept = chosen == field.broker_set.master
     candidates = _candidates(field, lambda i: _verdict(i, eligible, chosen, is_kept=is_kept, call=call))
     return Election(
         result=Result.KEPT if is_kept else Result.NEW_MASTER,
         event=None if is_kept else MasterElected(chosen),
         candidates=candidates,
-        is_unclean=chosen not in field.broker_set.sync_state_set,
+        is_unclean=is_unclean,
     )
 
 
@@ -247,21 +324,24 @@ def _verdict(broker_id: int, eligible: Mapping[int, Heard], chosen: int, *, is_k
     if call.is_designated or is_kept:
         return Verdict.NOT_WANTED if call.is_designated else Verdict.NOT_NEEDED
     mine, best = eligible[broker_id], eligible[chosen]
-    if _is_overdue(mine, call) and not _is_overdue(best, call):
-        return Verdict.OVERDUE
     if mine.progress < best.progress:
         return Verdict.BEHIND
+    if _is_overdue(mine, call) and not _is_overdue(best, call):
+        return Verdict.OVERDUE
     return Verdict.LOWER_PRIORITY if mine.priority > best.priority else Verdict.HIGHER_ID
 
 
 def _nobody(field: _Field, call: Call, waits: Verdict = Verdict.WAITS) -> Election:
+    """Return that nobody leads; `waits` is what is told of those that could."""
     broker_set = field.broker_set
     is_open = _opens_to_all(field, call) or not broker_set.is_elected
     eligible = broker_set.replicas if is_open else broker_set.sync_state_set
     passed_over = Verdict.NOT_WANTED if call.is_designated else waits
     candidates = _candidates(field, lambda i: passed_over if i in eligible else Verdict.OUT_OF_SYNC)
-    # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing.
+    # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing, and neither
+    # does what is over in a moment.
     is_lost = call.broker_id is None and broker_set.master is not None and not field.may_be_led
+    is_lost = is_lost and waits is not Verdict.AWAITS_LONGER
     return Election(result=Result.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
 
 

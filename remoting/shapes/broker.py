@@ -14,9 +14,18 @@ class NotifyMinBrokerIdChangeRequestHeader(msgspec.Struct, frozen=True, kw_only=
     ha_broker_addr: str | None = None
 
 
+class EpochEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One epoch in the log of a broker."""
+
+    epoch: Int64
+
+
 class EpochCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to GET_BROKER_EPOCH_CACHE (1007), as far as it says who answers (controller.md 1.13)."""
+    """Body of the answer to GET_BROKER_EPOCH_CACHE (1007): who answers, and how far its log is (controller.md 1.13)."""
 
     broker_name: str | None = None
     #: 0 of a master, -1 of one that starts, else the id that a controller gave.
     broker_id: Int64 | None = None
+    epoch_list: list[EpochEntry] | None = None
+    #: Where its log ends.
+    max_offset: Int64 | None = None

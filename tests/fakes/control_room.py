@@ -21,6 +21,7 @@ from controller.http_endpoints import ENDPOINTS
 from controller.http_views import Views
 from controller.journal import Journal
 from controller.live_table import LiveTable
+from controller.log_ends import LogEnds
 from controller.metrics import Metrics, MetricSources
 from controller.recovery import Recovery
 from controller.set_counts import SetCounts
@@ -79,6 +80,11 @@ class ControlRoom:
         self.detection = Detection(self.live, self.clock.now_ms())
         self.elections = Elections(ME.address)
         self.effects = []
+        #: What brokers answer of their logs, by id, and on how many replicas a message is that they confirm.
+        self.log_ends = {}
+        self.confirmed_on = None
+        #: Whom a query was for.
+        self.queried = []
         #: Who was greeted.
         self.greeted = []
         self.tasks = set()
@@ -95,6 +101,7 @@ class ControlRoom:
                 perform=self._perform,
                 observer=self.journal,
                 start=self._start,
+                log_ends=self._log_ends,
             )
         )
         self.handlers = Handlers(self.control, self.settings, self.clock)
@@ -132,6 +139,13 @@ class ControlRoom:
                 self.control.guard.reached(effect.key, effect.address)
         else:
             self.effects.append(effect)
+
+    async def _log_ends(self, query):
+        self.queried.append(sorted(query.addresses))
+        answered = LogEnds(by_id={i: end for i, end in self.log_ends.items() if i in query.addresses})
+        if not answered.leave_doubt(query.in_sync, query.others):
+            return answered
+        return LogEnds(by_id=answered.by_id, confirmed_on=self.confirmed_on if answered.by_id else None)
 
     def _start(self, work):
         task = asyncio.ensure_future(work)

@@ -228,8 +228,16 @@ def test_a_suspect_does_not_stand_for_election():
     assert verdicts(election) == {1: Verdict.NOT_ALIVE, 2: Verdict.SUSPECT, 3: Verdict.ELECTED}
 
 
-def test_who_missed_a_beat_is_passed_over_while_another_can_lead():
+def test_who_missed_a_beat_is_waited_for_if_its_log_may_be_longer():
     alive = {2: heard(heard_ms=7_999, max_offset=9999), 3: heard(heard_ms=8_000)}
+    election = elect(a_set(**THREE_IN_SYNC), electorate(alive), Call(fresh_from_ms=8_000))
+    # The master stays recorded: it is over in a moment.
+    assert (election.result, election.event) == (Result.NOBODY, None)
+    assert verdicts(election)[3] is Verdict.AWAITS_LONGER
+
+
+def test_who_missed_a_beat_is_passed_over_where_its_log_is_no_longer_than_that_of_others():
+    alive = {2: heard(heard_ms=7_999), 3: heard(heard_ms=8_000)}
     election = elect(a_set(**THREE_IN_SYNC), electorate(alive), Call(fresh_from_ms=8_000))
     assert election.event == MasterElected(3)
     assert verdicts(election)[2] is Verdict.OVERDUE

@@ -1,0 +1,126 @@
+"""Elections that are decided by what brokers have answered of their logs, and not by their last heartbeats."""
+
+import pytest
+from controller_builders import a_set, electorate, heard
+
+from controller.decisions.election import Call, Electorate, Result, Verdict, elect
+from controller.events import MasterElected, MasterLost
+from controller.live_table import UNKNOWN
+from controller.log_ends import GROWTH_BYTES_MAX, LogEnd, LogEnds
+
+LOST = Call()
+THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3})}
+
+
+def verdicts(election):
+    return {candidate.broker_id: candidate.verdict for candidate in election.candidates}
+
+
+def answered(ends, confirmed_on=None, master_of=()):
+    """What is known where brokers have answered: id -> (epoch, max offset)."""
+    by_id = {i: LogEnd(*end, is_master=i in master_of) for i, end in ends.items()}
+    alive = {i: heard(epoch=end.epoch, max_offset=end.max_offset) for i, end in by_id.items()}
+    return Electorate(trusted=alive, heard=alive, log_ends=LogEnds(by_id=by_id, confirmed_on=confirmed_on))
+
+
+@pytest.mark.parametrize(
+    ("ends", "confirmed_on", "is_enough"),
+    [
+        ({2: (5, 10), 3: (5, 9)}, 2, True),
+        ({2: (5, 10)}, 2, False),
+        ({2: (5, 10)}, 3, True),
+        ({2: (5, 10)}, None, True),
+    ],
+    ids=["all others", "one of two may hold it alone", "all three hold it", "whoever is in sync holds it"],
+)
+def test_nobody_leads_before_one_who_has_answered_holds_all_that_was_confirmed(ends, confirmed_on, is_enough):
+    election = elect(a_set(**THREE_IN_SYNC), answered(ends, confirmed_on), LOST)
+    if is_enough:
+        assert election.event == MasterElected(2)
+    else:
+        assert (election.result, election.event) == (Result.NOBODY, MasterLost())
+        assert verdicts(election)[2] is Verdict.AWAITS_ANSWERS
+
+
+def test_an_operator_does_not_wait_for_answers_nor_does_who_allows_unclean_elections():
+    known = answered({2: (5, 10)}, confirmed_on=2)
+    for call in (Call(broker_id=2, is_designated=True), Call(broker_id=2, allows_unclean=True)):
+        assert elect(a_set(**THREE_IN_SYNC), known, call).event == MasterElected(2)
+
+
+@pytest.mark.parametrize(
+    ("ends", "confirmed_on", "chosen"),
+    [
+        ({2: (5, 10), 3: (5, 11)}, 2, 3),
+        ({2: (5, 10), 3: (5, 11)}, None, 2),
+        ({2: (5, 10), 3: (6, 11)}, None, 2),
+        ({2: (5, 10), 3: (4, 11)}, 2, 2),
+    ],
+    ids=[
+        "it holds more",
+        "whoever is in sync holds all",
+        "whoever is in sync holds all, at any epoch",
+        "an older history",
+    ],
+)
+def test_one_out_of_sync_leads_only_where_it_may_be_the_only_holder(ends, confirmed_on, chosen):
+    election = elect(a_set(master_epoch=6), answered(ends, confirmed_on), LOST)
+    assert (election.event, election.is_unclean) == (MasterElected(chosen), False)
+
+
+def test_nobody_leads_while_one_out_of_sync_has_seen_a_later_epoch_and_may_be_the_only_holder():
+    election = elect(a_set(master_epoch=6), answered({2: (5, 10), 3: (6, 11)}, 2), LOST)
+    assert (election.result, election.event) == (Result.NOBODY, MasterLost())
+    assert verdicts(election)[2] is Verdict.OUTSIDER_AHEAD
+
+
+def test_a_set_without_answers_is_elected_for_as_before():
+    election = elect(a_set(**THREE_IN_SYNC), electorate({2: heard(), 3: heard(max_offset=2000)}), LOST)
+    assert election.event == MasterElected(3)
+
+
+def test_where_the_store_knows_less_the_broker_that_serves_leads_though_a_later_answer_is_longer():
+    known = answered({1: (7, 105_840), 2: (7, 107_760)}, master_of={1})
+    assert elect(a_set(), known, LOST).event == MasterElected(1)
+
+
+def test_one_that_still_serves_at_an_older_epoch_does_not():
+    known = answered({1: (6, 105_840), 2: (7, 107_760)}, master_of={1})
+    assert elect(a_set(), known, LOST).event == MasterElected(2)
+
+
+def test_where_the_store_knows_less_answers_are_not_compared_with_old_heartbeats():
+    ends = answered({2: (7, 107_760)})
+    alive = {1: heard(epoch=7, max_offset=105_840), **ends.trusted}
+    known = Electorate(trusted=alive, heard=alive, log_ends=ends.log_ends)
+    assert elect(a_set(), known, LOST).result is Result.NOBODY
+
+
+# What is believed
+
+
+def test_an_epoch_that_nobody_was_elected_for_is_not_believed():
+    ends = LogEnds(by_id={2: LogEnd(6, 10), 3: LogEnd(5, 10)})
+    assert ends.believed(5, None).by_id.keys() == {3}
+
+
+def test_nor_is_a_log_that_ends_far_behind_that_of_its_master():
+    ends = LogEnds(by_id={2: LogEnd(5, 1001 + GROWTH_BYTES_MAX), 3: LogEnd(5, 2000)})
+    assert ends.believed(5, heard(max_offset=1000)).by_id.keys() == {3}
+    # Nobody knows where its log ended.
+    assert ends.believed(5, heard(max_offset=UNKNOWN)).by_id.keys() == {2, 3}
+    assert ends.believed(5, heard(epoch=4)).by_id.keys() == {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("ends", "leaves_doubt"),
+    [
+        ({2: LogEnd(5, 10), 3: LogEnd(5, 10)}, False),
+        ({2: LogEnd(5, 10)}, True),
+        ({2: LogEnd(5, 10), 3: LogEnd(5, 11)}, True),
+        ({3: LogEnd(5, 11)}, True),
+    ],
+    ids=["all, and one in sync is longest", "one is missing", "one out of sync is longer", "nobody in sync"],
+)
+def test_on_how_many_a_message_is_matters_only_where_somebody_may_hold_it_alone(ends, leaves_doubt):
+    assert LogEnds(by_id=ends).leave_doubt({1, 2}, others=2) is leaves_doubt

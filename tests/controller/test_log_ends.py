@@ -1,0 +1,126 @@
+"""Whom a controller asks how far the logs are before it elects, and what it makes of the answers."""
+
+import pytest
+from fakes.control_room import SET, ControlRoom
+
+from controller.detection import Outcome
+from controller.live_table import BrokerKey
+from controller.log_ends import GROWTH_BYTES_MAX, LogEnd
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def dies(room, *broker_ids):
+    for broker_id in broker_ids:
+        room.control.guard.connection_lost(broker_id)
+        await room.pass_ms(100)
+        for probe in room.asked():
+            room.control.guard.probed(probe.key, Outcome.REFUSED)
+        await room.done()
+        assert room.live.get(BrokerKey(SET, broker_id)) is None
+
+
+def elected(room):
+    return room.events("master_elected")[-1]
+
+
+async def test_the_log_that_is_longest_now_leads_and_not_the_one_of_the_last_heartbeats(room):
+    await room.a_set(1, 2, 3)
+    # 3 beats later, and is told of as longer; what came since was confirmed by 2 alone.
+    await room.beat(1, 2, maxOffset=900)
+    await room.pass_ms(500)
+    await room.beat(3, maxOffset=1000)
+    room.log_ends = {2: LogEnd(1, 1500), 3: LogEnd(1, 1000)}
+    await dies(room, 1)
+    assert room.stored().master == 2
+    assert room.queried == [[2, 3]]
+    offsets = {each["broker_id"]: each["max_offset"] for each in elected(room)["candidates"]}
+    assert (offsets[2], offsets[3]) == (1500, 1000)
+
+
+async def test_being_overdue_does_not_outrank_a_longer_log(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(2, maxOffset=1500)
+    await room.pass_ms(2_500, beating=(1, 3))
+    room.log_ends = {2: LogEnd(1, 1500), 3: LogEnd(1, 100)}
+    await dies(room, 1)
+    assert room.stored().master == 2
+
+
+async def test_one_that_does_not_answer_and_may_have_more_is_waited_for_until_it_beats_or_is_dead(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3, maxOffset=1000)
+    room.log_ends = {3: LogEnd(1, 900)}
+    await dies(room, 1)
+    assert (room.stored().master, room.stored().master_epoch) == (1, 1)
+    assert "has not told how far its log is now" in room.events("nobody_elected")[-1]["reason"]
+    await room.beat(2, maxOffset=1000)
+    await room.pass_ms(1_500)
+    assert room.stored().master == 2
+
+
+async def test_so_it_is_until_it_is_dead(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3, maxOffset=1000)
+    room.log_ends = {3: LogEnd(1, 900)}
+    await dies(room, 1, 2)
+    await room.pass_ms(1_500)
+    assert room.stored().master == 3
+
+
+async def test_a_pair_is_elected_for_without_a_question(room):
+    await room.a_set(1, 2)
+    await room.beat(1, 2)
+    await dies(room, 1)
+    assert (room.stored().master, room.queried) == (2, [])
+
+
+async def test_neither_is_anybody_asked_for_the_first_master_nor_for_one_that_an_operator_wants(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3)
+    assert (await room.elect(3, designate=True)).code == 0
+    assert room.queried == []
+
+
+async def test_where_nobody_answers_the_last_heartbeats_decide_as_before(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2)
+    await room.beat(3, maxOffset=1000)
+    await dies(room, 1)
+    assert (room.stored().master, room.queried) == (3, [[2, 3]])
+
+
+async def test_a_fixed_number_of_confirmations_waits_for_all_others_and_says_so(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3, maxOffset=1000)
+    room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000)}, 2
+    await dies(room, 3, 1)
+    assert room.stored().master is None
+    stuck = room.events("nobody_elected")[-1]
+    assert "2 acknowledged messages may be on replicas that have not answered only" in stuck["reason"]
+    # One more of the set has come back: now whatever was confirmed is on one of both.
+    room.log_ends[3] = LogEnd(1, 1200)
+    await room.beat(3, maxOffset=1200)
+    await room.pass_ms(1_500, beating=(2,))
+    assert room.stored().master == 3
+
+
+async def test_a_broker_out_of_sync_that_alone_confirmed_the_last_messages_leads(room):
+    await room.a_set(1, 2, 3, in_sync=(1, 2))
+    await room.beat(1, 2, 3)
+    room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}, 2
+    await dies(room, 1)
+    assert room.stored().master == 3
+    assert room.events("unclean_master_elected") == []
+
+
+async def test_an_answer_that_cannot_be_is_none(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3, maxOffset=1000)
+    room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 2000 + GROWTH_BYTES_MAX)}
+    await dies(room, 1)
+    assert room.stored().master == 2
