@@ -60,7 +60,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     in_sync: bool
     verdict: Verdict
-    #: As its last heartbeat said; None if none was heard.
+    #: As it has answered for this election, else as its last heartbeat said; None if none was heard.
     epoch: int | None
     max_offset: int | None
     priority: int | None
