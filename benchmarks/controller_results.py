@@ -17,6 +17,7 @@ TITLES = {
     "kill": "The master is killed",
     "freeze": "The master is stopped",
     "pause": "The master pauses for 2 s",
+    "replicas": "The master of three replicas is killed",
     "load": "3,000 broker sets",
 }
 HEAD = """\

@@ -166,8 +166,8 @@ NOBODY_ELECTED: Final = LogEvent(
     name="nobody_elected",
     level=Level.ERROR,
     keys=(*_ELECTION, "bytes_at_stake", "force"),
-    meaning="A set has no master, because nobody who has all messages lives, or it is not certain that one of the living "
-    "has them; `reason` tells which.",
+    meaning="A set has no master, because nobody who has all messages lives, or it is not certain that one of the "
+    "living has them; `reason` tells which.",
     advice="Start a broker of the SyncStateSet, or those that have not answered; `force` gives the set a master at the "
     "price of `bytes_at_stake`.",
 )

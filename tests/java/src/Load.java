@@ -1,4 +1,5 @@
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -7,8 +8,8 @@ import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * Sends messages one by one without any retry, keys and bodies PREFIX-0, PREFIX-1 and so on, until it is killed or a
- * line comes on standard input. Prints one line for each: {@code OK unixMillis key port} with the port of the broker
+ * Sends messages without any retry, one by one in each of {@code --threads} threads, keys and bodies PREFIX-0, PREFIX-1
+ * and so on, until it is killed or a line comes on standard input. Prints one line for each: {@code OK unixMillis key port} with the port of the broker
  * that has stored it, or {@code NO unixMillis key code reason}. Only a whole success counts as OK: a message that its
  * slave has not confirmed is stored as well, but nothing is promised.
  */
@@ -30,12 +31,28 @@ public final class Load {
         Thread listener = new Thread(Load::awaitLine);
         listener.setDaemon(true);
         listener.start();
-        for (int i = 0; goesOn; i++) {
-            send(producer, options.text("topic"), options.text("prefix") + "-" + i);
-            Thread.sleep(options.number("interval-ms", 10));
+        AtomicInteger next = new AtomicInteger();
+        Thread[] senders = new Thread[options.number("threads", 1)];
+        for (int i = 0; i < senders.length; i++) {
+            senders[i] = new Thread(() -> sendAll(producer, options, next));
+            senders[i].start();
+        }
+        for (Thread sender : senders) {
+            sender.join();
         }
         System.out.println("DONE " + System.currentTimeMillis());
         System.exit(0);
+    }
+
+    private static void sendAll(DefaultMQProducer producer, Options options, AtomicInteger next) {
+        try {
+            while (goesOn) {
+                send(producer, options.text("topic"), options.text("prefix") + "-" + next.getAndIncrement());
+                Thread.sleep(options.number("interval-ms", 10));
+            }
+        } catch (InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
     }
 
     private static void awaitLine() {
