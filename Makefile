@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-analytics bench-history dashboards demo soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-analytics bench-history dashboards demo soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -59,6 +59,11 @@ bench-controller: $(VENV)/.run
 ## bench-failover: masters that die, stop and pause, with real brokers, into benchmarks/CONTROLLER.md; about 45 minutes
 bench-failover: $(VENV)/.run
 	$(BIN)/python benchmarks/failover.py
+
+## bench-replicas: killed masters of sets of three, what is lost and for how long nothing is sent, into
+## benchmarks/CONTROLLER.md; about an hour
+bench-replicas: $(VENV)/.run
+	$(BIN)/python benchmarks/three_replicas.py
 
 ## bench-analytics: ingest and analyses of a day, a report of a month, into benchmarks/ANALYTICS.md
 bench-analytics: $(VENV)/.dev
