@@ -69,7 +69,7 @@ def update_option(line, number):
 
 @pytest.fixture
 def server(lab):
-    server = lab.idle_name_server("namesrv")
+    server = lab.idle_name_server("namesrv", configWhiteList=OPTION)
     server.folder.mkdir(parents=True, exist_ok=True)
     (server.folder / "kvConfig.json").write_text(json.dumps({"configTable": {"NS": PADDING | {"number": "0"}}}))
     server.start()
