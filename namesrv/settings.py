@@ -59,7 +59,7 @@ class Settings(StoredConfig[NameServerConfig]):
     async def _store_kv(self, changed: KvConfig, namespace: str, key: str) -> None:
         before = self.kv.get(namespace, key)
         try:
-            await store(self.config.kv_config_path, changed.encode())
+            await store(self.config.kv_config_path, changed.encode(), self._kv_observer.written_in_place)
         except NotStored as error:
             self._kv_observer.kv_not_stored(error)
             raise

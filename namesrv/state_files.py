@@ -7,17 +7,17 @@ sentences for a damaged file.
 from pathlib import Path
 
 from namesrv.kv_config import DamagedKvConfig, KvConfig, decode
-from serving.durable_file import DamagedFile, NotReadable, backup_of, read, remove_unfinished
+from serving.durable_file import DamagedFile, NotReadable, backup_of, read, read_latest, recover
 
 
 def load_kv_config(path: Path) -> KvConfig:
     """Return the KV table, the empty one if there is no file or nothing in it; raises NotReadable and DamagedFile.
 
-    What a crash left unfinished beside the file is removed.
+    What a crash left unfinished is finished, or removed.
     """
-    remove_unfinished(path)
+    recover(path)
     try:
-        return decode(read(path) or b"")
+        return decode(read_latest(path) or b"")
     except DamagedKvConfig as damage:
         raise DamagedFile(path, f"is no KV table: {damage.problem}. {_way_out(path)}") from damage
 

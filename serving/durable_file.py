@@ -1,6 +1,8 @@
 """Replaces a file as a whole: after a crash at any moment it holds the old content or the new one, never a part.
 
 Used for configurations and other small files; Java's `MixAll.string2File` copies to `.bak` and overwrites in place.
+A file that is a mount of its own (`docker run -v file:file`, Kubernetes' subPath) takes no rename: it is written in
+place, after a synced copy of the whole beside it, which counts if the write was cut short.
 All of it blocks on the disk: call it from a thread. Calls for one file must not overlap, since the last rename wins.
 What the content means does not enter here.
 """
@@ -20,6 +22,11 @@ NEW_FILE_MODE: Final = 0o600
 
 _BACKUP: Final = ".bak"
 _UNFINISHED: Final = ".tmp"
+_WHOLE_COPY: Final = ".whole"
+#: What a rename to a file says that is a mount of its own.
+_MOUNTED: Final = frozenset({errno.EBUSY, errno.EXDEV})
+#: Written at a time where a file is written in place.
+_PART_BYTES: Final = 4096
 
 
 class DurableFileError(Exception):
@@ -52,8 +59,10 @@ class DamagedFile(DurableFileError):
     """A file was read, and its content makes no sense; the text says what to do."""
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes) -> bool:
     """Put content in place of what the file holds; when this returns, it outlives a power failure.
+
+    Tells whether that could only be done in place, as the file is a mount of its own.
 
     Another previous content goes to `<path>.bak`, unless it is empty. Missing folders are made, a symbolic
     link is followed, and mode and owner stay as they are; a new file gets NEW_FILE_MODE. Raises NotWritten, and then
@@ -62,16 +71,49 @@ def replace(path: Path, content: bytes) -> None:
     try:
         target = path.resolve()
         _make_folder(target.parent)
-        before = read(target)
+        before = read_latest(target)
         like = target.stat() if before is not None else None
         if before and before != content:
             _install(before, backup_of(target), like)
-        _install(content, target, like)
+        in_place = not _installed(content, target, like)
+        if in_place:
+            _install(content, _whole_copy_of(target), like)
+            _sync_folder(target.parent)
+            _write_in_place(target, content)
+        _whole_copy_of(target).unlink(missing_ok=True)
         _sync_folder(target.parent)
     except NotReadable as error:
         raise NotWritten(path, error.reason) from error
     except (OSError, RuntimeError) as error:
         raise NotWritten(path, _reason(error)) from error
+    return in_place
+
+
+def read_latest(path: Path) -> bytes | None:
+    """Return the content as `replace` has it: that of the copy where a write in place was cut short. As `read`."""
+    content = read(path)
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise NotReadable(path, _reason(error)) from error
+    copy = read(_whole_copy_of(target))
+    if content is None or copy is None or not _is_between(content, read(backup_of(target)) or b"", copy):
+        return content
+    return copy
+
+
+def recover(path: Path) -> None:
+    """Finish a write in place that was cut short, and remove what crashes left beside a file.
+
+    What cannot be done stays undone: `read_latest` and `replace` know what it means.
+    """
+    remove_unfinished(path)
+    with contextlib.suppress(OSError, RuntimeError, DurableFileError):
+        target = path.resolve()
+        content = read_latest(target)
+        if content is not None and content != read(target):
+            _write_in_place(target, content)
+        _whole_copy_of(target).unlink(missing_ok=True)
 
 
 def read(path: Path) -> bytes | None:
@@ -95,6 +137,49 @@ def remove_unfinished(path: Path) -> None:
         target = path.resolve()
         for left in target.parent.glob(f".{glob.escape(target.name)}.*{_UNFINISHED}"):
             _remove_unless_in_use(left)
+
+
+def _installed(content: bytes, target: Path, like: os.stat_result | None) -> bool:
+    """Tell whether the file could be installed; False if nothing can be renamed to it."""
+    try:
+        _install(content, target, like)
+    except OSError as error:
+        if error.errno in _MOUNTED and like is not None:
+            return False
+        raise
+    return True
+
+
+def _write_in_place(target: Path, content: bytes) -> None:
+    """Overwrite a file; what fails for want of room leaves it as it was, with no copy that could count later."""
+    with target.open("r+b", buffering=0) as file:
+        descriptor = file.fileno()
+        length = os.fstat(descriptor).st_size
+        try:
+            if content:
+                os.posix_fallocate(descriptor, 0, len(content))
+        except OSError:
+            os.ftruncate(descriptor, length)
+            _whole_copy_of(target).unlink(missing_ok=True)
+            raise
+        for at in range(0, len(content), _PART_BYTES):
+            os.pwrite(descriptor, content[at : at + _PART_BYTES], at)
+        os.ftruncate(descriptor, len(content))
+        os.fsync(descriptor)
+
+
+def _is_between(content: bytes, old: bytes, new: bytes) -> bool:
+    """Tell whether a content can be that of a write in place of `new` for `old` that was cut short.
+
+    Else somebody has changed the file since. Where room was made and nothing written, there is a zero.
+    """
+    length = max(len(old), len(new))
+    parts = zip(content, old.ljust(length, b"\0"), new.ljust(length, b"\0"), strict=False)
+    return len(content) <= length and all(byte in (before, after, 0) for byte, before, after in parts)
+
+
+def _whole_copy_of(target: Path) -> Path:
+    return target.with_name(target.name + _WHOLE_COPY)
 
 
 def _install(content: bytes, target: Path, like: os.stat_result | None) -> None:

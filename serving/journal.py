@@ -84,6 +84,7 @@ class ServerJournal(Generic[Config]):
         self._logs = logs
         self._counts = counts
         self._properties = listed_properties(kind, config)
+        self._written_in_place: set[str] = set()
 
     # What operators changed
 
@@ -106,6 +107,12 @@ class ServerJournal(Generic[Config]):
         """Return the properties whose change counts at once, or only from the next start."""
         options = {option.key: option for option in self._kind.options.values() if option.has_effect}
         return [key for key in keys if key in options and options[key].at_once is at_once]
+
+    def written_in_place(self, path: str) -> None:
+        """Note once that a file is a mount of its own."""
+        if path not in self._written_in_place:
+            self._written_in_place.add(path)
+            self._logs.write(events.MOUNTED_FILE_OVERWRITTEN, path=path)
 
     def config_not_stored(self, error: NotStored) -> None:
         """Note a change of the configuration that the disk refused."""

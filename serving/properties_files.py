@@ -8,14 +8,14 @@ from pathlib import Path
 
 from remoting.properties import PropertiesError, parse
 from serving.config_sources import PropertiesFile
-from serving.durable_file import DamagedFile, NotReadable, read, remove_unfinished
+from serving.durable_file import DamagedFile, NotReadable, read, read_latest, recover
 
 
 def load_properties(path: str) -> PropertiesFile:
     """Return what the configuration file holds; raises NotReadable, also if there is none, and DamagedFile."""
     file = Path(path)
-    remove_unfinished(file)
-    content = read(file)
+    recover(file)
+    content = read_latest(file)
     if content is None:
         raise NotReadable(file, "there is no such file")
     return _parsed(path, content)

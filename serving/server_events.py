@@ -136,6 +136,14 @@ CONFIG_STORE_FAILED: Final = LogEvent(
     meaning="A change of the configuration was refused because its file could not be written; nothing changed.",
     advice="The error names the file and the reason, often a full disk or missing rights.",
 )
+MOUNTED_FILE_OVERWRITTEN: Final = LogEvent(
+    name="mounted_file_overwritten",
+    level=Level.WARNING,
+    keys=("path",),
+    meaning="The file is a mount of its own, so that nothing can be renamed to it: it was written in place, after a "
+    "whole copy beside it, which counts if a crash cuts the write short. One line for each file.",
+    advice="Mount the folder instead of the file: a copy inside a container goes with it.",
+)
 
 # Connections and requests
 
@@ -238,6 +246,7 @@ MEANS: Final = (
 SETTINGS: Final = (
     CONFIG_CHANGED,
     CONFIG_STORE_FAILED,
+    MOUNTED_FILE_OVERWRITTEN,
 )
 TRAFFIC: Final = (
     CONNECTION_OPENED,

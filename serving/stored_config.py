@@ -32,6 +32,9 @@ class ConfigObserver(Protocol[_Config_contra]):
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: _Config_contra) -> None:
         """Learn which properties have new values, and which unknown ones were left aside."""
 
+    def written_in_place(self, path: str) -> None:
+        """Learn that a file was written in place, as it is a mount of its own."""
+
     def config_not_stored(self, error: NotStored) -> None:
         """Learn that the configuration file could not be written, so nothing changed."""
 
@@ -68,7 +71,8 @@ class StoredConfig(Generic[Config]):
 
     async def _change(self, config: Config) -> None:
         try:
-            await store(config.config_store_path, file_text(persisted_properties(config)).encode())
+            text = file_text(persisted_properties(config)).encode()
+            await store(config.config_store_path, text, self._observer.written_in_place)
         except NotStored as error:
             self._observer.config_not_stored(error)
             raise
@@ -76,9 +80,13 @@ class StoredConfig(Generic[Config]):
         self._applied(config)
 
 
-async def store(path: str, content: bytes) -> None:
-    """Write a file durably, in a thread, so that a slow disk delays this request and no other; raises NotStored."""
+async def store(path: str, content: bytes, written_in_place: Callable[[str], None]) -> None:
+    """Write a file durably, in a thread, so that a slow disk delays this request and no other; raises NotStored.
+
+    `written_in_place` is told the path if nothing could be renamed to it.
+    """
     try:
-        await asyncio.to_thread(durable_file.replace, Path(path), content)
+        if await asyncio.to_thread(durable_file.replace, Path(path), content):
+            written_in_place(path)
     except durable_file.DurableFileError as error:
         raise NotStored(str(error)) from error

@@ -74,6 +74,9 @@ class Desk:
     def config_changed(self, *facts):
         self.told.append(("config_changed", *facts))
 
+    def written_in_place(self, path):
+        self.told.append(("written_in_place", path))
+
     def config_not_stored(self, error):
         self.told.append(("config_not_stored", error))
 

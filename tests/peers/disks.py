@@ -27,7 +27,7 @@ exec "$@"
 
 
 @functools.cache
-def _unshare():
+def own_mounts():
     """Return the command that gives a program mounts of its own, None if there is none or it is not permitted."""
     if shutil.which("unshare") is None:
         return None
@@ -40,7 +40,7 @@ def _unshare():
 
 def why_not():
     """Return why there can be no such disk here, None if there can."""
-    return None if _unshare() else "this system lets nobody mount a disk of its own"
+    return None if own_mounts() else "this system lets nobody mount a disk of its own"
 
 
 class SmallDisk:
@@ -56,7 +56,7 @@ class SmallDisk:
         """Return what starts a command with the disk; its output can go to a file on it."""
         script = _SCRIPT % DISK_BYTES
         mode = "ro" if read_only else "rw"
-        return [*_unshare(), "sh", "-c", script, "sh", self.folder, mode, self.folder / output if output else ""]
+        return [*own_mounts(), "sh", "-c", script, "sh", self.folder, mode, self.folder / output if output else ""]
 
     def attach(self, process):
         """Look at the disk of this process from now on."""
@@ -79,5 +79,5 @@ class SmallDisk:
     def set_read_only(self, read_only):
         mode = "remount,ro" if read_only else "remount,rw"
         into = ["nsenter", "--target", self._process.pid, "--mount"]
-        into += ["--user", "--preserve-credentials"] if "--map-root-user" in _unshare() else []
+        into += ["--user", "--preserve-credentials"] if "--map-root-user" in own_mounts() else []
         subprocess.run([str(word) for word in (*into, "mount", "-o", mode, self.folder)], check=True)
