@@ -112,7 +112,7 @@ class ServerJournal(Generic[Config]):
         """Note once that a file is a mount of its own."""
         if path not in self._written_in_place:
             self._written_in_place.add(path)
-            self._logs.write(events.MOUNTED_FILE_OVERWRITTEN, path=path)
+            self._logs.write(events.MOUNTED_FILE_STORED, path=path)
 
     def config_not_stored(self, error: NotStored) -> None:
         """Note a change of the configuration that the disk refused."""

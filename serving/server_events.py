@@ -136,8 +136,8 @@ CONFIG_STORE_FAILED: Final = LogEvent(
     meaning="A change of the configuration was refused because its file could not be written; nothing changed.",
     advice="The error names the file and the reason, often a full disk or missing rights.",
 )
-MOUNTED_FILE_OVERWRITTEN: Final = LogEvent(
-    name="mounted_file_overwritten",
+MOUNTED_FILE_STORED: Final = LogEvent(
+    name="mounted_file_stored",
     level=Level.WARNING,
     keys=("path",),
     meaning="The file is a mount of its own, so that nothing can be renamed to it: it was written in place, after a "
@@ -246,7 +246,7 @@ MEANS: Final = (
 SETTINGS: Final = (
     CONFIG_CHANGED,
     CONFIG_STORE_FAILED,
-    MOUNTED_FILE_OVERWRITTEN,
+    MOUNTED_FILE_STORED,
 )
 TRAFFIC: Final = (
     CONNECTION_OPENED,
