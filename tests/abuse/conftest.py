@@ -21,7 +21,7 @@ SLACK_KIB = 16 * 1024
 
 
 class Served:
-    """A NameServer with its metrics, its log and its memory."""
+    """A server with its metrics, its log and its memory."""
 
     def __init__(self, server):
         self.server = server
@@ -45,7 +45,8 @@ class Served:
         )
 
     def events(self, name):
-        lines = (line for line in self.server.process.text().splitlines() if line.startswith("{"))
+        # Names can hold other characters that end lines; the last line may be half written.
+        lines = (line for line in self.server.process.text().split("\n")[:-1] if line.startswith("{"))
         return [line for line in map(json.loads, lines) if line["event"] == name]
 
     def memory_kib(self):
@@ -122,8 +123,8 @@ def watched():
     """Return a context in which a witness asks, and which tells afterwards what it saw."""
 
     @contextlib.contextmanager
-    def watched(served):
-        command = [sys.executable, str(HERE / "witness.py"), str(served.port)]
+    def watched(served, program="witness.py"):
+        command = [sys.executable, str(HERE / program), str(served.port)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as witness:
             assert witness.stdout.readline() == "ready\n"
             watch = Watch(served)

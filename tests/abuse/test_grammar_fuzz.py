@@ -1,0 +1,118 @@
+"""Valid frames of every request with hostile content, to both servers, beside peers who behave.
+
+How long the soak run takes is the environment variable FUZZ_S, in seconds; ten minutes if it is not set. FUZZ_SEED
+repeats what a failed run did.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import sys
+import time
+
+import pytest
+from bounds import QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
+from conftest import Served
+from crowd import is_closed
+from grammar import GRAMMARS, Grammar, all_codes_are_there
+from peers.controllers import OurController
+
+SOAK_S = int(os.environ.get("FUZZ_S", "600"))
+CONNECTIONS = 20
+#: Between two sendings of all peers: it is about what is sent, and without a pause nobody else had the processor.
+PAUSE_S = 0.02
+TIMEOUT_S = 30
+
+#: Longest body, in bytes.
+BODY_BYTES_MAX = 64 * 1024
+
+#: What is logged of faults of the server itself.
+FAULTS = ("request_failed", "chore_failed", "server_failed", "http_request_failed", "library_logged")
+
+
+class HostilePeers:
+    """So many connections; one that the server closed is opened again."""
+
+    def __init__(self, port, grammar, seed):
+        self._port = port
+        self._grammar = grammar
+        self._random = random.Random(seed)
+        self._sockets = [self._connect() for _ in range(CONNECTIONS)]
+        self.reconnected = 0
+
+    def _connect(self):
+        return socket.create_connection(("127.0.0.1", self._port), timeout=TIMEOUT_S)
+
+    def step(self):
+        """Let every peer send one request, or leave."""
+        for number in range(CONNECTIONS):
+            each = self._open_one(number)
+            each.settimeout(TIMEOUT_S)
+            with contextlib.suppress(ConnectionError):
+                each.sendall(self._grammar.frame())
+
+    def _open_one(self, number):
+        if self._random.random() < 1 / 100 or is_closed(self._sockets[number]):
+            self._sockets[number].close()
+            self._sockets[number] = self._connect()
+            self.reconnected += 1
+        return self._sockets[number]
+
+    def close(self):
+        for each in self._sockets:
+            each.close()
+
+
+@pytest.fixture
+def start(lab, serve):
+    """Start a server of a kind, which tells brokers what it would tell them."""
+
+    def start(kind):
+        if kind == "namesrv":
+            return serve(notifyMinBrokerIdChanged=True, supportActingMaster=True)
+        controller = lab.kept(OurController(lab.folder)).start()
+        controller.process.wait_for("server_ready", seconds=30)
+        return Served(controller)
+
+    return start
+
+
+def test_the_grammar_knows_every_request():
+    assert all_codes_are_there()
+
+
+@pytest.mark.parametrize("kind", GRAMMARS)
+@pytest.mark.parametrize(
+    ("seconds", "longest_ms_max"),
+    [
+        (7, 5 * QUERY_P99_MS_ON_BUSY_MACHINES),
+        pytest.param(
+            SOAK_S, QUERY_P99_MS_UNDER_LOAD, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak"
+        ),
+    ],
+)
+def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, seconds, longest_ms_max):
+    seed = int(os.environ.get("FUZZ_SEED") or random.randrange(2**32))
+    # Shown if the test fails.
+    sys.stdout.write(f"FUZZ_SEED={seed}\n")
+    served = start(kind)
+    grammar = Grammar(kind, random.Random(seed), body_bytes_max=BODY_BYTES_MAX)
+    witness = "witness.py" if kind == "namesrv" else "controller_witness.py"
+    with watched(served, witness) as watch:
+        began = time.perf_counter()
+        peers = HostilePeers(served.port, grammar, seed)
+        try:
+            while time.perf_counter() - began < seconds:
+                peers.step()
+                time.sleep(PAUSE_S)
+                assert served.server.process.running, "the server ended"
+            watch.look()
+        finally:
+            peers.close()
+    watch.assert_memory_came_back()
+    tell(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **watch.figures())
+    assert {each: served.events(each)[:1] for each in FAULTS if served.events(each)} == {}
+    assert "Traceback" not in served.server.process.text()
+    assert watch.seen["refused"] == []
+    assert 0 < watch.seen["max_ms"] < longest_ms_max
