@@ -198,8 +198,8 @@ def lines_of(results: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the table of all results."""
     yield (
         f"kill -9 of the master under load ({THREADS} threads, each {INTERVAL_MS} ms after its last answer); one slave "
-        f"stands still from {STILL_BEFORE_S} s\nbefore it until {STILL_AFTER_S} s after it. Each set has a controller of "
-        "its own; masters of several sets are killed side by side."
+        f"stands still from {STILL_BEFORE_S} s\nbefore it until {STILL_AFTER_S} s after it. Each set has a controller "
+        "of its own; masters of several sets are killed side by side."
     )
     yield ""
     yield from table(

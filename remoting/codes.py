@@ -68,7 +68,9 @@ CONTROLLER_REQUESTS: Final = (
 )
 
 #: What a NameServer answers, and the notification that it sends.
-NAMESRV_REQUESTS: Final = tuple(code for code in RequestCode if code < RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET)
+NAMESRV_REQUESTS: Final = tuple(
+    code for code in RequestCode if RequestCode.PUT_KV_CONFIG <= code < RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
+)
 
 
 class ResponseCode(IntEnum):
