@@ -25,6 +25,7 @@ from namesrv.journal import BROKER_CODES
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
+from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from remoting.connection import Connection
 from remoting.limits import ServerLimits
@@ -64,7 +65,7 @@ class Taking(Silent):
 class Bench:
     """One connection to a server that has no socket."""
 
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, tasks: BackgroundTasks) -> None:
         config = NameServerConfig()
         state = RouteState(config)
         settings = Settings(config, KvConfig(), Silent(), state.configure, lambda _: None)
@@ -100,9 +101,13 @@ def split(data: bytes) -> list[bytes]:
     return out
 
 
+def _fail(name: str, error: BaseException) -> None:
+    raise RuntimeError(name) from error
+
+
 async def profile(name: str, first: list[bytes], repeated: list[bytes], count: int) -> None:
     """Write the profile of sending `repeated` again and again."""
-    async with asyncio.TaskGroup() as tasks:
+    async with BackgroundTasks(_fail) as tasks:
         bench = Bench(tasks)
         for frame in (*first, *repeated, *repeated):
             await bench.send(frame)

@@ -31,7 +31,7 @@ NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 Probed = Callable[[BrokerKey, Outcome], None]
 Reached = Callable[[BrokerKey, str], None]
 #: Does something that nobody waits for; what it raises is told, and ends nothing else.
-Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
 
 
 class PerformObserver(Protocol):
@@ -69,7 +69,7 @@ class Performer:
         self.probed: Probed = lambda _key, _outcome: None
         #: Told which broker has answered at which address.
         self.reached: Reached = lambda _key, _address: None
-        self._telling: dict[BrokerKey, asyncio.Task[None]] = {}
+        self._telling: dict[BrokerKey, asyncio.Task[bool]] = {}
 
     def perform(self, effect: Effect) -> None:
         """Begin to carry out an effect."""
@@ -92,12 +92,17 @@ class Performer:
         for task in self._telling.values():
             task.cancel()
 
-    def _told(self, key: BrokerKey, done: asyncio.Task[None]) -> None:
+    def _told(self, key: BrokerKey, done: asyncio.Task[bool]) -> None:
         if self._telling.get(key) is done:
             del self._telling[key]
 
     async def _ask(self, effect: AskBroker) -> None:
-        outcome = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
+        try:
+            outcome = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
+        except Exception:
+            # Who waits for the outcome has to learn that there is none; a fault of ours says nothing about the broker.
+            self.probed(effect.probe.key, Outcome.NOT_ASKED)
+            raise
         self.probed(effect.probe.key, outcome)
 
     async def _greet(self, effect: GreetBroker) -> None:
@@ -114,8 +119,7 @@ class Performer:
             outcome = Outcome.REFUSED
         except OutOfResources:
             outcome = Outcome.NOT_ASKED
-        except (InvokeError, ValueError):
-            # ValueError: brokers name their address themselves, and no resolver takes some.
+        except InvokeError:
             outcome = Outcome.NO_ANSWER
         self._observer.broker_probed(outcome)
         return outcome
@@ -148,7 +152,7 @@ class Performer:
         """Return how a try ended, and why the broker does not know its role, blank if it does."""
         try:
             answer = await self._client.invoke(recipient.address, request, NOTIFY_TIMEOUT_MS)
-        except (InvokeError, ValueError) as error:
+        except InvokeError as error:
             return "failed", str(error)
         if answer.code == ResponseCode.SUCCESS:
             return "ok", ""

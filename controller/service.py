@@ -29,6 +29,7 @@ from controller.store import Backend, SetStore, StoreError
 from controller.store_size import StoreSize
 from controller.stores.opening import open_store
 from controller.working import Parts
+from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.codes import RequestCode
 from remoting.notices import NoticeKind
 from remoting.shapes.controller import BrokerHeartbeatHeader
@@ -36,7 +37,6 @@ from serving.journal import Attributed, ConnectionWatch
 from serving.not_started import NotStarted
 from serving.own_address import warn_of_loopback
 from serving.process import ServerProcess, Surroundings, import_aside
-from serving.server_events import CHORE_FAILED
 from serving.stored_config import StoredConfig
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Controller:
         host, port = await self._process.open()
         self._group.me = member_of(config, port)
         self._elections.controller_address = self._group.me.address
-        joining = self._tasks.create_task(self._join())
+        joining = self._begin(self._join())
         if config.controller_store == "embedded":
             # Nobody else can lead: whoever sees the next line is served.
             await joining
@@ -158,6 +158,7 @@ class Controller:
             logs=self._logs,
             health=self._process.health,
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
+            task_failures=self._tasks.failures,
             control=self._control,
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
@@ -169,13 +170,13 @@ class Controller:
 
     def _open_store(self, config: ControllerConfig) -> Backend:
         try:
-            return open_store(config, self._clock, _StoreCalls(self._journal))
+            return open_store(config, self._clock, _StoreCalls(self._journal, self._tasks))
         except StoreError as error:
             raise NotStarted(str(error)) from error
 
     async def _led_or_stopped(self) -> None:
         """Wait until this controller leads, or is told to stop: its store may never be read."""
-        waiting = {self._tasks.create_task(each.wait()) for each in (self._led, self._stop)}
+        waiting = {self._begin(_set(each)) for each in (self._led, self._stop)}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
@@ -187,31 +188,36 @@ class Controller:
                 await self._backend.join(self._group.me, self._group)
             except StoreError as error:
                 self._journal.store_failed("", error)
-                await asyncio.sleep(_STORE_AGAIN_S)
+            except BaseException as error:  # without it this controller never leads
+                if not is_failure(error):
+                    raise
+                self._tasks.report("join", error)
             else:
                 return
+            await asyncio.sleep(_STORE_AGAIN_S)
 
     def _elected(self) -> None:
-        self._begin(self._take_over())
+        self._begin(self._lead(self._group.term))
 
     def _deposed(self) -> None:
         self._infos.forget()
         self._control.deposed()
         self._journal.leadership_lost(self._group.name, self._group.leader)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[bool]:
         """Do something that nobody waits for; if it fails, that ends nothing else."""
-        return self._tasks.create_task(self._attempt(work))
+        return self._tasks.start(work, getattr(work, "__name__", "work").strip("_"))
 
-    async def _attempt(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told
-            self._logs.write(CHORE_FAILED, chore=getattr(work, "__name__", "work").strip("_"), exc_info=error)
+    async def _lead(self, term: int) -> None:
+        """Take over, again where that fails: who was elected and does not lead keeps others from it."""
+        while True:
+            if await self._tasks.attempt(self._take_over(term), "take_over"):
+                return
+            await asyncio.sleep(_STORE_AGAIN_S)
 
-    async def _take_over(self) -> None:
-        """Know all that is stored, and lead."""
-        began_ms, term = self._clock.now_ms(), self._group.term
+    async def _take_over(self, term: int) -> None:
+        """Know all that is stored, and lead, unless this controller ceased to lead before."""
+        began_ms = self._clock.now_ms()
         if not await self._load(term):
             return
         for broker_name, problem in self._store.problems().items():
@@ -236,7 +242,7 @@ class Controller:
             except StoreError as error:
                 self._journal.store_failed("", error)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is told
-                self._logs.write(CHORE_FAILED, chore="load", exc_info=error)
+                self._tasks.report("load", error)
             else:
                 return self._group.leads_in(term)
             tries += 1
@@ -271,8 +277,9 @@ class Controller:
 class _StoreCalls:
     """Brings what the threads of a store tell to the event loop."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, tasks: BackgroundTasks) -> None:
         self._journal = journal
+        self._tasks = tasks
         self._loop = asyncio.get_running_loop()
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
@@ -286,3 +293,11 @@ class _StoreCalls:
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Note that they succeed again."""
         self._loop.call_soon_threadsafe(self._journal.store_calls_answered, kind, silent_ms)
+
+    def task_failed(self, name: str, error: BaseException) -> None:
+        """Report what failed in the background."""
+        self._loop.call_soon_threadsafe(self._tasks.report, name, error)
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()

@@ -187,14 +187,19 @@ class Recorder:
         #: What is missing, `state` or `beat`; both threads find that something is.
         self._missing: dict[str, _Missing] = {}
         self._lock = threading.Lock()
-        self._faults: list[Exception] = []
+        self._faults: list[BaseException] = []
         self._wants_snapshot = False
 
     # Called by the event loop
 
     def start(self) -> None:
-        """Begin to record."""
-        self._thread.start()
+        """Begin to record, unless that is done already; where the system has no thread for it, that is told."""
+        if self._thread.is_alive():
+            return
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._refused(error)
 
     def note(self, happening: Happening, topics: int = 0) -> None:
         """Record a change of state, which holds values of so many topics."""
@@ -263,7 +268,7 @@ class Recorder:
         if not self._attempt(self._work):
             return
         if self._is_refused:
-            self._observer.recording_resumed()
+            self._tell(self._observer.recording_resumed)
         self._is_refused = False
         self.counts.is_recording = True
 
@@ -271,16 +276,26 @@ class Recorder:
         """Do something with the disk; what it refuses waits, as far as there is room, until it takes it again."""
         try:
             work()
-        except Exception as error:  # noqa: BLE001  # a fault of ours must not end recording for good either
+        except BaseException as error:  # noqa: BLE001  # nothing ends this thread but `close`, no fault of ours either
             for each in _each(error):
                 if isinstance(each, RowsLost):
                     self._miss(_BEAT if each.family in BEATS else _STATE, each.since_us, each.rows)
-            if not self._is_refused:
-                self._observer.recording_stopped(_said(error))
-            self._is_refused = True
-            self.counts.is_recording = False
+            self._refused(error)
             return False
         return True
+
+    def _refused(self, error: BaseException) -> None:
+        """Tell once that nothing is written, until something is again."""
+        if not self._is_refused:
+            self._tell(lambda: self._observer.recording_stopped(_said(error)))
+        self._is_refused = True
+        self.counts.is_recording = False
+
+    @staticmethod
+    def _tell(tell: Callable[[], None]) -> None:
+        # Who is told may fail, which is no reason to record no more.
+        with contextlib.suppress(Exception):
+            tell()
 
     def _work(self) -> None:
         try:
@@ -291,7 +306,7 @@ class Recorder:
             raise
         if faults := self._faults:
             self._faults = []
-            raise ExceptionGroup("; ".join(map(_said, faults)), faults)
+            raise BaseExceptionGroup("; ".join(map(_said, faults)), faults)
 
     def _write_what_came(self) -> None:
         self._write()
@@ -356,7 +371,7 @@ class Recorder:
     def _told_deleted(self, forgotten: Forgotten) -> None:
         if forgotten.files:
             self.counts.deleted_files[forgotten.reason] += forgotten.files
-            self._observer.history_deleted(forgotten)
+            self._tell(lambda: self._observer.history_deleted(forgotten))
 
     def _unix_us(self, mono_us: int) -> int:
         """Return the time; a clock that is set far ahead while the server runs makes no file old.
@@ -456,12 +471,12 @@ def encoded(row: Row) -> bytes:
     return _encode(columns) + b"\n"
 
 
-def _each(error: Exception) -> Sequence[Exception]:
-    return error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+def _each(error: BaseException) -> Sequence[BaseException]:
+    return error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
 
 
-def _said(error: Exception) -> str:
-    return error.message if isinstance(error, ExceptionGroup) else str(error) or repr(error)
+def _said(error: BaseException) -> str:
+    return error.message if isinstance(error, BaseExceptionGroup) else str(error) or repr(error)
 
 
 def _taken(queue: "deque[_Item]", most: int) -> "Iterable[_Item]":

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from namesrv.effects import CloseConnection, Effect, Event, NotifyMinBrokerIdChange, Outcome
+from remoting.background_tasks import BackgroundTasks
 from remoting.codec import encode_fields
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -17,6 +18,9 @@ from remoting.shapes.broker import NotifyMinBrokerIdChangeRequestHeader
 
 #: How long a broker may take to accept a connection for a notification; Java waits as long to connect.
 NOTIFY_TIMEOUT_MS: Final = 3000
+
+#: What the tasks are called that notify brokers.
+_NOTIFY: Final = "notify_min_broker_id_change"
 
 
 class Sender(Protocol):
@@ -44,7 +48,7 @@ class Performer:
 
     def __init__(
         self,
-        tasks: asyncio.TaskGroup,
+        tasks: BackgroundTasks,
         sender: Sender,
         close_connection: Callable[[int], None],
         observer: EffectObserver,
@@ -72,15 +76,18 @@ class Performer:
         self._waiting[effect.broker_name] = effect
         if effect.broker_name not in self._busy:
             self._busy.add(effect.broker_name)
-            self._tasks.create_task(self._notify(effect.broker_name))
+            self._tasks.start(self._notify(effect.broker_name), _NOTIFY)
 
     async def _notify(self, broker_name: str) -> None:
-        try:
-            while effect := self._waiting.pop(broker_name, None):
-                await asyncio.gather(*(self._notify_one(effect, address) for address in effect.recipients))
-                self._observer.notification_sent(effect)
-        finally:
-            self._busy.discard(broker_name)
+        while effect := self._waiting.pop(broker_name, None):
+            await self._tasks.attempt(self._notify_all(effect), _NOTIFY)
+        self._busy.discard(broker_name)
+
+    async def _notify_all(self, effect: NotifyMinBrokerIdChange) -> None:
+        notifying = [self._tasks.start(self._notify_one(effect, address), _NOTIFY) for address in effect.recipients]
+        if notifying:
+            await asyncio.wait(notifying)
+        self._observer.notification_sent(effect)
 
     async def _notify_one(self, effect: NotifyMinBrokerIdChange, address: str) -> None:
         header = NotifyMinBrokerIdChangeRequestHeader(
@@ -95,6 +102,3 @@ class Performer:
             await self._sender.post(address, request, NOTIFY_TIMEOUT_MS)
         except InvokeError as error:
             self._observer.notification_failed(effect, address, error)
-        except ValueError as error:
-            # Brokers name their address themselves; one that no resolver takes must not end more than this request.
-            self._observer.notification_failed(effect, address, InvokeError(address, str(error)))

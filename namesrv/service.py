@@ -22,7 +22,6 @@ from remoting.statistics import timer_ns
 from serving.journal import Attributed, ConnectionWatch
 from serving.one_by_one import OneByOne
 from serving.process import ServerProcess, Surroundings, import_aside
-from serving.server_events import CHORE_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +38,7 @@ class NameServer:
 
     def __init__(self, config: NameServerConfig, kv: KvConfig, surroundings: Surroundings) -> None:
         """Wire it; raises NotStarted."""
-        self._clock, self._logs = surroundings.clock, surroundings.logs
+        self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
         self._counts = BrokerCounts()
         self._process = ServerProcess(NAMESRV, config, self._counts, surroundings)
         self._journal = Journal(self._logs, self._counts, config)
@@ -50,7 +49,7 @@ class NameServer:
         if self._process.recording is not None:
             self._journal.history = RouteHistory(self._process.recording.recorder, self._state, self._settings)
         self._client = self._process.make_client()
-        self._performer = Performer(surroundings.tasks, self._client, self._close_connection, self._journal)
+        self._performer = Performer(self._tasks, self._client, self._close_connection, self._journal)
         self._handlers = Handlers(self._state, self._settings, self._clock, self._performer.perform)
         self._server = self._process.make_listener(
             Attributed(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
@@ -60,7 +59,7 @@ class NameServer:
             prepared=RequestCode.GET_ROUTEINFO_BY_TOPIC,
         )
         #: Lost connections whose brokers are still to be removed.
-        self._gone = OneByOne(self._forget, surroundings.tasks.create_task)
+        self._gone = OneByOne(self._forget, "remove_lost_brokers", self._tasks)
         self._closing = False
 
     async def run(self) -> None:
@@ -91,6 +90,7 @@ class NameServer:
             logs=self._logs,
             health=self._process.health,
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
+            task_failures=self._tasks.failures,
             clock=self._clock,
         )
         sources = http_views.ViewSources(
@@ -141,11 +141,8 @@ class NameServer:
 
     async def _forget(self, connection_id: int) -> None:
         """Remove the brokers of a lost connection."""
-        try:
-            steps = self._state.losing(connection_id, self._clock.now_ms())
-            self._performer.perform(await self._handlers.slices.do(steps))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told, and other brokers leave
-            self._logs.write(CHORE_FAILED, chore="forget", exc_info=error)
+        steps = self._state.losing(connection_id, self._clock.now_ms())
+        self._performer.perform(await self._handlers.slices.do(steps))
 
     def _close_connection(self, connection_id: int) -> None:
         if self._state.tables.live.of_connection(connection_id):

@@ -7,6 +7,7 @@ decided in `turns.py`.
 from collections.abc import Awaitable
 from typing import Final, Protocol
 
+from remoting.background_tasks import is_failure
 from remoting.codes import VERSION_5_3_1, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
@@ -119,7 +120,9 @@ class Answers:
         """Return the frame that answers a request once its answer is there, `b""` if it wants none."""
         try:
             answer = await awaitable
-        except Exception as error:  # noqa: BLE001  # as in begin
+        except BaseException as error:  # as in begin; a peer waits for its answer
+            if not is_failure(error):
+                raise
             answer = self._answer_to(error, request, connection)
         return self._frame(answer, request, connection)
 
@@ -128,7 +131,7 @@ class Answers:
         self._reject(request, connection, Rejection.BUSY, BUSY_REMARK)
         return self._frame(request.reply(ResponseCode.SYSTEM_BUSY, remark=BUSY_REMARK), request, connection)
 
-    def tell_fault(self, request: RemotingCommand, connection: Peer, error: Exception) -> None:
+    def tell_fault(self, request: RemotingCommand, connection: Peer, error: BaseException) -> None:
         """Tell that a request was carried out, perhaps, and met a fault of ours on the way to its answer."""
         self._observer.handler_failed(connection, request, error)
 
@@ -140,7 +143,7 @@ class Answers:
         self._reject(request, connection, Rejection.DRAINING, GO_AWAY_REMARK)
         return request.reply(ResponseCode.GO_AWAY, remark=GO_AWAY_REMARK)
 
-    def _answer_to(self, error: Exception, request: RemotingCommand, connection: Peer) -> RemotingCommand:
+    def _answer_to(self, error: BaseException, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         if isinstance(error, RequestRefused):
             # Other codes are ordinary answers: no such topic, no such key.
             if error.code in _REJECTING_CODES and not error.is_told:

@@ -15,12 +15,14 @@ import msgspec
 from remoting.clock import Clock
 from remoting.codes import ResponseCode, SerializeType
 from remoting.command import RemotingCommand
-from remoting.errors import ConnectionRefused, InvokeError, InvokeTimeout, OutOfResources
+from remoting.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
 from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
 from remoting.signing import Credentials, is_denied, signed
 
 _OPAQUE_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535
+#: Some write zeros in front.
+_PORT_DIGITS_MAX: Final = 10
 
 #: Files, memory and ports of our own that were used up.
 _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
@@ -184,7 +186,7 @@ class RemotingClient:
             )
         except ConnectionRefusedError:
             raise ConnectionRefused(address, "cannot connect: connection refused") from None
-        except UnicodeError as error:
+        except ValueError as error:
             raise InvokeError(address, f"cannot connect: this is no host name: {error}") from None
         except OSError as error:
             kind = OutOfResources if error.errno in _OURS else InvokeError
@@ -214,12 +216,14 @@ class RemotingClient:
     def _look(self) -> None:
         """Close what was not used for too long; go on looking while there is something."""
         self._look_timer = None
-        unused_since_ms = self._clock.now_ms() - self._limits.idle_seconds * 1000
-        for address, slot in list(self._slots.items()):
-            if not slot.in_use and slot.used_ms <= unused_since_ms:
-                self._drop(address)
-        if self._slots:
-            self._look_later()
+        try:
+            unused_since_ms = self._clock.now_ms() - self._limits.idle_seconds * 1000
+            for address, slot in list(self._slots.items()):
+                if not slot.in_use and slot.used_ms <= unused_since_ms:
+                    self._drop(address)
+        finally:
+            if self._slots:
+                self._look_later()
 
 
 class _Slot:
@@ -313,10 +317,14 @@ class _Link(asyncio.Protocol):
             self.transport.close()
 
     def write(self, command: RemotingCommand) -> None:
-        """Write a command; raises InvokeError if the peer left too much unread."""
+        """Write a command; raises InvokeError if the peer left too much unread, or no header can carry the command."""
         if self.transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
             raise InvokeError(self._address, "the peer does not read")
-        self.transport.write(encode(command, self._serialize_type))
+        try:
+            frame = encode(command, self._serialize_type)
+        except HeaderError as error:
+            raise InvokeError(self._address, str(error)) from None
+        self.transport.write(frame)
 
     def _fail(self, reason: str) -> None:
         for waiting in self._waiting.values():
@@ -339,6 +347,8 @@ async def _all_lost(links: Iterable[_Link]) -> None:
 
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
-    if not (host and port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
+    # The length first: Python refuses to make a number of very many digits, with an error that is none of ours.
+    is_number = len(port) <= _PORT_DIGITS_MAX and port.isascii() and port.isdigit()
+    if not (host and is_number and 0 < int(port) <= _PORT_MAX):
         raise InvokeError(address, "not an address of the form host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -95,5 +95,5 @@ class ServerObserver(Protocol):
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
         """Note that a request was answered with an error because it could not be read, or was not served."""
 
-    def handler_failed(self, connection: Peer, request: RemotingCommand, error: Exception) -> None:
+    def handler_failed(self, connection: Peer, request: RemotingCommand, error: BaseException) -> None:
         """Note that a request met a fault of ours; `error` has its traceback."""

@@ -4,9 +4,11 @@ Each write to a socket wakes its reader, and where client and server share proce
 answer. So a round of the event loop first reads what all sockets have, and then writes all answers.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from remoting.observer import CloseReason
 from remoting.statistics import Latencies, ServerStatistics, timer_ns
 
 #: So many leave at once at the latest: a round can have thousands, and nobody waits longer than these take.
@@ -18,6 +20,9 @@ class Leaving(Protocol):
 
     def write_answer(self, frame: bytes) -> None:
         """Hand a frame to the socket, unless the connection has ended."""
+
+    def break_off(self, reason: CloseReason) -> None:
+        """End the connection at once."""
 
 
 class Outbox:
@@ -54,7 +59,16 @@ class Outbox:
         sent_bytes = 0
         for connection, frame in answers:
             sent_bytes += len(frame)
-            connection.write_answer(frame)
+            try:
+                connection.write_answer(frame)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the answers of others leave
+                _break_off(connection, error)
         self._statistics.sent_bytes += sent_bytes
         # One look at the time does for all: none took longer than the first.
         self._latencies.add(timer_ns() - self._began_ns, len(answers))
+
+
+def _break_off(connection: Leaving, error: Exception) -> None:
+    connection.break_off(CloseReason.ERROR)
+    fault = {"message": "an answer cannot be handed to its connection", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(fault)

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from remoting.answers import Answers, Dispatcher
+from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 from remoting.codes import RequestCode, SerializeType
 from remoting.connection import Connection
@@ -74,7 +75,7 @@ class RemotingServer:
         self,
         dispatcher: Dispatcher,
         observer: ServerObserver,
-        tasks: asyncio.TaskGroup,
+        tasks: BackgroundTasks,
         clock: Clock,
         options: ServerOptions,
         tls: TlsContexts | None = None,
@@ -234,24 +235,39 @@ class RemotingServer:
 
     def _look(self) -> None:
         """Begin to look at all connections, a thousand at a time."""
-        now_ms = self._clock.now_ms()
-        self.awake_ms += min(now_ms - self._looked_ms, 2 * self._look_ms)
-        self._looked_ms = now_ms
-        self._look_at(iter(list(self._connections.values())))
+        rest: Iterator[Connection] = iter(())
+        try:
+            now_ms = self._clock.now_ms()
+            self.awake_ms += min(now_ms - self._looked_ms, 2 * self._look_ms)
+            self._looked_ms = now_ms
+            rest = iter(list(self._connections.values()))
+        finally:
+            self._look_at(rest)
 
     def _look_at(self, rest: Iterator[Connection]) -> None:
         # Times are known to one look: a connection is given that much more, never less.
         silence_ms_max = round(self.idle_seconds * 1000) + self._look_ms if self.idle_seconds else 0
         seen = 0
-        for connection in islice(rest, _LOOK_CONNECTIONS):
+        try:
+            for connection in islice(rest, _LOOK_CONNECTIONS):
+                seen += 1
+                self._look_at_one(connection, silence_ms_max)
+            if self.statistics.unsent_bytes > self.limits.unread_bytes_max:
+                self.make_room_for_answers()
+        finally:
+            # Whatever fails: without a next look silent connections would stay for good.
+            if seen < _LOOK_CONNECTIONS:
+                self._look_later()
+            else:
+                self._look_timer = asyncio.get_running_loop().call_later(0, self._look_at, rest)
+
+    def _look_at_one(self, connection: Connection, silence_ms_max: int) -> None:
+        try:
             connection.look_for_progress(self.awake_ms, silence_ms_max)
-            seen += 1
-        if self.statistics.unsent_bytes > self.limits.unread_bytes_max:
-            self.make_room_for_answers()
-        if seen < _LOOK_CONNECTIONS:
-            self._look_later()
-        else:
-            self._look_timer = asyncio.get_running_loop().call_later(0, self._look_at, rest)
+        except Exception as error:  # noqa: BLE001  # whatever it is, it ends this connection only
+            connection.break_off(CloseReason.ERROR)
+            fault = {"message": "looking at a connection has failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(fault)
 
 
 def _is_room(all_bytes: int, all_bytes_max: int) -> bool:

@@ -4,8 +4,7 @@ Answers to the executors of Java's NameServer with their bounded queues. Sockets
 Connections take turns, one request or a few kilobytes each, so a peer that sends many at once delays the others by
 little; within a connection the order is kept.
 
-What fails for one connection ends that connection only: the tasks here belong to the server, which ends with any of
-them.
+What fails for one connection ends that connection only.
 
 There are only so many places to wait in, and nobody keeps one by not reading: where they run out, the requests of peers
 that leave their answers unread are answered SYSTEM_BUSY, and those that come now take their places.
@@ -17,6 +16,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from remoting.answers import Answers
+from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.command import RemotingCommand
 from remoting.limits import ServerLimits
 from remoting.observer import CloseReason, Peer
@@ -69,7 +69,7 @@ class Turns:
     """Carries out the waiting requests of all connections, a few milliseconds at a time."""
 
     def __init__(
-        self, answers: Answers, limits: ServerLimits, statistics: ServerStatistics, tasks: asyncio.TaskGroup
+        self, answers: Answers, limits: ServerLimits, statistics: ServerStatistics, tasks: BackgroundTasks
     ) -> None:
         self._answers = answers
         self._limits = limits
@@ -187,14 +187,16 @@ class Turns:
             self._finish(lane, request, came_ns, answer)
         else:
             lane.running = True
-            self._tasks.create_task(self._wait(lane, request, came_ns, answer))
+            self._tasks.start(self._wait(lane, request, came_ns, answer), "answer_request")
 
     async def _wait(
         self, lane: Lane, request: RemotingCommand, came_ns: int, awaitable: Awaitable[RemotingCommand]
     ) -> None:
         try:
             frame = await self._answers.finish(request, lane.asker, awaitable)
-        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
+        except BaseException as error:  # as in `_turn_away`
+            if not is_failure(error):
+                raise
             self._fail(lane, request, error)
             frame = b""
         lane.running = False
@@ -216,7 +218,7 @@ class Turns:
         except Exception as error:  # noqa: BLE001  # as in `_turn_away`
             self._fail(lane, request, error)
 
-    def _fail(self, lane: Lane, request: RemotingCommand, error: Exception) -> None:
+    def _fail(self, lane: Lane, request: RemotingCommand, error: BaseException) -> None:
         """Tell a fault that kept a connection from its answer, and end it; never raises."""
         lane.asker.break_off(CloseReason.ERROR)
         try:

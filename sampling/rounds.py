@@ -4,9 +4,10 @@ Who does not answer one request is asked no more in this round: a broker that ha
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
+from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import Clock
 from remoting.errors import BodyError, InvokeError
@@ -51,10 +52,10 @@ class Round:
 
     async def sampled(self, topics: Sequence[str]) -> Sampled:
         """Return what NameServers and brokers tell about these topics; what fails is in it."""
-        found = dict(zip(topics, await _together(self._of_topic(topic) for topic in topics), strict=True))
+        found = dict(zip(topics, await all_results(self._of_topic(topic) for topic in topics), strict=True))
         answers = {topic: told for topic, told in found.items() if told is not None}
         wanted = _groups_there(answers)
-        members = await _together(self._members(*there, topics) for there, topics in wanted.items())
+        members = await all_results(self._members(*there, topics) for there, topics in wanted.items())
         known = {there: each for there, each in zip(wanted, members, strict=True) if each is not None}
         whole = {Subject(TOPIC, topic) for topic, told in answers.items() if all(map(self._is_whole, told))}
         return Sampled(answers, known, self._failed, frozenset(self._answered | whole))
@@ -66,7 +67,7 @@ class Round:
 
     async def _of_topic(self, topic: str) -> list[SetAnswer] | None:
         masters = await self._masters(topic)
-        return None if masters is None else await _together(self._of_set(topic, master) for master in masters)
+        return None if masters is None else await all_results(self._of_set(topic, master) for master in masters)
 
     async def _masters(self, topic: str) -> tuple[Master, ...] | None:
         """Ask one NameServer after the other: one that was started a moment ago does not know all topics yet."""
@@ -94,7 +95,7 @@ class Round:
 
     async def _progress(self, topic: str, address: str) -> dict[str, Progress]:
         groups = await self._told([topic], address, questions.groups_of(topic)) or ()
-        told = await _together(self._told([topic], address, questions.progress_of(group, topic)) for group in groups)
+        told = await all_results(self._told([topic], address, questions.progress_of(group, topic)) for group in groups)
         return {group: each for group, each in zip(groups, told, strict=True) if each is not None}
 
     async def _members(self, address: str, group: str, topics: Collection[str]) -> Members | None:
@@ -132,9 +133,3 @@ def _groups_there(answers: Mapping[str, Sequence[SetAnswer]]) -> dict[tuple[str,
                 for group in answer.progress:
                     there.setdefault((address, group), []).append(topic)
     return there
-
-
-async def _together(work: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
-    async with asyncio.TaskGroup() as tasks:
-        started = [tasks.create_task(each) for each in work]
-    return [each.result() for each in started]

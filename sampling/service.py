@@ -13,7 +13,7 @@ from sampling.rounds import Round
 from sampling.samples import Samples
 from sampling.troubles import News, Troubles
 from serving import __version__
-from serving.chores import keep_up, write_held_lines
+from serving.chores import logged_tasks, write_held_lines
 from serving.denials import Denials
 from serving.log_writer import LineWriter
 from serving.logs import STDOUT, Logs, open_logs
@@ -94,10 +94,10 @@ async def _sample_until_stopped(
         interval_seconds=options.interval_s,
         history=str(options.history),
     )
-    async with asyncio.TaskGroup() as tasks:
+    async with logged_tasks(logs) as tasks:
         chores = [
-            tasks.create_task(keep_up(sampler.sample_at_intervals, "sample", logs, options.interval_s)),
-            tasks.create_task(write_held_lines(logs)),
+            tasks.keep_running(sampler.sample_at_intervals, "sample", options.interval_s),
+            tasks.keep_running(lambda: write_held_lines(logs), "write_held_lines"),
         ]
         await signals.stop.wait()
         for chore in chores:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from remoting.background_tasks import BackgroundTasks
 from serving.logs import Logs
 from serving.server_counts import ServerCounts
 from serving.server_events import CHORE_FAILED
@@ -16,14 +17,9 @@ _FREE_MEMORY_LOOK_S: Final = 10.0
 Chore = Callable[[], Awaitable[None]]
 
 
-async def keep_up(chore: Chore, name: str, logs: Logs, pause_s: float = 1.0) -> None:
-    """Do what goes on for ever; if it fails, tell it and begin again after `pause_s`, so that it ends nothing else."""
-    while True:
-        try:
-            await chore()
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told
-            logs.write(CHORE_FAILED, chore=name, exc_info=error)
-            await asyncio.sleep(pause_s)
+def logged_tasks(logs: Logs) -> BackgroundTasks:
+    """Return what runs background tasks, each failure of which is a log line."""
+    return BackgroundTasks(lambda name, error: logs.write(CHORE_FAILED, chore=name, exc_info=error))
 
 
 async def measure_lag(counts: ServerCounts) -> None:

@@ -152,7 +152,7 @@ class ServerJournal(Generic[Config]):
             events.REQUEST_REJECTED, **self._request(connection, request), reason=reason.value, error=error
         )
 
-    def handler_failed(self, connection: Peer, request: RemotingCommand, error: Exception) -> None:
+    def handler_failed(self, connection: Peer, request: RemotingCommand, error: BaseException) -> None:
         """Note a fault of ours."""
         self._logs.write(events.REQUEST_FAILED, **self._request(connection, request), exc_info=error)
 

@@ -34,6 +34,8 @@ class LineWriter:
         #: Who still has to close it; whoever made it is the first.
         self._users = 1
         self._changed = threading.Condition()
+        #: What the next line follows on: a line that could not be written to its end must not swallow it.
+        self._start = b""
         #: Lines that were lost, because the queue was full or the descriptor took no more.
         self.dropped = 0
         # A daemon, so that a reader that never comes back cannot keep the process.
@@ -67,17 +69,22 @@ class LineWriter:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        # What the next line follows on: a line that could not be written to its end must not swallow it.
-        start = b""
         while lines := self._take():
-            content = start + b"".join(line + b"\n" for line in lines)
-            written = self._write(content)
-            if written < len(content):
-                # Nobody reads any more, or the disk is full. Serving goes on; the count tells how much was not said.
+            try:
+                self._write_lines(lines)
+            except Exception:  # noqa: BLE001  # whatever it is, later lines are written; there is nowhere to tell it
                 with self._changed:
-                    self.dropped += content.count(b"\n", max(written, len(start)))
-            if written:
-                start = b"" if content[written - 1 : written] == b"\n" else b"\n"
+                    self.dropped += len(lines)
+
+    def _write_lines(self, lines: list[bytes]) -> None:
+        content = self._start + b"".join(line + b"\n" for line in lines)
+        written = self._write(content)
+        if written < len(content):
+            # Nobody reads any more, or the disk is full. Serving goes on; the count tells how much was not said.
+            with self._changed:
+                self.dropped += content.count(b"\n", max(written, len(self._start)))
+        if written:
+            self._start = b"" if content[written - 1 : written] == b"\n" else b"\n"
 
     def _take(self) -> list[bytes]:
         """Wait for lines and return some of them; none when all is written and the end has come."""

@@ -56,6 +56,11 @@ class ServerFamilies:
         self.log_events = server.counter("log_events", "Log lines written.", "level")
         self.log_suppressed = server.counter("log_suppressed", "Log lines kept back by the limits, by event.", "event")
         self.log_dropped = server.counter("log_lines_dropped", "Log lines lost because the output did not take them.")
+        self.task_failures = server.counter(
+            "background_task_failures",
+            "Failures of background tasks by a fault of the server, by task; each is a log event chore_failed.",
+            "task",
+        )
         self.label_overflow = server.counter(
             "label_overflow", "Values counted as __other__ because a metric had its most label sets.", "metric"
         )
@@ -142,6 +147,7 @@ class ServerFamilies:
             self.log_events,
             self.log_suppressed,
             self.log_dropped,
+            self.task_failures,
             self.label_overflow,
         )
 

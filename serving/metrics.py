@@ -58,6 +58,8 @@ class ServerSources(msgspec.Struct, frozen=True, kw_only=True):
     health: Health
     #: None where nothing is recorded.
     recorder: Recorder | None = None
+    #: Failures of background tasks by name of the task; counted on.
+    task_failures: Mapping[str, int]
 
 
 class ServerMetrics(ABC, Generic[Config]):
@@ -128,6 +130,7 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.log_events, by_label(logs.written.items())
         yield families.log_suppressed, by_label(logs.suppressed.items())
         yield families.log_dropped, single(logs.lines_dropped)
+        yield families.task_failures, by_label(sources.task_failures.items())
 
     def _traffic(self) -> Iterator[tuple[Family, Values]]:
         families, statistics = self._families, self._server.statistics

@@ -18,6 +18,7 @@ import msgspec
 
 from history.recorder import Identity
 from remoting.answers import Dispatcher
+from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
 from remoting.codes import RequestCode, SerializeType
@@ -30,7 +31,7 @@ from remoting.tls import TlsError, client_context
 from serving import __version__, chores, tls_options
 from serving import server_events as events
 from serving.broker_keys import PROPERTIES, credentials_of
-from serving.chores import Chore, keep_up
+from serving.chores import Chore, logged_tasks
 from serving.config import Config, ServerConfig
 from serving.config_sources import IgnoredKey
 from serving.config_text import listed_properties
@@ -58,8 +59,8 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     clock: Clock
     logs: Logs
-    #: Owns every task of the server.
-    tasks: asyncio.TaskGroup
+    #: Owns every task of the server; none of them ends it by failing.
+    tasks: BackgroundTasks
     signals: Signals
 
 
@@ -99,7 +100,7 @@ async def serve(
         logs.write(events.OPTION_IGNORED, **keys, reason=key.why.value, error=str(key))
     not_started: list[BaseException] = []
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with logged_tasks(logs) as tasks:
             await make(Surroundings(clock, logs, tasks, shared.signals)).run()
     except* NotStarted as group:
         logs.write(events.SERVER_START_FAILED, error=str(group.exceptions[0]))
@@ -233,7 +234,7 @@ class ServerProcess(Generic[Config]):
         if (recording := self.recording) is not None:
             recording.start(f"{host}:{port}")
             named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counts)
-        tasks = [self._tasks.create_task(keep_up(chore, name, self._logs)) for name, chore in named.items()]
+        tasks = [self._tasks.keep_running(chore, name) for name, chore in named.items()]
         await self._signals.stop.wait()
         for task in tasks:
             task.cancel()

@@ -46,6 +46,8 @@ class Recording:
         rejected = sum(statistics.rejected.values())
         while True:
             await asyncio.sleep(TICK_INTERVAL_MS / 1000)
+            # Where the system had no thread for it at the start.
+            self.recorder.start()
             now_s = self._loop.time()
             rejected_before, rejected = rejected, sum(statistics.rejected.values())
             common = {

@@ -68,7 +68,7 @@ CHORE_FAILED: Final = LogEvent(
     name="chore_failed",
     level=Level.ERROR,
     keys=("chore",),
-    meaning="Something the server does at intervals failed; it is begun again after a second.",
+    meaning="A background task failed, which ends nothing else; what runs for ever begins again after a second.",
     advice="A fault of the server: report it with the line.",
 )
 SERVER_FAILED: Final = LogEvent(

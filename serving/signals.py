@@ -32,5 +32,7 @@ class Signals:
         self.stop.set()
 
     def _hang_up(self) -> None:
+        loop = asyncio.get_running_loop()
         for call in self._at_hangup:
-            call()
+            # Each by itself: one that fails keeps no other from being called.
+            loop.call_soon(call)

@@ -21,9 +21,10 @@ from controller.stores.etcd_keys import Keys, entry_value, kept_of, shown_key
 from controller.stores.etcd_membership import Membership
 from controller.stores.etcd_requests import Sight
 from controller.stores.etcd_revisions import KnownRevisions
-from controller.stores.etcd_threads import CallThreads, show_bug
-from controller.stores.etcd_watch import Change, EntryChanged, MemberChanged, Swept, Unreadable, Watch
+from controller.stores.etcd_threads import CallThreads
+from controller.stores.etcd_watch import TASK, Change, EntryChanged, MemberChanged, Swept, Unreadable, Watch
 from controller.stores.observer import NoObserver, StoreObserver
+from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 
 __all__ = ["EtcdOptions", "EtcdStore"]
@@ -72,7 +73,9 @@ class EtcdStore:
         self._election: Election | None = None
         self._membership: Membership | None = None
         self._watch: Watch | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = BackgroundTasks(told.task_failed)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._observer = told
         #: What was last found in etcd that cannot be read; for people.
         self.unreadable = ""
 
@@ -94,13 +97,18 @@ class EtcdStore:
         self._membership, self._witness = membership, witness
         self._election = Election(self._client, self._keys, self._renewals, self._clock, self._begin_again)
         loop = asyncio.get_running_loop()
-        self._watch = Watch(self._client, self._keys, self._clock, lambda news: _tell(loop, self._hear, news))
+        self._watch = Watch(
+            self._client,
+            self._keys,
+            self._clock,
+            lambda news: _tell(loop, self._hear, news),
+            self._observer.task_failed,
+        )
+        leadership = Leadership(me=me, run=secrets.token_hex(8))
         self._tasks = [
-            self._election.start(Leadership(me=me, run=secrets.token_hex(8)), witness),
-            loop.create_task(membership.stay(lambda: me.id in self._members), name="etcd membership"),
+            self._election.start(leadership, witness, self._background),
+            self._background.keep_running(lambda: membership.stay(lambda: me.id in self._members), "etcd_membership"),
         ]
-        for task in self._tasks:
-            task.add_done_callback(_show_bug)
         self._watch.start()
 
     async def resign(self) -> None:
@@ -168,7 +176,8 @@ class EtcdStore:
         """Leave the group, and end all threads; what etcd does not answer within a moment is left to its leases."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         if self._election is not None:
             self._election.stop()
         if self._membership is not None:
@@ -215,10 +224,16 @@ class EtcdStore:
 
     def _hear(self, news: Swept | list[Change]) -> None:
         if isinstance(news, Swept):
-            self._hear_everything(news)
+            self._attempt(lambda: self._hear_everything(news))
             return
         for change in news:
-            self._hear_change(change)
+            self._attempt(partial(self._hear_change, change))
+
+    def _attempt(self, hear: Callable[[], None]) -> None:
+        try:
+            hear()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other changes are heard of
+            self._background.report(TASK, error)
 
     def _hear_everything(self, swept: Swept) -> None:
         assert self._election is not None, "the watch begins after the election"
@@ -257,8 +272,3 @@ class EtcdStore:
 def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[[News], None], news: News) -> None:
     with suppress(RuntimeError):  # the loop has ended, and nobody is there to hear
         loop.call_soon_threadsafe(hear, news)
-
-
-def _show_bug(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        show_bug(f"{task.get_name()} has ended", error)

@@ -24,11 +24,16 @@ from controller.stores import etcd_requests
 from controller.stores.etcd_client import CALL_MS, Connection, EtcdClient, Metadata
 from controller.stores.etcd_keys import Keys
 from controller.stores.etcd_requests import Sight
-from controller.stores.etcd_threads import CallThreads, show_bug
+from controller.stores.etcd_threads import CallThreads
+from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 
 #: How long giving up the lead may take; without it the lease ends by itself.
 LEAVE_MS: Final = 800
+
+#: What the task is called that stands for election, and how long it rests after a fault of ours.
+_NAME: Final = "etcd_election"
+_AGAIN_S: Final = 0.1
 
 Answer = TypeVar("Answer")
 
@@ -46,15 +51,17 @@ class Election:
         #: Called when etcd is found to have gone back to an older state.
         self._went_back = went_back
 
-    def start(self, leadership: Leadership, witness: Witness) -> "asyncio.Task[None]":
+    def start(self, leadership: Leadership, witness: Witness, tasks: BackgroundTasks) -> "asyncio.Task[bool]":
         """Stand for election from now on, in a task that ends when the lead is given up."""
+        self._tasks = tasks
+        self._has_left = False
         self._state = leadership
         self._witness = witness
         self._told: Role | None = None
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._take(leadership)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="etcd election")
+        self._task = tasks.start(self._run(), _NAME)
         return self._task
 
     @property
@@ -116,6 +123,13 @@ class Election:
             self._timer = asyncio.get_running_loop().call_later(0.01, self._expire)  # the two clocks differ a little
 
     async def _run(self) -> None:
+        """Stand until the lead is given up, whatever fails: who stops before never leads again, or never stops."""
+        while not self._has_left:
+            await self._tasks.attempt(self._stand(), _NAME)
+            if not self._has_left:
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _stand(self) -> None:
         while True:
             now_ms = self._clock.now_ms()
             self._take(self._state.at(now_ms))
@@ -124,6 +138,7 @@ class Election:
                 case Rest(until_ms):
                     await self._rest((until_ms - now_ms) / 1000)
                 case Leave(token, lease_id):
+                    self._has_left = True
                     await self._leave(token, lease_id)
                     return
                 case step:
@@ -142,8 +157,8 @@ class Election:
             state = await self._perform(step, sent_ms)
         except StoreError:
             state = self._state.failed(self._clock.now_ms())
-        except Exception as error:  # noqa: BLE001  # whatever it is: who stops here never leads again, or never stops
-            show_bug("a step of the etcd election has failed", error)
+        except Exception as error:  # noqa: BLE001  # whatever it is, the step counts as failed
+            self._tasks.report(_NAME, error)
             state = self._state.failed(self._clock.now_ms())
         self._take(state)
 
@@ -183,7 +198,8 @@ class Election:
                 await self._ask("revoke", etcd_requests.revoke(lease_id), within_ms=LEAVE_MS)
         except StoreError:
             pass  # the lease ends by itself
-        self._take(self._state.left())
+        finally:
+            self._take(self._state.left())
 
     async def _ask(
         self,

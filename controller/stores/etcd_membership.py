@@ -9,7 +9,7 @@ from controller.store import Member, OutcomeUnknown, StoreError
 from controller.stores import etcd_requests
 from controller.stores.etcd_client import CALL_MS, Connection, EtcdClient, Metadata
 from controller.stores.etcd_keys import Keys
-from controller.stores.etcd_threads import CallThreads, show_bug
+from controller.stores.etcd_threads import CallThreads
 
 #: How long a controller that is gone is still listed.
 MEMBER_TTL_S: Final = 15
@@ -62,9 +62,6 @@ class Membership:
                 if not ttl_s or not is_listed():
                     await self.register()
             except StoreError:
-                await asyncio.sleep(RETRY_S)
-            except Exception as error:  # noqa: BLE001  # whatever it is: who stops here is soon no longer listed
-                show_bug("renewing the membership in etcd has failed", error)
                 await asyncio.sleep(RETRY_S)
 
     async def leave(self) -> None:

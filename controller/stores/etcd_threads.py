@@ -57,8 +57,3 @@ class CallThreads:
     def close(self) -> None:
         """Take no more calls; the threads end when those under way do."""
         self._pool.shutdown(wait=False)
-
-
-def show_bug(what: str, error: BaseException) -> None:
-    """Tell of what should not have happened, where all such things are told."""
-    asyncio.get_running_loop().call_exception_handler({"message": what, "exception": error})

@@ -18,6 +18,10 @@ from remoting.clock import Clock
 
 #: How long after a break the watch is opened again.
 RETRY_S: Final = 0.2
+#: How much longer after a fault of ours, which may be there again: all entries are read then.
+FAULT_PAUSE_S: Final = 1.0
+#: What the watch is called where it fails.
+TASK: Final = "etcd_watch"
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,12 +59,19 @@ class Watch:
     """Tells `hear`, in the watching thread, first everything, then each change, in the order of etcd."""
 
     def __init__(
-        self, client: EtcdClient, keys: Keys, clock: Clock, hear: Callable[[Swept | list[Change]], None]
+        self,
+        client: EtcdClient,
+        keys: Keys,
+        clock: Clock,
+        hear: Callable[[Swept | list[Change]], None],
+        report: Callable[[str, BaseException], None],
     ) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock
         self._hear = hear
+        #: Told, in the watching thread, what failed by a fault of ours.
+        self._report = report
         self._stopped = threading.Event()
         self._is_lost = threading.Event()
         #: The first revision not heard of yet; 0: nothing is known.
@@ -93,10 +104,17 @@ class Watch:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            # Whatever it is: the election asks all the time, and tells what is wrong with etcd. gRPC raises ValueError
-            # where the endpoint was left for another one meanwhile.
-            with suppress(StoreError, grpc.RpcError, ValueError):
-                self._follow()
+            # The election asks all the time, and tells what is wrong with etcd. gRPC raises ValueError where the
+            # endpoint was left for another one meanwhile.
+            try:
+                with suppress(StoreError, grpc.RpcError, ValueError):
+                    self._follow()
+            except BaseException as error:  # noqa: BLE001  # whatever it is: who ceases to watch knows no leader
+                self._next_revision = 0
+                # Who is to be told may be what fails.
+                with suppress(Exception):
+                    self._report(TASK, error)
+                self._stopped.wait(FAULT_PAUSE_S)
             self._stopped.wait(RETRY_S)
 
     def _follow(self) -> None:

@@ -18,6 +18,9 @@ class StoreObserver(Protocol):
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Learn that they succeed again, and how long they did not."""
 
+    def task_failed(self, name: str, error: BaseException) -> None:
+        """Learn that something in the background failed by a fault of ours; it goes on."""
+
 
 class NoObserver:
     """Nobody wants to know."""
@@ -29,4 +32,7 @@ class NoObserver:
         """Do nothing."""
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
+        """Do nothing."""
+
+    def task_failed(self, name: str, error: BaseException) -> None:
         """Do nothing."""

@@ -19,6 +19,7 @@ from controller.effects import AskBroker, GreetBroker, NotifyRoleChanged, Recipi
 from controller.elections import Cause, Elections, Held, Trigger
 from controller.live_table import BrokerKey
 from controller.perform import Performer
+from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.codes import RequestCode
@@ -455,3 +456,25 @@ async def test_after_the_end_nobody_is_told_any_more(edge, monkeypatch):
         await edge.done()
         assert len(two.requests) == len(three.requests) == 1
     assert edge.told.failed == []
+
+
+class FailingClient:
+    """A network that fails as nobody thought of."""
+
+    async def ask_anew(self, address, request, timeout_ms):
+        raise MemoryError
+
+    invoke = ask_anew
+
+
+async def test_a_fault_while_a_broker_is_asked_is_no_verdict_about_it_and_ends_nothing():
+    edge, failures = Edge(), []
+    async with BackgroundTasks(lambda name, error: failures.append((name, type(error)))) as tasks:
+        performer = Performer(
+            lambda work: tasks.start(work, "work"), FailingClient(), edge.elections, edge.clock, edge.told
+        )
+        performer.probed = lambda key, outcome: edge.probed.append((key, outcome))
+        performer.perform(AskBroker(probe=Probe(BrokerKey(SET, 1), 1000), address="10.0.0.1:10911"))
+        performer.perform(GreetBroker(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))
+    assert edge.probed == [(BrokerKey(SET, 1), Outcome.NOT_ASKED)]
+    assert failures == [("work", MemoryError)] * 2

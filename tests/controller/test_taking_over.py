@@ -15,6 +15,7 @@ from controller.service import Controller
 from controller.store import Kept, Member, StoreError
 from controller.stores.opening import open_store
 from remoting.clock import SystemClock
+from serving.chores import logged_tasks
 from serving.logs import Logs, json_line
 from serving.process import Surroundings
 from serving.signals import Signals
@@ -33,12 +34,16 @@ class Stored:
         self.loads = 0
         #: What the first loads raise.
         self.errors = []
+        #: What the first calls of `join` raise.
+        self.join_errors = []
         #: Loads wait for these, one after the other.
         self.gates = []
         self.witness = None
         self.passed_on = 0
 
     async def join(self, me, witness):
+        if self.join_errors:
+            raise self.join_errors.pop()
         self.witness = witness
         witness.leads(None)
 
@@ -65,9 +70,10 @@ class Stored:
 class Candidate:
     """A controller with its surroundings, on a store that is not there yet."""
 
-    def __init__(self, folder, tasks):
+    def __init__(self, folder):
         self.lines, self.signals = Lines(), Signals()
         self.logs = Logs(self.lines, json_line(), SystemClock(), {})
+        self.tasks = logged_tasks(self.logs)
         config = ControllerConfig(
             bind_address="127.0.0.1",
             listen_port=0,
@@ -75,7 +81,7 @@ class Candidate:
             controller_store_path=str(folder / "store"),
             config_store_path=str(folder / "kept"),
         )
-        self.controller = Controller(config, Surroundings(SystemClock(), self.logs, tasks, self.signals))
+        self.controller = Controller(config, Surroundings(SystemClock(), self.logs, self.tasks, self.signals))
         self.file = self.controller._backend
         self.stored = self.controller._backend = self.controller._store._backend = Stored()
         self.group, self.store = self.controller._group, self.controller._store
@@ -88,8 +94,8 @@ class Candidate:
 @pytest.fixture
 async def candidate(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "_STORE_AGAIN_S", 0.001)
-    async with asyncio.TaskGroup() as tasks:
-        candidate = Candidate(tmp_path, tasks)
+    candidate = Candidate(tmp_path)
+    async with candidate.tasks:
         yield candidate
         candidate.signals.stop.set()
     await candidate.file.close()
@@ -127,13 +133,37 @@ async def test_who_was_deposed_while_it_loaded_is_not_ready_by_that(candidate):
     assert candidate.events("leadership_gained") == []
 
 
-@pytest.mark.parametrize("error", [StoreError("no answer"), ValueError("Cannot invoke RPC on closed channel!")])
+class OddFailure(BaseException):
+    """Not even an Exception."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("no answer"),
+        ValueError("Cannot invoke RPC on closed channel!"),
+        MemoryError(),
+        asyncio.CancelledError(),
+        OddFailure(),
+    ],
+)
 async def test_whatever_a_load_raises_it_is_told_and_tried_again(candidate, error):
     candidate.stored.errors = [error] * 2
     candidate.group.leads(None)
     await eventually(lambda: candidate.group.is_leader, seconds=SOON_S, what="it leads")
     assert candidate.stored.passed_on == 0
     assert len(candidate.events("store_failed") + candidate.events("chore_failed")) == 2
+
+
+@pytest.mark.parametrize("error", [StoreError("no answer"), MemoryError(), asyncio.CancelledError(), OddFailure()])
+async def test_whatever_joining_raises_it_is_told_and_tried_again(candidate, error):
+    candidate.stored.join_errors = [error] * 2
+    running = asyncio.create_task(candidate.controller.run())
+    await eventually(lambda: candidate.events("server_ready") or running.done(), seconds=SOON_S, what="it leads")
+    assert not running.done()
+    assert len(candidate.events("store_failed") + candidate.events("chore_failed")) == 2
+    candidate.signals.stop.set()
+    await asyncio.wait_for(running, SOON_S)
 
 
 async def test_who_cannot_load_lets_another_controller_lead(candidate):

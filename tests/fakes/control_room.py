@@ -36,6 +36,7 @@ from remoting.errors import BodyError, RequestRefused
 from remoting.observer import ConnectionKind
 from remoting.prepared import PreparedAnswer
 from remoting.statistics import ServerStatistics
+from serving.chores import logged_tasks
 from serving.health import Health, Serving
 from serving.http_api import make_app, start_http
 from serving.logs import Logs, json_line
@@ -108,6 +109,8 @@ class ControlRoom:
         self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
         self.statistics = ServerStatistics()
         self.health = Health()
+        self.background = logged_tasks(self.logs)
+        self.background.failures["a_task"] = 0
         #: What analyses have published.
         self.results = ()
         self.metrics = Metrics(
@@ -116,6 +119,7 @@ class ControlRoom:
                 counts=self.counts,
                 logs=self.logs,
                 health=self.health,
+                task_failures=self.background.failures,
                 control=self.control,
                 clock=self.clock,
                 results=lambda: self.results,

@@ -14,4 +14,5 @@ class Lines(list):
         self.closed_within_s = timeout_s
 
     def decoded(self):
-        return [msgspec.json.decode(line) for line in self]
+        """Return the events; some lines are none."""
+        return [msgspec.json.decode(line) for line in self if line.startswith(b"{")]

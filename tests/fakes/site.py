@@ -18,6 +18,7 @@ from namesrv.route_counts import RouteCounts
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from remoting.statistics import ServerStatistics
+from serving.chores import logged_tasks
 from serving.health import Health
 from serving.http_api import make_app, start_http
 from serving.logs import Logs, json_line
@@ -34,6 +35,8 @@ class Site:
         self.state = RouteState(self.config)
         self.settings = Settings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
         self.health = Health()
+        self.background = logged_tasks(self.logs)
+        self.background.failures["a_task"] = 0
         self.route_counts = RouteCounts()
         self.statistics = ServerStatistics()
         self.metrics = Metrics(
@@ -45,6 +48,7 @@ class Site:
                 counts=self.counts,
                 logs=self.logs,
                 health=self.health,
+                task_failures=self.background.failures,
                 clock=self.clock,
             )
         )

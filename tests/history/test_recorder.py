@@ -449,3 +449,51 @@ def test_moments_are_those_of_the_noting_not_of_the_writing(desk):
     ready = next(row for row in desk.rows() if row["event_type"] == "ready")
     assert ready["event_time"] == "2023-11-14T22:13:20.000000Z"
     assert Moment(1, 2).unix_us == 1
+
+
+class FailingClock(Clock):
+    """Fails the thread of the recorder as it is told to, and nobody else."""
+
+    def __init__(self):
+        super().__init__()
+        self.failures = []
+
+    def mono_us(self):
+        if self.failures and threading.current_thread().name == "history":
+            raise self.failures.pop()
+        return super().mono_us()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_whatever_fails_in_the_thread_recording_goes_on(tmp_path, impatient, is_told):
+    """Even what no server survives in its main thread, and whoever is to be told of it."""
+    desk = Desk(tmp_path / "history")
+    desk.clock = FailingClock()
+    if not is_told:
+        desk.told = None  # nobody is there who could be told
+    desk.recorder = desk.new()
+    desk.recorder.start()
+    for failure in (RuntimeError("odd"), MemoryError(), RecursionError(), SystemExit(3), KeyboardInterrupt()):
+        desk.clock.failures.append(failure)
+        desk.until(lambda: not desk.clock.failures or not desk.recorder._thread.is_alive())
+    desk.until(lambda: desk.recorder.counts.is_recording or not desk.recorder._thread.is_alive())
+    desk.recorder.note(Life("ready", address="127.0.0.1:9876"))
+    desk.recorder.close()
+    assert [row["event_type"] for row in desk.rows()][-1] == "ready"
+    if is_told:
+        assert desk.told.all[0] == ("stopped", "odd")
+        assert desk.told.all[-1] == ("resumed", None)
+
+
+def test_where_the_system_has_no_thread_recording_begins_when_it_has(desk, monkeypatch):
+    def no_thread(*_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading, "_start_new_thread", no_thread)
+        desk.recorder.start()
+    assert desk.told.all == [("stopped", "can't start new thread")]
+    desk.recorder.start()
+    desk.recorder.start()
+    desk.until(lambda: desk.recorder.counts.is_recording)
+    assert desk.told.all[-1] == ("resumed", None)

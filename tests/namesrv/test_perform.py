@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from fakes.background import background_tasks
 
 from namesrv.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome
 from namesrv.perform import Performer
@@ -70,7 +71,7 @@ def notification(min_broker_id=1, *, recipients=("10.0.0.2:10911",), broker_name
 
 
 async def performed(network, told, *effects):
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         performer = Performer(tasks, network, network.close_connection, told)
         for effect in effects:
             performer.perform(Outcome(reply=None, effects=(effect,)))
@@ -113,7 +114,7 @@ async def test_sets_do_not_wait_for_each_other(network, told):
 
 
 async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, told):
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         performer = Performer(tasks, network, network.close_connection, told)
         performer.perform(Outcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
         assert (told.events, network.closed) == (["event"], [])
@@ -124,7 +125,7 @@ async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(n
 async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(told):
     # The real client: what it raises for such an address is the point.
     client = RemotingClient(SystemClock())
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         performer = Performer(tasks, client, lambda _: None, told)
         performer.perform(Outcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
         await asyncio.sleep(0.01)

@@ -5,6 +5,8 @@ import socket
 import struct
 from contextlib import asynccontextmanager, suppress
 
+from fakes.background import background_tasks
+
 from remoting.clock import SystemClock
 from remoting.codes import SerializeType
 from remoting.command import RemotingCommand
@@ -203,7 +205,7 @@ async def serving(
     options = ServerOptions(
         limits=ServerLimits(**limits), urgent=frozenset(urgent), notices=notices, serialize_type=serialize_type
     )
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         server = RemotingServer(Dispatching(dispatch), told, tasks, clock or SystemClock(), options, tls)
         await server.start("127.0.0.1", 0)
         running = Serving(server, told)

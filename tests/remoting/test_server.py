@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import ClassVar
 
 import pytest
+from fakes.background import background_tasks
 from fakes.clock import FakeClock
 from listening import (
     E1,
@@ -429,7 +430,7 @@ async def test_socket_buffers_can_be_set():
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "203.0.113.1", "no.such.host.invalid"])
 async def test_a_port_that_cannot_be_had_is_named(host):
-    async with serving() as site, asyncio.TaskGroup() as tasks:
+    async with serving() as site, background_tasks() as tasks:
         other = RemotingServer(Dispatching(success), Told(), tasks, SystemClock(), ServerOptions())
         with pytest.raises(BindError, match=f"cannot listen on {host}:{site.port}: ") as caught:
             await other.start(host, site.port)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from fakes.background import background_tasks
 from listening import REGISTER, ROUTE, SMALL_BUFFERS, Told, a_request, serving, until
 
 from remoting.answers import Answers
@@ -99,7 +100,7 @@ CODES = (ROUTE, REGISTER)
 @pytest.mark.parametrize("place", ["send", "request_finished"])
 @pytest.mark.parametrize("code", CODES)
 async def test_a_connection_that_cannot_be_answered_is_ended_and_the_others_go_on(place, code):
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         site = Site(tasks, Told())
         broken, other = Asker(1, [place]), Asker(2)
         site.put(broken, code, code)
@@ -114,7 +115,7 @@ async def test_a_connection_that_cannot_be_answered_is_ended_and_the_others_go_o
 @pytest.mark.parametrize("code", CODES)
 async def test_an_observer_that_fails_leaves_the_server_up(code, caplog):
     """A handler that failed is told to it; the loop is told what it does with that."""
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         site = Site(tasks, Deaf())
         site.fails = True
         asker = Asker(1)
@@ -127,7 +128,7 @@ async def test_an_observer_that_fails_leaves_the_server_up(code, caplog):
 
 @pytest.mark.parametrize("place", ["send", "request_finished"])
 async def test_one_who_cannot_be_turned_away_takes_no_place_and_does_not_harm_who_comes(place):
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         site = Site(tasks, Told(), queued_requests_max=2)
         broken, other = Asker(1, [place]), Asker(2)
         broken.takes_answers = False
@@ -140,7 +141,7 @@ async def test_one_who_cannot_be_turned_away_takes_no_place_and_does_not_harm_wh
 
 
 async def test_a_connection_that_fails_to_read_on_is_ended_and_the_next_reads_on(caplog):
-    async with asyncio.TaskGroup() as tasks:
+    async with background_tasks() as tasks:
         site = Site(tasks, Told())
         broken, other = Asker(1, ["read_on"]), Asker(2)
         site.turns.read_on_later(broken)

@@ -3,7 +3,7 @@ import asyncio
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 
-from serving.chores import keep_up
+from serving.chores import logged_tasks
 from serving.logs import Logs, json_line
 
 
@@ -19,10 +19,12 @@ async def test_a_chore_that_failed_is_told_and_begun_again():
         begun_again.set()
         await asyncio.Event().wait()
 
-    keeping_up = asyncio.create_task(keep_up(look_around, "look_around", logs, pause_s=0))
-    await asyncio.wait_for(begun_again.wait(), 5)
-    keeping_up.cancel()
+    async with logged_tasks(logs) as tasks:
+        running = tasks.keep_running(look_around, "look_around", pause_s=0)
+        await asyncio.wait_for(begun_again.wait(), 5)
+        running.cancel()
     (line,) = lines.decoded()
     assert (line["event"], line["chore"]) == ("chore_failed", "look_around")
     assert line["exception"][0]["exc_value"] == "disk gone"
+    assert tasks.failures == {"look_around": 1}
     logs.close(1)

@@ -106,3 +106,20 @@ def test_a_writer_with_several_users_ends_with_the_last_of_them(pipe):
     second.put(b"late")
     os.close(writing)
     assert read_all(reading).split() == [b"both", b"second"]
+
+
+def test_a_descriptor_that_cannot_be_waited_for_costs_lines_and_the_next_are_written(pipe):
+    """`select` takes no descriptor from 1024 on, and raises no OSError."""
+    reading, writing = pipe
+    os.set_blocking(writing, False)
+    high = fcntl.fcntl(writing, fcntl.F_DUPFD, 1024)
+    writer = LineWriter(high)
+    writer.put(b"x" * 1_000_000)
+    wait_until(lambda: writer.dropped == 1)
+    os.set_blocking(reading, False)
+    with pytest.raises(BlockingIOError):
+        read_all(reading)
+    writer.put(b"next")
+    writer.close(5)
+    assert os.read(reading, 65536).endswith(b"next\n")
+    os.close(high)

@@ -21,6 +21,7 @@ from remoting.clock import SystemClock
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.frame import CommandReader, encode
+from serving.chores import logged_tasks
 from serving.http_endpoints import CONFIG, PROBES
 from serving.http_views import ServerViews
 from serving.journal import Attributed, ServerJournal
@@ -85,7 +86,7 @@ class OtherServer:
 async def around():
     lines = Lines()
     logs = Logs(lines, json_line(), SystemClock(), {"other_id": "h:1"})
-    async with asyncio.TaskGroup() as tasks:
+    async with logged_tasks(logs) as tasks:
         yield Surroundings(SystemClock(), logs, tasks, Signals())
     logs.close(1)
 
@@ -96,7 +97,7 @@ def events_of(around):
 
 async def started(around, **config):
     server = OtherServer(around, **config)
-    running = around.tasks.create_task(server.run())
+    running = asyncio.create_task(server.run())
     await asyncio.wait_for(server.is_open.wait(), 30)
     return server, running
 

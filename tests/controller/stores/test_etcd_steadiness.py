@@ -1,22 +1,24 @@
 """Whatever goes wrong in one call to etcd, the next one is made: who stops asking never leads, or leads for ever."""
 
-import asyncio
 import threading
 
 import pytest
 from fakes.witness import RecordingWitness, eventually
 from peers.processes import free_port
+from peers.waiting import wait_until
 
 from controller.leadership import Leadership
 from controller.store import Member
-from controller.stores import etcd_membership, etcd_requests
+from controller.stores import etcd_membership, etcd_requests, etcd_watch
 from controller.stores.etcd_client import EtcdClient, EtcdOptions, Unreachable
 from controller.stores.etcd_election import Election
 from controller.stores.etcd_keys import Keys
 from controller.stores.etcd_membership import Membership
 from controller.stores.etcd_messages import grpc
 from controller.stores.etcd_threads import CallThreads
+from controller.stores.etcd_watch import Watch
 from controller.stores.observer import NoObserver
+from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 
 ME = Member(id="n0", address="10.0.0.1:9878")
@@ -57,11 +59,14 @@ def threads():
 
 
 @pytest.fixture
-async def told():
-    """Return what is told of bugs."""
-    told = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
-    return told
+def told():
+    """Return what is reported of faults."""
+    return []
+
+
+@pytest.fixture
+def tasks(told):
+    return BackgroundTasks(lambda _, error: told.append(error))
 
 
 async def test_a_connection_that_another_thread_leaves_stays_open_for_who_has_it_already(client):
@@ -97,20 +102,54 @@ def test_where_it_says_so_everywhere_etcd_cannot_be_reached(client):
         client.ask(question, deadline_ms=soon_ms())
 
 
-async def test_an_election_goes_on_whatever_a_step_of_it_raises_and_tells_it(client, threads, told):
+async def test_an_election_goes_on_whatever_a_step_of_it_raises_and_tells_it(client, threads, told, tasks):
     election = Election(client, KEYS, threads, SystemClock(), lambda: None)
-    task = election.start(Leadership(me=ME, run="r"), RecordingWitness())
+    task = election.start(Leadership(me=ME, run="r"), RecordingWitness(), tasks)
     await eventually(lambda: threads.calls >= 3 or task.done(), seconds=SOON_S, what="it is tried again")
     assert not task.done()
     assert {str(each) for each in told} == {"nobody thought of that"}
     election.stop()
 
 
-async def test_a_membership_is_renewed_whatever_one_renewal_raises(client, threads, told, monkeypatch):
+async def test_a_membership_is_renewed_whatever_one_renewal_raises(client, threads, told, tasks, monkeypatch):
     monkeypatch.setattr(etcd_membership, "RENEW_EVERY_S", 0.01)
-    monkeypatch.setattr(etcd_membership, "RETRY_S", 0.01)
-    task = asyncio.create_task(Membership(client, KEYS, threads, ME).stay(lambda: True))
+    membership = Membership(client, KEYS, threads, ME)
+    task = tasks.keep_running(lambda: membership.stay(lambda: True), "etcd_membership", pause_s=0)
     await eventually(lambda: threads.calls >= 3 or task.done(), seconds=SOON_S, what="it is tried again")
     assert not task.done()
     assert told
     task.cancel()
+
+
+class Answering:
+    """An etcd whose first answers are such as nobody thought of."""
+
+    def __init__(self, faults):
+        self.faults = faults
+        self.asked = 0
+
+    def ask(self, question, *, deadline_ms):
+        self.asked += 1
+        if self.faults:
+            raise self.faults.pop()
+        raise Unreachable("nobody is there")
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("odd"), MemoryError(), RecursionError(), SystemExit(3)])
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_watch_goes_on_whatever_etcd_makes_of_it_and_reports_it(fault, is_told, monkeypatch):
+    monkeypatch.setattr(etcd_watch, "FAULT_PAUSE_S", 0.01)
+    monkeypatch.setattr(etcd_watch, "RETRY_S", 0.01)
+    told, etcd = [], Answering([fault])
+
+    def report(name, error):
+        told.append((name, error))
+        if not is_told:
+            raise OSError("the disk is full")
+
+    watch = Watch(etcd, KEYS, SystemClock(), lambda _: None, report)
+    watch.start()
+    wait_until(lambda: etcd.asked >= 3 or not watch._thread.is_alive(), seconds=SOON_S, what="it asks again")
+    assert watch._thread.is_alive()
+    watch.stop(seconds=SOON_S)
+    assert told == [("etcd_watch", fault)]

@@ -1,0 +1,125 @@
+"""Supervises background tasks: the only place where tasks are started that nobody waits for.
+
+A background task that fails is reported and counted, and ends nothing else: no other task, no server. (A task group of
+asyncio cancels all others instead.) What is a failure, and what ends a task on purpose, is decided in `is_failure`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+#: How long a task that is to run for ever rests before it begins again.
+RESTART_PAUSE_S: Final = 1.0
+
+Found = TypeVar("Found")
+Work = Callable[[], Awaitable[None]]
+#: Told the name of a task and what it raised.
+Report = Callable[[str, BaseException], None]
+
+
+class BackgroundTasks:
+    """Some background tasks. As a context it ends when all of them have ended; an error inside cancels them."""
+
+    def __init__(self, report: Report) -> None:
+        """Tell each failure to `report`; if that fails, the exception handler of the loop is told."""
+        self._report = report
+        self._tasks: set[asyncio.Task[Any]] = set()
+        #: Failures by name of the task; 0 for those that never failed.
+        self.failures: Counter[str] = Counter()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._cancel_all()
+        try:
+            await self._all_ended()
+        except asyncio.CancelledError:
+            self._cancel_all()
+            await self._all_ended()
+            raise
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[bool]":
+        """Do `work` once; the task returns as `attempt`."""
+        task = self._started(self.attempt(work, name), name)
+        # One that is cancelled before its first step would be complained about as never awaited.
+        task.add_done_callback(lambda _: work.close())
+        return task
+
+    def keep_running(self, work: Work, name: str, pause_s: float = RESTART_PAUSE_S) -> "asyncio.Task[None]":
+        """Do `work`, which runs for ever; where it fails or ends, begin again after `pause_s`."""
+        return self._started(self._repeat(work, name, pause_s), name)
+
+    async def attempt(self, work: Awaitable[None], name: str) -> bool:
+        """Return True once `work` is done, False where it failed, which is reported as a failure of `name`."""
+        try:
+            await work
+        except BaseException as error:  # `is_failure` says what is let through
+            if not is_failure(error):
+                raise
+            self.report(name, error)
+            return False
+        return True
+
+    def report(self, name: str, error: BaseException) -> None:
+        """Count and tell a failure of `name`; never raises."""
+        self.failures[name] += 1
+        try:
+            self._report(name, error)
+        except Exception as fault:  # noqa: BLE001  # who is to be told may be what fails
+            loop = asyncio.get_running_loop()
+            loop.call_exception_handler({"message": f"a failure of {name} cannot be reported", "exception": fault})
+
+    def _started(self, supervised: Coroutine[Any, Any, Found], name: str) -> "asyncio.Task[Found]":
+        self.failures.setdefault(name, 0)
+        task = asyncio.get_running_loop().create_task(supervised, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _cancel_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _all_ended(self) -> None:
+        # Tasks that end may start others.
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _repeat(self, work: Work, name: str, pause_s: float) -> None:
+        await self.attempt(_after(0, work), name)
+        while True:
+            await self.attempt(_after(pause_s, work), name)
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return False if `error` ends the running task on purpose: it was cancelled, or the process is to end.
+
+    KeyboardInterrupt and SystemExit come from signals before the servers take these themselves. RecursionError and
+    MemoryError are failures as any other, and so is a CancelledError of something that the task waited for, while the
+    task itself was not cancelled.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling()
+    return not isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+
+
+async def _after(seconds: float, work: Work) -> None:
+    await asyncio.sleep(seconds)
+    await work()
+
+
+async def all_results(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found]:
+    """Do `works` at the same time and return their results in order; where one fails, cancel the others and raise.
+
+    Not background tasks: the caller waits for them, and their failure is the caller's.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(each) for each in works]
+    return [each.result() for each in started]

@@ -1,0 +1,183 @@
+"""A background task that fails, in whatever way, is reported and counted, and ends nothing else."""
+
+import asyncio
+
+import pytest
+
+from remoting.background_tasks import BackgroundTasks, all_results
+
+
+class OddFailure(BaseException):
+    """Not even an Exception."""
+
+
+FAILURES = [RuntimeError, MemoryError, RecursionError, asyncio.CancelledError, TimeoutError, OddFailure]
+SOON_S = 20
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def tasks(told):
+    return BackgroundTasks(lambda name, error: told.append((name, type(error))))
+
+
+async def fail(failure, steps=0):
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    raise failure
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize("steps", range(3))
+async def test_a_failure_is_reported_once_and_the_other_tasks_go_on(tasks, told, failure, steps):
+    done = []
+
+    async def other():
+        await asyncio.sleep(0.01)
+        done.append(True)
+
+    async with tasks:
+        failing = tasks.start(fail(failure, steps), "failing")
+        tasks.start(other(), "other")
+        await failing
+    assert told == [("failing", failure)]
+    assert tasks.failures == {"failing": 1, "other": 0}
+    assert done == [True]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_what_is_to_run_for_ever_begins_again_after_each_failure(tasks, told, failure):
+    faults = [failure] * 3
+    runs_again = asyncio.Event()
+
+    def work():
+        # The first fails before there is anything to wait for, the last at once where it is waited for.
+        if len(faults) == 3:
+            raise faults.pop()
+        return run()
+
+    async def run():
+        if faults:
+            await fail(faults.pop(), len(faults))
+        runs_again.set()
+        await asyncio.Event().wait()
+
+    async with tasks:
+        running = tasks.keep_running(work, "work", pause_s=0)
+        await asyncio.wait_for(runs_again.wait(), SOON_S)
+        running.cancel()
+    assert told == [("work", failure)] * 3
+    assert running.cancelled()
+
+
+async def test_what_is_to_run_for_ever_and_ends_begins_again_after_a_pause(tasks, told):
+    begun = []
+
+    async def work():
+        begun.append(asyncio.get_running_loop().time())
+
+    async with tasks:
+        running = tasks.keep_running(work, "work", pause_s=0.05)
+        async with asyncio.timeout(SOON_S):
+            while len(begun) < 3:
+                await asyncio.sleep(0.01)
+        running.cancel()
+    assert begun[2] - begun[0] >= 0.1
+    assert told == []
+
+
+@pytest.mark.parametrize("steps", range(3))
+async def test_a_task_that_is_cancelled_ends_and_is_no_failure(tasks, told, steps):
+    async with tasks:
+        running = [tasks.start(asyncio.sleep(3600), "sleep"), tasks.keep_running(asyncio.Event().wait, "wait")]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        for each in running:
+            each.cancel()
+    assert all(each.cancelled() for each in running)
+    assert told == []
+
+
+async def test_the_end_waits_for_all_tasks_and_for_those_that_they_start(tasks):
+    done = []
+
+    async def first():
+        await asyncio.sleep(0.01)
+        tasks.start(second(), "second")
+
+    async def second():
+        await asyncio.sleep(0.01)
+        done.append(True)
+
+    async with tasks:
+        tasks.start(first(), "first")
+    assert done == [True]
+
+
+async def test_an_error_of_the_server_itself_cancels_its_tasks_and_is_raised(tasks, told):
+    running = []
+
+    async def serve():
+        async with tasks:
+            running.append(tasks.start(asyncio.sleep(3600), "sleep"))
+            raise OSError("port in use")
+
+    with pytest.raises(OSError, match="port in use"):
+        await serve()
+    assert running[0].cancelled()
+    assert told == []
+
+
+async def test_a_server_that_is_cancelled_while_it_waits_for_its_tasks_cancels_them(tasks):
+    async def server():
+        async with tasks:
+            tasks.start(asyncio.sleep(3600), "sleep")
+
+    serving = asyncio.create_task(server())
+    await asyncio.sleep(0.01)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert not tasks._tasks
+
+
+async def test_a_report_that_fails_is_told_to_the_loop_and_harms_nobody():
+    told = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+
+    def report(name, error):
+        raise OSError("the disk is full")
+
+    async with BackgroundTasks(report) as tasks:
+        await tasks.start(fail(RuntimeError), "failing")
+    assert tasks.failures == {"failing": 1}
+    assert told == ["a failure of failing cannot be reported"]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_who_ends_the_process_ends_it(end):
+    async def serve():
+        async with BackgroundTasks(lambda *_: None) as tasks:
+            tasks.start(fail(end), "ending")
+            await asyncio.sleep(3600)
+
+    with pytest.raises(end):
+        asyncio.run(serve())
+
+
+async def test_results_that_belong_together_come_in_order():
+    async def number(value):
+        await asyncio.sleep(0.001 * (3 - value))
+        return value
+
+    assert await all_results(number(value) for value in range(3)) == [0, 1, 2]
+
+
+async def test_where_one_of_them_fails_the_caller_does():
+    with pytest.raises(ExceptionGroup) as raised:
+        await all_results([fail(KeyError("x")), asyncio.sleep(3600)])
+    assert raised.group_contains(KeyError)
