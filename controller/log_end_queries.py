@@ -11,6 +11,7 @@ from typing import Final
 from controller.broker_set import RAISED_EPOCH_MAX
 from controller.live_table import UNKNOWN, BrokerKey
 from controller.log_ends import NO_ANSWERS, LogEnd, LogEnds, Query
+from remoting.background_tasks import all_results, begun
 from remoting.client import RemotingClient
 from remoting.codec import decode_body
 from remoting.codes import RequestCode, ResponseCode
@@ -47,25 +48,21 @@ class LogEndQueries:
         name = query.broker_name
         task = self._under_way.get(name)
         if task is None:
-            task = self._under_way[name] = asyncio.ensure_future(self._ask(query))
+            task = self._under_way[name] = begun(self._ask(query))
             task.add_done_callback(lambda _: self._under_way.pop(name))
         # Who gives up waiting must not end it for the others.
         return await asyncio.shield(task)
 
     async def _ask(self, query: Query) -> LogEnds:
         keys = [BrokerKey(query.broker_name, i) for i in query.addresses]
-        answers = await asyncio.gather(
-            *(self._answer(query.addresses[key.broker_id], _LOG_END, LOG_END_MS) for key in keys)
-        )
+        answers = await all_results(self._answer(query.addresses[key.broker_id], _LOG_END, LOG_END_MS) for key in keys)
         ends = {key.broker_id: log_end(key, body) for key, body in zip(keys, answers, strict=True)}
         answered = LogEnds(by_id={i: end for i, end in ends.items() if end is not None})
         if not answered.by_id:
             return NO_ANSWERS
         if not answered.leave_doubt(query.in_sync, query.others):
             return answered
-        bodies = await asyncio.gather(
-            *(self._answer(query.addresses[i], _PROPERTIES, PROPERTIES_MS) for i in answered.by_id)
-        )
+        bodies = await all_results(self._answer(query.addresses[i], _PROPERTIES, PROPERTIES_MS) for i in answered.by_id)
         return LogEnds(by_id=answered.by_id, confirmed_on=confirmed_on(bodies))
 
     async def _answer(self, address: str, question: RemotingCommand, within_ms: int) -> bytes:
@@ -73,8 +70,7 @@ class LogEndQueries:
         try:
             async with asyncio.timeout(within_ms / 1000), self._places:
                 answer = await self._client.invoke(address, question, within_ms)
-        except (InvokeError, TimeoutError, ValueError):
-            # ValueError: brokers name their address themselves, and no resolver takes some.
+        except (InvokeError, TimeoutError):
             return b""
         is_read = answer.code == ResponseCode.SUCCESS and len(answer.body) <= ANSWER_BYTES_MAX
         return bytes(answer.body) if is_read else b""

@@ -123,3 +123,8 @@ async def all_results(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(each) for each in works]
     return [each.result() for each in started]
+
+
+def begun(work: Coroutine[Any, Any, Found]) -> "asyncio.Task[Found]":
+    """Begin `work` for others who wait for it, by `asyncio.shield` if they are several: its failure is theirs."""
+    return asyncio.get_running_loop().create_task(work)
