@@ -9,7 +9,7 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * Sends messages without any retry, one by one in each of {@code --threads} threads, keys and bodies PREFIX-0, PREFIX-1
- * and so on, until it is killed or a line comes on standard input. Prints one line for each: {@code OK unixMillis key port} with the port of the broker
+ * and so on, with {@code --padding} bytes more, until it is killed or a line comes on standard input. Prints one line for each: {@code OK unixMillis key port} with the port of the broker
  * that has stored it, or {@code NO unixMillis key code reason}. Only a whole success counts as OK: a message that its
  * slave has not confirmed is stored as well, but nothing is promised.
  */
@@ -45,9 +45,11 @@ public final class Load {
     }
 
     private static void sendAll(DefaultMQProducer producer, Options options, AtomicInteger next) {
+        String padding = "x".repeat(options.number("padding", 0));
         try {
             while (goesOn) {
-                send(producer, options.text("topic"), options.text("prefix") + "-" + next.getAndIncrement());
+                String key = options.text("prefix") + "-" + next.getAndIncrement();
+                send(producer, new Message(options.text("topic"), null, key, key.getBytes(StandardCharsets.UTF_8)), padding);
                 Thread.sleep(options.number("interval-ms", 10));
             }
         } catch (InterruptedException e) {
@@ -64,9 +66,13 @@ public final class Load {
         goesOn = false;
     }
 
-    private static void send(DefaultMQProducer producer, String topic, String key) throws InterruptedException {
+    private static void send(DefaultMQProducer producer, Message message, String padding) throws InterruptedException {
+        String key = message.getKeys();
+        if (!padding.isEmpty()) {
+            message.putUserProperty("padding", padding);
+        }
         try {
-            SendResult result = producer.send(new Message(topic, null, key, key.getBytes(StandardCharsets.UTF_8)));
+            SendResult result = producer.send(message);
             if (result.getSendStatus() == SendStatus.SEND_OK) {
                 report("OK", key, String.valueOf(portOf(result.getOffsetMsgId())));
             } else {
