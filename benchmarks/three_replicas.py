@@ -199,9 +199,9 @@ def slice_of(options: argparse.Namespace) -> list[dict[str, Any]]:
 def lines_of(results: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the table of all results."""
     yield (
-        f"kill -9 of the master under load: {THREADS} threads send {PADDING_BYTES} bytes each, {INTERVAL_MS} ms after the "
-        f"last answer. One slave stands still\nfrom {STILL_BEFORE_S} s before it until {STILL_AFTER_S} s after it. Each "
-        "set has a controller of its own; masters of several sets are\nkilled side by side."
+        f"kill -9 of the master under load: {THREADS} threads send {PADDING_BYTES} bytes each, {INTERVAL_MS} ms after "
+        f"the last answer. One slave stands still\nfrom {STILL_BEFORE_S} s before it until {STILL_AFTER_S} s after it. "
+        "Each set has a controller of its own; masters of several sets\nare killed side by side."
     )
     yield ""
     yield from table(

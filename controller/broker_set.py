@@ -33,8 +33,13 @@ class Replica(msgspec.Struct, frozen=True):
 
     #: `host:port` for other brokers and for clients.
     address: str
-    #: What the broker said when it applied its id.
+    #: What the broker said when it applied its id; blank of one that was taken in with an id that it had.
     check_code: str
+
+    @property
+    def is_adopted(self) -> bool:
+        """Tell whether another controller, or one whose store was lost, gave its id."""
+        return not self.check_code
 
 
 class Floor(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,7 +90,8 @@ BROKER_STARTED: Final = LogEvent(
     name="broker_started",
     level=Level.INFO,
     keys=(*_WHO, "old_addr", "adopted"),
-    meaning="A broker has started and registered with its id.",
+    meaning="A broker has started, or was taken in, and registered with its id; `adopted` at each start of one whose "
+    "id was not given here.",
 )
 MASTER_RESTARTED: Final = LogEvent(
     name="master_restarted",

@@ -122,6 +122,9 @@ class Journal(ServerJournal[ControllerConfig]):
         """Note a broker's start."""
         before, after = changed.before, changed.after
         assert after is not None, "only members start"
+        if before == after and after.is_rebuilding:
+            # It has not started: while its set is put together its polls are answered so that it registers again.
+            return
         old = before.replicas.get(registrant.broker_id) if before is not None else None
         who = {
             "cluster": after.cluster,
@@ -133,11 +136,14 @@ class Journal(ServerJournal[ControllerConfig]):
         if self.history is not None:
             self.history.broker_started(registrant)
         moved = old is not None and old.address != registrant.address
-        adopted = any(isinstance(event, ReplicaAdopted) for event in events)
         self._logs.write(
-            catalogue.BROKER_STARTED, **who, old_addr=old.address if old and moved else None, adopted=adopted
+            catalogue.BROKER_STARTED,
+            **who,
+            old_addr=old.address if old and moved else None,
+            adopted=after.replicas[registrant.broker_id].is_adopted,
         )
-        if not adopted and any(isinstance(event, MasterLost) for event in events):
+        is_new = any(isinstance(event, ReplicaAdopted) for event in events)
+        if not is_new and any(isinstance(event, MasterLost) for event in events):
             self._logs.write(catalogue.MASTER_RESTARTED, **who, **_epochs(after))
 
     def broker_suspect(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:

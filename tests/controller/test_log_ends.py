@@ -124,3 +124,36 @@ async def test_an_answer_that_cannot_be_is_none(room):
     room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 2000 + GROWTH_BYTES_MAX)}
     await dies(room, 1)
     assert room.stored().master == 2
+
+
+# Brokers that were moved here while they serve
+
+
+async def test_who_serves_keeps_its_lead_though_a_slave_beat_later_with_a_longer_log(room):
+    await room.settings.update_config(b"adoptUnknownBrokers=true")
+    for broker_id in (1, 2):
+        assert (await room.register(broker_id)).code == 0
+    # Its slave is never ahead of it: the master was asked a moment before.
+    room.log_ends = {1: LogEnd(7, 105_840, is_master=True), 2: LogEnd(7, 107_760)}
+    for _ in range(9):
+        await room.beat(1, epoch=7, maxOffset=105_840)
+        await room.pass_ms(500)
+        await room.beat(2, epoch=7, maxOffset=107_760)
+        await room.pass_ms(500)
+    assert (room.stored().master, room.queried) == (1, [[1, 2]])
+    assert room.stored().master_epoch > 7
+
+
+async def test_a_broker_that_was_adopted_stays_so_in_the_log_and_registers_again_without_a_line(room):
+    await room.settings.update_config(b"adoptUnknownBrokers=true")
+    for _ in range(2):
+        assert (await room.register(1)).code == 0
+        await room.beat(1, epoch=7)
+        await room.pass_ms(3_900, beating=(1,))
+    assert [line["adopted"] for line in room.events("broker_started")] == [True]
+    for _ in range(2):
+        await room.pass_ms(1_000, beating=(1,))
+    assert room.stored().master == 1
+    assert (await room.register(1)).code == 0
+    assert [line["adopted"] for line in room.events("broker_started")] == [True, True]
+    assert room.events("master_restarted")[-1]["broker_id"] == 1
