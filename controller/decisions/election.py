@@ -5,6 +5,7 @@ if an operator has allowed unclean elections.
 """
 
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple
 
@@ -123,8 +124,16 @@ class Electorate(Struct, frozen=True, kw_only=True):
         confirmed_on = self.log_ends.confirmed_on
         if confirmed_on is None:
             return False
-        answered = sum(1 for i in self.log_ends.by_id if i in broker_set.replicas)
-        return answered < len(broker_set.replicas) - confirmed_on + 1
+        return len(self.told & broker_set.replicas.keys()) < len(broker_set.replicas) - confirmed_on + 1
+
+    @property
+    def told(self) -> AbstractSet[int]:
+        """Whose log ends where it is known to: who has answered, or starts and has beaten: nothing is added to its log.
+
+        One that starts answers nothing before it has a role.
+        """
+        starting = {i for i, heard in self.trusted.items() if heard.is_starting and not heard.awaits_beat}
+        return self.log_ends.by_id.keys() | starting
 
     def has_strange_logs(self, broker_set: BrokerSet) -> bool:
         """Tell whether a broker that is no member has messages of a set: its identity is older than the store."""
@@ -280,8 +289,8 @@ def _serving(field: _Field, electorate: Electorate) -> Mapping[int, Heard]:
     serving = {i: heard for i, heard in field.alive.items() if i in masters and heard.epoch == highest}
     if serving:
         return serving
-    answered = electorate.log_ends.by_id.keys() & field.alive.keys()
-    return field.alive if not answered or answered == field.alive.keys() else {}
+    is_comparable = not electorate.log_ends.by_id or field.alive.keys() <= electorate.told
+    return field.alive if is_comparable else {}
 
 
 def _choose(broker_set: BrokerSet, eligible: Mapping[int, Heard], call: Call) -> int | None:

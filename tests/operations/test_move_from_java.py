@@ -1,4 +1,4 @@
-"""Two real brokers move from the Java controller to ours, also while they serve: same ids, same logs, a higher epoch."""
+"""Two real brokers move from the Java controller to ours, also while they serve: same ids and logs, a higher epoch."""
 
 import contextlib
 import json

@@ -14,6 +14,7 @@ from controller.detection import BEAT_OVERDUE_MS
 from controller.entry import Decision
 from controller.leadership import Campaign, Grant, Look, Release, Renew, Rest
 from controller.live_table import BrokerKey
+from controller.log_ends import LogEnd, LogEnds
 from controller.recovery import Recovery
 from controller.refusals import NobodyElectable
 from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown
@@ -344,7 +345,7 @@ class Controller:
             broker_set = entry.broker_set
             if broker_set is not None and not call.is_designated and self.recovery.waits(broker_set, now_ms):
                 raise NobodyElectable("waits for all brokers to come back")
-            electorate = self.electorate(entry, call)
+            electorate = self.asked(self.electorate(entry, call), entry, call)
             known = dict(electorate.heard)
             return self.core.decide_election(SET, entry, electorate, call)
 
@@ -377,6 +378,22 @@ class Controller:
             may_live={i for i in members if knows_nothing or not self.detection.is_lost(BrokerKey(SET, i), now_ms)},
             reported_epoch=None if entry.broker_set is None else self.recovery.reported_epoch(entry.broker_set),
         )
+
+    def asked(self, electorate, entry, call):
+        """Return what is known once those have answered that run and can be reached; who starts does not listen yet."""
+        if call.is_designated or entry.broker_set is None:
+            return electorate
+        members = electorate.trusted.keys() & entry.broker_set.replicas.keys() & self.world.by_id.keys()
+        brokers = {i: self.world.by_id[i] for i in members}
+        ends = LogEnds(
+            by_id={
+                i: LogEnd(each.file_epoch, len(each.log), is_master=each.is_leading)
+                for i, each in brokers.items()
+                if each.is_running and each.reaches(self)
+            }
+        )
+        trusted = ends.applied_to(electorate.trusted, self.world.now_ms)
+        return replace(electorate, trusted=trusted, log_ends=ends)
 
     def notify(self, broker_set):
         alive = self.live.alive(SET, self.world.now_ms)

@@ -96,6 +96,16 @@ def test_where_the_store_knows_less_answers_are_not_compared_with_old_heartbeats
     assert elect(a_set(), known, LOST).result is Result.NOBODY
 
 
+@pytest.mark.parametrize("awaits_beat", [False, True])
+def test_who_starts_and_has_beaten_counts_as_who_has_answered(awaits_beat):
+    """It answers nothing before it has a role, and nothing is added to its log meanwhile."""
+    known = answered({2: (5, 10)}, confirmed_on=2)
+    starting = heard(max_offset=9, is_starting=True, awaits_beat=awaits_beat)
+    known = Electorate(trusted={**known.trusted, 3: starting}, heard=known.heard, log_ends=known.log_ends)
+    election = elect(a_set(**THREE_IN_SYNC), known, LOST)
+    assert election.event == (MasterLost() if awaits_beat else MasterElected(2))
+
+
 # What is believed
 
 
