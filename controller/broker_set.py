@@ -24,8 +24,13 @@ from controller.events import (
 
 #: The first broker id that a controller hands out; 0 is what a master calls itself elsewhere.
 FIRST_BROKER_ID: Final = 1
-#: No epoch is raised above it, whatever brokers say: it is a Java int, and there must be room for elections.
+#: The highest master epoch: brokers read it as a Java int.
+MASTER_EPOCH_MAX: Final = 2**31 - 1
+#: No epoch is raised above it, whatever brokers say: there must be room for elections.
 RAISED_EPOCH_MAX: Final = 2**31 - 2**20
+#: By how much the epoch of a set is raised above all that its brokers claim, where the store has lost something: a
+#: broker that is not heard yet has seen fewer elections since. There is room for 21,464 lost stores.
+RECOVERY_MARGIN: Final = 100_000
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -117,8 +122,11 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, replicas={**self.replicas, broker_id: replica})
 
     def with_master(self, broker_id: int | None) -> "BrokerSet":
-        """Return the set under another master, or none: a new master epoch."""
-        return replace(self, master=broker_id, master_epoch=self.master_epoch + 1)
+        """Return the set under another master, or none: a new master epoch.
+
+        Nobody is elected at the highest one any more, so that only the loss of a master does not move it.
+        """
+        return replace(self, master=broker_id, master_epoch=min(self.master_epoch + 1, MASTER_EPOCH_MAX))
 
     def with_sync_state_set(self, members: Iterable[int]) -> "BrokerSet":
         """Return the set with others in sync: a new SyncStateSet epoch."""

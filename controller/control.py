@@ -8,8 +8,10 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from controller.broker_set import BrokerSet, Replica
-from controller.decisions.election import Call, Electorate
+from controller.decisions.election import Call
+from controller.decisions.electorate import Electorate
 from controller.decisions.membership import (
+    ADOPTED_EPOCH_MAX,
     Applicant,
     Cleaning,
     Registrant,
@@ -31,7 +33,8 @@ from controller.working import Parts, Working, present
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits.
+#: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits, and
+#: the others of a set that never had a master.
 BEAT_AWAITED_S: Final = 1.0
 #: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
 STRANGERS_MAX: Final = 10_000
@@ -102,7 +105,7 @@ class Control:
         changed = await self._working.change(
             registrant.broker_name,
             lambda entry: (
-                decide_adoption(entry, registrant, self._epoch_heard(registrant.broker_name))
+                decide_adoption(entry, registrant, self._epoch_seen(entry, registrant))
                 if adopts
                 else decide_registration(entry, registrant)
             ),
@@ -119,7 +122,7 @@ class Control:
         self._working.check_cluster(key.broker_name, cluster)
         self._sign_of_life(key, connection_id)
         began_ms = self._clock.now_ms()
-        await self._first_beat(key)
+        await self._first_beats(self._awaited(key))
         waited_s = (self._clock.now_ms() - began_ms) / 1000
         cause = Cause(trigger=Trigger.BROKER, why=f"broker {key.broker_id} found no master", broker_id=key.broker_id)
         return await self._elector.elect(key.broker_name, Call(broker_id=key.broker_id), cause, COMMIT_S - waited_s)
@@ -163,6 +166,7 @@ class Control:
         if changed.after is None:
             self._recovery.forget(name)
             self._elector.forget(name)
+            self.guard.forget_set(name)
         self._observer.cleaned(wanted, changed)
 
     # What is known of sets and brokers
@@ -171,6 +175,7 @@ class Control:
         """Learn that this controller leads no longer."""
         self._recovery.forget_all()
         self._elector.deposed()
+        self.guard.forget_sets()
 
     def awaits_strangers(self, broker_set: BrokerSet) -> bool:
         """Tell whether brokers that are no members yet are to be taken in before anybody leads: they have messages."""
@@ -187,8 +192,16 @@ class Control:
         alive = self.live.alive(key.broker_name, now_ms)
         return key.broker_id in alive or not self.detection.is_lost(key, now_ms)
 
-    def _epoch_heard(self, broker_name: str) -> int:
-        return max((heard.epoch for heard in self.live.of_set(broker_name).values()), default=0)
+    def _epoch_seen(self, entry: Entry, registrant: Registrant) -> int:
+        """Return the highest epoch in the logs of a broker and of the members that are adopted already.
+
+        Members that claim more than can be adopted hold up nobody else.
+        """
+        heard = self.live.of_set(registrant.broker_name)
+        members = entry.broker_set.replicas if entry.broker_set is not None else {}
+        others = [each.epoch for i, each in heard.items() if i in members and each.epoch <= ADOPTED_EPOCH_MAX]
+        own = heard.get(registrant.broker_id)
+        return max(0, *others, own.epoch if own is not None else 0)
 
     def _check_room(self, broker_name: str) -> None:
         self.group.check_leads()
@@ -209,24 +222,32 @@ class Control:
             self.guard.check_standstill(now_ms)
             self.detection.restarted(key, now_ms, connection_id)
 
-    async def _first_beat(self, key: BrokerKey) -> None:
-        """Wait until a broker that has started has said how far its log is, but not for long."""
-        heard = self.live.get(key)
-        if heard is None or not heard.awaits_beat:
-            return
+    def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
+        """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""
+        broker_set = self.store.get(key.broker_name)
+        keys = {key}
+        if broker_set is not None and not broker_set.is_elected:
+            # The first master must not be an empty one, and the others register in the same moments.
+            keys |= {BrokerKey(key.broker_name, broker_id) for broker_id in broker_set.replicas}
+        return [each for each in keys if (heard := self.live.get(each)) is not None and heard.awaits_beat]
+
+    async def _first_beats(self, keys: list[BrokerKey]) -> None:
+        """Wait until brokers that have started have said how far their logs are, but not for long."""
         # A broker that asks again does not take the turn of what it asked before.
-        waiting = asyncio.Event()
-        all_waiting = self._awaiting.setdefault(key, set())
-        all_waiting.add(waiting)
+        waiting = {key: asyncio.Event() for key in keys}
+        for key, event in waiting.items():
+            self._awaiting.setdefault(key, set()).add(event)
         try:
             async with asyncio.timeout(BEAT_AWAITED_S):
-                await waiting.wait()
+                for event in waiting.values():
+                    await event.wait()
         except TimeoutError:
             return
         finally:
-            all_waiting.discard(waiting)
-            if not all_waiting:
-                del self._awaiting[key]
+            for key, event in waiting.items():
+                self._awaiting[key].discard(event)
+                if not self._awaiting[key]:
+                    del self._awaiting[key]
 
 
 def _is_namesake(broker_set: BrokerSet, replica: Replica, heard: Heard) -> bool:

@@ -13,11 +13,11 @@ from controller.broker_set import BrokerSet
 from controller.decisions.election import (
     Call,
     Election,
-    Electorate,
     Result,
     decide_election,
     elect,
 )
+from controller.decisions.electorate import Electorate
 from controller.detection import BEAT_OVERDUE_MS, Gone, Outcome
 from controller.effects import NotifyRoleChanged, Recipient
 from controller.elections import ASKED, Cause, ElectionRecord, Held
@@ -131,7 +131,7 @@ class Elector:
             may_live=frozenset(
                 i for i in members if knows_nothing or not self._detection.is_lost(BrokerKey(broker_name, i), now_ms)
             ),
-            reported_epoch=None if entry.broker_set is None else self._recovery.reported_epoch(entry.broker_set),
+            reported=self._recovery.reported_epochs(broker_name),
         )
 
     async def _log_ends(self, broker_name: str, call: Call) -> LogEnds:

@@ -172,6 +172,15 @@ NOBODY_ELECTED: Final = LogEvent(
     advice="Start a broker of the SyncStateSet, or those that have not answered; `force` gives the set a master at the "
     "price of `bytes_at_stake`.",
 )
+MASTER_EPOCH_DISPUTED: Final = LogEvent(
+    name="master_epoch_disputed",
+    level=Level.ERROR,
+    keys=("cluster", "broker", "master", "sync_state_set", "claims", *_EPOCHS),
+    meaning="The brokers in `claims` have claimed higher master epochs than the stored one for 8 s. It proves nothing: "
+    "none of them is in sync, or the master of the stored epoch is heard, or the epoch is too high. Nobody follows.",
+    advice="See dashboards/runbooks/MasterEpochDisputed.md: stop the broker if it is not of this set; if the store was "
+    "restored from an old backup, designate a master.",
+)
 ROLES_TOLD_AGAIN: Final = LogEvent(
     name="roles_told_again",
     level=Level.INFO,
@@ -209,6 +218,7 @@ EVENTS: Final = (
     UNCLEAN_MASTER_ELECTED,
     MASTER_KEPT,
     NOBODY_ELECTED,
+    MASTER_EPOCH_DISPUTED,
     ROLES_TOLD_AGAIN,
     ROLE_NOTIFICATION_FAILED,
     *server_events.SETTINGS,

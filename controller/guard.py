@@ -59,6 +59,8 @@ class Guard:
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: set[str] = set()
         self._round: Iterator[str] = iter(())
+        #: Of each set the brokers that claim a higher master epoch than the stored one, and prove nothing by it.
+        self._disputed: dict[str, frozenset[int]] = {}
         #: None before the first look.
         self._looked_ms: int | None = None
         #: When this process stood still lately.
@@ -67,6 +69,19 @@ class Guard:
         self._greetings = 0
         self._unreached_told_ms = parts.clock.now_ms() - _UNREACHED_TOLD_MS
         parts.detection.is_master = self._is_master
+
+    @property
+    def disputed_sets(self) -> int:
+        """How many sets have a broker that claims a higher master epoch, and proves nothing by it."""
+        return len(self._disputed)
+
+    def forget_sets(self) -> None:
+        """Learn that another controller leads, and looks at sets."""
+        self._disputed.clear()
+
+    def forget_set(self, broker_name: str) -> None:
+        """Forget a set that is gone."""
+        self._disputed.pop(broker_name, None)
 
     def check_standstill(self, now_ms: int) -> None:
         """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
@@ -183,19 +198,30 @@ class Guard:
         self._elector.tell_if_untold(broker_set)
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
+            self._disputed.pop(broker_set.broker_name, None)
             return
+        self._tell_disputed(broker_set, now_ms)
         self._unwell.add(broker_set.broker_name)
         if broker_set.broker_name not in self._busy and not self._elector.holds_one(broker_set.broker_name):
             cause = self._need(broker_set, now_ms)
             if cause is not None:
                 self._begin_election(broker_set.broker_name, cause)
 
+    def _tell_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
+        """Tell once of brokers that claim to know more than the store, where that proves nothing."""
+        name, claims = broker_set.broker_name, self._recovery.disputed(broker_set, now_ms)
+        if not claims:
+            self._disputed.pop(name, None)
+        elif self._disputed.get(name) != (brokers := frozenset(claims)):
+            self._disputed[name] = brokers
+            self._observer.master_epoch_disputed(broker_set, claims)
+
     def _is_well(self, broker_set: BrokerSet) -> bool:
         """Tell at a glance that a set needs nothing, as nearly all do: its master was heard, and no epoch above it."""
         heard = self._live.of_set(broker_set.broker_name)
         if broker_set.master not in heard or broker_set.is_rebuilding:
             return False
-        if self._recovery.reported_epoch(broker_set) is not None:
+        if self._recovery.reported_epochs(broker_set.broker_name):
             return False
         return all(each.epoch <= broker_set.master_epoch for each in heard.values())
 

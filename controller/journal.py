@@ -3,6 +3,7 @@
 Heartbeats and polls are only counted. Every election is one line, and those that end as the one before are none.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from controller import event_catalogue as catalogue
@@ -226,6 +227,20 @@ class Journal(ServerJournal[ControllerConfig]):
             if lasted_ms is not None:
                 counts.failover_phases.observe((phase,), lasted_ms / 1000)
         self._logs.write(_event_of(record), **_election_keys(record))
+
+    def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
+        """Note brokers that claim to know more than the store, and are not followed."""
+        self._logs.write(
+            catalogue.MASTER_EPOCH_DISPUTED,
+            cluster=broker_set.cluster,
+            broker=broker_set.broker_name,
+            master=broker_set.master,
+            sync_state_set=sorted(broker_set.sync_state_set),
+            claims=[
+                {"broker_id": i, "addr": broker_set.replicas[i].address, "epoch": claims[i]} for i in sorted(claims)
+            ],
+            **_epochs(broker_set),
+        )
 
     def roles_told_again(self, broker_set: BrokerSet) -> None:
         """Note a set that may not know who leads it."""

@@ -23,6 +23,9 @@ LATE_MS: Final = 1_000
 _PATIENCE_MS: Final = 2_000
 #: It was heard, but has not sent a heartbeat.
 _NEVER: Final = -1
+#: So long, or one and a half intervals, what a broker said over one connection outweighs what is said over others:
+#: anybody can send heartbeats.
+OWN_CONNECTION_MS: Final = 1_500
 
 
 class BrokerKey(NamedTuple):
@@ -32,12 +35,19 @@ class BrokerKey(NamedTuple):
     broker_id: int
 
 
+class Owner(NamedTuple):
+    """The connection over which a broker said how far its log is, and when it was heard there last."""
+
+    connection_id: int
+    heard_ms: int
+
+
 class Heard(msgspec.Struct, frozen=True, gc=False):
     """What a broker said last, and when."""
 
     heard_ms: int
     timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
-    #: The last epoch in its log, and the end of the log; they only move forward while the process lives.
+    #: The last epoch in its log, and the end of the log; over one connection they only move forward.
     epoch: int = UNKNOWN
     max_offset: int = UNKNOWN
     confirm_offset: int = UNKNOWN
@@ -55,6 +65,8 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     period_ms: int = PERIOD_MS_DEFAULT
     #: When its last heartbeat came if it was heard otherwise since; 0: at `heard_ms`.
     beat_ms: int = 0
+    #: Where epoch and offsets are from, if not from the connection that it was heard over last.
+    owner: Owner | None = None
 
     def is_alive(self, now_ms: int) -> bool:
         """Tell whether its deadline has not passed."""
@@ -79,6 +91,16 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     def due_ms(self) -> int:
         """When its next heartbeat is due, as far as that is known."""
         return self.heard_ms + (self.period_ms or self.timeout_ms - LATE_MS)
+
+    @property
+    def own_connection_id(self) -> int:
+        """The connection over which it said how far its log is."""
+        return self.connection_id if self.owner is None else self.owner.connection_id
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether there is anything in its log; an epoch is begun only where somebody led."""
+        return self.epoch > 0 or self.max_offset > 0
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -142,7 +164,10 @@ class LiveTable:
         return tuple(sorted(self._over.get(connection_id, ())))
 
     def beat(self, key: BrokerKey, heard: Heard) -> None:
-        """Take a heartbeat; epoch and offset only move forward, as an older one may come late."""
+        """Take a heartbeat; epoch and offset only move forward, as an older one may come late.
+
+        Over another connection they count once the broker was not heard over its own for OWN_CONNECTION_MS.
+        """
         members = self._rows.get(key.broker_name)
         before = members.get(key.broker_id) if members is not None else None
         if members is None or before is None:
@@ -153,7 +178,9 @@ class LiveTable:
         elif before.beat_ms or before.period_ms != PERIOD_MS_DEFAULT:
             heard = _replaced(heard, period_ms=_period_ms(before, heard))
         # Nearly always both are as before or higher.
-        if (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
+        if before.connection_id != heard.connection_id or before.owner is not None:
+            heard = _of_owner(before, heard)
+        elif (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
             heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
         if before.connection_id == heard.connection_id:
             # Nearly all beats end here.
@@ -166,9 +193,10 @@ class LiveTable:
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
-        before = self.get(key) or Heard(now_ms, period_ms=0, beat_ms=_NEVER)
-        beat_ms = before.beat_ms or before.heard_ms
-        self._put(key, _replaced(before, heard_ms=now_ms, connection_id=connection_id, beat_ms=beat_ms))
+        before = self.get(key) or Heard(now_ms, period_ms=0, beat_ms=_NEVER, connection_id=connection_id)
+        owner = before.owner if before.connection_id == connection_id else _owner_of(before)
+        after = _replaced(before, heard_ms=now_ms, beat_ms=before.beat_ms or before.heard_ms)
+        self._put(key, _replaced(after, connection_id=connection_id, owner=owner))
 
     def answered(self, key: BrokerKey, now_ms: int) -> None:
         """Take the answer to a question for a sign of life; of a broker that was never heard it is the first."""
@@ -183,7 +211,7 @@ class LiveTable:
         before = self.get(key) or Heard(now_ms)
         after = _replaced(before, heard_ms=now_ms, connection_id=connection_id, awaits_beat=True, is_starting=True)
         # Where it was, how far, and how often it beats, was another process.
-        after = _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN)
+        after = _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN, owner=None)
         self._put(key, _replaced(after, period_ms=0, beat_ms=_NEVER))
 
     def forget(self, key: BrokerKey) -> None:
@@ -235,3 +263,24 @@ def _period_ms(before: Heard, heard: Heard) -> int:
     gap_ms = heard.heard_ms - (before.beat_ms or before.heard_ms)
     period_ms = max(gap_ms, before.period_ms * 3 // 4)
     return PERIOD_MS_DEFAULT if period_ms <= PERIODIC_MS else min(period_ms, heard.timeout_ms)
+
+
+def _owner_of(before: Heard) -> Owner | None:
+    """Return whose word counts for the log of a broker; None if nobody has said anything."""
+    if before.awaits_beat:
+        return None
+    return before.owner or Owner(before.connection_id, before.heard_ms)
+
+
+def _of_owner(before: Heard, heard: Heard) -> Heard:
+    """Return a heartbeat with the epoch and offsets that count, of a broker that is heard over several connections."""
+    owner = _owner_of(before)
+    own_ms = max(OWN_CONNECTION_MS, before.period_ms * 3 // 2)
+    if owner is None or heard.heard_ms - owner.heard_ms > own_ms:
+        return _replaced(heard, owner=None)
+    if owner.connection_id != heard.connection_id:
+        said = before.epoch, before.max_offset, before.confirm_offset
+        return _replaced(heard, owner=owner, epoch=said[0], max_offset=said[1], confirm_offset=said[2])
+    if before.progress > heard.progress:
+        heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
+    return _replaced(heard, owner=None)

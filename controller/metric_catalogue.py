@@ -34,6 +34,9 @@ BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Sets by how they are.", "cluste
 REPLICAS: Final = _MAKE.gauge("replicas", "Brokers of a set, dead ones too.", "cluster", "broker")
 SYNC_STATE_SET_SIZE: Final = _MAKE.gauge("sync_state_set_size", "Brokers of a set in sync.", "cluster", "broker")
 MASTER_EPOCH: Final = _MAKE.gauge("master_epoch", "Master epoch of a set.", "cluster", "broker")
+DISPUTED_EPOCHS: Final = _MAKE.gauge(
+    "disputed_epochs", "Sets with brokers that claim a higher master epoch than the stored one and prove nothing by it."
+)
 BROKER_LAST_HEARTBEAT: Final = _MAKE.gauge(
     "broker_last_heartbeat_timestamp_seconds", "Last sign of life of a broker.", "cluster", "broker", "broker_id"
 )

@@ -55,6 +55,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         yield catalogue.LEADER_CHANGES, single(control.group.leader_changes)
         yield catalogue.SELF_DOUBTS, single(counts.self_doubts)
         yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
+        yield catalogue.DISPUTED_EPOCHS, single(control.guard.disputed_sets)
         yield from self._sets()
         yield from self._results()
         for family, tally in _tallies(counts):

@@ -1,13 +1,15 @@
 """Sets of which the store knows less than their brokers: it was lost, or restored from an old backup.
 
 Epochs in logs, and what a master reports, tell it. Such a set waits for all of its brokers to be heard, and then the
-longest log leads at an epoch that none of them has seen (controller.md sections 5.3, 6.3). Kept in memory only.
+longest log leads at an epoch that none of them has seen (controller.md sections 5.3, 6.3). Claims that prove nothing
+are only told to operators. Kept in memory only.
 """
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from controller.broker_set import BrokerSet
-from controller.decisions.election import Electorate
+from controller.decisions.electorate import Electorate
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.live_table import BrokerKey, LiveTable
 
@@ -34,6 +36,8 @@ class Recovery:
         self._since_ms: dict[str, int] = {}
         #: By set, then by the broker that reports.
         self._reports: dict[str, dict[int, _Report]] = {}
+        #: Since when brokers of a set claim higher epochs that prove nothing.
+        self._disputes: dict[str, int] = {}
 
     def reported(self, broker_set: BrokerSet, wanted: WantedSyncStateSet, connection_id: int, now_ms: int) -> None:
         """Take note of a report of the SyncStateSet, if it comes from a member over its own connection.
@@ -42,7 +46,7 @@ class Recovery:
         """
         name = broker_set.broker_name
         heard = self._live.get(BrokerKey(name, wanted.master))
-        is_own = heard is not None and heard.connection_id == connection_id
+        is_own = heard is not None and heard.own_connection_id == connection_id
         if wanted.master not in broker_set.replicas or not is_own:
             return
         reports = self._reports.setdefault(name, {})
@@ -59,17 +63,27 @@ class Recovery:
         if not reports:
             del self._reports[name]
 
-    def reported_epoch(self, broker_set: BrokerSet) -> int | None:
-        """Return the master epoch of a master that knows more than the store; None if none does."""
-        reports = self._reports.get(broker_set.broker_name)
-        if reports is None:
-            return None
-        return max((each.master_epoch for each in reports.values() if each.is_confirmed), default=None)
+    def reported_epochs(self, broker_name: str) -> Mapping[int, int]:
+        """Return the master epochs that members of a set report to lead at, and that the store does not know."""
+        reports = self._reports.get(broker_name, {})
+        return {broker_id: each.master_epoch for broker_id, each in reports.items() if each.is_confirmed}
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
-        """Tell whether brokers of a set know more than the store."""
-        heard = self._live.of_set(broker_set.broker_name)
-        return Electorate(heard=heard, reported_epoch=self.reported_epoch(broker_set)).is_ahead_of(broker_set)
+        """Tell whether brokers of a set are proven to know more than the store."""
+        return self._electorate(broker_set).is_ahead_of(broker_set)
+
+    def disputed(self, broker_set: BrokerSet, now_ms: int) -> Mapping[int, int]:
+        """Return the claims of higher master epochs that prove nothing, once they have lasted; by broker id."""
+        name, claims = broker_set.broker_name, self._electorate(broker_set).disputes(broker_set)
+        if not claims:
+            self._disputes.pop(name, None)
+            return {}
+        since_ms = self._disputes.setdefault(name, now_ms)
+        return claims if now_ms - since_ms >= WAIT_MS else {}
+
+    def _electorate(self, broker_set: BrokerSet) -> Electorate:
+        name = broker_set.broker_name
+        return Electorate(heard=self._live.of_set(name), reported=self.reported_epochs(name))
 
     def waits(self, broker_set: BrokerSet, now_ms: int) -> bool:
         """Tell whether a set that has lost its state waits for its brokers."""
@@ -86,8 +100,10 @@ class Recovery:
         """Forget what was reported and waited for: a master was elected, or the set is gone."""
         self._since_ms.pop(broker_name, None)
         self._reports.pop(broker_name, None)
+        self._disputes.pop(broker_name, None)
 
     def forget_all(self) -> None:
         """Forget everything: another controller leads."""
         self._since_ms.clear()
         self._reports.clear()
+        self._disputes.clear()

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from controller.broker_set import MASTER_EPOCH_MAX
 from remoting.codes import ResponseCode
 from remoting.errors import RequestRefused
 
@@ -101,6 +102,19 @@ class LimitReached(RequestRefused):
     """There is no room for another broker of a set, or for another set."""
 
     code = ResponseCode.CONTROLLER_INVALID_REQUEST
+
+
+class EpochsUsedUp(RequestRefused):
+    """A set has no master epoch left that brokers can read, or one that is adopted leaves too few."""
+
+    code = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+
+    def __init__(self, broker_name: str, master_epoch: int) -> None:
+        self.broker_name, self.master_epoch = broker_name, master_epoch
+        super().__init__(
+            f"{broker_name} is at master epoch {master_epoch}, and brokers read none above {MASTER_EPOCH_MAX}: "
+            "the set has to begin again under another name"
+        )
 
 
 class BrokerUnknown(RequestRefused):

@@ -1,6 +1,6 @@
 """What the parts of a leading controller share: what they work with, whom they tell, and how a set is changed."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from controller.broker_set import BrokerSet
@@ -43,6 +43,9 @@ class ControlObserver(Protocol):
 
     def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
         """Learn how an election ended; not news if it only ended as the one before."""
+
+    def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
+        """Learn that brokers claim higher master epochs than the stored one, by broker id, and are not followed."""
 
     def roles_told_again(self, broker_set: BrokerSet) -> None:
         """Learn that a set is told once more who leads it."""

@@ -1,7 +1,7 @@
 """Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
 
 from controller.broker_set import BrokerSet, Replica
-from controller.decisions.election import Electorate
+from controller.decisions.electorate import Electorate
 from controller.live_table import Heard
 
 SET = "broker-a"

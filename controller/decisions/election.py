@@ -4,20 +4,19 @@ A master must hold every message that was acknowledged, so only members of the S
 if an operator has allowed unclean elections.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from controller.broker_set import RAISED_EPOCH_MAX, BrokerSet
+from controller.broker_set import MASTER_EPOCH_MAX, BrokerSet
+from controller.decisions.electorate import Electorate
 from controller.entry import Decision, Entry
-from controller.events import Event, MasterElected, MasterEpochRaised, MasterLost
+from controller.events import MasterElected, MasterEpochRaised, MasterLost
 from controller.live_table import Heard
-from controller.log_ends import NO_ANSWERS, LogEnds
-from controller.refusals import SetUnknown
+from controller.refusals import EpochsUsedUp, SetUnknown
 
 
 class Verdict(Enum):
@@ -85,63 +84,8 @@ class Call(Struct, frozen=True, kw_only=True):
     fresh_from_ms: int = 0
 
 
-class Electorate(Struct, frozen=True, kw_only=True):
-    """What this controller has heard of a set."""
-
-    #: The living that nothing speaks against, by broker id.
-    trusted: Mapping[int, Heard] = {}
-    #: Everybody that was heard lately, strangers too.
-    heard: Mapping[int, Heard] = {}
-    #: Who is not certainly lost, although it may not have been heard.
-    may_live: Collection[int] = ()
-    #: The master epoch of a master that knows more than the store, whatever is in its log; None if none does.
-    reported_epoch: int | None = None
-    #: What the trusted have answered for this election; `trusted` has it in the place of older heartbeats.
-    log_ends: LogEnds = NO_ANSWERS
-
-    def epoch_of(self, broker_set: BrokerSet) -> int:
-        """Return the highest epoch in the log of any member; anybody can send a heartbeat with another id.
-
-        At most RAISED_EPOCH_MAX, whatever a broker claims.
-        """
-        logs = (heard.epoch for i, heard in self.heard.items() if i in broker_set.replicas)
-        return min(max(0, self.reported_epoch or 0, *logs), RAISED_EPOCH_MAX)
-
-    def is_ahead_of(self, broker_set: BrokerSet) -> bool:
-        """Tell whether the logs know more than the store: it was lost, or is an old backup.
-
-        A log of the set has seen a higher epoch, or any at all in a set that never had a master.
-        """
-        known = broker_set.master_epoch if broker_set.is_elected else 0
-        return self.reported_epoch is not None or self.epoch_of(broker_set) > known
-
-    def lacks_answers(self, broker_set: BrokerSet) -> bool:
-        """Tell whether a message may have been confirmed by replicas alone that have not answered.
-
-        Where brokers confirm what is on a fixed number of replicas, in sync or not, any of them may hold the last
-        messages with the lost master. What is on k of n replicas is on one of any n - k + 1.
-        """
-        confirmed_on = self.log_ends.confirmed_on
-        if confirmed_on is None:
-            return False
-        return len(self.told & broker_set.replicas.keys()) < len(broker_set.replicas) - confirmed_on + 1
-
-    @property
-    def told(self) -> AbstractSet[int]:
-        """Whose log ends where it is known to: who has answered, or starts and has beaten: nothing is added to its log.
-
-        One that starts answers nothing before it has a role.
-        """
-        starting = {i for i, heard in self.trusted.items() if heard.is_starting and not heard.awaits_beat}
-        return self.log_ends.by_id.keys() | starting
-
-    def has_strange_logs(self, broker_set: BrokerSet) -> bool:
-        """Tell whether a broker that is no member has messages of a set: its identity is older than the store."""
-        return any(heard.epoch > 0 for i, heard in self.heard.items() if i not in broker_set.replicas)
-
-
 def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call: Call) -> Decision[Election]:
-    """Decide who leads a set; raises SetUnknown.
+    """Decide who leads a set; raises SetUnknown or EpochsUsedUp.
 
     No master gets an epoch that a log of the set has seen: brokers ignore it, or write it without preparing their log
     (controller.md 6.3). Such an epoch is known after the store was lost or restored from a backup.
@@ -150,12 +94,14 @@ def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call
     if broker_set is None:
         raise SetUnknown(broker_name)
     election = elect(broker_set, electorate, call)
-    events: list[Event] = []
-    if election.event is not None:
-        if (epoch := electorate.epoch_of(broker_set)) > broker_set.master_epoch:
-            events.append(MasterEpochRaised(epoch))
-        events.append(election.event)
-    return Decision(reply=election, events=tuple(events))
+    if not isinstance(election.event, MasterElected):
+        # The loss of a master raises nothing: who claims more has to be seen until somebody leads above it.
+        return Decision(reply=election, events=() if election.event is None else (election.event,))
+    epoch = electorate.raised_epoch(broker_set, call.broker_id if call.is_designated else None)
+    if max(epoch, broker_set.master_epoch) >= MASTER_EPOCH_MAX:
+        raise EpochsUsedUp(broker_name, broker_set.master_epoch)
+    raised = (MasterEpochRaised(epoch),) if epoch > broker_set.master_epoch else ()
+    return Decision(reply=election, events=(*raised, election.event))
 
 
 def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election:
@@ -255,7 +201,7 @@ class _Field(NamedTuple):
 
 
 def _first(field: _Field, call: Call) -> Election:
-    """Let whoever asks first lead a set that never had a master: nobody has messages."""
+    """Let whoever asks first lead a set that never had a master, if nobody has messages."""
     chosen = call.broker_id if call.broker_id in field.alive else None
     candidates = _candidates(field, lambda i: Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST)
     if chosen is None:
@@ -274,9 +220,12 @@ def _longest(field: _Field, electorate: Electorate, call: Call) -> Election:
     by_log = Call()
     chosen = _choose(replace(field.broker_set, master=None), _serving(field, electorate), by_log) if is_known else None
     if chosen is None:
-        return _nobody(field, call)
+        # A loss would move the stored epoch, and with it what shows that the store is behind.
+        return replace(_nobody(field, call), event=None)
     candidates = _candidates(field, lambda i: _verdict(i, field.alive, chosen, is_kept=False, call=by_log))
-    return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
+    is_known = field.broker_set.is_elected and not field.broker_set.is_rebuilding
+    is_unclean = is_known and chosen not in field.broker_set.sync_state_set
+    return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates, is_unclean=is_unclean)
 
 
 def _serving(field: _Field, electorate: Electorate) -> Mapping[int, Heard]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from controller.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, BrokerSet, Floor
+from controller.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet, Floor
 from controller.entry import Decision, Entry
 from controller.events import (
     BrokerAddressChanged,
@@ -22,6 +22,7 @@ from controller.refusals import (
     BrokerUnknown,
     CleaningRefused,
     ClusterDiffers,
+    EpochsUsedUp,
     LimitReached,
     SetUnknown,
 )
@@ -30,6 +31,8 @@ from controller.refusals import (
 REPLICAS_MAX: Final = 1_000
 #: No controller has handed out a larger one; the next id must stay a number that brokers can read.
 ADOPTED_ID_MAX: Final = 2**31 - 1
+#: No broker is adopted whose set has seen a higher master epoch: what is left is for elections.
+ADOPTED_EPOCH_MAX: Final = RAISED_EPOCH_MAX - RECOVERY_MARGIN
 
 
 class Applicant(Struct, frozen=True, kw_only=True):
@@ -99,8 +102,9 @@ def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decisio
     """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
 
     After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
-    they would not ask for one (controller.md 4.4). New brokers may have come first, with empty logs: a set that they
-    have begun, and that never had a master, is one that was lost as well.
+    they would not ask for one (controller.md 4.4); and one that comes later may have seen a higher epoch than those
+    that were heard. New brokers may have come first, with empty logs: a set that they have begun, and that never had a
+    master, is one that was lost as well. Raises EpochsUsedUp.
     """
     begins = entry.broker_set
     if begins is None:
@@ -114,7 +118,9 @@ def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decisio
     events: list[Event] = [] if begins.is_elected else [RebuildingBegun()]
     events.append(ReplicaAdopted(registrant.broker_id, registrant.address))
     if (begins.is_rebuilding or not begins.is_elected) and epoch >= begins.master_epoch:
-        events += MasterEpochRaised(min(epoch, RAISED_EPOCH_MAX)), MasterLost()
+        if epoch > ADOPTED_EPOCH_MAX:
+            raise EpochsUsedUp(registrant.broker_name, epoch)
+        events += MasterEpochRaised(epoch + RECOVERY_MARGIN), MasterLost()
     return Decision(reply=None, events=tuple(events), begins=begins)
 
 

@@ -42,7 +42,9 @@ def test_a_set_whose_brokers_know_what_is_stored_waits_for_nobody(recovery):
 
 
 def test_a_log_at_a_higher_epoch_tells_that_the_store_is_old(recovery, live):
-    live.beat(BrokerKey(SET, 2), heard(epoch=6))
+    live.beat(BrokerKey(SET, 2), heard(epoch=6, connection_id=OWN))
+    assert not recovery.is_behind(a_set())
+    live.forget(BrokerKey(SET, 1))
     assert recovery.is_behind(a_set())
     assert recovery.waits(a_set(), 0)
     assert recovery.waits(a_set(), 7_999)
@@ -73,7 +75,7 @@ def test_what_was_waited_for_and_reported_ends_with_the_set_and_with_the_lead(re
     for now_ms in (0, 5_000):
         recovery.reported(a_set(), NEWER, OWN, now_ms)
     recovery.forget(SET) if forgets == "a set" else recovery.forget_all()
-    assert recovery.reported_epoch(a_set()) is None
+    assert recovery.reported_epochs(SET) == {}
     assert recovery.waits(a_set(is_rebuilding=True), 60_000)
 
 
@@ -83,7 +85,7 @@ def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
     assert not recovery.is_behind(a_set())
     recovery.reported(a_set(), newer, OWN, 5_000)
     assert recovery.is_behind(a_set())
-    assert recovery.reported_epoch(a_set()) == newer.master_epoch
+    assert recovery.reported_epochs(SET) == {1: newer.master_epoch}
     recovery.forget(SET)
     assert not recovery.is_behind(a_set())
 
@@ -96,20 +98,48 @@ def test_old_reports_tell_nothing_and_end_a_suspicion(recovery, old):
     assert not recovery.is_behind(a_set())
 
 
-def test_a_member_that_leads_by_its_own_account_is_believed_where_the_store_names_another_master(recovery):
+def test_a_member_that_leads_by_its_own_account_is_believed_where_the_master_that_the_store_names_is_gone(
+    recovery, live
+):
     newer = report(master=2, master_epoch=9)
     recovery.reported(a_set(), newer, OWN, 0)
     recovery.reported(a_set(), report(), OWN, 2_000)
     recovery.reported(a_set(), newer, OWN, 5_000)
+    assert recovery.reported_epochs(SET) == {2: 9}
+    assert not recovery.is_behind(a_set())
+    live.forget(BrokerKey(SET, 1))
     assert recovery.is_behind(a_set())
-    assert recovery.reported_epoch(a_set()) == 9
 
 
-def test_the_highest_epoch_that_is_reported_counts(recovery):
+def test_each_member_reports_for_itself(recovery):
     for now_ms in (0, 5_000):
         recovery.reported(a_set(), report(master_epoch=8), OWN, now_ms)
         recovery.reported(a_set(), report(master=2, master_epoch=9), OWN, now_ms)
-    assert recovery.reported_epoch(a_set()) == 9
+    assert recovery.reported_epochs(SET) == {1: 8, 2: 9}
+    assert recovery.is_behind(a_set())
+
+
+# Claims that prove nothing
+
+
+def test_a_claim_that_proves_nothing_is_told_once_it_has_lasted(recovery, live):
+    live.beat(BrokerKey(SET, 3), heard(epoch=6))
+    assert recovery.disputed(a_set(), 0) == {}
+    assert recovery.disputed(a_set(), 7_999) == {}
+    assert recovery.disputed(a_set(), 8_000) == {3: 6}
+    assert not recovery.waits(a_set(), 8_000)
+
+
+@pytest.mark.parametrize("ends", ["another epoch", "forget", "forget_all"])
+def test_a_claim_that_ended_has_to_last_again(recovery, live, ends):
+    live.beat(BrokerKey(SET, 3), heard(epoch=6))
+    assert recovery.disputed(a_set(), 0) == {}
+    if ends == "another epoch":
+        assert recovery.disputed(a_set(master_epoch=6), 7_000) == {}
+    else:
+        recovery.forget(SET) if ends == "forget" else recovery.forget_all()
+    assert recovery.disputed(a_set(), 9_000) == {}
+    assert recovery.disputed(a_set(), 17_000) == {3: 6}
 
 
 @pytest.mark.parametrize(("wanted", "connection"), [(NEWER, OTHER), (report(master=9, master_epoch=9), OWN)])

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from controller.broker_set import BrokerSet
-from controller.decisions.election import Call, Electorate, Result
+from controller.decisions.election import Call, Result
+from controller.decisions.electorate import Electorate
 from controller.detection import BEAT_OVERDUE_MS
 from controller.entry import Decision
 from controller.leadership import Campaign, Grant, Look, Release, Renew, Rest
@@ -376,7 +377,7 @@ class Controller:
             trusted=trusted,
             heard=self.live.of_set(SET),
             may_live={i for i in members if knows_nothing or not self.detection.is_lost(BrokerKey(SET, i), now_ms)},
-            reported_epoch=None if entry.broker_set is None else self.recovery.reported_epoch(entry.broker_set),
+            reported=self.recovery.reported_epochs(SET),
         )
 
     def asked(self, electorate, entry, call):

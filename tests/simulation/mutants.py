@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from controller.decisions.election import Electorate, decide_election
+from controller.decisions.election import decide_election
+from controller.decisions.electorate import Electorate
 from controller.decisions.membership import decide_adoption, decide_id
 from controller.decisions.sync_state import decide_alteration
 from controller.detection import Detection, Outcome

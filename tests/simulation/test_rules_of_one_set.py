@@ -4,7 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from controller.decisions.election import Call, Electorate, decide_election
+from controller.decisions.election import Call, decide_election
+from controller.decisions.electorate import Electorate
 from controller.decisions.membership import (
     Applicant,
     Cleaning,

@@ -5,11 +5,12 @@ from controller_builders import SET, a_set, electorate, heard, replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.broker_set import RAISED_EPOCH_MAX, BrokerSet
-from controller.decisions.election import Call, Electorate, Result, Verdict, decide_election, elect
+from controller.broker_set import MASTER_EPOCH_MAX, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
+from controller.decisions.election import Call, Result, Verdict, decide_election, elect
+from controller.decisions.electorate import Electorate
 from controller.entry import Entry
 from controller.events import MasterElected, MasterEpochRaised, MasterLost
-from controller.refusals import SetUnknown
+from controller.refusals import EpochsUsedUp, SetUnknown
 
 LOST = Call()
 THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3}), "master": None}
@@ -17,6 +18,9 @@ THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3}), "master": None}
 
 def verdicts(election):
     return {candidate.broker_id: candidate.verdict for candidate in election.candidates}
+
+
+EMPTY = heard(epoch=-1, max_offset=0)
 
 
 # The first master of a set
@@ -28,20 +32,20 @@ def new_set(**values):
 
 
 def test_the_first_that_asks_leads_a_set_that_never_had_a_master():
-    election = elect(new_set(), electorate({1: heard(epoch=-1), 2: heard(epoch=-1)}), Call(broker_id=1))
+    election = elect(new_set(), electorate({1: EMPTY, 2: EMPTY}), Call(broker_id=1))
     assert (election.result, election.event) == (Result.NEW_MASTER, MasterElected(1))
     assert verdicts(election) == {1: Verdict.ELECTED, 2: Verdict.NOT_FIRST, 3: Verdict.NOT_ALIVE}
 
 
 @pytest.mark.parametrize("call", [Call(broker_id=9), Call(broker_id=3), LOST, Call(broker_id=9, is_designated=True)])
 def test_nobody_else_than_a_living_member_does(call):
-    election = elect(new_set(), electorate({1: heard(epoch=-1), 9: heard()}), call)
+    election = elect(new_set(), electorate({1: EMPTY, 9: EMPTY}), call)
     assert (election.result, election.event) == (Result.NOBODY, None)
 
 
 # A set that is new to the store, and not to its brokers
 
-STRANGER = {1: heard(epoch=-1, max_offset=0), 8: heard(epoch=7, max_offset=900)}
+STRANGER = {1: EMPTY, 8: heard(epoch=7, max_offset=900)}
 
 
 @pytest.mark.parametrize("call", [LOST, Call(broker_id=1)])
@@ -57,47 +61,136 @@ def test_a_new_broker_leads_beside_such_a_stranger_if_an_operator_wants_it():
 
 
 def test_a_stranger_without_messages_is_in_nobodys_way():
-    election = elect(new_set(), electorate({1: heard(epoch=-1), 8: heard(epoch=-1)}), Call(broker_id=1))
+    election = elect(new_set(), electorate({1: EMPTY, 8: EMPTY}), Call(broker_id=1))
     assert election.event == MasterElected(1)
 
 
 def test_where_members_of_a_new_set_have_messages_the_longest_log_leads_and_not_who_asks_first():
     cleaned = new_set(master_epoch=7)
-    logs = {1: heard(epoch=-1, max_offset=0), 2: heard(epoch=7, max_offset=900)}
+    logs = {1: EMPTY, 2: heard(epoch=7, max_offset=900)}
     assert Electorate(heard=logs).is_ahead_of(cleaned)
     assert elect(cleaned, electorate(logs), Call(broker_id=1)).event == MasterElected(2)
+
+
+# A classic master and its slave that are converted: their logs have no epoch
+
+
+@pytest.mark.parametrize("asks", [1, 2, 3])
+def test_of_members_without_an_epoch_the_one_with_the_most_messages_leads_first_whoever_asks(asks):
+    logs = {1: EMPTY, 2: heard(epoch=-1, max_offset=900), 3: heard(epoch=-1, max_offset=800)}
+    assert Electorate(heard=logs).is_ahead_of(new_set())
+    election = elect(new_set(), electorate(logs), Call(broker_id=asks))
+    assert election.event == MasterElected(2)
+    assert verdicts(election) == {1: Verdict.BEHIND, 2: Verdict.ELECTED, 3: Verdict.BEHIND}
+    assert not election.is_unclean
+
+
+def test_of_equal_logs_without_an_epoch_the_smaller_id_leads_first():
+    logs = {i: heard(epoch=-1, max_offset=900) for i in (3, 2)}
+    assert elect(new_set(), electorate(logs), Call(broker_id=3)).event == MasterElected(2)
 
 
 # A store that is older than the logs
 
 
-OLD_BACKUP = {1: heard(epoch=5, max_offset=900), 2: heard(epoch=7, max_offset=50), 3: heard(epoch=7, max_offset=60)}
+#: The recorded master is not heard, who is in sync knows higher epochs.
+OLD_BACKUP = {2: heard(epoch=7, max_offset=60), 3: heard(epoch=7, max_offset=50)}
 
 
-def test_the_longest_log_leads_where_the_store_knows_less_than_the_logs():
+def test_the_longest_log_leads_where_the_store_knows_less_than_the_logs_clear_of_all_that_late_brokers_may_know():
     decision = decide_election(SET, Entry(broker_set=a_set()), electorate(OLD_BACKUP), LOST)
-    assert decision.events == (MasterEpochRaised(7), MasterElected(3))
-    assert verdicts(decision.reply) == {1: Verdict.BEHIND, 2: Verdict.BEHIND, 3: Verdict.ELECTED}
+    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
+    assert verdicts(decision.reply) == {1: Verdict.NOT_ALIVE, 2: Verdict.ELECTED, 3: Verdict.BEHIND}
+    assert not decision.reply.is_unclean
+
+
+def test_whoever_is_not_in_sync_by_an_old_store_and_has_the_longest_log_leads_and_the_record_says_unclean():
+    logs = {2: heard(epoch=6, max_offset=60), 3: heard(epoch=7, max_offset=50)}
+    decision = decide_election(SET, Entry(broker_set=a_set()), electorate(logs), LOST)
+    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(3))
+    assert decision.reply.is_unclean
 
 
 def test_a_master_with_the_longest_log_gets_an_epoch_that_brokers_heed():
     logs = {1: heard(epoch=7, max_offset=70), 2: heard(epoch=7, max_offset=60)}
     decision = decide_election(SET, Entry(broker_set=a_set()), electorate(logs), Call(broker_id=2))
-    assert decision.events == (MasterEpochRaised(7), MasterElected(1))
+    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(1))
 
 
 def test_so_it_does_in_a_set_that_the_store_has_never_seen_with_a_master():
     decision = decide_election(SET, Entry(broker_set=new_set()), electorate(OLD_BACKUP), Call(broker_id=1))
-    assert decision.events == (MasterEpochRaised(7), MasterElected(3))
+    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
 
 
 def test_a_master_that_knows_more_than_the_store_is_elected_above_what_it_knows():
-    knows = Electorate(trusted={1: heard(max_offset=9), 2: heard()}, heard={1: heard(), 2: heard()}, reported_epoch=5)
+    knows = Electorate(trusted={2: heard(max_offset=9), 3: heard()}, heard={2: heard(), 3: heard()}, reported={2: 5})
     decision = decide_election(SET, Entry(broker_set=a_set()), knows, LOST)
-    assert decision.events == (MasterElected(2),)
-    knows = Electorate(trusted={1: heard()}, heard={1: heard()}, reported_epoch=8)
+    assert decision.events == (MasterEpochRaised(5 + RECOVERY_MARGIN), MasterElected(3))
+    knows = Electorate(trusted={1: heard()}, heard={1: heard()}, reported={1: 8})
     decision = decide_election(SET, Entry(broker_set=a_set()), knows, LOST)
-    assert decision.events == (MasterEpochRaised(8), MasterElected(1))
+    assert decision.events == (MasterEpochRaised(8 + RECOVERY_MARGIN), MasterElected(1))
+
+
+# Claims of higher epochs that prove nothing
+
+
+LIAR = heard(epoch=6, max_offset=5)
+
+
+def test_who_is_out_of_sync_does_not_lead_by_a_higher_epoch_but_one_in_sync_does_above_it():
+    alive = {2: heard(), 3: LIAR}
+    assert Electorate(heard=alive).disputes(a_set()) == {3: 6}
+    decision = decide_election(SET, Entry(broker_set=a_set()), electorate(alive), LOST)
+    assert decision.events == (MasterEpochRaised(6), MasterElected(2))
+    assert verdicts(decision.reply)[3] is Verdict.OUT_OF_SYNC
+    alone = decide_election(SET, Entry(broker_set=a_set(master=None)), electorate({3: LIAR}), Call(broker_id=3))
+    assert (alone.reply.result, alone.events) == (Result.NOBODY, ())
+
+
+@pytest.mark.parametrize("claims", [{3: LIAR}, {2: heard(epoch=6)}, {2: heard(epoch=6), 3: LIAR}])
+def test_nobody_leads_by_a_higher_epoch_over_a_master_of_the_stored_one_that_is_heard(claims):
+    alive = {1: heard(), 2: heard()} | claims
+    assert not Electorate(heard=alive).is_ahead_of(a_set())
+    assert Electorate(heard=alive).disputes(a_set()).keys() == claims.keys()
+    election = elect(a_set(), electorate(alive), Call(broker_id=3))
+    assert (election.result, election.event) == (Result.KEPT, None)
+
+
+def test_where_nobody_in_sync_may_live_and_an_operator_allows_it_one_with_a_higher_epoch_leads_and_the_record_says_so():
+    call = Call(broker_id=3, is_designated=True, allows_unclean=True)
+    far = heard(epoch=5_000_000, max_offset=5)
+    decision = decide_election(SET, Entry(broker_set=a_set()), electorate({1: heard(), 3: far}), call)
+    assert decision.events == (MasterEpochRaised(5_000_000), MasterElected(3))
+    assert decision.reply.is_unclean
+
+
+@pytest.mark.parametrize(
+    ("claim", "raised"), [(5 + 1_000, 5 + 1_000), (5 + 1_001, None), (RAISED_EPOCH_MAX, None), (2**31 - 1, None)]
+)
+def test_claims_of_who_is_out_of_sync_do_not_use_up_the_epochs(claim, raised):
+    decision = decide_election(
+        SET, Entry(broker_set=a_set()), electorate({2: heard(), 3: heard(epoch=claim, max_offset=5)}), LOST
+    )
+    assert decision.events == ((MasterEpochRaised(raised), MasterElected(2)) if raised else (MasterElected(2),))
+
+
+def test_a_set_without_claims_disputes_nothing():
+    assert Electorate(heard={1: heard(), 2: heard(), 9: heard(epoch=9)}).disputes(a_set()) == {}
+    assert Electorate(heard=OLD_BACKUP).disputes(a_set()) == {}
+    assert Electorate(heard=OLD_BACKUP).disputes(a_set(is_rebuilding=True)) == {}
+    assert Electorate(heard=OLD_BACKUP).disputes(new_set()) == {}
+
+
+@pytest.mark.parametrize("master_epoch", [MASTER_EPOCH_MAX - 1, MASTER_EPOCH_MAX])
+def test_nobody_is_elected_at_an_epoch_that_brokers_cannot_read(master_epoch):
+    entry = Entry(broker_set=a_set(master_epoch=master_epoch))
+    if master_epoch == MASTER_EPOCH_MAX:
+        with pytest.raises(EpochsUsedUp, match="another name"):
+            decide_election(SET, entry, electorate({2: heard()}), LOST)
+    else:
+        after = decide_election(SET, entry, electorate({2: heard()}), LOST).after(entry).broker_set
+        assert (after.master, after.master_epoch) == (2, MASTER_EPOCH_MAX)
+        assert after.with_master(None).master_epoch == MASTER_EPOCH_MAX
 
 
 def test_nobody_leads_while_only_suspects_have_such_logs():
@@ -108,7 +201,7 @@ def test_nobody_leads_while_only_suspects_have_such_logs():
 def test_an_operator_decides_by_what_is_stored():
     call = Call(broker_id=2, is_designated=True)
     decision = decide_election(SET, Entry(broker_set=a_set()), electorate(OLD_BACKUP), call)
-    assert decision.events == (MasterEpochRaised(7), MasterElected(2))
+    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
 
 
 # The next ones
@@ -284,28 +377,46 @@ def test_nobody_else_is_elected_where_unclean_elections_are_allowed_and_the_desi
 # Epochs
 
 
-@pytest.mark.parametrize(("epoch", "master_epoch"), [(9, 10), (6, 7), (5, 6), (-1, 6)])
+@pytest.mark.parametrize(
+    ("epoch", "master_epoch"), [(9, 10 + RECOVERY_MARGIN), (6, 7 + RECOVERY_MARGIN), (5, 6), (-1, 6)]
+)
 def test_a_new_master_is_above_every_epoch_that_a_log_has_seen(epoch, master_epoch):
     entry = Entry(broker_set=a_set())
     decision = decide_election("broker-a", entry, electorate({2: heard(epoch=epoch)}), LOST)
     assert decision.reply.event == MasterElected(2)
-    assert (MasterEpochRaised(epoch) in decision.events) == (epoch > 5)
+    assert (MasterEpochRaised(epoch + RECOVERY_MARGIN) in decision.events) == (epoch > 5)
     after = decision.after(entry).broker_set
     assert (after.master, after.master_epoch) == (2, master_epoch)
 
 
-def test_a_lost_master_is_above_the_epochs_of_suspects_too_so_that_brokers_ask_for_another():
+def test_the_loss_of_a_master_hides_no_claim():
     entry = Entry(broker_set=a_set(sync_state_set=frozenset({1})))
-    after = decide_election("broker-a", entry, Electorate(heard={2: heard(epoch=9)}), LOST).after(entry).broker_set
-    assert (after.master, after.master_epoch) == (None, 10)
+    claims = Electorate(heard={2: heard(epoch=9)})
+    after = decide_election("broker-a", entry, claims, LOST).after(entry).broker_set
+    assert (after.master, after.master_epoch) == (None, 6)
+    assert claims.disputes(after) == {2: 9}
 
 
-def test_no_epoch_that_a_broker_claims_uses_up_the_room_for_elections():
-    entry = Entry(broker_set=a_set())
-    claims = electorate({1: heard(), 2: heard(epoch=2**31 - 1)})
-    after = decide_election(SET, entry, claims, LOST).after(entry).broker_set
-    assert (after.master, after.master_epoch) == (2, RAISED_EPOCH_MAX + 1)
-    assert decide_election(SET, Entry(broker_set=after), claims, LOST).events == ()
+@pytest.mark.parametrize("claim", [5 + 1_000_001, RAISED_EPOCH_MAX, 2**31 - 1])
+def test_no_epoch_that_one_in_sync_claims_uses_up_the_room_for_elections(claim):
+    claims = electorate({2: heard(epoch=claim), 3: heard()})
+    assert claims.disputes(a_set()) == {2: claim}
+    decision = decide_election(SET, Entry(broker_set=a_set()), claims, LOST)
+    assert decision.events == (MasterElected(2),)
+
+
+def test_where_many_stores_were_lost_no_epoch_is_raised_into_the_last_room():
+    last = RAISED_EPOCH_MAX - RECOVERY_MARGIN
+    entry = Entry(broker_set=a_set(master_epoch=last - 1))
+    assert (
+        MasterEpochRaised(RAISED_EPOCH_MAX)
+        in decide_election(SET, entry, electorate({2: heard(epoch=last)}), LOST).events
+    )
+    entry = Entry(broker_set=a_set(master_epoch=last))
+    assert decide_election(SET, entry, electorate({2: heard(epoch=last + 1)}), LOST).events == (
+        MasterEpochRaised(last + 1),
+        MasterElected(2),
+    )
 
 
 def test_no_epoch_moves_where_nothing_else_changes():

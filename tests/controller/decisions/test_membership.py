@@ -4,9 +4,10 @@ import pytest
 from controller_builders import CLUSTER, SET, a_set, an_address, electorate, heard, replicas
 from msgspec.structs import replace
 
-from controller.broker_set import RAISED_EPOCH_MAX, Floor, Replica
+from controller.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, Floor, Replica
 from controller.decisions.election import Call, decide_election
 from controller.decisions.membership import (
+    ADOPTED_EPOCH_MAX,
     REPLICAS_MAX,
     Applicant,
     Cleaning,
@@ -35,6 +36,7 @@ from controller.refusals import (
     BrokerUnknown,
     CleaningRefused,
     ClusterDiffers,
+    EpochsUsedUp,
     LimitReached,
     SetUnknown,
 )
@@ -227,35 +229,50 @@ def test_after_a_lost_store_brokers_keep_their_ids_and_get_a_master_above_every_
         entry = decide_adoption(entry, registrant(broker_id), epoch=5).after(entry)
     rebuilt = entry.broker_set
     assert (set(rebuilt.replicas), rebuilt.next_broker_id) == ({1, 2, 3}, 4)
-    assert (rebuilt.sync_state_set, rebuilt.master, rebuilt.master_epoch) == ({1, 2, 3}, None, 6)
+    assert (rebuilt.sync_state_set, rebuilt.master, rebuilt.master_epoch) == ({1, 2, 3}, None, 6 + RECOVERY_MARGIN)
     known = electorate({1: heard(max_offset=900), 2: heard(), 3: heard(max_offset=950)})
     led = after(entry, decide_election(SET, entry, known, Call()))
-    assert (led.master, led.master_epoch, led.sync_state_set) == (2, 7, {2})
+    assert (led.master, led.master_epoch, led.sync_state_set) == (2, 7 + RECOVERY_MARGIN, {2})
 
 
 def test_a_broker_with_a_higher_epoch_raises_that_of_a_set_that_is_put_together_again():
     entry = Entry()
     entry = decide_adoption(entry, registrant(1), epoch=5).after(entry)
-    decision = decide_adoption(entry, registrant(2), epoch=9)
-    assert decision.events == (ReplicaAdopted(2, an_address(2)), MasterEpochRaised(9), MasterLost())
-    assert after(entry, decision).master_epoch == 10
+    higher = 7 + RECOVERY_MARGIN
+    decision = decide_adoption(entry, registrant(2), epoch=higher)
+    raised = MasterEpochRaised(higher + RECOVERY_MARGIN)
+    assert decision.events == (ReplicaAdopted(2, an_address(2)), raised, MasterLost())
+    assert after(entry, decision).master_epoch == higher + RECOVERY_MARGIN + 1
+
+
+def test_a_master_of_a_set_that_was_lost_never_shares_its_epoch_with_a_log_that_comes_later():
+    # 1 led at epoch 5, 2 at epoch 6 from 1000 on; 1 comes first, and is master again from 1000 on.
+    entry = decide_adoption(Entry(), registrant(1), epoch=5).after(Entry())
+    entry = decide_election(SET, entry, electorate({1: heard(max_offset=1000)}), Call()).after(entry)
+    assert (entry.broker_set.master, entry.broker_set.master_epoch) == (1, 7 + RECOVERY_MARGIN)
+    decision = decide_adoption(entry, registrant(2), epoch=6)
+    assert decision.events == (ReplicaAdopted(2, an_address(2)),)
 
 
 def test_a_broker_that_comes_after_new_ones_of_a_set_that_was_lost_is_waited_for_as_they_are():
     entry = Entry()
     entry = decide_id(entry, replace(APPLICANT, broker_id=1)).after(entry)
     decision = decide_adoption(entry, registrant(2), epoch=7)
-    assert decision.events == (RebuildingBegun(), ReplicaAdopted(2, an_address(2)), MasterEpochRaised(7), MasterLost())
+    raised = MasterEpochRaised(7 + RECOVERY_MARGIN)
+    assert decision.events == (RebuildingBegun(), ReplicaAdopted(2, an_address(2)), raised, MasterLost())
     rebuilt = after(entry, decision)
     assert (rebuilt.is_rebuilding, rebuilt.sync_state_set, rebuilt.next_broker_id) == (True, {1, 2}, 3)
     logs = electorate({1: heard(epoch=-1, max_offset=0), 2: heard(epoch=7)})
     led = after(Entry(broker_set=rebuilt), decide_election(SET, Entry(broker_set=rebuilt), logs, Call(broker_id=1)))
-    assert (led.master, led.master_epoch) == (2, 9)
+    assert (led.master, led.master_epoch) == (2, 9 + RECOVERY_MARGIN)
 
 
 def test_no_epoch_that_an_adopted_broker_claims_uses_up_the_room_for_elections():
-    entry = Entry()
-    assert after(entry, decide_adoption(entry, registrant(1), epoch=2**31 - 1)).master_epoch == RAISED_EPOCH_MAX + 1
+    last = after(Entry(), decide_adoption(Entry(), registrant(1), epoch=ADOPTED_EPOCH_MAX))
+    assert last.master_epoch == RAISED_EPOCH_MAX + 1
+    for claim in (ADOPTED_EPOCH_MAX + 1, 2**31 - 1):
+        with pytest.raises(EpochsUsedUp, match=f"is at master epoch {claim}, and brokers read none above 2147483647"):
+            decide_adoption(Entry(), registrant(1), epoch=claim)
 
 
 def test_a_set_is_put_together_again_above_its_floor():

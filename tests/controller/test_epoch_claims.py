@@ -1,0 +1,153 @@
+"""What a member's claim of a higher master epoch changes, and what it does not."""
+
+import asyncio
+
+import pytest
+from fakes.control_room import SET, ControlRoom
+
+from controller import control as control_module
+from controller.detection import Outcome
+from controller.live_table import BrokerKey
+from remoting.codes import ResponseCode
+
+FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def a_healthy_set(room):
+    """1 leads at epoch 1, 1 and 2 are in sync, 3 is not."""
+    await room.a_set(1, 2, 3, in_sync=[1, 2])
+    await room.beat(1, 2)
+    await room.beat(3, epoch=1, maxOffset=0)
+
+
+async def refused_at_its_port(room, broker_id):
+    room.control.guard.connection_lost(broker_id)
+    await room.pass_ms(100)
+    for probe in room.asked():
+        room.control.guard.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+
+
+async def test_one_broker_out_of_sync_with_a_higher_epoch_takes_no_lead_from_a_living_master(room):
+    await a_healthy_set(room)
+    for _ in range(20):
+        await room.beat(1, 2)
+        await room.beat(3, epoch=2, maxOffset=5)
+        await room.pass_ms(1_000)
+    assert (room.stored().master, room.stored().master_epoch) == (1, 1)
+
+
+async def test_nor_does_it_lead_when_the_master_dies_but_one_in_sync_does_above_its_epoch(room):
+    await a_healthy_set(room)
+    await room.beat(3, epoch=2, maxOffset=5)
+    await refused_at_its_port(room, 1)
+    assert room.stored().master == 2
+    assert room.stored().master_epoch > 2
+
+
+async def test_nor_where_nobody_in_sync_lives(room):
+    await a_healthy_set(room)
+    for broker_id in (2, 1):
+        await refused_at_its_port(room, broker_id)
+    for _ in range(20):
+        await room.beat(3, epoch=9, maxOffset=5)
+        assert (await room.elect(3)).code == FAILED
+        await room.pass_ms(1_000)
+    assert room.stored().master is None
+    assert room.stored().sync_state_set == {1, 2}
+
+
+async def test_a_heartbeat_over_another_connection_raises_nothing_while_the_member_beats_over_its_own(room):
+    await a_healthy_set(room)
+    for _ in range(20):
+        await room.beat(1, 2)
+        for _ in range(5):
+            await room.beat(2, over=66, epoch=50, maxOffset=2**40)
+            await room.pass_ms(200)
+    assert room.live.get(BrokerKey(SET, 2)).progress == (1, 100)
+    assert (room.stored().master, room.stored().master_epoch) == (1, 1)
+
+
+async def test_what_one_heartbeat_over_another_connection_claims_ends_with_the_members_next_connection(room):
+    await a_healthy_set(room)
+    room.control.guard.connection_lost(2)
+    await room.beat(2, over=66, epoch=50, maxOffset=2**40)
+    await room.pass_ms(3_000, beating=(1, 2))
+    assert room.live.get(BrokerKey(SET, 2)).progress == (1, 100)
+
+
+async def test_operators_are_told_once_of_a_claim_that_lasts_and_see_it_until_it_ends(room):
+    await a_healthy_set(room)
+    for _ in range(20):
+        await room.beat(1, 2)
+        await room.beat(3, epoch=2, maxOffset=5)
+        await room.pass_ms(1_000)
+    told = room.events("master_epoch_disputed")
+    assert [(line["broker"], line["master"], line["sync_state_set"]) for line in told] == [(SET, 1, [1, 2])]
+    assert [(each["broker_id"], each["epoch"]) for each in told[0]["claims"]] == [(3, 2)]
+    assert room.control.guard.disputed_sets == 1
+    await room.settings.update_config(b"enableElectUncleanMaster=true")
+    assert (await room.elect(3, designate=True)).code == 0
+    assert (room.stored().master, room.stored().master_epoch) == (3, 3)
+    assert room.events("unclean_master_elected")
+    await room.pass_ms(1_000, beating=(1, 2))
+    assert room.control.guard.disputed_sets == 0
+
+
+@pytest.mark.parametrize("how", ["deposed", "cleaned"])
+async def test_a_controller_that_leads_no_longer_and_a_set_that_is_gone_dispute_nothing(room, how):
+    await a_healthy_set(room)
+    for _ in range(10):
+        await room.beat(1, 2)
+        await room.beat(3, epoch=2, maxOffset=5)
+        await room.pass_ms(1_000)
+    assert room.control.guard.disputed_sets == 1
+    if how == "deposed":
+        room.control.deposed()
+    else:
+        assert (await room.clean(living=True)).code == 0
+    assert room.control.guard.disputed_sets == 0
+
+
+# A classic master and its slave that are converted: neither has an epoch, and one of them may be empty
+
+
+async def joins(room, *broker_ids):
+    for broker_id in broker_ids:
+        assert (await room.apply(broker_id)).code == 0
+        assert (await room.register(broker_id)).code == 0
+
+
+async def test_an_empty_member_is_not_the_first_master_over_one_with_messages(room):
+    await joins(room, 1, 2)
+    for _ in range(10):
+        await room.beat(1, epoch=-1, maxOffset=0)
+        await room.beat(2, epoch=-1, maxOffset=900)
+        if room.stored().master is None:
+            assert (await room.elect(1)).code == FAILED
+        await room.pass_ms(1_000)
+    assert room.stored().master == 2
+
+
+async def test_nor_when_that_one_has_not_said_yet_how_far_its_log_is(room):
+    await joins(room, 1, 2)
+    await room.beat(1, epoch=-1, maxOffset=0)
+    asked = asyncio.ensure_future(room.elect(1))
+    await asyncio.sleep(0)
+    await room.beat(2, epoch=-1, maxOffset=900)
+    assert (await asked).code == FAILED
+    assert room.stored().master is None
+
+
+async def test_a_member_that_says_nothing_holds_up_the_first_master_for_a_moment_only(room, monkeypatch):
+    monkeypatch.setattr(control_module, "BEAT_AWAITED_S", 0.01)
+    await joins(room, 1, 2)
+    await room.beat(1, epoch=-1, maxOffset=0)
+    assert (await room.elect(1)).code == 0
+    assert room.stored().master == 1
