@@ -144,6 +144,14 @@ _FAILING_OVER: Final = Row(
         ),
         Panel(
             kind=Kind.LINES,
+            title="Sets with disputed epochs",
+            description="A broker claims a higher master epoch than the stored one, and proves nothing by it: see "
+            "master_epoch_disputed in the log.",
+            limits=worse_above(1, 1),
+            queries=(server_rows.now_of_each(f"{_PREFIX}disputed_epochs"),),
+        ),
+        Panel(
+            kind=Kind.LINES,
             title="Brokers told of a new master",
             description="By what came of it. failed: the broker finds out by its own poll within 5 s.",
             queries=(server_rows.grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
