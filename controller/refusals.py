@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from controller.broker_set import MASTER_EPOCH_MAX
 from remoting.codes import ResponseCode
 from remoting.errors import RequestRefused
 
@@ -112,7 +111,7 @@ class EpochsUsedUp(RequestRefused):
     def __init__(self, broker_name: str, master_epoch: int) -> None:
         self.broker_name, self.master_epoch = broker_name, master_epoch
         super().__init__(
-            f"{broker_name} is at master epoch {master_epoch}, and brokers read none above {MASTER_EPOCH_MAX}: "
+            f"{broker_name} is at master epoch {master_epoch}, which leaves too few that brokers can read: "
             "the set has to begin again under another name"
         )
 
