@@ -3,7 +3,8 @@
 import pytest
 from controller_builders import a_set, electorate, heard
 
-from controller.decisions.election import Call, Electorate, Result, Verdict, elect
+from controller.decisions.election import Call, Result, Verdict, elect
+from controller.decisions.electorate import Electorate
 from controller.events import MasterElected, MasterLost
 from controller.live_table import UNKNOWN
 from controller.log_ends import GROWTH_BYTES_MAX, LogEnd, LogEnds
