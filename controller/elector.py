@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller.broker_set import BrokerSet
+from controller.confirmations import Confirmations
 from controller.decisions.election import (
     Call,
     Election,
@@ -71,6 +72,7 @@ class Elector:
         self._perform = parts.perform
         self._observer = parts.observer
         self._ask = parts.log_ends
+        self.confirmations = Confirmations(parts)
         #: The master epoch of each set that brokers are known to have been told of.
         self._told: dict[str, int] = {}
         self._attempts: dict[str, _Attempt] = {}
@@ -160,7 +162,8 @@ class Elector:
             # The store knows less than the logs.
             return answered
         gone = self._gone(broker_set)
-        return answered.believed(broker_set.master_epoch, gone.last if gone is not None else None)
+        believed = answered.believed(broker_set.master_epoch, gone.last if gone is not None else None)
+        return self.confirmations.applied_to(broker_name, believed)
 
     def _fresh_from_ms(self, entry: Entry, log_ends: LogEnds, now_ms: int) -> int:
         """Return since when what a broker told of its log still holds: nobody adds to it after the master's end.
@@ -212,6 +215,7 @@ class Elector:
     def forget(self, broker_name: str) -> None:
         """Forget a set that is gone."""
         self._told.pop(broker_name, None)
+        self.confirmations.forget(broker_name)
         self._attempts.pop(broker_name, None)
 
     def deposed(self) -> None:

@@ -196,6 +196,7 @@ class Guard:
 
     def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
         self._elector.tell_if_untold(broker_set)
+        self._elector.confirmations.learn(broker_set)
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)

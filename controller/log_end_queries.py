@@ -53,6 +53,10 @@ class LogEndQueries:
         # Who gives up waiting must not end it for the others.
         return await asyncio.shield(task)
 
+    async def confirmed_on(self, address: str) -> int | None:
+        """Return on how many replicas a broker confirms a message, as `confirmed_on`, within PROPERTIES_MS."""
+        return confirmed_on([await self._answer(address, _PROPERTIES, PROPERTIES_MS)])
+
     async def _ask(self, query: Query) -> LogEnds:
         keys = [BrokerKey(query.broker_name, i) for i in query.addresses]
         answers = await all_results(self._answer(query.addresses[key.broker_id], _LOG_END, LOG_END_MS) for key in keys)
@@ -98,19 +102,19 @@ def log_end(key: BrokerKey, body: bytes) -> LogEnd | None:
 def confirmed_on(bodies: Collection[bytes]) -> int | None:
     """Return on how many replicas a confirmed message is at least, by GET_BROKER_CONFIG (26) of brokers of a set.
 
-    None if all of the SyncStateSet have it, if it is on the master alone, or if nobody tells. Where brokers differ the
-    smallest number counts, for which most answers are waited for: that of the lost master is not known.
+    1 if all of the SyncStateSet have it, or the master alone; None if nobody tells. Where brokers differ the smallest
+    number above 1 counts, for which most answers are waited for: that of the lost master may not be known.
     """
-    found = (number for body in bodies if (number := _confirmed_on(body)) is not None)
-    return min((number for number in found if number > 1), default=None)
+    told = [number for body in bodies if (number := _confirmed_on(body)) is not None]
+    return min((number for number in told if number > 1), default=1) if told else None
 
 
 def _confirmed_on(body: bytes) -> int | None:
     pairs = (line.partition("=") for line in body.decode(errors="replace").splitlines())
     properties = {key: value.strip() for key, _, value in pairs}
-    if properties.get("allAckInSyncStateSet") != "false":
-        return None
+    if properties.get("allAckInSyncStateSet") == "true":
+        return 1
     # With it, a broker waits for fewer replicas while fewer are there.
     is_automatic = properties.get("enableAutoInSyncReplicas") == "true"
     value = properties.get("minInSyncReplicas" if is_automatic else "inSyncReplicas", "")
-    return int(value) if value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX else None
+    return max(1, int(value)) if value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX else None

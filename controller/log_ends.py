@@ -34,8 +34,8 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
 
     #: By broker id; who is missing has not answered.
     by_id: Mapping[int, LogEnd] = {}
-    #: Each confirmed message is on at least so many replicas of the set, in sync or not; more than one.
-    #: None: all of the SyncStateSet have it, or its master alone, or nobody has told.
+    #: Each confirmed message is on at least so many replicas of the set, in sync or not.
+    #: 1: all of the SyncStateSet have it, or its master alone; None: nobody has told.
     confirmed_on: int | None = None
 
     def applied_to(self, heard: Mapping[int, Heard], now_ms: int) -> dict[int, Heard]:
@@ -60,6 +60,11 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
             return end.epoch <= master_epoch and end.max_offset <= limit
 
         return replace(self, by_id={i: end for i, end in self.by_id.items() if can_be(end)})
+
+    @property
+    def is_on_fixed_number(self) -> bool:
+        """Whether a confirmed message may be on some replicas only, whoever is in sync."""
+        return self.confirmed_on is not None and self.confirmed_on > 1
 
     @property
     def masters(self) -> frozenset[int]:

@@ -78,6 +78,7 @@ class Controller:
         live = LiveTable()
         self._elections = Elections(self._group.me.address)
         self._performer = Performer(self._begin, self._client, self._elections, self._clock, self._journal)
+        queries = LogEndQueries(self._client)
         self._control = Control(
             Parts(
                 store=self._store,
@@ -91,7 +92,8 @@ class Controller:
                 perform=self._performer.perform,
                 observer=self._journal,
                 start=self._begin,
-                log_ends=LogEndQueries(self._client).ask,
+                log_ends=queries.ask,
+                confirmed_on=queries.confirmed_on,
             )
         )
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None

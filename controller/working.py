@@ -88,6 +88,8 @@ class Parts(NamedTuple):
     start: Callable[..., object]
     #: Asks brokers how far their logs are.
     log_ends: Callable[[Query], Awaitable[LogEnds]]
+    #: Asks the broker at an address on how many replicas it confirms a message.
+    confirmed_on: Callable[[str], Awaitable[int | None]]
 
 
 class Working:

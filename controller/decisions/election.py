@@ -149,7 +149,7 @@ def _doubt(
         return None
     if _is_overdue(eligible[chosen], call) and not all(_is_overdue(each, call) for each in eligible.values()):
         return Verdict.AWAITS_LONGER
-    if call.allows_unclean or electorate.log_ends.confirmed_on is None:
+    if call.allows_unclean or not electorate.log_ends.is_on_fixed_number:
         return None
     if electorate.lacks_answers(field.broker_set):
         return Verdict.AWAITS_ANSWERS
@@ -166,7 +166,7 @@ def _complete(field: "_Field", electorate: Electorate) -> dict[int, Heard]:
     broker_set, log_ends = field.broker_set, electorate.log_ends
     in_sync = {i: heard for i, heard in field.alive.items() if i in broker_set.sync_state_set}
     longest = max((log_ends.by_id[i].progress for i in in_sync if i in log_ends.by_id), default=None)
-    if log_ends.confirmed_on is None or longest is None:
+    if not log_ends.is_on_fixed_number or longest is None:
         return in_sync
     epoch = longest[0]
     longer = {i for i, end in log_ends.by_id.items() if end.epoch == epoch and end.progress > longest}

@@ -66,7 +66,7 @@ class Electorate(Struct, frozen=True, kw_only=True):
         messages with the lost master. What is on k of n replicas is on one of any n - k + 1.
         """
         confirmed_on = self.log_ends.confirmed_on
-        if confirmed_on is None:
+        if confirmed_on is None or not self.log_ends.is_on_fixed_number:
             return False
         return len(self.told & broker_set.replicas.keys()) < len(broker_set.replicas) - confirmed_on + 1
 

@@ -66,6 +66,12 @@ async def brokers(*answers):
         yield addresses, [asked for _, asked in made], LogEndQueries(client)
 
 
+async def test_a_master_tells_ahead_of_time():
+    async with brokers({PROPERTIES: (0, FIXED)}, {PROPERTIES: (16, b"")}) as (addresses, _, queries):
+        assert await queries.confirmed_on(addresses[2]) == 2
+        assert await queries.confirmed_on(addresses[3]) is None
+
+
 def a_query(addresses):
     return Query(broker_name=SET, addresses=addresses, in_sync={1, 2, 3}, others=2)
 
@@ -140,15 +146,29 @@ async def test_an_answer_without_end_is_not_read():
     [
         ([FIXED], 2),
         ([FIXED, FIXED.replace(b"Replicas=2", b"Replicas=3")], 2),
-        ([FIXED.replace(b"=2", b"=1")], None),
-        ([FIXED.replace(b"Set=false", b"Set=true")], None),
-        ([FIXED.replace(b"AutoInSyncReplicas=false", b"AutoInSyncReplicas=true")], None),
+        ([FIXED, FIXED.replace(b"=2", b"=1")], 2),
+        ([FIXED.replace(b"=2", b"=1")], 1),
+        ([FIXED.replace(b"=2", b"=0")], 1),
+        ([FIXED.replace(b"Set=false", b"Set=true")], 1),
+        ([FIXED.replace(b"AutoInSyncReplicas=false", b"AutoInSyncReplicas=true")], 1),
         ([FIXED.replace(b"=2", b"=x")], None),
         ([FIXED.replace(b"=2", b"=" + b"9" * 5000)], None),
         ([b"", b"\xff\xfe"], None),
         ([], None),
     ],
-    ids=["fixed", "differing", "the master alone", "all in sync", "automatic", "no number", "huge", "nothing", "none"],
+    ids=[
+        "fixed",
+        "differing",
+        "one promises nothing",
+        "the master alone",
+        "none",
+        "all in sync",
+        "automatic",
+        "no number",
+        "huge",
+        "nothing",
+        "nobody",
+    ],
 )
 def test_properties_tell_on_how_many_replicas_a_confirmed_message_is(bodies, number):
     assert confirmed_on(bodies) == number

@@ -1,8 +1,11 @@
 """Whom a controller asks how far the logs are before it elects, and what it makes of the answers."""
 
-import pytest
-from fakes.control_room import SET, ControlRoom
+import asyncio
 
+import pytest
+from fakes.control_room import SET, ControlRoom, at
+
+from controller.confirmations import ASK_AGAIN_MS, ASK_AGAIN_UNTOLD_MS, QUESTIONS_MAX
 from controller.detection import Outcome
 from controller.live_table import BrokerKey
 from controller.log_ends import GROWTH_BYTES_MAX, LogEnd
@@ -107,6 +110,60 @@ async def test_a_fixed_number_of_confirmations_waits_for_all_others_and_says_so(
     await room.beat(3, maxOffset=1200)
     await room.pass_ms(1_500, beating=(2,))
     assert room.stored().master == 3
+
+
+async def test_what_a_master_has_told_counts_where_nobody_answers_after_its_death(room):
+    room.confirmed_on, room.masters_tell = 2, True
+    await room.a_set(1, 2, 3)
+    await room.pass_ms(1_000, beating=(1, 2, 3))
+    assert room.queried_masters == [at(1)]
+    await dies(room, 3, 1)
+    assert room.stored().master is None
+    assert "have not answered only" in room.events("nobody_elected")[-1]["reason"]
+    room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}
+    await room.beat(3, maxOffset=1200)
+    await room.pass_ms(1_500, beating=(2,))
+    assert room.stored().master == 3
+
+
+async def test_masters_are_asked_again_now_and_then_and_sooner_if_they_do_not_tell(room):
+    await room.a_set(1, 2, 3)
+
+    async def asked_within(ms):
+        room.queried_masters.clear()
+        await room.pass_ms(300, beating=())
+        room.clock.pass_ms(ms)
+        await room.beat(1, 2, 3)
+        await room.pass_ms(300)
+        return len(room.queried_masters)
+
+    await asked_within(0)
+    assert await asked_within(ASK_AGAIN_UNTOLD_MS // 2) == 0
+    assert await asked_within(ASK_AGAIN_UNTOLD_MS // 2) == 1
+    room.masters_tell, room.confirmed_on = True, 1
+    assert await asked_within(ASK_AGAIN_UNTOLD_MS) == 1
+    assert await asked_within(ASK_AGAIN_UNTOLD_MS) == 0
+    assert await asked_within(ASK_AGAIN_MS) == 1
+
+
+async def test_masters_of_pairs_are_not_asked_and_never_many_at_a_time(room):
+    await room.a_set(1, 2)
+    room.control.guard.look_at_sets()
+    assert room.queried_masters == []
+    waiting = asyncio.Event()
+
+    async def wait(address):
+        room.queried_masters.append(address)
+        await waiting.wait()
+
+    room.confirmed_on_of = wait
+    for number in range(QUESTIONS_MAX + 2):
+        await room.a_set(1, 2, 3, name=f"set-{number}")
+    room.control.guard.look_at_sets()
+    await asyncio.sleep(0)
+    assert len(room.queried_masters) == QUESTIONS_MAX
+    waiting.set()
+    await room.done()
 
 
 async def test_a_broker_out_of_sync_that_alone_confirmed_the_last_messages_leads(room):

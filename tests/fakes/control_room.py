@@ -84,6 +84,9 @@ class ControlRoom:
         #: What brokers answer of their logs, by id, and on how many replicas a message is that they confirm.
         self.log_ends = {}
         self.confirmed_on = None
+        #: Masters tell so ahead of time.
+        self.masters_tell = False
+        self.queried_masters = []
         #: Whom a query was for.
         self.queried = []
         #: Who was greeted.
@@ -103,6 +106,7 @@ class ControlRoom:
                 observer=self.journal,
                 start=self._start,
                 log_ends=self._log_ends,
+                confirmed_on=self._confirmed_on,
             )
         )
         self.handlers = Handlers(self.control, self.settings, self.clock)
@@ -150,6 +154,13 @@ class ControlRoom:
         if not answered.leave_doubt(query.in_sync, query.others):
             return answered
         return LogEnds(by_id=answered.by_id, confirmed_on=self.confirmed_on if answered.by_id else None)
+
+    async def _confirmed_on(self, address):
+        return await self.confirmed_on_of(address)
+
+    async def confirmed_on_of(self, address):
+        self.queried_masters.append(address)
+        return self.confirmed_on if self.masters_tell else None
 
     def _start(self, work):
         task = asyncio.ensure_future(work)
