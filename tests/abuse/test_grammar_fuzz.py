@@ -10,6 +10,7 @@ import random
 import socket
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from bounds import QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
@@ -17,6 +18,7 @@ from conftest import Served
 from crowd import is_closed
 from grammar import GRAMMARS, Grammar, all_codes_are_there
 from peers.controllers import OurController
+from peers.wire import frame
 
 SOAK_S = int(os.environ.get("FUZZ_S", "600"))
 CONNECTIONS = 20
@@ -26,6 +28,12 @@ TIMEOUT_S = 30
 
 #: Longest body, in bytes.
 BODY_BYTES_MAX = 64 * 1024
+
+#: What one request may cost the thread that serves everybody. It counts what that thread worked, so that a busy machine
+#: changes nothing.
+WORK_MS_MAX = 100
+#: No server answers it, so that its answer tells that what came before is done.
+UNKNOWN_CODE = 9_999
 
 #: What is logged of faults of the server itself.
 FAULTS = ("request_failed", "chore_failed", "server_failed", "http_request_failed", "library_logged")
@@ -62,6 +70,52 @@ class HostilePeers:
     def close(self):
         for each in self._sockets:
             each.close()
+
+
+class OneByOne:
+    """A peer that waits for the end of each of its requests, and knows what the server worked for it."""
+
+    def __init__(self, served, grammar):
+        self._served = served
+        self._grammar = grammar
+        self._process = served.server.process.pid
+        self._connect()
+        #: The dearest so far, and its bytes.
+        self.dearest = (0.0, b"")
+
+    def _connect(self):
+        self._line = socket.create_connection(("127.0.0.1", self._served.port), timeout=TIMEOUT_S)
+        self._answers = self._line.makefile("rb")
+
+    def step(self):
+        request = self._grammar.frame()
+        before_ms = self._worked_ms()
+        if not self._is_done(request + frame(UNKNOWN_CODE)):
+            self.close()
+            self._connect()
+        self.dearest = max(self.dearest, (self._worked_ms() - before_ms, request))
+
+    def _is_done(self, data):
+        """Send it and return whether its last request is answered; False if the server closes instead."""
+        try:
+            self._line.sendall(data)
+            while b"request type 9999 not supported" not in (answer := self._answer()):
+                if not answer:
+                    return False
+        except ConnectionError:
+            return False
+        return True
+
+    def _answer(self):
+        return self._answers.read(int.from_bytes(self._answers.read(4)))
+
+    def _worked_ms(self):
+        """Return for how long the main thread had a processor."""
+        return int(Path(f"/proc/{self._process}/task/{self._process}/schedstat").read_text().split()[0]) / 1e6
+
+    def close(self):
+        self._answers.close()
+        self._line.close()
 
 
 @pytest.fixture
@@ -116,3 +170,23 @@ def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, 
     assert "Traceback" not in served.server.process.text()
     assert watch.seen["refused"] == []
     assert 0 < watch.seen["max_ms"] < longest_ms_max
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not tell what a thread works")
+@pytest.mark.parametrize("kind", GRAMMARS)
+@pytest.mark.parametrize(
+    "seconds", [4, pytest.param(SOAK_S / 10, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak")]
+)
+def test_no_request_holds_everybody_up(start, tell, kind, seconds):
+    seed = int(os.environ.get("FUZZ_SEED") or random.randrange(2**32))
+    sys.stdout.write(f"FUZZ_SEED={seed}\n")
+    peer = OneByOne(start(kind), Grammar(kind, random.Random(seed), body_bytes_max=BODY_BYTES_MAX))
+    began = time.perf_counter()
+    try:
+        while time.perf_counter() - began < seconds:
+            peer.step()
+    finally:
+        peer.close()
+    work_ms, request = peer.dearest
+    tell(seed=seed, dearest_ms=round(work_ms, 1), bytes=len(request))
+    assert work_ms < WORK_MS_MAX, request[:1_000]
