@@ -61,7 +61,7 @@ class Controller:
     def __init__(self, config: ControllerConfig, surroundings: Surroundings) -> None:
         """Wire it; raises NotStarted."""
         self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
-        self._counts = SetCounts()
+        self._counts = SetCounts(lambda: {each.cluster for each in self._store.sets()})
         self._process = ServerProcess(CONTROLLER, config, self._counts, surroundings)
         self._journal = Journal(self._logs, self._counts, config)
         self._settings = StoredConfig(CONTROLLER, config, self._journal, self._process.follow)

@@ -4,7 +4,7 @@ from typing import Final
 
 from controller.decisions.election import Result
 from controller.detection import Outcome, Why
-from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Tally
+from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Living, Tally, everything
 from serving.server_counts import LATENCY_S, ServerCounts
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
@@ -19,20 +19,21 @@ NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
 class SetCounts(ServerCounts):
     """What a controller counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, living: Living = everything) -> None:
+        """Take what returns the clusters that have sets: those that have none make room for others."""
         super().__init__()
         #: Cluster, set and result.
-        self.elections = Tally(label_sets_max=BROKERS_MAX * len(RESULTS), peer_labels=2, each=RESULTS)
+        self.elections = Tally(label_sets_max=BROKERS_MAX * len(RESULTS), peer_labels=2, each=RESULTS, living=living)
         #: Seconds by result, from the request or the loss until it was stored.
         self.election_durations = HistogramTable(LATENCY_S, known=[(result,) for result in RESULTS])
         #: Cluster, what the election was held for, and result.
-        self.failovers = Tally(label_sets_max=CLUSTERS_MAX * 16, peer_labels=1)
+        self.failovers = Tally(label_sets_max=CLUSTERS_MAX * 16, peer_labels=1, living=living)
         #: Seconds by phase.
         self.failover_phases = HistogramTable(PHASE_S, known=[(phase,) for phase in PHASES])
         self.notifications = Tally(known=[(result,) for result in NOTIFIED])
         self.probes = Tally(known=[(outcome.value,) for outcome in Outcome])
         #: Cluster and why.
-        self.deaths = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1)
+        self.deaths = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
         self.self_doubts = 0
         #: What was asked of the store, and what came of it.
         self.store_calls = Tally()

@@ -18,7 +18,7 @@ from namesrv.effects import (
     StaleRegistration,
     TopicsChangedByAdmin,
 )
-from serving.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER, Histogram, HistogramTable, Tally
+from serving.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER, Histogram, HistogramTable, Living, Tally, everything
 from serving.server_counts import LATENCY_S, ServerCounts
 
 #: Upper bounds in seconds, for how long it takes until a silence is noticed.
@@ -51,32 +51,33 @@ def is_late(interval_ms: int, heartbeat_timeout_ms: int) -> bool:
     return interval_ms > _LATE_PERIODS * period_ms
 
 
-def _by_cluster(each: tuple[str, ...]) -> Tally:
-    return Tally(label_sets_max=CLUSTERS_MAX * len(each), peer_labels=1, each=each)
+def _by_cluster(each: tuple[str, ...], living: Living) -> Tally:
+    return Tally(label_sets_max=CLUSTERS_MAX * len(each), peer_labels=1, each=each, living=living)
 
 
 class BrokerCounts(ServerCounts):
     """All that is counted in the NameServer itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, living: Living = everything) -> None:
+        """Take what returns the clusters that have brokers: those that have none make room for others."""
         super().__init__()
         #: Cluster and kind.
-        self.heartbeats = _by_cluster(tuple(kind.value for kind in BeatKind))
+        self.heartbeats = _by_cluster(tuple(kind.value for kind in BeatKind), living)
         #: Cluster and broker name.
-        self.heartbeats_late = Tally(label_sets_max=BROKERS_MAX, peer_labels=2)
+        self.heartbeats_late = Tally(label_sets_max=BROKERS_MAX, peer_labels=2, living=living)
         #: Seconds between two beats, by cluster.
-        self.heartbeat_interval = HistogramTable(DETECTION_S, label_sets_max=CLUSTERS_MAX, peer_labels=1)
+        self.heartbeat_interval = HistogramTable(DETECTION_S, label_sets_max=CLUSTERS_MAX, peer_labels=1, living=living)
         #: Cluster and result.
-        self.registrations = _by_cluster(tuple(result.value for result in RegistrationResult))
+        self.registrations = _by_cluster(tuple(result.value for result in RegistrationResult), living)
         self.registration_changed_topics = Histogram(TOPICS_BOUNDS)
         self.registration_body_bytes = Histogram(BODY_BYTES_BOUNDS)
         #: Cluster and reason.
-        self.unregistrations = _by_cluster(tuple(reason.value for reason in DepartureReason))
+        self.unregistrations = _by_cluster(tuple(reason.value for reason in DepartureReason), living)
         #: Seconds from the last beat to the removal, by reason.
         noticed = (DepartureReason.TIMEOUT, DepartureReason.CHANNEL_CLOSED)
         self.detection_delay = HistogramTable(DETECTION_S, known=[(reason.value,) for reason in noticed])
         #: Cluster and kind.
-        self.route_changes = _by_cluster(ROUTE_CHANGE_KINDS)
+        self.route_changes = _by_cluster(ROUTE_CHANGE_KINDS, living)
         #: Brokers told of a new smallest broker id, by result.
         self.notifications = Tally(known=[("sent",), ("failed",)])
         self.kv_changes = Tally(known=[("stored",), ("failed",)])

@@ -82,6 +82,7 @@ class Handlers:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
         } | {code: self._answer_query(query) for code, query in self._queries.table.items()}
+        self._table |= {code: self._answer_in_slices(query) for code, query in self._queries.long.items()}
 
     def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
         """Answer one request; raises RequestRefused or BodyError for what cannot be answered."""
@@ -95,6 +96,11 @@ class Handlers:
         query: Callable[[RemotingCommand], RemotingCommand],
     ) -> Callable[[RemotingCommand, Peer], Answer]:
         return lambda request, _: query(request)
+
+    def _answer_in_slices(
+        self, query: Callable[[RemotingCommand], Steps[RemotingCommand]]
+    ) -> Callable[[RemotingCommand, Peer], Answer]:
+        return lambda request, _: self.slices.do(query(request))
 
     # Routes
 

@@ -8,6 +8,7 @@ from namesrv import routes
 from namesrv.refusals import KvNamespaceNotFound, ListDisabled, QueryNotFound
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
+from namesrv.slices import Steps, in_parts
 from remoting.codec import decode_fields
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
@@ -41,11 +42,14 @@ class Queries:
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._kv_namespace,
             RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_by_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            RequestCode.GET_NAMESRV_CONFIG: self._config,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self._member_group,
+        }
+        #: The same for what may take long where there are very many topics.
+        self.long: dict[int, Callable[[RemotingCommand], Steps[RemotingCommand]]] = {
             RequestCode.GET_UNIT_TOPIC_LIST: self._unit_topics,
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._unit_sub_topics,
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._unit_sub_ununit_topics,
-            RequestCode.GET_NAMESRV_CONFIG: self._config,
-            RequestCode.GET_BROKER_MEMBER_GROUP: self._member_group,
         }
 
     def _kv_value(self, request: RemotingCommand) -> RemotingCommand:
@@ -105,26 +109,28 @@ class Queries:
         body = TopicList(broker_addr=_unless_none(next(members, None)), topic_list=names)
         return request.reply(body=encode(body, Dialect.STANDARD))
 
-    def _unit_topics(self, request: RemotingCommand) -> RemotingCommand:
+    def _unit_topics(self, request: RemotingCommand) -> Steps[RemotingCommand]:
         return self._topics_with_flag(request, lambda flag: bool(flag & SYS_FLAG_UNIT))
 
-    def _unit_sub_topics(self, request: RemotingCommand) -> RemotingCommand:
+    def _unit_sub_topics(self, request: RemotingCommand) -> Steps[RemotingCommand]:
         return self._topics_with_flag(request, lambda flag: bool(flag & SYS_FLAG_UNIT_SUB))
 
-    def _unit_sub_ununit_topics(self, request: RemotingCommand) -> RemotingCommand:
+    def _unit_sub_ununit_topics(self, request: RemotingCommand) -> Steps[RemotingCommand]:
         return self._topics_with_flag(
             request, lambda flag: flag & (SYS_FLAG_UNIT | SYS_FLAG_UNIT_SUB) == SYS_FLAG_UNIT_SUB
         )
 
-    def _topics_with_flag(self, request: RemotingCommand, wanted: Callable[[int], bool]) -> RemotingCommand:
+    def _topics_with_flag(self, request: RemotingCommand, wanted: Callable[[int], bool]) -> Steps[RemotingCommand]:
         """Answer the topics whose first queues have the flag, as Java looks at one entry of each topic."""
         self._check_topic_list()
         topics = self._tables.topics
-        found = (
-            topic
-            for topic in topics.topics()
-            if (queues := topics.queues_of(topic)) and wanted(next(iter(queues.values())).topic_sys_flag)
-        )
+        found: list[str] = []
+        # A copy: topics come and go while others are served in between.
+        for part in in_parts(list(topics.topics())):
+            found += (
+                topic for topic in part if (queues := topics.first_queues_of(topic)) and wanted(queues.topic_sys_flag)
+            )
+            yield
         return _topic_list(request, found)
 
     def _check_topic_list(self) -> None:

@@ -39,10 +39,10 @@ class NameServer:
     def __init__(self, config: NameServerConfig, kv: KvConfig, surroundings: Surroundings) -> None:
         """Wire it; raises NotStarted."""
         self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
-        self._counts = BrokerCounts()
+        self._state = RouteState(config)
+        self._counts = BrokerCounts(self._state.tables.brokers.clusters)
         self._process = ServerProcess(NAMESRV, config, self._counts, surroundings)
         self._journal = Journal(self._logs, self._counts, config)
-        self._state = RouteState(config)
         self._settings = Settings(
             config, kv, self._journal, self._follow, lambda topic: self._state.answers.drop((topic,))
         )

@@ -18,7 +18,8 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 Body = TypeVar("Body")
 
 
-_DECIMAL: Final = re.compile(r"[+-]?0*[0-9]{1,20}")
+#: Sign and digits without the zeros in front: Python refuses to make a number of thousands of digits.
+_DECIMAL: Final = re.compile(r"([+-]?)0*([0-9]{1,20})")
 #: So many are never more than the longest number that is read.
 _PLAIN_DIGITS_MAX: Final = 20
 
@@ -151,8 +152,10 @@ def _integer_reader(meta: msgspec.Meta) -> Callable[[str], int | None]:
     def read(text: str) -> int | None:
         # Nearly all numbers are plain digits.
         is_plain = len(text) <= _PLAIN_DIGITS_MAX and text.isascii() and text.isdigit()
-        if not is_plain and _DECIMAL.fullmatch(text) is None:
-            return None
+        if not is_plain:
+            if (decimal := _DECIMAL.fullmatch(text)) is None:
+                return None
+            text = decimal[1] + decimal[2]
         value = int(text)
         return value if least <= value <= most else None
 

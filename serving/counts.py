@@ -5,8 +5,8 @@ turns these into families when somebody asks. Label values come from peers, so e
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Container, Iterable, Mapping, MutableMapping
+from typing import Any, Final
 
 #: Stands for all label values beyond a limit.
 OTHER: Final = "__other__"
@@ -20,16 +20,37 @@ BROKERS_MAX: Final = 1000
 
 Labels = tuple[str, ...]
 
+#: Returns the clusters that have members now.
+Living = Callable[[], Container[str]]
+
+
+def everything() -> Container[str]:
+    """Return what has every cluster: for what is counted for good."""
+    return _EVERYTHING
+
+
+class _Everything(Container[str]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+_EVERYTHING: Final = _Everything()
+
 
 class LabelGuard:
-    """Decides which label sets get series of their own: the first so many with values of a sensible length."""
+    """Decides which label sets get series of their own: the first so many with values of a sensible length.
 
-    def __init__(self, label_sets_max: int, peer_labels: int) -> None:
+    What was counted of a cluster stays after its last member is gone, so that its end shows in a rate, until another
+    cluster needs the place. If it comes back later it starts at 0, which Prometheus takes as a restart.
+    """
+
+    def __init__(self, label_sets_max: int, peer_labels: int, living: Living = everything) -> None:
         #: So many values were folded into `__other__`.
         self.folded = 0
         self._label_sets_max = label_sets_max
         #: So many of the leading labels are named by peers; those after them have few values.
         self._peer_labels = peer_labels
+        self._living = living
 
     @property
     def has_limit(self) -> bool:
@@ -44,19 +65,43 @@ class LabelGuard:
         self.folded += 1
         return (OTHER,) * mine + labels[mine:]
 
+    def admit_into(self, table: MutableMapping[Labels, Any], labels: Labels) -> Labels:
+        """As `admit` for a new label set of `table`; frees the place of a cluster without members where none is left.
+
+        The first label is the cluster.
+        """
+        if self._peer_labels and len(table) >= self._label_sets_max:
+            self._free_a_place(table)
+        # What is folded takes no place from others.
+        return self.admit(labels, sum(each[0] != OTHER for each in table) if self._peer_labels else 0)
+
+    def _free_a_place(self, table: MutableMapping[Labels, Any]) -> None:
+        """Remove all label sets of the cluster that came first of those without members."""
+        living = self._living()
+        gone = next((each[0] for each in table if each[0] != OTHER and each[0] not in living), None)
+        if gone is not None:
+            for labels in [each for each in table if each[0] == gone]:
+                del table[labels]
+
 
 class Tally:
     """Counts by label values."""
 
     def __init__(
-        self, *, label_sets_max: int = 1, peer_labels: int = 0, known: Iterable[Labels] = (), each: Iterable[str] = ()
+        self,
+        *,
+        label_sets_max: int = 1,
+        peer_labels: int = 0,
+        known: Iterable[Labels] = (),
+        each: Iterable[str] = (),
+        living: Living = everything,
     ) -> None:
         """Start with the `known` label sets at 0.
 
         With `each`, the values of the last label, all of them start at 0 as soon as one is counted: a rate misses a
         counter that is born at 1.
         """
-        self.guard = LabelGuard(label_sets_max, peer_labels)
+        self.guard = LabelGuard(label_sets_max, peer_labels, living)
         self._counts: dict[Labels, int] = dict.fromkeys(known, 0)
         self._each = tuple(each)
 
@@ -75,7 +120,7 @@ class Tally:
         self._counts.pop(labels, None)
 
     def _admitted(self, labels: Labels) -> Labels:
-        admitted = self.guard.admit(labels, len(self._counts))
+        admitted = self.guard.admit_into(self._counts, labels)
         for last in self._each:
             self._counts.setdefault((*admitted[:-1], last), 0)
         self._counts.setdefault(admitted, 0)
@@ -103,9 +148,15 @@ class HistogramTable:
     """Histograms by label values."""
 
     def __init__(
-        self, bounds: tuple[float, ...], *, label_sets_max: int = 1, peer_labels: int = 0, known: Iterable[Labels] = ()
+        self,
+        bounds: tuple[float, ...],
+        *,
+        label_sets_max: int = 1,
+        peer_labels: int = 0,
+        known: Iterable[Labels] = (),
+        living: Living = everything,
     ) -> None:
-        self.guard = LabelGuard(label_sets_max, peer_labels)
+        self.guard = LabelGuard(label_sets_max, peer_labels, living)
         self._make: Callable[[], Histogram] = lambda: Histogram(bounds)
         self._histograms = {labels: self._make() for labels in known}
 
@@ -117,6 +168,6 @@ class HistogramTable:
         """Count one value."""
         histogram = self._histograms.get(labels)
         if histogram is None:
-            admitted = self.guard.admit(labels, len(self._histograms))
+            admitted = self.guard.admit_into(self._histograms, labels)
             histogram = self._histograms.setdefault(admitted, self._make())
         histogram.observe(value)

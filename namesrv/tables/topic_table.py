@@ -81,6 +81,11 @@ class TopicTable:
         holders = self._holders.get(topic)
         return None if holders is None else {name: self._by_broker[name][topic] for name in holders}
 
+    def first_queues_of(self, topic: str) -> QueueData | None:
+        """Return what the first of a topic's broker sets has of it, None if nobody has the topic."""
+        holders = self._holders.get(topic)
+        return self._by_broker[holders[0]][topic] if holders else None
+
     def topics_of(self, broker_name: str) -> Mapping[str, QueueData]:
         """Return what one broker set has, by topic."""
         return self._by_broker.get(broker_name, _NO_TOPICS)

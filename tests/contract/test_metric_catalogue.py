@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from namesrv import metric_catalogue
 from namesrv.effects import BeatKind
 from namesrv.metric_catalogue import FAMILIES
+from namesrv.slices import whole
 from namesrv.tables.live_table import LiveKey
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +133,24 @@ async def test_a_scrape_of_300_brokers_with_10000_topics_stays_small(site):
     assert kinds["normal"] == TOPICS
     queues = {sample.labels["access"]: sample.value for sample in found["rocketmq_namesrv_queues"].samples}
     assert queues == {"read": BROKERS * TOPICS * 16, "write": BROKERS * TOPICS * 16}
+
+
+async def test_short_lived_clusters_take_no_series_from_later_ones(site):
+    for number in range(100):
+        now_ms = site.clock.now_ms()
+        key = LiveKey("broker-a", "broker-a-0:10911")
+        site.tell(register(site.state, "broker-a", cluster=f"cluster-{number}", now_ms=now_ms))
+        site.tell(site.state.heartbeat(f"cluster-{number}", key, BeatKind.HEARTBEAT, now_ms))
+        site.tell(whole(site.state.scanning(now_ms + 1_000_000)))
+    register_last = register(site.state, "broker-a", cluster="lasting", now_ms=site.clock.now_ms())
+    site.tell(register_last)
+    _, text = await site.get("/metrics")
+    found = families_of(text)
+    for family in ("heartbeats", "registrations", "unregistrations", "route_changes"):
+        clusters = {sample.labels["cluster"] for sample in found[f"rocketmq_namesrv_{family}"].samples}
+        assert {"lasting", "cluster-99"} <= clusters, family
+        assert "__other__" not in clusters
+        assert len(clusters) <= 20
 
 
 async def test_a_scrape_stays_small_whatever_names_peers_think_of(site):

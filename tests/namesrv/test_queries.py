@@ -53,6 +53,28 @@ async def test_unit_topics_are_told_by_their_flags(desk):
     assert await topics(desk, RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == ["sub"]
 
 
+class Counting(dict):
+    """The topics of one broker set, and how often somebody looked one up."""
+
+    lookups = 0
+
+    def __getitem__(self, topic):
+        Counting.lookups += 1
+        return super().__getitem__(topic)
+
+
+@pytest.mark.parametrize("code", LISTS_BY_TOPIC[1:])
+async def test_a_list_of_unit_topics_looks_each_topic_up_once_on_however_many_sets_it_is(desk, code):
+    for number in range(20):
+        broker = {"brokerName": f"broker-{number}", "brokerAddr": f"10.0.0.{number}:10911"}
+        await register(desk, {f"topic-{each}": UNIT_SUB for each in range(50)}, **broker)
+    by_broker = desk.state.tables.topics._by_broker
+    by_broker.update({name: Counting(topics) for name, topics in by_broker.items()})
+    Counting.lookups = 0
+    assert len(await topics(desk, code)) in (0, 50)
+    assert Counting.lookups == 50
+
+
 @pytest.mark.parametrize("code", LISTS_BY_TOPIC)
 async def test_topic_lists_can_be_switched_off(make_desk, code):
     answer = await make_desk(enable_topic_list=False).ask(code, {"cluster": "C"})

@@ -1,5 +1,7 @@
 """Fields and bodies of requests, read into shapes as a Java server reads them."""
 
+import contextlib
+
 import msgspec
 import pytest
 
@@ -278,3 +280,33 @@ def test_a_long_body_with_bare_keys_and_numbers_as_strings_is_read():
 def test_a_long_body_has_no_other_liberties(ending, reason):
     with pytest.raises(BodyError, match=reason):
         decode_body(DataVersion, a_long_body(ending))
+
+
+class Numbered(msgspec.Struct, frozen=True, rename="camel"):
+    broker_id: Int64 | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0" * 5000 + "1", 1),
+        ("-" + "0" * 5000 + "1", -1),
+        ("+" + "0" * 5000, 0),
+        ("0" * 1_000_000 + "12", 12),
+        ("9" * 5000, None),
+        ("1" + "0" * 5000, None),
+        ("-" + "9" * 1_000_000, None),
+        ("²", None),
+        ("1e5000", None),
+    ],
+    ids=lambda value: str(value)[:5],
+)
+def test_a_number_of_very_many_digits_is_read_as_java_reads_it(text, number):
+    """Python makes no number of over 4,300 digits; `Long.parseLong` counts no zeros in front."""
+    assert decode_fields(Numbered, {"brokerId": text}).broker_id == number
+
+
+@pytest.mark.parametrize("text", ["0" * 5000 + "1", "9" * 5000, "-" + "9" * 5000, '"' + "9" * 5000 + '"', "1e5000"])
+def test_a_number_of_very_many_digits_in_a_body_is_read_or_refused(text):
+    with contextlib.suppress(BodyError):
+        assert decode_body(Numbered, b'{"brokerId":%b}' % text.encode()).broker_id in (1, None)

@@ -64,3 +64,35 @@ def test_histograms_beyond_the_limit_are_folded():
 
 def test_known_histograms_start_empty():
     assert HistogramTable((1,), known=[("x",)]).histograms()["x",].buckets == [0, 0]
+
+
+def test_a_cluster_without_members_keeps_its_counts_until_another_needs_the_place():
+    living = {"a", "b"}
+    tally = Tally(label_sets_max=4, peer_labels=1, each=("x", "y"), living=lambda: living)
+    tally.add(("a", "x"))
+    tally.add(("b", "x"))
+    tally.add(("c", "x"))
+    assert tally.counts()[OTHER, "x"] == 1
+    living.remove("a")
+    assert tally.counts()["a", "x"] == 1
+    living.add("d")
+    tally.add(("d", "y"), 3)
+    assert tally.counts() == {
+        ("b", "x"): 1,
+        ("b", "y"): 0,
+        (OTHER, "x"): 1,
+        (OTHER, "y"): 0,
+        ("d", "x"): 0,
+        ("d", "y"): 3,
+    }
+    assert tally.guard.folded == 1
+
+
+def test_histograms_of_a_cluster_without_members_make_room_too():
+    living = {"a"}
+    table = HistogramTable((1,), label_sets_max=1, peer_labels=1, living=lambda: living)
+    for cluster in ("a", "b", "a"):
+        table.observe((cluster,), 0.5)
+    living.clear()
+    table.observe(("c",), 0.5)
+    assert {labels: sum(each.buckets) for labels, each in table.histograms().items()} == {(OTHER,): 1, ("c",): 1}
