@@ -17,6 +17,7 @@ import msgspec
 
 from serving import openapi
 from serving.config import Config
+from serving.http_connections import HttpConnections
 from serving.http_endpoints import JSON_TYPE, Endpoint
 from serving.http_pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http_shapes import ErrorAnswer, Fault
@@ -27,10 +28,7 @@ from serving.server_counts import ServerCounts
 from serving.server_events import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
 from serving.server_kind import ServerKind
 
-#: Connections at one time; each costs a descriptor that brokers and clients need too.
-CONNECTIONS_MAX: Final = 256
-
-#: Seconds after which a connection without a request is closed.
+#: Seconds after which a connection without a further request is closed.
 IDLE_S: Final = 60
 
 #: Seconds that requests under way have at the stop, and that unread bodies of requests are read for.
@@ -43,6 +41,8 @@ _SHOWN_CHARS_MAX: Final = 80
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _LOGS: Final = web.AppKey("logs", Logs)
+#: The connections of each port at which the application is served.
+_CONNECTIONS: Final = web.AppKey("connections", list[HttpConnections])
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -67,20 +67,13 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-class _Refuse(asyncio.Protocol):
-    """Closes a connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "a TCP listener makes these"
-        transport.abort()
-
-
 def make_app(
     kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counts: ServerCounts, logs: Logs
 ) -> web.Application:
     """Return the application that answers every path of the table with the views of its server."""
     app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counts, logs)])
     app[_LOGS] = logs
+    app[_CONNECTIONS] = []
     for endpoint in endpoints:
         app.router.add_get(endpoint.path, _answering(endpoint, views))
         # A rate misses a counter that is born at 1.
@@ -104,10 +97,9 @@ async def start_http(app: web.Application, port: socket.socket) -> HttpServer:
     server = runner.server
     assert server is not None, "setup made it"
 
-    def protocol() -> asyncio.BaseProtocol:
-        return server() if len(server.connections) < CONNECTIONS_MAX else _Refuse()
-
-    return HttpServer(runner, await asyncio.get_running_loop().create_server(protocol, sock=port))
+    connections = HttpConnections(server)
+    app[_CONNECTIONS].append(connections)
+    return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
 
 
 def _server_logger(logs: Logs) -> logging.Logger:
@@ -160,6 +152,15 @@ def _observing(headers: Mapping[str, str], counts: ServerCounts, logs: Logs) -> 
 
     @web.middleware
     async def observe(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        for connections in request.app[_CONNECTIONS]:
+            connections.begins(request.protocol)
+        try:
+            return await answered(request, handler)
+        finally:
+            for connections in request.app[_CONNECTIONS]:
+                connections.ends(request.protocol)
+
+    async def answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:

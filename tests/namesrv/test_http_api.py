@@ -1,6 +1,7 @@
 """The HTTP server as its users see it: a real one, on a free port."""
 
 import asyncio
+import contextlib
 import socket
 import time
 
@@ -16,7 +17,7 @@ from namesrv.http_endpoints import ENDPOINTS
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
 from remoting.shapes.route import DataVersion
-from serving import http_api
+from serving import http_api, http_connections
 from serving.health import Serving
 
 
@@ -358,16 +359,72 @@ async def test_requests_are_counted_by_path_template(site):
     assert sum(durations["GET", "/v1/brokers/{name}"].buckets) == 2
 
 
-async def test_a_connection_that_is_one_too_many_is_closed(monkeypatch):
-    monkeypatch.setattr(http_api, "CONNECTIONS_MAX", 1)
+async def is_closed(reader):
+    """Wait until the server has closed a connection; whatever it sent before is passed over."""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(5):
+            while await reader.read(65536):
+                pass
+    return True
+
+
+async def test_however_many_connections_are_held_a_probe_is_answered_and_those_idle_for_longest_go(monkeypatch):
+    monkeypatch.setattr(http_connections, "CONNECTIONS_MAX", 4)
     async with Site() as site:
-        _, writer = await asyncio.open_connection("127.0.0.1", site.server.port)
+        held = [await asyncio.open_connection("127.0.0.1", site.server.port) for _ in range(3)]
+        asked = await asyncio.open_connection("127.0.0.1", site.server.port)
+        asked[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"200 OK" in await asked[0].readuntil(b"\r\n")
+        for _ in range(3):
+            async with aiohttp.ClientSession() as session:
+                assert (await session.get(f"{site.url}/livez")).status == 200
+        assert await is_closed(held[0][0])
+        # Who has asked since stays.
+        asked[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"ok" in await asyncio.wait_for(asked[0].readuntil(b"ok"), 5)
+        for _, writer in (*held, asked):
+            writer.close()
+
+
+async def test_connections_at_work_stay_while_there_are_idle_ones_and_make_room_for_a_probe_otherwise(monkeypatch):
+    monkeypatch.setattr(http_connections, "CONNECTIONS_MAX", 2)
+    async with Site() as site:
+        begun = asyncio.Queue()
+
+        async def forever():
+            begun.put_nowait(True)
+            await asyncio.sleep(3600)
+
+        monkeypatch.setattr(site.metrics, "text", forever)
+        working = []
+        for _ in range(2):
+            working.append(await asyncio.open_connection("127.0.0.1", site.server.port))
+            working[-1][1].write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            await begun.get()
+        assert (await site.get("/livez"))[0] == 200
+        assert await is_closed(working[0][0])
+        reader = asyncio.create_task(working[1][0].read())
         await asyncio.sleep(0.05)
-        with pytest.raises(aiohttp.ClientError):
-            await site.get("/healthz")
-        writer.close()
-        await asyncio.sleep(0.05)
-        assert (await site.get("/healthz"))[0] == 200
+        assert not reader.done()
+        reader.cancel()
+        for _, writer in working:
+            writer.close()
+
+
+async def test_a_connection_without_a_first_request_has_little_time(monkeypatch):
+    monkeypatch.setattr(http_connections, "FIRST_REQUEST_S", 0.1)
+    async with Site() as site:
+        silent = await asyncio.open_connection("127.0.0.1", site.server.port)
+        begun = await asyncio.open_connection("127.0.0.1", site.server.port)
+        begun[1].write(b"GET /healthz HTT")
+        asked = await asyncio.open_connection("127.0.0.1", site.server.port)
+        asked[1].write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert await is_closed(silent[0])
+        assert await is_closed(begun[0])
+        asked[1].write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"ok" in await asyncio.wait_for(asked[0].readuntil(b"ok"), 5)
+        for _, writer in (silent, begun, asked):
+            writer.close()
 
 
 async def test_a_connection_without_a_request_is_closed(monkeypatch):
