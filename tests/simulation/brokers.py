@@ -1,9 +1,11 @@
 """Models of Java's brokers, as far as a controller can see them (controller.md sections 4.2 to 4.8).
 
-They follow the highest master epoch that they have heard of, acknowledge what all of the SyncStateSet has, and drop
-what their master does not have. A second in their life is one step. One thing is kinder than Java's: a SyncStateSet
-that was asked for stays in the union until the controller has confirmed, also if another was asked for since (Java's
-keeps the last one only, controller.md 6.14: no controller can mend that).
+They follow the highest master epoch that they have heard of, and acknowledge what all of the SyncStateSet has. Logs
+are compared as Java's are, by the epochs and where each begins: up to the end of the last one that both have they
+count as the same, whatever is in them, and who has none in common never follows. A second in their life is one step.
+One thing is kinder than Java's: a SyncStateSet that was asked for stays in the union until the controller has
+confirmed, also if another was asked for since (Java's keeps the last one only, controller.md 6.14: no controller can
+mend that).
 """
 
 from msgspec.structs import replace
@@ -33,8 +35,10 @@ class Broker:
         self.temporary_id = None
         #: The epoch in which each message was written, and its number.
         self.log = []
-        self.file_epoch = -1
-        self.file_start = -1
+        #: The epochs in it, with the offset where each begins.
+        self.epochs = []
+        #: It was moved here from another set, with all that is on its disk.
+        self.is_foreign = False
         # Around it
         self.is_up = False
         self.is_frozen = False
@@ -61,6 +65,7 @@ class Broker:
         self.start_again_ms = 0
         self.seconds = self.index
         self.epoch, self.master = 0, None
+        self.followed = None
         self.stop_leading()
         for controller in self.world.controllers:
             self.connect(controller)
@@ -87,6 +92,33 @@ class Broker:
 
     def reaches(self, controller):
         return self.is_up and not self.is_frozen and controller.index not in self.cut_controllers
+
+    # Its log
+
+    @property
+    def file_epoch(self):
+        return self.epochs[-1][0] if self.epochs else -1
+
+    @property
+    def file_start(self):
+        return self.epochs[-1][1] if self.epochs else -1
+
+    def begin_epoch(self, epoch):
+        """Write an epoch into the file; it refuses one that begins where the one before does, or below it."""
+        self.epochs = [each for each in self.epochs if each[0] != epoch]
+        if epoch > self.file_epoch and len(self.log) > self.file_start:
+            self.epochs.append((epoch, len(self.log)))
+
+    def same_until(self, other):
+        """Return up to where two logs count as the same; -1 if they have no epoch in common."""
+        theirs = dict(other.epochs)
+        for epoch, start in reversed(self.epochs):
+            if theirs.get(epoch) == start:
+                return min(self.end_of(epoch), other.end_of(epoch))
+        return -1
+
+    def end_of(self, epoch):
+        return next((start for later, start in self.epochs if later > epoch), len(self.log))
 
     # Leading
 
@@ -122,9 +154,7 @@ class Broker:
         if self.master == self.id:
             self.world.promoted(self)
             self.sync_state_set, self.sync_state_set_epoch = answer.sync_state_set, answer.sync_state_set_epoch
-            if len(self.log) > self.file_start:
-                # The file refuses an epoch that begins where the one before does.
-                self.file_epoch, self.file_start = self.epoch, len(self.log)
+            self.begin_epoch(self.epoch)
             self.settle()
 
     def confirm(self, answer):
@@ -289,16 +319,26 @@ class Broker:
         master = self.world.by_id.get(self.master)
         if master is None or not master.is_leading or master.is_frozen or master.index in self.cut_brokers:
             return
-        mine, theirs = self.log, master.log
-        same = len(mine)
-        if mine != theirs[:same]:
-            same = 0
-            while same < len(theirs) and mine[same] == theirs[same]:
-                same += 1
-            del mine[same:]
-        mine += theirs[same : same + (0 if self.world.now_ms < self.lags_until_ms else 4)]
-        self.file_epoch, self.file_start = master.file_epoch, master.file_start
+        if self.followed != (master.index, master.starts, self.epoch):
+            if not self.shake_hands(master):
+                return
+            self.followed = master.index, master.starts, self.epoch
+        mine = self.log
+        mine += master.log[len(mine) : len(mine) + (0 if self.world.now_ms < self.lags_until_ms else 4)]
+        self.epochs = [each for each in master.epochs if each[1] < len(mine) or each in self.epochs]
         master.followed_by(self.id, len(mine))
+
+    def shake_hands(self, master):
+        """Drop what the master does not have; a broker without epochs takes all that the master has."""
+        same = self.same_until(master) if self.epochs else len(self.log) and -1
+        if same < 0:
+            self.world.has_nothing_in_common(self)
+            return False
+        if self.log[:same] != master.log[:same]:
+            self.world.count_as_one(self, master, same)
+        del self.log[same:]
+        self.epochs = [each for each in self.epochs if each[1] < same]
+        return True
 
     def followed_by(self, broker_id, end):
         self.acknowledged[broker_id] = end

@@ -348,7 +348,9 @@ class Controller:
                 raise NobodyElectable("waits for all brokers to come back")
             electorate = self.asked(self.electorate(entry, call), entry, call)
             known = dict(electorate.heard)
-            return self.core.decide_election(SET, entry, electorate, call)
+            decision = self.core.decide_election(SET, entry, electorate, call)
+            self.world.decided(decision, entry)
+            return decision
 
         def settled(changed):
             if not isinstance(changed, Changed):
@@ -456,7 +458,9 @@ class Controller:
     def replica_info(self, done):
         if self.leads:
             broker_set = self.kept.entry.broker_set
-            done(Answer(is_known=False) if broker_set is None else answer_of(broker_set))
+            # Who is not adopted yet has to register.
+            is_known = broker_set is not None and not broker_set.is_rebuilding
+            done(answer_of(broker_set) if is_known else Answer(is_known=False))
 
     def alter(self, wanted, connection_id, done):
         if not self.leads:

@@ -28,7 +28,8 @@ class Settings(NamedTuple):
     """A world before anything goes wrong."""
 
     #: `safe`: everything must hold. `calm`: besides, nothing that happens is a reason for another master.
-    #: `unclean`: an operator allows to lose messages. `lost`: the store forgets what it said it had.
+    #: `unclean`: an operator allows to lose messages. `lost`: the store forgets what it said it had. `late`: it forgets
+    #: everything once, and who knows the highest epoch comes back late. `liar`: somebody claims epochs of other sets.
     profile: str = "safe"
     brokers: int = 3
     heartbeat_timeout_ms: int = 10_000
@@ -67,10 +68,16 @@ _OF_CONTROLLERS: Final = {
 }
 _OF_OPERATORS: Final = {"designate": 3, "clean": 2}
 
+_LIES: Final = {"lie": 12, "move_from_another_set": 12}
+#: What a history of `late` has once each, in this order.
+_LATE: Final = ("crash_master", "lose_store_and_master")
+
 KINDS: Final = {
     "safe": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
     "unclean": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
     "lost": _OF_BROKERS | _OF_CONTROLLERS | {"restore_backup": 9, "wipe_store": 4, "clean_all": 4},
+    "late": _OF_BROKERS | _OF_CONTROLLERS | dict.fromkeys(_LATE, 0),
+    "liar": _OF_BROKERS | _OF_CONTROLLERS | _LIES,
     "calm": _OF_CONTROLLERS
     | {
         "pause_broker": 8,
@@ -81,9 +88,10 @@ KINDS: Final = {
         "reset_and_ask": 3,
         "cut_broker_from_broker": 2,
         "lag": 2,
+        "lie": 6,
     },
 }
-_PROFILES: Final = ("safe",) * 7 + ("calm", "unclean", "lost")
+_PROFILES: Final = ("safe",) * 7 + ("calm", "unclean", "lost", "late", "late", "liar", "liar")
 
 
 def history_of(seed: int) -> tuple[Settings, tuple[Fault, ...]]:
@@ -103,7 +111,17 @@ def history_of(seed: int) -> tuple[Settings, tuple[Fault, ...]]:
     moments = [draw.randrange(begin_ms, FAULTS_END_MS - 3_000) for _ in range(draw.randint(1, 4))]
     kinds = KINDS[profile]
     chosen = draw.choices(list(kinds), list(kinds.values()), k=draw.randint(3, 12))
-    return settings, tuple(sorted(_fault(draw, kind, moments) for kind in chosen))
+    faults = [_fault(draw, kind, moments) for kind in chosen]
+    if profile == "late":
+        faults = faults[: draw.randint(0, 4)] + _lost_store(draw)
+    return settings, tuple(sorted(faults))
+
+
+def _lost_store(draw: random.Random) -> list[Fault]:
+    """Return what makes a broker know an epoch that no other has seen, and the loss of the store."""
+    crashed_ms = draw.randrange(4_000, 8_000)
+    first, second = _LATE
+    return [Fault(crashed_ms, first, 0, 0, _LONGEST_MS), Fault(crashed_ms + draw.randrange(1_500, 6_000), second, 0)]
 
 
 def _fault(draw: random.Random, kind: str, moments: list[int]) -> Fault:

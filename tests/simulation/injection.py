@@ -2,11 +2,19 @@
 
 from controller.decisions.election import Call
 from controller.decisions.membership import Cleaning
+from controller.live_table import Heard
 from simulation.controllers import SET
 
 PAUSE_MS = 2_000
 #: After a pause a broker beats at least once before the next.
 WELL_AGAIN_MS = 1_500
+#: How often somebody lies; where nothing is a reason for another master, for less than is waited before it is believed.
+LIE_EVERY_MS = 300
+LIE_AMONG_THE_WELL_MS = 2_500
+#: Longer than it takes until another broker leads a set that was lost.
+LATE_MS = 16_000
+#: Which of the lies is the largest epoch that there is.
+LARGEST = 2
 
 
 def broker_of(world, fault):
@@ -24,6 +32,14 @@ def crash_broker(world, fault):
     broker = broker_of(world, fault)
     broker.crash()
     end_after(world, fault.for_ms, broker.start)
+
+
+def crash_master(world, fault):
+    broker_set = world.store.kept.entry.broker_set
+    master = world.by_id.get(broker_set.master) if broker_set is not None else None
+    if master is not None:
+        master.crash()
+        end_after(world, fault.for_ms, master.start)
 
 
 def freeze_broker(world, fault):
@@ -137,6 +153,45 @@ def lag(world, fault):
     broker_of(world, fault).lags_until_ms = world.now_ms + fault.for_ms
 
 
+def lie(world, fault):
+    """Send heartbeats of a member over a connection of somebody else, with an epoch that it has not seen."""
+    broker, connection_id = broker_of(world, fault), world.next_number()
+    broker_set = world.store.kept.entry.broker_set
+    if broker.id is None or broker_set is None:
+        return
+    claim = 2**31 - 1 if fault.other == LARGEST else broker_set.master_epoch + 1 + 200 * fault.other
+    for_ms = min(fault.for_ms, LIE_AMONG_THE_WELL_MS) if world.settings.profile == "calm" else fault.for_ms
+    until_ms = world.now_ms + for_ms
+    heard = Heard(
+        0,
+        world.settings.heartbeat_timeout_ms,
+        claim,
+        10**6,
+        address=broker.address,
+        connection_id=connection_id,
+    )
+
+    def beat():
+        if world.now_ms < until_ms:
+            for controller in world.controllers:
+                controller.receive(lambda controller=controller: controller.beat(broker.id, heard))
+            end_after(world, LIE_EVERY_MS, beat)
+
+    beat()
+
+
+def move_from_another_set(world, fault):
+    """Put a machine of another set in the place of a broker that is not in sync: its log begins with a higher epoch."""
+    broker, broker_set = broker_of(world, fault), world.store.kept.entry.broker_set
+    if broker_set is None or broker.id is None or broker.id in broker_set.sync_state_set or broker.is_leading:
+        return
+    broker.crash()
+    broker.is_foreign = True
+    epoch = broker_set.master_epoch + 1 + 200 * fault.other
+    broker.epochs, broker.log = [(epoch, 0)], [(epoch, world.next_number()) for _ in range(5)]
+    end_after(world, fault.for_ms, broker.start)
+
+
 # Controllers and their store
 
 
@@ -206,6 +261,12 @@ def wipe_store(world, _fault):
     world.store.restore(10**6)
 
 
+def lose_store_and_master(world, fault):
+    """Lose all that is stored, and for long the broker that knows the highest epoch: it comes back late."""
+    crash_master(world, fault._replace(for_ms=LATE_MS))
+    wipe_store(world, fault)
+
+
 # Operators
 
 
@@ -234,6 +295,7 @@ ACTS = {
     act.__name__: act
     for act in (
         crash_broker,
+        crash_master,
         freeze_broker,
         pause_broker,
         cut_broker_from_controllers,
@@ -250,6 +312,8 @@ ACTS = {
         lose_notice,
         delay_notice,
         lag,
+        lie,
+        move_from_another_set,
         crash_controller,
         freeze_controller,
         cut_controller_from_store,
@@ -260,6 +324,7 @@ ACTS = {
         resign,
         restore_backup,
         wipe_store,
+        lose_store_and_master,
         designate,
         clean,
         clean_all,
@@ -284,6 +349,10 @@ def mend_everything(world):
             # An operator took it out of the set while it could not be heard. It does not notice (controller.md 2.5),
             # and its master asks for a stranger in sync for ever: who takes a broker out has to stop it.
             broker.crash()
+        if broker.is_foreign:
+            # Its operator finds out.
+            broker.crash()
+            broker.epochs, broker.log, broker.is_foreign = [], [], False
         broker.cut_controllers.clear()
         broker.cut_brokers.clear()
         broker.is_frozen = False

@@ -2,14 +2,16 @@
 
 from msgspec.structs import replace
 
+from controller.broker_set import RECOVERY_MARGIN
 from controller.decisions.election import decide_election
 from controller.decisions.electorate import Electorate
 from controller.decisions.membership import decide_adoption, decide_id
 from controller.decisions.sync_state import decide_alteration
 from controller.detection import Detection, Outcome
-from controller.entry import Decision
+from controller.entry import Decision, Entry
 from controller.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
 from controller.leadership import Leadership
+from controller.live_table import LiveTable
 from simulation.core import Core
 
 
@@ -39,6 +41,45 @@ def suspects_are_replaced(name, entry, electorate, call):
 def epochs_in_logs_do_not_count(name, entry, electorate, call):
     decision = decide_election(name, entry, electorate, call)
     return replace(decision, events=tuple(each for each in decision.events if not isinstance(each, MasterEpochRaised)))
+
+
+def a_claim_of_anybody_wins(name, entry, electorate, call):
+    """Let the longest log lead as soon as any member claims a higher epoch."""
+    broker_set = entry.broker_set
+    if broker_set is None or not broker_set.is_elected or not electorate.claims(broker_set):
+        return decide_election(name, entry, electorate, call)
+    doubted = replace(broker_set, is_rebuilding=True, sync_state_set=frozenset(broker_set.replicas))
+    return decide_election(name, Entry(broker_set=doubted, floor=entry.floor), electorate, call)
+
+
+def close_by(decision):
+    """Raise epochs only above what was heard."""
+    events = decision.events
+    return replace(
+        decision,
+        events=tuple(
+            MasterEpochRaised(each.master_epoch - RECOVERY_MARGIN)
+            if isinstance(each, MasterEpochRaised) and each.master_epoch >= RECOVERY_MARGIN
+            else each
+            for each in events
+        ),
+    )
+
+
+def no_margin_in_elections(name, entry, electorate, call):
+    return close_by(decide_election(name, entry, electorate, call))
+
+
+def no_margin_in_adoptions(entry, registrant, epoch):
+    return close_by(decide_adoption(entry, registrant, epoch))
+
+
+class AnyConnectionRaises(LiveTable):
+    """As in Java: what any heartbeat claims stays."""
+
+    def beat(self, key, heard):
+        before = self.get(key)
+        super().beat(key, heard if before is None else replace(heard, connection_id=before.connection_id))
 
 
 def the_epoch_stays(decision, entry):
@@ -129,6 +170,11 @@ MUTANTS = {
     "a living master is replaced": RULES._replace(decide_election=the_recorded_master_is_lost_to_whoever_asks),
     "a suspect master is replaced": RULES._replace(decide_election=suspects_are_replaced),
     "epochs in logs do not count": RULES._replace(decide_election=epochs_in_logs_do_not_count),
+    "a claim of anybody wins": RULES._replace(decide_election=a_claim_of_anybody_wins),
+    "what comes over any connection counts": RULES._replace(live_table=AnyConnectionRaises),
+    "a late broker can have seen the next epoch": RULES._replace(
+        decide_election=no_margin_in_elections, decide_adoption=no_margin_in_adoptions
+    ),
     "the master epoch does not move": RULES._replace(after=the_epoch_stays),
     "the SyncStateSet epoch does not move": RULES._replace(after=the_epoch_of_the_sync_state_set_stays),
     "a new master keeps the old SyncStateSet": RULES._replace(after=the_sync_state_set_outlives_an_election),

@@ -42,9 +42,13 @@ class World:
         #: What happened, for people; None where nobody reads it.
         self.story = None
         self.is_unclean = settings.profile == "unclean"
-        self.keeps_messages = settings.profile in ("safe", "calm")
+        self.keeps_messages = settings.profile in ("safe", "calm", "liar")
         #: The store has whatever it said it had.
-        self.is_kept = settings.profile != "lost"
+        self.is_kept = settings.profile not in ("lost", "late")
+        #: No epoch is handed out twice: what is lost of the store shows, as brokers know higher ones.
+        self.has_own_epochs = settings.profile != "lost"
+        #: The master epochs of elections whose record says that messages may be lost.
+        self.unclean_epochs = set()
         self.is_over = False
         #: By how much the next reports of a SyncStateSet come late.
         self.late_reports_ms = []
@@ -191,14 +195,14 @@ class World:
             self.fail("in sync are %s, the master waits for %s", sorted(new.sync_state_set), sorted(union))
 
     def new_master(self, new):
-        if self.settings.profile != "lost":
+        if self.has_own_epochs:
             known = self.elected_epochs.setdefault(new.master_epoch, new.master)
             if known != new.master:
                 self.fail("epoch %d has the masters %d and %d", new.master_epoch, known, new.master)
-        self.has_all(self.by_id[new.master])
+        self.has_all(self.by_id[new.master], may_lose=new.master_epoch in self.unclean_epochs)
 
-    def has_all(self, broker):
-        if self.is_unclean:
+    def has_all(self, broker, *, may_lose):
+        if self.is_unclean or may_lose:
             while self.acked != broker.log[: len(self.acked)]:
                 self.acked.pop()
         elif self.keeps_messages and broker.log[: len(self.acked)] != self.acked:
@@ -206,12 +210,14 @@ class World:
 
     def promoted(self, broker):
         """Check a broker that has just become master."""
-        if self.settings.profile != "lost":
+        if broker.epoch < broker.file_epoch:
+            self.fail("broker %s leads in epoch %d, its log has seen %d", broker.id, broker.epoch, broker.file_epoch)
+        if self.has_own_epochs:
             who = broker.id, broker.starts
             known = self.masters.setdefault(broker.epoch, who)
             if known != who:
                 self.fail("two processes lead in epoch %d: %s and %s", broker.epoch, known, who)
-        self.has_all(broker)
+        self.has_all(broker, may_lose=broker.epoch in self.unclean_epochs)
 
     def acknowledged(self, broker, end):
         """Take note of what a master has told a producer."""
@@ -223,6 +229,16 @@ class World:
         if broker.log[:same] != self.acked[:same]:
             self.fail("broker %d acknowledges another history than the one before", broker.id)
         self.acked += broker.log[same:end]
+
+    def count_as_one(self, broker, master, end):
+        """Check two logs that a broker takes for one and that differ."""
+        if self.has_own_epochs:
+            self.fail("the logs of %s and %s count as one up to %d, and differ", broker.id, master.id, end)
+
+    def has_nothing_in_common(self, broker):
+        """Let an operator empty a broker that can never follow: after a lost store an empty one may have come first."""
+        if self.heal_from_ms and not self.is_kept:
+            broker.epochs, broker.log = [], []
 
     def identified(self, broker):
         other = self.by_id.setdefault(broker.id, broker)
@@ -246,6 +262,11 @@ class World:
             if other is not controller and other.is_up and not other.is_frozen and other.leads and self.is_kept:
                 self.fail("%s and %s lead at once", controller.me.id, other.me.id)
 
+    def decided(self, decision, entry):
+        """Take note of an election that says itself that messages may be lost."""
+        if decision.reply.is_unclean:
+            self.unclean_epochs.add(decision.after(entry).broker_set.master_epoch)
+
     def elected(self, controller, changed, wanted, known):
         """Check the reason of an election."""
         election, before, after = changed.decision.reply, changed.before, changed.after
@@ -259,7 +280,7 @@ class World:
             if chosen[0].broker_id != after.master:
                 self.fail("%s was chosen, %s is master", chosen, after.master)
             # Strangers do not count: anybody can send a heartbeat.
-            heard = max((each.epoch for i, each in known.items() if i in before.replicas), default=0)
+            heard = max((each.epoch for i, each in known.items() if self.is_honest(i, before)), default=0)
             if after.master_epoch <= heard:
                 self.fail("epoch %d is handed out, %d was heard", after.master_epoch, heard)
             self.tell("%s elects %s (asked: %s)", controller.me.id, after.master, wanted)
@@ -268,6 +289,12 @@ class World:
         record, _ = self.reasons.add(held, self.now_ms)
         if not record.reason:
             self.fail("an election without a reason")
+
+    def is_honest(self, broker_id, broker_set):
+        """Tell whether what is heard of a broker can be what its log has seen in this set."""
+        broker = self.by_id.get(broker_id)
+        is_lied_about = self.settings.profile in ("liar", "calm")
+        return broker_id in broker_set.replicas and broker is not None and not is_lied_about
 
     # The end
 
