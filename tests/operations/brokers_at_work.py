@@ -270,7 +270,8 @@ class BrokerAtWork:
     def _epoch_cache(self):
         role_id = 0 if self.is_master else self.broker_id or -1
         cache = {"clusterName": CLUSTER, "brokerName": self.name, "brokerId": role_id}
-        return json.dumps(cache | {"epochList": [], "maxOffset": 0}).encode()
+        epochs = [{"epoch": self.epoch, "startOffset": 0}] if self.epoch > 0 else []
+        return json.dumps(cache | {"epochList": epochs, "maxOffset": self.max_offset}).encode()
 
     def _spawn(self, work, *arguments):
         thread = threading.Thread(target=work, args=arguments, daemon=True)

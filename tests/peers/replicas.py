@@ -194,7 +194,8 @@ class Replica:
 
     def _epoch_cache(self):
         cache = {"clusterName": self.cluster, "brokerName": self.name, "brokerId": self.broker_id or -1}
-        return json.dumps(cache | {"epochList": [], "maxOffset": self.max_offset}).encode()
+        epochs = [{"epoch": self.epoch, "startOffset": 0}] if self.epoch > 0 else []
+        return json.dumps(cache | {"epochList": epochs, "maxOffset": self.max_offset}).encode()
 
     def notices(self):
         """Return the 1008 that came."""
