@@ -14,7 +14,7 @@ from namesrv import queries
 from namesrv.effects import BeatKind, Outcome
 from namesrv.refusals import CodeNotSupported, FieldMissing, NameTooLong, NotReady, TopicNotExist
 from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
-from namesrv.registration_body import decoding, is_zlib
+from namesrv.registration_body import INFLATED_BYTES_MAX, decoding, is_zlib
 from namesrv.route_counts import RouteCounts
 from namesrv.route_state import MasterAddresses, RouteState
 from namesrv.routes import in_zone
@@ -178,14 +178,17 @@ class Handlers:
             next(steps)
         except StopIteration as done:
             return self._registered(request, done.value)
-        if header.compressed or is_zlib(request.body) or len(request.body) > LARGE_BODY_BYTES:
-            return self._register_large(request, steps)
+        if header.compressed or is_zlib(request.body):
+            # Whoever compresses may have so much in a few bytes.
+            return self._register_large(request, steps, connection, INFLATED_BYTES_MAX)
+        if len(request.body) > LARGE_BODY_BYTES:
+            return self._register_large(request, steps, connection, len(request.body))
         return self._registered(request, whole(steps))
 
     async def _register_large(
-        self, request: RemotingCommand, steps: Steps[Outcome[MasterAddresses]]
+        self, request: RemotingCommand, steps: Steps[Outcome[MasterAddresses]], connection: Peer, size_bytes: int
     ) -> RemotingCommand:
-        return self._registered(request, await self.slices.do(steps))
+        return self._registered(request, await self.slices.do(steps, connection.id, size_bytes))
 
     def _registered(self, request: RemotingCommand, outcome: Outcome[MasterAddresses]) -> RemotingCommand:
         self._perform(outcome)
@@ -206,6 +209,10 @@ class Handlers:
         before = None if is_whole or header.compressed else self._state.said_before(registration)
         if before is not None and before.said.repeats(body, header.body_crc32):
             return self._state.register_again(registration, self._clock.now_ms())
+        # Nothing of the body is read before its turn comes, and nothing at all if nobody waits for it any more.
+        yield
+        if connection.is_lost:
+            return self._state.leave_aside(registration)
         said = yield from decoding(
             body,
             crc32=header.body_crc32,
@@ -246,7 +253,7 @@ class Handlers:
         return request.reply()
 
     async def _unregister_large(self, request: RemotingCommand, steps: Steps[Outcome[None]]) -> RemotingCommand:
-        self._perform(await self.slices.do(steps))
+        self._perform(await self.slices.do_first(steps))
         return request.reply()
 
     def _heartbeat(self, request: RemotingCommand, _: Peer) -> Answer:

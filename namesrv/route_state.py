@@ -124,13 +124,23 @@ class RouteState:
         assert row is not None, "what was said is forgotten with the broker"
         assert broker_set is not None, "as above"
         if request.is_late:
-            return self._late(request)
+            return self.leave_aside(request)
         again = broker_connections.registered(row, request.connection_id, now_ms)
         self.tables.live.put(request.key, again)
         event = registration.repeated(request, said.topics.topics, row.data_version)
         return Outcome(
             reply=self._master_of(request), events=(event, _beat(request.key, again, row, BeatKind.REGISTER))
         )
+
+    def leave_aside(self, request: Registration) -> Outcome[MasterAddresses]:
+        """Change nothing for a registration whose connection is gone: what the broker says over another counts."""
+        stale = StaleRegistration(
+            cluster=request.cluster,
+            broker_name=request.broker_name,
+            broker_id=request.broker_id,
+            address=request.address,
+        )
+        return Outcome(reply=self._master_of(request), events=(stale,))
 
     def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses] | None:
         """Take a registration; as `registering`, at once."""
@@ -156,8 +166,8 @@ class RouteState:
             queues, prepared = whole(self._comparing(request))
         if request.base is not None and self.said_before(request) != request.base:
             return None
-        if is_late() and self.tables.live.get(request.key):
-            return self._late(request)
+        if is_late():
+            return self.leave_aside(request)
         return self._register(request, queues, prepared, now_ms())
 
     def _register(
@@ -514,16 +524,6 @@ class RouteState:
         changes = self._changes(broker_name, queues)
         event = self._by_admin(code, broker_name, SetChange(broker_set=broker_set, queue_changes=changes, perms=perms))
         return Outcome(reply=len(queues), events=(event,))
-
-    def _late(self, request: Registration) -> Outcome[MasterAddresses]:
-        """Leave a registration aside whose connection is gone: what the broker says over another counts."""
-        stale = StaleRegistration(
-            cluster=request.cluster,
-            broker_name=request.broker_name,
-            broker_id=request.broker_id,
-            address=request.address,
-        )
-        return Outcome(reply=self._master_of(request), events=(stale,))
 
     def _master_of(self, request: Registration) -> MasterAddresses:
         """Return where the registrant's master is, if it is another broker that lives in the same cluster."""

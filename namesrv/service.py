@@ -16,6 +16,7 @@ from namesrv.kv_config import KvConfig
 from namesrv.perform import Performer
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
+from namesrv.slices import PART_TOPICS
 from remoting.codes import RequestCode
 from remoting.observer import CloseReason
 from remoting.statistics import timer_ns
@@ -58,8 +59,9 @@ class NameServer:
             queued_requests_max=config.default_thread_pool_queue_capacity,
             prepared=RequestCode.GET_ROUTEINFO_BY_TOPIC,
         )
-        #: Lost connections whose brokers are still to be removed.
+        #: Lost connections whose brokers are still to be removed; those with very many topics keep no others waiting.
         self._gone = OneByOne(self._forget, "remove_lost_brokers", self._tasks)
+        self._gone_large = OneByOne(self._forget, "remove_lost_brokers", self._tasks)
         self._closing = False
 
     async def run(self) -> None:
@@ -121,7 +123,7 @@ class NameServer:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
             else:
                 began_ns = timer_ns()
-                self._performer.perform(await self._handlers.slices.do(self._state.scanning(now_ms)))
+                self._performer.perform(await self._handlers.slices.do_first(self._state.scanning(now_ms)))
                 self._counts.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
 
     # What the parts call
@@ -135,14 +137,15 @@ class NameServer:
         if self._closing:
             # We close the connections, no broker left: nobody is to be told of a master that is gone.
             return
-        if not self._state.tables.live.of_connection(connection_id):
-            return
-        self._gone.put(connection_id)
+        if members := self._state.tables.live.of_connection(connection_id):
+            topics_of = self._state.tables.topics.topics_of
+            is_large = any(len(topics_of(member.broker_name)) > PART_TOPICS for member in members)
+            (self._gone_large if is_large else self._gone).put(connection_id)
 
     async def _forget(self, connection_id: int) -> None:
         """Remove the brokers of a lost connection."""
         steps = self._state.losing(connection_id, self._clock.now_ms())
-        self._performer.perform(await self._handlers.slices.do(steps))
+        self._performer.perform(await self._handlers.slices.do_first(steps))
 
     def _close_connection(self, connection_id: int) -> None:
         if self._state.tables.live.of_connection(connection_id):

@@ -134,8 +134,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is gone."""
-        return self._lost
+        """Whether the peer is gone, or closed its side."""
+        return self._lost or self._close_reason is CloseReason.PEER
 
     @property
     def unfinished_bytes(self) -> int:
@@ -241,6 +241,7 @@ class Connection(asyncio.Protocol):
             return
         self._lost = self._ended = True
         host = self._host
+        self._tell_lost()
         self._close_reason = self._close_reason or CloseReason.PEER
         self._drop_unread()
         self._unfinished.set(0, is_new=False, now_ms=host.awake_ms)
@@ -533,6 +534,8 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, reason: CloseReason) -> None:
         """Read nothing more, and close when everything asked before is answered."""
+        if reason is CloseReason.PEER:
+            self._tell_lost()
         if self._close_reason is None:
             self._close_reason = reason
         self._go_on()
@@ -551,6 +554,11 @@ class Connection(asyncio.Protocol):
         if self._gate is not None:
             self._write_raw(self._gate.close())
         self._transport.close()
+
+    def _tell_lost(self) -> None:
+        """Tell that the peer is gone if what it asked is not done yet: that can wait long for its turn."""
+        if self._close_reason is not CloseReason.PEER and self._lane is not None and self._lane.unfinished:
+            self._host.observer.connection_lost(self)
 
     def _tell_if_over(self) -> None:
         """Tell that the connection is closed, once nothing that it asked for is left to do."""

@@ -68,7 +68,7 @@ class Peer(Protocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection is gone; what it asked before is still carried out."""
+        """Whether the peer is gone, or closed its side; what it asked before is still carried out."""
 
     def close(self, reason: CloseReason) -> None:
         """End the connection; what is written to it already still leaves."""
@@ -85,6 +85,12 @@ class ServerObserver(Protocol):
 
     def connection_paused(self, connection: Peer, unread_bytes: int) -> None:
         """Note that a peer leaves too many answers unread and takes none, so nothing is read from it; once a pause."""
+
+    def connection_lost(self, connection: Peer) -> None:
+        """Note that a peer is gone, or closed its side, and what it asked is still to be done.
+
+        May be told twice. `connection_closed` follows when all is done.
+        """
 
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
         """Note that a connection is gone, and all that came over it has been carried out."""

@@ -189,6 +189,10 @@ class ConnectionWatch:
         self.request_rejected = journal.request_rejected
         self.handler_failed = journal.handler_failed
 
+    def connection_lost(self, connection: Peer) -> None:
+        """Let the server act at once on what it knows of a connection that is gone."""
+        self._lost(connection.id)
+
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
         """Note it, and let the server act on what it knows of that connection."""
         self._journal.connection_closed(connection, reason)

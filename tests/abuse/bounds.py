@@ -9,3 +9,7 @@ QUERY_P99_MS = 20
 #: Where the abuse takes a processor for itself, or more.
 QUERY_P99_MS_UNDER_LOAD = 100
 QUERY_P99_MS_ON_BUSY_MACHINES = 1000
+
+#: After a broker's connection is lost, whatever others send; as above.
+REMOVAL_S = 1.5
+REMOVAL_S_ON_BUSY_MACHINES = 7.5

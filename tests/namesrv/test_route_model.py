@@ -253,9 +253,8 @@ class BrokerLives(RuleBasedStateMachine):
             connection_id=self.next_connection,
             is_late=True,
         )
-        if (name, address) in self.living:
-            (event,) = self.state.register_broker(request, self.now_ms).events
-            assert isinstance(event, StaleRegistration)
+        (event,) = self.state.register_broker(request, self.now_ms).events
+        assert isinstance(event, StaleRegistration)
 
     @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
     def beat(self, name, address, cluster):

@@ -90,6 +90,9 @@ class Told:
     def connection_paused(self, connection, unread_bytes):
         self.all.append(("paused", (connection, unread_bytes)))
 
+    def connection_lost(self, connection):
+        self.all.append(("lost", connection))
+
     def connection_closed(self, connection, reason):
         self.all.append(("closed", (connection, reason)))
 

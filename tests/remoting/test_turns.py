@@ -170,3 +170,22 @@ async def test_a_connection_that_is_broken_off_is_closed_at_once_while_its_reque
         await until(lambda: site.told.of("closed"))
         assert site.told.of("closed")[0][1] is CloseReason.ERROR
         assert (site.server.turns.requests, site.statistics.in_flight) == (0, 0)
+
+
+async def test_a_connection_that_is_lost_while_its_request_is_worked_on_is_told_at_once_and_closed_when_that_is_done():
+    working = asyncio.Event()
+
+    async def later(request):
+        await working.wait()
+        return request.reply()
+
+    async with serving(lambda request, _: later(request)) as site:
+        peer = await site.connect()
+        await peer.send(a_request(REGISTER))
+        await until(lambda: site.statistics.in_flight == 1)
+        await peer.close()
+        await until(lambda: site.told.of("lost"))
+        assert not site.told.of("closed")
+        working.set()
+        await until(lambda: site.told.of("closed"))
+        assert len(site.told.of("lost")) == 1
