@@ -3,6 +3,7 @@
 Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjson reads as well as its own.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
@@ -36,6 +37,7 @@ from controller.refusals import (
 )
 from controller.replica_infos import ReplicaInfos, encoded_sync_state_set
 from controller.store import StoreError
+from remoting.body_limits import BodyLimits
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
 from remoting.codes import RequestCode, ResponseCode
@@ -76,9 +78,24 @@ _BEATING_MAX: Final = 20_000
 #: Most ids in one list; a set has some brokers.
 IDS_MAX: Final = 1_000
 
+#: Most names in one list, and so many sets and brokers are looked at without giving others their turn.
+NAMES_MAX: Final = 10_000
+_WORK_MAX: Final = 500
+
 _IDS: Final = re.compile(r"[0-9]{1,18}")
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,249}:([0-9]{1,5})")
 _PORT_MAX: Final = 65_535
+
+#: The longest body of each request, in bytes: 1006 may have the names of very many sets, 1001 the ids of a large one,
+#: 1009 changed properties; the others have none.
+BODY_LIMITS: Final = BodyLimits(
+    other=4 * 1024,
+    by_code={
+        RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: 64 * 1024,
+        RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: 1024 * 1024,
+        RequestCode.UPDATE_CONTROLLER_CONFIG: 64 * 1024,
+    },
+)
 
 Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
@@ -176,15 +193,26 @@ class Handlers:
         # looks at either before an answer that stands ready.
         return request.reply(ext_fields=ready.ext_fields, body=ready.body)
 
-    def _sync_state_data(self, request: RemotingCommand, _: Peer) -> Answer:
+    async def _sync_state_data(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Answer how sets stand, each as it is at one moment; others have their turn between two."""
         self._group.check_leads()
         names = decode_body(list[str], request.body) if request.body else []
         if not names:
             raise BodyError('the body must be a list of broker names, ["broker-a"]')
-        for name in names:
+        if len(names) > NAMES_MAX:
+            raise RequestInvalid(f"{len(names)} broker names; at most {NAMES_MAX} are taken at a time")
+        table: dict[str, ReplicasInfo] = {}
+        work = 0
+        for name in dict.fromkeys(names):
             self._check_readable(name)
-        found = (self._control.store.get(name) for name in dict.fromkeys(names))
-        table = {each.broker_name: self._replicas_info(each) for each in found if each is not None}
+            if (broker_set := self._control.store.get(name)) is not None:
+                table[name] = self._replicas_info(broker_set)
+                work += len(broker_set.replicas)
+            work += 1
+            if work > _WORK_MAX:
+                work = 0
+                await asyncio.sleep(0)
+        self._group.check_leads()
         return request.reply(body=encode(SyncStateData(replicas_info_table=table), Dialect.STANDARD))
 
     def _replicas_info(self, broker_set: BrokerSet) -> ReplicasInfo:

@@ -14,7 +14,7 @@ from controller.detection import Detection
 from controller.elections import Elections
 from controller.group import Group
 from controller.guard import LOOK_MS
-from controller.handlers import Handlers
+from controller.handlers import BODY_LIMITS, Handlers
 from controller.history import SetHistory
 from controller.http_views import Views
 from controller.identity import member_of
@@ -32,6 +32,7 @@ from controller.working import Parts
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.codes import RequestCode
 from remoting.notices import NoticeKind
+from remoting.server import ServerOptions
 from remoting.shapes.controller import BrokerHeartbeatHeader
 from serving.journal import Attributed, ConnectionWatch
 from serving.not_started import NotStarted
@@ -113,9 +114,12 @@ class Controller:
         self._server = self._process.make_listener(
             Attributed(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
             ConnectionWatch(self._journal, self._lost),
-            urgent=_URGENT,
-            prepared=RequestCode.CONTROLLER_GET_REPLICA_INFO,
-            notices=NoticeKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
+            ServerOptions(
+                urgent=_URGENT,
+                prepared=RequestCode.CONTROLLER_GET_REPLICA_INFO,
+                notices=NoticeKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
+                body_limits=BODY_LIMITS,
+            ),
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )
         self._led = asyncio.Event()

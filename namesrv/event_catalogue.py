@@ -41,7 +41,7 @@ BROKER_REGISTERED: Final = LogEvent(
         *_CHANGES,
     ),
     meaning="A broker registered for the first time since the start or since it left.",
-    advice="Nothing, unless `ignored_topics` is not 0: those topics have names that cannot be topics.",
+    advice="Nothing, unless `ignored_topics` is not 0: see `broker_topics_ignored`.",
 )
 BROKER_TOPICS_CHANGED: Final = LogEvent(
     name="broker_topics_changed",
@@ -53,8 +53,8 @@ BROKER_TOPICS_IGNORED: Final = LogEvent(
     name="broker_topics_ignored",
     level=Level.WARNING,
     keys=(*_WHO, "topics", "ignored_topics", "data_version"),
-    meaning="A registration changed nothing, and topics of it were left out because their names cannot be topics.",
-    advice="Delete those topics on the broker: empty names, or more than 1024 characters.",
+    meaning="A registration changed nothing, and topics, mappings or filter servers that cannot be any were left out.",
+    advice="Delete them on the broker: names that are empty or too long, more than 56 KiB, or no addresses.",
 )
 REGISTRATION_CONFLICTED: Final = LogEvent(
     name="registration_conflicted",

@@ -22,6 +22,7 @@ from namesrv.settings import Settings
 from namesrv.sliced import Slices
 from namesrv.slices import PART_TOPICS, Steps, whole
 from namesrv.tables.live_table import LiveKey
+from remoting.body_limits import UNLIMITED, BodyLimits
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
 from remoting.codes import VERSION_4_9_4, RequestCode
@@ -43,7 +44,18 @@ from remoting.shapes.namesrv import (
 from remoting.shapes.route import DataVersion, TopicRouteData
 
 #: A registration with a longer body is taken in slices; 10,000 topics have 1.8 MB.
-LARGE_BODY_BYTES: Final = 256 * 1024
+LARGE_BODY_BYTES: Final = 64 * 1024
+
+#: The longest body of each request, in bytes: of a registration as long as a frame may be, of a single topic or the
+#: changed properties as long as they can need, of the others, which have some hundred bytes or none, no more than that.
+BODY_LIMITS: Final = BodyLimits(
+    other=4 * 1024,
+    by_code={
+        RequestCode.REGISTER_BROKER: UNLIMITED,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV: 64 * 1024,
+        RequestCode.UPDATE_NAMESRV_CONFIG: 64 * 1024,
+    },
+)
 
 Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
@@ -100,7 +112,7 @@ class Handlers:
     def _answer_in_slices(
         self, query: Callable[[RemotingCommand], Steps[RemotingCommand]]
     ) -> Callable[[RemotingCommand, Peer], Answer]:
-        return lambda request, _: self.slices.do(query(request))
+        return lambda request, peer: self.slices.do(query(request), peer.id, 0)
 
     # Routes
 

@@ -23,7 +23,7 @@ from namesrv.queue_changes import QueueChanges, differing
 from namesrv.registration_body import Before
 from namesrv.said_topics import SaidTopics
 from namesrv.set_change import RouteTables, SetChange, counted, with_perms
-from namesrv.slices import Steps
+from namesrv.slices import Steps, in_parts
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
 from namesrv.topic_settings import TopicSettings
@@ -136,15 +136,29 @@ def changing_queues(tables: RouteTables, registration: Registration) -> Steps[Qu
     return (yield from _changing_queues(tables, registration, standing))
 
 
+def changing_mappings(tables: RouteTables, registration: Registration) -> Steps[Mapping[str, TopicQueueMappingInfo]]:
+    """Return the mappings that a registration changes; as `changing_queues`."""
+    changed: dict[str, TopicQueueMappingInfo] = {}
+    standing = _stand(tables, registration)
+    if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
+        return changed
+    before = tables.mappings.of_broker(registration.broker_name)
+    for part in in_parts(registration.mappings.items()):
+        changed |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
+        yield
+    return changed
+
+
 def decide(
     tables: RouteTables,
     registration: Registration,
     queues: QueueChanges,
+    mappings: Mapping[str, TopicQueueMappingInfo],
     *,
     delete_missing_topics: bool,
     now_ms: int,
 ) -> Decision | RegistrationConflicted:
-    """Return what `registration` changes beside the `queues` it changes, or by whom it is turned away.
+    """Return what `registration` changes beside the `queues` and `mappings` it changes, or by whom it is turned away.
 
     Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
     a changed registration does not carry leave the set.
@@ -155,10 +169,8 @@ def decide(
     row = standing.row
     removed: tuple[str, ...] = ()
     lifted: tuple[str, ...] = ()
-    mappings: dict[str, TopicQueueMappingInfo] = {}
     if _speaks(registration, standing):
         lifted = _lifted(tables, registration, standing)
-        mappings = _changed_mappings(tables, registration)
         if delete_missing_topics and standing.is_changed and not registration.mappings:
             has = tables.topics.topics_of(registration.broker_name)
             removed = tuple(topic for topic in has if topic not in registration.topics)
@@ -307,15 +319,6 @@ class _QueueValues(dict[TopicSettings, QueueData]):
             write_queue_nums=settings.write_queue_nums,
         )
         return value
-
-
-def _changed_mappings(tables: RouteTables, registration: Registration) -> dict[str, TopicQueueMappingInfo]:
-    name = registration.broker_name
-    return {
-        topic: mapping
-        for topic, mapping in registration.mappings.items()
-        if (tables.mappings.of_topic(topic) or {}).get(name) != mapping
-    }
 
 
 def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRow:

@@ -11,13 +11,17 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from namesrv import said_topics
+from namesrv.json_members import VALUE_BYTES_MAX
+from namesrv.long_registration import LongRegistration
 from namesrv.refusals import NameTooLong
 from namesrv.said_topics import SaidTopics
-from namesrv.slices import Steps, in_parts
-from namesrv.topic_settings import SharedSettings, TopicSettings
+from namesrv.slices import Steps
+from namesrv.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
+from remoting.addresses import is_address, is_name
 from remoting.codec import decode_body
 from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
 from remoting.errors import BodyError, RequestRefused
+from remoting.fastjson import BARE_KEYS_BYTES_MAX
 from remoting.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper
 from remoting.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInfo
 
@@ -25,8 +29,12 @@ from remoting.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInf
 INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024
 #: Inflated at a time; takes some milliseconds.
 _INFLATE_BYTES: Final = 1024 * 1024
-#: Topics of one registration: twice as many as the largest brokers have.
-TOPICS_MAX: Final = 200_000
+#: Filter servers of one broker; brokers before 5.0 have some for each processor at most.
+FILTER_SERVERS_MAX: Final = 16
+#: So much of a body is read, or checked, without a rest: each takes some milliseconds at most.
+_REST_PARTS: Final = 512
+_REST_BYTES: Final = 16 * 1024
+_CHECKSUM_BYTES: Final = 4 * 1024 * 1024
 
 _INT32: Final = struct.Struct(">i")
 _ZLIB_FIRST_BYTE: Final = b"\x78"
@@ -49,7 +57,7 @@ class RegistrationBody(NamedTuple):
     mappings: dict[str, TopicQueueMappingInfo]
     #: None = keep what is stored.
     filter_servers: tuple[str, ...] | None
-    #: Topics that were left out because their name is empty or too long.
+    #: What was left out because it cannot be a broker's: topics, mappings, filter servers.
     ignored_topics: int = 0
     #: How to know it again; None where that is not possible.
     said: SaidTopics | None = None
@@ -71,7 +79,7 @@ def decoding(
     A body without a data version counts as changed at `unix_ms`. Raises RegistrationRefused if the checksum is wrong or
     the body cannot be read or inflated.
     """
-    if crc32 and crc32 != zlib.crc32(body) & 0x7FFFFFFF:
+    if crc32 and crc32 != (yield from _checksum(body)):
         raise RegistrationRefused("crc32 not match")
     if not body:
         return RegistrationBody(DataVersion(), {}, {}, None if version < VERSION_3_0_11 else ())
@@ -79,16 +87,21 @@ def decoding(
         # 5.x brokers with compressedRegister=true compress the body and say they did not.
         if compressed or is_zlib(body):
             return (yield from _decoding_compressed((yield from _inflating(body)), version))
-        if version < VERSION_3_0_11:
-            wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, body)
-            return (yield from _taking_wrapper(wrapper, None, unix_ms))
-        if (table := (yield from _read_table(body, before))) is not None:
+        if version >= VERSION_3_0_11 and (table := (yield from _read_table(body, before))) is not None:
             return table
-        register = decode_body(RegisterBrokerBody, body)
-        filter_servers = tuple(register.filter_server_list)
-        return (yield from _taking_wrapper(register.topic_config_serialize_wrapper, filter_servers, unix_ms))
+        return (yield from _decoding_json(body, version, unix_ms))
     except BodyError as error:
         raise RegistrationRefused(f"Failed to decode RegisterBrokerBody, {error}") from None
+
+
+def _checksum(body: bytes) -> Steps[int]:
+    """Return the CRC-32 of a body as brokers send it; rests."""
+    view = memoryview(body)
+    value = zlib.crc32(view[:_CHECKSUM_BYTES])
+    for at in range(_CHECKSUM_BYTES, len(body), _CHECKSUM_BYTES):
+        yield
+        value = zlib.crc32(view[at : at + _CHECKSUM_BYTES], value)
+    return value & 0x7FFFFFFF
 
 
 def is_zlib(body: bytes) -> bool:
@@ -104,65 +117,105 @@ def _read_table(body: bytes, before: Before | None) -> Steps[RegistrationBody | 
         return None
     _checked_count(table.said.topics)
     wrapper = table.envelope.topic_config_serialize_wrapper
-    mappings = wrapper.topic_queue_mapping_info_map
-    if wrapper.data_version is None or not said_topics.can_be_topics(mappings):
+    if wrapper.data_version is None:
         return None
+    taken = _Taken(table.topics)
+    taken.take_mappings(wrapper.topic_queue_mapping_info_map)
+    filter_servers = taken.filter_servers(table.envelope.filter_server_list)
     return RegistrationBody(
-        wrapper.data_version,
-        table.topics,
-        mappings,
-        tuple(table.envelope.filter_server_list),
-        said=table.said,
+        wrapper.data_version, taken.topics, taken.mappings, filter_servers, taken.ignored, table.said
     )
 
 
-def _taking_wrapper(
-    wrapper: TopicConfigAndMappingSerializeWrapper, filter_servers: tuple[str, ...] | None, unix_ms: int
-) -> Steps[RegistrationBody]:
-    table = wrapper.topic_config_table
-    _checked_count(len(table))
-    topics, ignored = yield from _taking((config.topic_name or key, config) for key, config in table.items())
+def _decoding_json(body: bytes, version: int, unix_ms: int) -> Steps[RegistrationBody]:
+    """Read JSON of any kind: a short text at once, with all liberties, a long one in pieces."""
+    has_wrapper_only = version < VERSION_3_0_11
+    taken = _Taken()
+    if len(body) > BARE_KEYS_BYTES_MAX:
+        long = LongRegistration(body, taken.take_topics, taken.take_mappings)
+        yield from (long.reading_wrapper() if has_wrapper_only else long.reading_body())
+        taken.ignored += long.left_out
+        register, wrapper = long.body, long.wrapper
+    else:
+        register = RegisterBrokerBody() if has_wrapper_only else decode_body(RegisterBrokerBody, body)
+        wrapper = register.topic_config_serialize_wrapper
+        if has_wrapper_only:
+            wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, body)
+        taken.take_topics(wrapper.topic_config_table)
+        taken.take_mappings(wrapper.topic_queue_mapping_info_map)
+    filter_servers = None if has_wrapper_only else taken.filter_servers(register.filter_server_list)
     return RegistrationBody(
         wrapper.data_version or DataVersion(timestamp=unix_ms),
-        topics,
-        _taken_mappings(wrapper.topic_queue_mapping_info_map),
+        taken.topics,
+        taken.mappings,
         filter_servers,
-        ignored,
+        taken.ignored,
     )
 
 
 def _checked_count(topics: int) -> int:
     if topics > TOPICS_MAX:
-        raise BodyError(f"{topics} topics are over the limit of {TOPICS_MAX}")
+        raise BodyError(f"{topics} topics and mappings are over the limit of {TOPICS_MAX}")
     return topics
 
 
-def _taking(configs: Iterable[tuple[str, TopicConfig]]) -> Steps[tuple[dict[str, TopicSettings], int]]:
-    """Return the settings of topics whose names can be those of topics, and how many others there were."""
-    topics: dict[str, TopicSettings] = {}
-    ignored = 0
-    shared = SharedSettings()
-    for part in in_parts(configs):
-        for name, config in part:
-            if _can_be_topic(name):
-                topics[name] = shared[
-                    config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
-                ]
+class _Taken:
+    """What is taken of a registration: what can be a broker's; the rest is counted."""
+
+    def __init__(self, topics: dict[str, TopicSettings] | None = None) -> None:
+        self.topics = {} if topics is None else topics
+        self.mappings: dict[str, TopicQueueMappingInfo] = {}
+        self.ignored = 0
+        self._shared = SharedSettings()
+
+    def take_topics(self, table: Mapping[str, TopicConfig]) -> None:
+        """Take the settings of some topics whose names can be those of topics."""
+        self._check_count(len(table))
+        for key, config in table.items():
+            self.take_topic(config.topic_name or key, config)
+
+    def take_topic(self, name: str, config: TopicConfig) -> None:
+        """Take the settings of one topic."""
+        if not _can_be_topic(name):
+            self.ignored += 1
+            return
+        self.topics[name] = self._shared[
+            config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
+        ]
+
+    def take_mappings(self, table: Mapping[str, TopicQueueMappingInfo]) -> None:
+        """Take the mappings of some static topics that can be shown to everybody."""
+        self._check_count(len(table))
+        for topic, mapping in table.items():
+            if _can_be_topic(topic) and _can_be_shown(mapping):
+                self.mappings[topic] = mapping
             else:
-                ignored += 1
-        yield
-    return topics, ignored
+                self.ignored += 1
 
+    def filter_servers(self, addresses: Iterable[str]) -> tuple[str, ...]:
+        """Return the first of the filter servers that can be called."""
+        every = list(addresses)
+        taken = tuple(filter(is_address, every))
+        self.ignored += len(every) - len(taken[:FILTER_SERVERS_MAX])
+        return taken[:FILTER_SERVERS_MAX]
 
-def _taken_mappings(mappings: Mapping[str, TopicQueueMappingInfo]) -> dict[str, TopicQueueMappingInfo]:
-    return {topic: mapping for topic, mapping in mappings.items() if _can_be_topic(topic)}
+    def _check_count(self, more: int) -> None:
+        _checked_count(len(self.topics) + len(self.mappings) + self.ignored + more)
 
 
 def _can_be_topic(name: str) -> bool:
     return 0 < len(name) <= NameTooLong.CHARS_MAX
 
 
+def _can_be_shown(mapping: TopicQueueMappingInfo) -> bool:
+    """Tell whether the texts of a mapping, which every client of the topic gets, can be what they are to be."""
+    names = [text for text in (mapping.bname, mapping.scope) if isinstance(text, str)]
+    return all(map(is_name, names)) and not (isinstance(mapping.topic, str) and not _can_be_topic(mapping.topic))
+
+
 def _inflating(body: bytes) -> Steps[bytes]:
+    # However many wait for their turn, only one of them has memory for this.
+    yield
     inflater = zlib.decompressobj()
     text = bytearray()
     rest = body
@@ -182,22 +235,32 @@ def _inflating(body: bytes) -> Steps[bytes]:
 
 
 def _decoding_compressed(text: bytes, version: int) -> Steps[RegistrationBody]:
-    parts = _Parts(text)
-    data_version = decode_body(DataVersion, parts.next())
-    configs = (_topic_config(parts.next()) for _ in range(_checked_count(parts.number())))
-    topics, ignored = yield from _taking((config.topic_name, config) for config in configs)
-    filter_servers = _filter_servers(parts.next())
-    mappings = {}
-    for _ in range(parts.number() if version >= VERSION_5_0_0 else 0):
-        mapping = decode_body(TopicQueueMappingInfo, parts.next())
-        if isinstance(mapping.topic, str):
-            mappings[mapping.topic] = mapping
-    return RegistrationBody(data_version, topics, _taken_mappings(mappings), filter_servers, ignored)
+    parts, taken = _Parts(text), _Taken()
+    data_version = decode_body(DataVersion, parts.next() or b"")
+    for _ in parts.counted():
+        if (line := parts.next()) is None:
+            taken.ignored += 1
+        else:
+            config = _topic_config(line)
+            taken.take_topic(config.topic_name, config)
+        if parts.is_time_to_rest():
+            yield
+    filter_servers = taken.filter_servers(_filter_servers(parts.next() or b"[]"))
+    for _ in parts.counted() if version >= VERSION_5_0_0 else ():
+        mapping = parts.next()
+        said = None if mapping is None else decode_body(TopicQueueMappingInfo, mapping)
+        if said is not None and isinstance(said.topic, str):
+            taken.take_mappings({said.topic: said})
+        else:
+            taken.ignored += 1
+        if parts.is_time_to_rest():
+            yield
+    return RegistrationBody(data_version, taken.topics, taken.mappings, filter_servers, taken.ignored)
 
 
 def _topic_config(text: bytes) -> TopicConfig:
     """Read `name readQueueNums writeQueueNums perm filterType [attributes]`; flags are not carried in this form."""
-    tokens = text.decode("utf-8", "replace").split(" ")
+    tokens = text.decode("utf-8", "replace").split(" ", _TOKENS_MIN)
     if len(tokens) < _TOKENS_MIN:
         raise BodyError(f"a topic line has {len(tokens)} of at least {_TOKENS_MIN} words")
     name, *numbers = tokens[:4]
@@ -207,12 +270,12 @@ def _topic_config(text: bytes) -> TopicConfig:
     return TopicConfig(topic_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm, topic_sys_flag=0)
 
 
-def _filter_servers(text: bytes) -> tuple[str, ...]:
+def _filter_servers(text: bytes) -> list[str]:
     try:
-        return tuple(decode_body(list[str], text))
+        return decode_body(list[str], text)
     except BodyError:
         # As in Java: the list is of no importance to routes, the topics are.
-        return ()
+        return []
 
 
 class _Parts:
@@ -221,6 +284,25 @@ class _Parts:
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._at = 0
+        self._counted = 0
+        #: Where the work began that is done without a rest, and how many parts were read since.
+        self._rested_at = 0
+        self._parts = 0
+
+    def counted(self) -> range:
+        """Read how many parts follow, and return so many numbers; all together have a limit."""
+        count = self.number()
+        self._counted += max(0, count)
+        _checked_count(self._counted)
+        return range(count)
+
+    def is_time_to_rest(self) -> bool:
+        """Tell whether so much was read since this was true that others should have their turn."""
+        self._parts += 1
+        if self._parts < _REST_PARTS and self._at - self._rested_at < _REST_BYTES:
+            return False
+        self._rested_at, self._parts = self._at, 0
+        return True
 
     def number(self) -> int:
         """Return the next int32."""
@@ -231,12 +313,11 @@ class _Parts:
         self._at += _INT32.size
         return int(value)
 
-    def next(self) -> bytes:
-        """Return the next part."""
+    def next(self) -> bytes | None:
+        """Return the next part; None for one that is longer than a broker's can be."""
         size = self.number()
         end = self._at + size
         if size < 0 or end > len(self._text):
             raise BodyError(f"a part of {size} bytes at byte {self._at} does not fit {len(self._text)}")
-        part = self._text[self._at : end]
-        self._at = end
-        return part
+        start, self._at = self._at, end
+        return self._text[start:end] if size <= VALUE_BYTES_MAX else None

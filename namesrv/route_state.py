@@ -35,10 +35,19 @@ from namesrv.set_change import AppliedChange, RouteTables, SetChange, applied_ch
 from namesrv.slices import Steps, in_parts, whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey, LiveRow
+from namesrv.tables.mapping_table import PreparedMappingRemoval, PreparedMappings
 from namesrv.tables.topic_census import TopicCensus, TopicKind, kinds_of
 from namesrv.tables.topic_table import PreparedQueues, PreparedRemoval
 from remoting.codes import RequestCode
-from remoting.shapes.route import MASTER_ID, PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
+from remoting.shapes.route import (
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    QueueData,
+    TopicQueueMappingInfo,
+    TopicRouteData,
+)
 
 #: So many times a registration is decided in slices before it is done at once.
 _TRIES: Final = 3
@@ -74,6 +83,16 @@ class _Prepared(NamedTuple):
     removal: PreparedRemoval
     #: How many of the topics nobody in the set's cluster has any longer.
     gone: Counter[TopicKind]
+    mappings: PreparedMappings
+    unmapped: PreparedMappingRemoval
+
+
+class _Compared(NamedTuple):
+    """What a registration changes of topics and mappings, and what it takes to store that; None for nothing."""
+
+    queues: QueueChanges
+    mappings: Mapping[str, TopicQueueMappingInfo]
+    prepared: _Prepared | None
 
 
 class RouteState:
@@ -158,28 +177,26 @@ class RouteState:
         """
         for _ in range(_TRIES):
             compared_at = self._applied
-            queues, prepared = yield from self._comparing(request)
+            compared = yield from self._comparing(request)
             if self._applied == compared_at:
                 break
         else:
             # Others change too much meanwhile to rest between comparing and applying.
-            queues, prepared = whole(self._comparing(request))
+            compared = whole(self._comparing(request))
         if request.base is not None and self.said_before(request) != request.base:
             return None
         if is_late():
             return self.leave_aside(request)
-        return self._register(request, queues, prepared, now_ms())
+        return self._register(request, compared, now_ms())
 
-    def _register(
-        self, request: Registration, queues: QueueChanges, prepared: _Prepared | None, now_ms: int
-    ) -> Outcome[MasterAddresses]:
+    def _register(self, request: Registration, compared: _Compared, now_ms: int) -> Outcome[MasterAddresses]:
         known = self.tables.live.get(request.key)
-        decision = self._decide(request, queues, now_ms)
+        decision = self._decide(request, compared, now_ms)
         if isinstance(decision, RegistrationConflicted):
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return Outcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
-        self._apply(decision.change, prepared)
+        self._apply(decision.change, compared.prepared)
         if request.said is not None:
             self._said.setdefault(request.broker_name, {})[request.key] = _Said(request.who, request.said)
         events: list[Event] = [decision.happened]
@@ -192,21 +209,24 @@ class RouteState:
         events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
         return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
 
-    def _comparing(self, request: Registration) -> Steps[tuple[QueueChanges, _Prepared | None]]:
+    def _comparing(self, request: Registration) -> Steps[_Compared]:
         """Compare the topics of a registration, and work out what it takes to store what differs."""
         queues = yield from registration.changing_queues(self.tables, request)
-        decision = self._decide(request, queues, now_ms=0)
+        mappings = yield from registration.changing_mappings(self.tables, request)
+        compared = _Compared(queues, mappings, None)
+        decision = self._decide(request, compared, now_ms=0)
         if isinstance(decision, RegistrationConflicted):
-            return queues, None
-        return queues, (yield from self._preparing(decision.change))
+            return compared
+        return compared._replace(prepared=(yield from self._preparing(decision.change)))
 
     def _decide(
-        self, request: Registration, queues: QueueChanges, now_ms: int
+        self, request: Registration, compared: _Compared, now_ms: int
     ) -> registration.Decision | RegistrationConflicted:
         return registration.decide(
             self.tables,
             request,
-            queues,
+            compared.queues,
+            compared.mappings,
             delete_missing_topics=self._config.delete_topic_with_broker_registration,
             now_ms=now_ms,
         )
@@ -380,20 +400,28 @@ class RouteState:
         queues = yield from topics.preparing(name, change.queue_changes)
         removal = yield from topics.removing(name, change.removed_topics)
         # Nearly every change keeps to the topics that the set has, and who else has them does not matter.
-        moves = queues.joined or removal.left
+        moves = queues.joined or removal.leaving.left
         others = self._sets_in(change.broker_set.cluster) - {name} if moves else set()
         new: Counter[TopicKind] = Counter()
         for joined in in_parts(queues.joined.items()):
             new += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])
             yield
         gone: Counter[TopicKind] = Counter()
-        for unheld in in_parts(removal.gone):
+        for unheld in in_parts(removal.leaving.gone):
             gone += kinds_of(unheld)
             yield
-        for left in in_parts(removal.left.items()):
+        for left in in_parts(removal.leaving.left.items()):
             gone += kinds_of([topic for topic, holders in left if others.isdisjoint(holders)])
             yield
-        return _Prepared(queues, new, removal, gone)
+        mappings = yield from self.tables.mappings.preparing(name, change.mappings)
+        unmapped = yield from self.tables.mappings.removing(name, self._unmapped_topics(change))
+        return _Prepared(queues, new, removal, gone, mappings, unmapped)
+
+    def _unmapped_topics(self, change: SetChange) -> Iterable[str]:
+        """Return the topics whose mappings go: with the last member those of topics that nobody registered, too."""
+        if not change.broker_set.members:
+            return list(self.tables.mappings.of_broker(change.broker_set.broker_name))
+        return change.removed_topics
 
     def _apply(self, change: SetChange, prepared: _Prepared | None = None) -> None:
         """Carry one decided change into the tables; the only code that does.
@@ -417,9 +445,6 @@ class RouteState:
             tables.live.remove(key)
         if change.heard:
             tables.live.put(*change.heard)
-        if not change.broker_set.members:
-            self.answers.drop(tables.mappings.topics_of(name))
-            tables.mappings.remove(name, tables.mappings.topics_of(name))
 
     def _filter_servers_move(self, change: SetChange) -> bool:
         """Tell whether the member that was heard has other filter servers than before."""
@@ -441,11 +466,12 @@ class RouteState:
         self.census.add(cluster, prepared.new)
         tables.topics.discard(prepared.removal)
         self.census.remove(cluster, prepared.gone)
-        tables.mappings.put(name, change.mappings)
-        tables.mappings.remove(name, change.removed_topics)
+        tables.mappings.store(prepared.mappings)
+        tables.mappings.discard(prepared.unmapped)
         self.answers.drop(change.queue_changes.queues.keys())
         self.answers.drop(change.removed_topics)
         self.answers.drop(change.mappings.keys())
+        self.answers.drop(prepared.unmapped.leaving.topics)
 
     def _sets_in(self, cluster: str) -> set[str]:
         """Return the broker sets that count for a cluster."""

@@ -21,7 +21,8 @@ import xxhash
 
 from namesrv.refusals import NameTooLong
 from namesrv.slices import Steps
-from namesrv.topic_settings import SharedSettings, TopicSettings
+from namesrv.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
+from remoting.errors import BodyError
 from remoting.shapes.namesrv import RegisterBrokerBody
 from remoting.shapes.route import TopicConfig
 
@@ -36,6 +37,10 @@ _ENDS_WITH_TABLE: Final = b"}}}}"
 _BETWEEN_TOPICS: Final = re.compile(rb'\},(?="(?>(?:[^"\\]|\\.)*)":\{)', re.DOTALL)
 #: The envelope before the table has some hundred bytes; a longer one is not looked through for the time.
 _HEAD_BYTES_MAX: Final = 4096
+#: What stands behind the table has some hundred bytes as well, or mappings; those of very many are read in pieces.
+_TAIL_BYTES_MAX: Final = 64 * 1024
+#: A topic ends within so many bytes.
+_TOPIC_BYTES_MAX: Final = 64 * 1024
 _TIME: Final = re.compile(rb'("mappingDataVersion":\{"counter":-?\d+,"stateVersion":-?\d+,"timestamp":)\d+(?=\})')
 #: Stands for the table while the envelope is decoded, to prove that it was the table.
 _PROBE: Final = "?"
@@ -95,7 +100,7 @@ def reading(body: bytes, before: SaidTopics | None = None, has: Container[str] =
     """Return what a registration says, or what of it differs from `before`; rests between blocks.
 
     `has` holds the topics that are known of the broker. None if the text is not as brokers write it; then it has to be
-    decoded as a whole.
+    decoded as a whole. Raises BodyError for more topics than any broker has.
     """
     found = _table_of(body, before)
     if found is None:
@@ -191,6 +196,8 @@ def _table_of(body: bytes, before: SaidTopics | None) -> tuple[int, int, Registe
     end = _table_end(body, start, before)
     if end is None:
         return None
+    if len(body) - end > _TAIL_BYTES_MAX:
+        return None
     probe = b'%b"%b":{}%b' % (body[:start], _PROBE.encode(), body[end:])
     try:
         envelope = _decode_envelope(probe)
@@ -241,7 +248,9 @@ def _read_blocks(body: bytes, at: int, stop: int) -> Steps[tuple[list[Block], di
     topics: dict[str, TopicSettings] = {}
     settings = SharedSettings()
     while at < stop:
-        cut = _BETWEEN_TOPICS.search(body, at + BLOCK_BYTES, stop)
+        cut = _BETWEEN_TOPICS.search(body, at + BLOCK_BYTES, min(stop, at + BLOCK_BYTES + _TOPIC_BYTES_MAX))
+        if cut is None and stop - at > BLOCK_BYTES + _TOPIC_BYTES_MAX:
+            return None
         end = stop if cut is None else cut.end()
         text = body[at:end]
         try:
@@ -256,6 +265,8 @@ def _read_blocks(body: bytes, at: int, stop: int) -> Steps[tuple[list[Block], di
             topics[topic] = settings[
                 config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
             ]
+        if len(topics) > TOPICS_MAX:
+            raise BodyError(f"more than {TOPICS_MAX} topics")
         blocks.append(Block(len(text), _digest(text), tuple(said)))
         at = end
         yield

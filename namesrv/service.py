@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from namesrv.broker_counts import BrokerCounts
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.event_catalogue import SCAN_SKIPPED
-from namesrv.handlers import Handlers
+from namesrv.handlers import BODY_LIMITS, Handlers
 from namesrv.history import RouteHistory
 from namesrv.journal import BROKER_CODES, Journal
 from namesrv.kv_config import KvConfig
@@ -19,6 +19,7 @@ from namesrv.settings import Settings
 from namesrv.slices import PART_TOPICS
 from remoting.codes import RequestCode
 from remoting.observer import CloseReason
+from remoting.server import ServerOptions
 from remoting.statistics import timer_ns
 from serving.journal import Attributed, ConnectionWatch
 from serving.one_by_one import OneByOne
@@ -55,9 +56,12 @@ class NameServer:
         self._server = self._process.make_listener(
             Attributed(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
             ConnectionWatch(self._journal, self._lost),
-            urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
+            ServerOptions(
+                urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
+                prepared=RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                body_limits=BODY_LIMITS,
+            ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
-            prepared=RequestCode.GET_ROUTEINFO_BY_TOPIC,
         )
         #: Lost connections whose brokers are still to be removed; those with very many topics keep no others waiting.
         self._gone = OneByOne(self._forget, "remove_lost_brokers", self._tasks)

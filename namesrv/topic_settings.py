@@ -3,7 +3,12 @@
 Pure values.
 """
 
+from typing import Final
+
 import msgspec
+
+#: Topics of one registration, with the mappings of its static topics: twice as many as the largest brokers have.
+TOPICS_MAX: Final = 200_000
 
 
 class TopicSettings(msgspec.Struct, frozen=True, gc=False):

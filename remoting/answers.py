@@ -8,10 +8,11 @@ from collections.abc import Awaitable
 from typing import Final, Protocol
 
 from remoting.background_tasks import is_failure
+from remoting.body_limits import BodyLimits, BodyTooLong
 from remoting.codes import VERSION_5_3_1, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import BodyError, RequestRefused
-from remoting.frame import Pieces, decode, decode_pieces, encode
+from remoting.frame import Pieces, decode, decode_header, decode_pieces, encode
 from remoting.notices import Notices
 from remoting.observer import Peer, Rejection, ServerObserver
 from remoting.prepared import KnownRequest, KnownRequests, PreparedAnswer
@@ -57,6 +58,8 @@ class Answers:
     ) -> None:
         self._dispatch = dispatcher.dispatch
         self._execute = dispatcher.dispatch
+        #: Bodies over these are refused.
+        self.body_limits = BodyLimits()
         self._serialize_type = serialize_type
         self._observer = observer
         self._statistics = statistics
@@ -85,6 +88,14 @@ class Answers:
         """Return the request that a frame in pieces is; it is too long to be known."""
         return decode_pieces(pieces), None
 
+    def refuse(self, data: bytes, length: int) -> Received | None:
+        """Return what stands for a frame whose body is too long for its code; raises as `frame.decode_header`.
+
+        None if the frame may come. `data` begins with it, and has its whole header.
+        """
+        request = decode_header(data, length)
+        return (request, None) if request.left_out_bytes > self.body_limits.of(request.code) else None
+
     def ready(self, request: KnownRequest) -> bytes | None:
         """Return the frame that answers a known request, None if it has to be carried out after all."""
         known = self.known
@@ -98,6 +109,9 @@ class Answers:
         With the `key` of a request that was not known, an answer that stood ready is remembered for it.
         """
         try:
+            body_bytes = request.left_out_bytes or len(request.body)
+            if body_bytes > (body_bytes_max := self.body_limits.of(request.code)):
+                raise BodyTooLong(request.code, body_bytes, body_bytes_max)  # noqa: TRY301  # answered as any refusal
             answer = self._dispatch(request, connection)
         except Exception as error:  # noqa: BLE001  # whatever a handler raises ends here, told and answered
             answer = self._answer_to(error, request, connection)

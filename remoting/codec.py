@@ -88,27 +88,31 @@ def _wire_names(shape: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 def decode_body(shape: type[Body], body: bytes) -> Body:
     """Return `shape` read from a JSON body of any Java peer.
 
-    Standard JSON of the expected types is read at once. What fails is read again with bare integer keys and numbers as
-    strings, and then, up to `fastjson.PARSE_BYTES_MAX`, with all of fastjson's liberties and nulls for absent. Raises
-    BodyError if that fails too.
+    Standard JSON of the expected types is read at once. What fails is read again, up to `fastjson.BARE_KEYS_BYTES_MAX`,
+    with bare integer keys and numbers as strings, and then, up to `fastjson.PARSE_BYTES_MAX`, with all of fastjson's
+    liberties and nulls for absent. Raises BodyError if that fails too.
     """
     kind: Any = shape  # mypy holds a class for no more hashable than its instances
     value: Body
     try:
         value = _decoder(kind).decode(body)
-    except _UNREADABLE:
+    except _UNREADABLE as error:
+        if len(body) > fastjson.BARE_KEYS_BYTES_MAX:
+            only = f"of more than {fastjson.BARE_KEYS_BYTES_MAX} bytes only standard JSON is read"
+            raise BodyError(f"{error}; {only}") from None
         value = _decode_lax_body(kind, body)
     return value
 
 
 def _decode_lax_body(kind: Any, body: bytes) -> Any:
+    quoted = fastjson.with_quoted_integer_keys(body)
     try:
-        return _lax_decoder(kind).decode(fastjson.with_quoted_integer_keys(body))
+        return _lax_decoder(kind).decode(quoted)
     except _UNREADABLE as error:
         if len(body) > fastjson.PARSE_BYTES_MAX:
             raise BodyError(str(error)) from None
     try:
-        return msgspec.convert(fastjson.parse(body), kind, strict=False)
+        return msgspec.convert(fastjson.parse_quoted(body, quoted), kind, strict=False)
     except msgspec.ValidationError as error:
         raise BodyError(str(error)) from None
 

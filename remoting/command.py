@@ -31,6 +31,8 @@ class RemotingCommand(msgspec.Struct, frozen=True):
     #: None and `{}` differ on the wire: answers with a header class always carry the key.
     ext_fields: Mapping[str, str] | None = None
     body: bytes = b""
+    #: How many bytes its body has that were not taken; then it is refused.
+    left_out_bytes: int = 0
 
     @property
     def is_response(self) -> bool:

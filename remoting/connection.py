@@ -202,7 +202,8 @@ class Connection(asyncio.Protocol):
         if frames:
             self._carry_out(frames, began_ns)
         # False for a plain connection whose frames come whole, which is nearly always.
-        self._is_plain = not (reader.unfinished_bytes or self._gate is not None or reader.error)
+        is_within = reader.unfinished_bytes or reader.skipped_bytes_left
+        self._is_plain = not (is_within or self._gate is not None or reader.error)
         if not self._is_plain or self._unfinished.bytes:
             self._look_at_unfinished(frame_ended=bool(frames))
 
@@ -523,7 +524,7 @@ class Connection(asyncio.Protocol):
 
     def _new_reader(self) -> FrameReader[Received]:
         answers = self._host.answers
-        return FrameReader(answers.read, answers.read_pieces, self._host.limits.frame_bytes_max)
+        return FrameReader(answers.read, answers.read_pieces, self._host.limits.frame_bytes_max, answers.refuse)
 
     def _write_raw(self, data: bytes) -> None:
         if data:

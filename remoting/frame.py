@@ -28,14 +28,20 @@ FRAME_BYTES_MAX_DEFAULT: Final = 16 * 1024 * 1024
 EXT_FIELDS_MAX: Final = 10_000
 _TOO_MANY_FIELDS: Final = f"a header of more than {EXT_FIELDS_MAX} extFields"
 
+#: A header may have this many bytes. Peers send some hundred; the longest is that of PUT_KV_CONFIG, whose value comes
+#: from a command line, which has at most 128 KiB.
+HEADER_BYTES_MAX: Final = 256 * 1024
+
 _LENGTH_BYTES: Final = 4
+#: Shorter frames are looked at when they are whole: to keep them costs little.
+_LONG_FRAME_BYTES: Final = 64 * 1024
 #: An object for each smaller piece would cost more than its bytes.
 _PIECE_BYTES_MIN: Final = 4096
 _PREFIX: Final = struct.Struct(">II")
 _BINARY: Final = struct.Struct(">hBhiii")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
-_HEADER_BYTES_MAX: Final = 2**24 - 1
+_HEADER_WORD_MAX: Final = 2**24 - 1
 _INT32_RANGE: Final = range(-(2**31), 2**31)
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
 
@@ -43,23 +49,45 @@ _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
 class FrameReader(Generic[Read]):
     """Cuts a peer's bytes into frames and reads them, whatever the sizes of the chunks they arrive in.
 
-    Keeps at most one unfinished frame, so at most `frame_bytes_max` bytes. After bytes that break the rules `error` is
-    set and everything later is ignored: the caller answers what came before and closes the connection.
+    Keeps at most one unfinished frame, so at most `frame_bytes_max` bytes. A long one is looked at as soon as its
+    header is there; if it is refused, the rest of it is read past. After bytes that break the rules `error` is set and
+    everything later is ignored: the caller answers what came before and closes the connection.
     """
 
     # Each of many thousand connections has one.
-    __slots__ = ("_frame_bytes_max", "_read", "_read_pieces", "_rest", "_wanted", "error", "unfinished_bytes")
+    __slots__ = (
+        "_frame_bytes_max",
+        "_is_judged",
+        "_read",
+        "_read_pieces",
+        "_refuse",
+        "_rest",
+        "_wanted",
+        "error",
+        "skipped_bytes_left",
+        "unfinished_bytes",
+    )
 
     def __init__(
         self,
         read: Callable[[bytes, int, int], Read],
         read_pieces: Callable[[Pieces], Read],
         frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT,
+        refuse: Callable[[bytes, int], Read | None] = lambda _data, _length: None,
     ) -> None:
-        """Take what makes something of a whole frame, such as `decode` and `decode_pieces`."""
+        """Take what makes something of a whole frame, such as `decode` and `decode_pieces`.
+
+        `refuse` is given the beginning of a long frame with its whole header, and its length; it returns what stands
+        for the frame if the rest of it is not wanted.
+        """
         self._read = read
         self._read_pieces = read_pieces
+        self._refuse = refuse
         self._frame_bytes_max = frame_bytes_max
+        #: Bytes of a refused frame that are still to come.
+        self.skipped_bytes_left = 0
+        #: There is nothing more to be said about the unfinished frame before it is whole.
+        self._is_judged = True
         #: The beginning of an unfinished frame, in the pieces in which it came, small ones put together.
         self._rest: Pieces = []
         #: How many bytes those have.
@@ -73,16 +101,18 @@ class FrameReader(Generic[Read]):
         """Return how many of the next bytes, which begin with `data`, belong to a frame that began, or begins there."""
         if self.unfinished_bytes:
             return self._wanted - self.unfinished_bytes
-        return _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
+        return self.skipped_bytes_left or _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
 
     def receive(self, data: bytes) -> list[Read]:
         """Return what the frames are that `data` completes, in order; see `error` for what ended the stream."""
         if self.error is not None:
             return []
+        if self.skipped_bytes_left:
+            data = self._skip(data)
         if self.unfinished_bytes:
             self._keep(data)
             if self.unfinished_bytes < self._wanted:
-                return []
+                return self._judged()
             pieces, self._rest = self._rest, []
             is_one_frame = self.unfinished_bytes == self._wanted > _PIECE_BYTES_MIN
             self.unfinished_bytes = 0
@@ -100,7 +130,43 @@ class FrameReader(Generic[Read]):
             return frames
         if at < len(data):
             self._keep(data[at:] if at else data)
+            frames += self._judged()
         return frames
+
+    def _skip(self, data: bytes) -> bytes:
+        """Return what of `data` is behind a refused frame."""
+        skipped = min(self.skipped_bytes_left, len(data))
+        self.skipped_bytes_left -= skipped
+        return data[skipped:]
+
+    def _judged(self) -> list[Read]:
+        """Return what stands for the unfinished frame if its header is there and the rest is not wanted."""
+        length = self._wanted - _LENGTH_BYTES
+        try:
+            if self._is_judged or self.unfinished_bytes < _PREFIX.size:
+                return []
+            _, header_end = _header_span(self._beginning(_PREFIX.size), 0, length)
+            if self.unfinished_bytes < header_end:
+                return []
+            self._is_judged = True
+            refused = self._refuse(self._beginning(header_end), length)
+        except FrameError as error:
+            self.error = error
+            self._rest, self.unfinished_bytes = [], 0
+            return []
+        if refused is None:
+            return []
+        self.skipped_bytes_left = self._wanted - self.unfinished_bytes
+        self._rest, self.unfinished_bytes, self._wanted = [], 0, _LENGTH_BYTES
+        return [refused]
+
+    def _beginning(self, count: int) -> bytes:
+        """Return the first `count` bytes of the unfinished frame, which are there, and perhaps more."""
+        pieces = iter(self._rest)
+        beginning = bytes(next(pieces))
+        while len(beginning) < count:
+            beginning += next(pieces)
+        return beginning
 
     def _keep(self, data: bytes) -> None:
         """Add to the unfinished frame; large pieces stay as they are, to be copied once, when the frame is whole."""
@@ -120,6 +186,7 @@ class FrameReader(Generic[Read]):
             self._check_length(length)
             if end - at < _LENGTH_BYTES + length:
                 self._wanted = _LENGTH_BYTES + length
+                self._is_judged = length <= _LONG_FRAME_BYTES
                 return at
             frames.append(self._read(data, at, length))
             at += _LENGTH_BYTES + length
@@ -151,6 +218,17 @@ def decode(data: bytes, at: int, length: int) -> RemotingCommand:
     return _decode(data[at + _LENGTH_BYTES], data[start:end], data[end : at + _LENGTH_BYTES + length])
 
 
+def decode_header(data: bytes, length: int) -> RemotingCommand:
+    """Return the command that `data` begins with, which has at least its whole header, without the body.
+
+    `length` is that of the frame. Raises as `decode`.
+    """
+    start, end = _header_span(data, 0, length)
+    return msgspec.structs.replace(
+        _decode(data[_LENGTH_BYTES], data[start:end], b""), left_out_bytes=length + _LENGTH_BYTES - end
+    )
+
+
 def decode_pieces(pieces: Pieces) -> RemotingCommand:
     """Return the command of a frame that came in these pieces; its body is put together without the rest.
 
@@ -167,9 +245,11 @@ def decode_pieces(pieces: Pieces) -> RemotingCommand:
 def _header_span(data: bytes | bytearray, at: int, length: int) -> tuple[int, int]:
     """Return where the header of a frame begins and ends."""
     _, word = _PREFIX.unpack_from(data, at)
-    header_bytes = word & _HEADER_BYTES_MAX
+    header_bytes = word & _HEADER_WORD_MAX
     if header_bytes > length - _LENGTH_BYTES:
         raise FrameError(f"a header of {header_bytes} bytes does not fit a frame of {length}")
+    if header_bytes > HEADER_BYTES_MAX:
+        raise FrameError(f"a header of {header_bytes} bytes is over the limit of {HEADER_BYTES_MAX}")
     start = at + _PREFIX.size
     return start, start + header_bytes
 
@@ -188,8 +268,8 @@ def encode(command: RemotingCommand, serialize_type: SerializeType = SerializeTy
     Raises HeaderError if the header does not fit 24 bits, or a binary header's code, version or key 16.
     """
     header = _encode_json(command) if serialize_type is SerializeType.JSON else _encode_binary(command)
-    if len(header) > _HEADER_BYTES_MAX:
-        raise HeaderError(f"a header of {len(header)} bytes is over the limit of {_HEADER_BYTES_MAX}")
+    if len(header) > _HEADER_WORD_MAX:
+        raise HeaderError(f"a header of {len(header)} bytes is over the limit of {_HEADER_WORD_MAX}")
     word = serialize_type << 24 | len(header)
     return b"%b%b%b" % (_PREFIX.pack(_LENGTH_BYTES + len(header) + len(command.body), word), header, command.body)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from remoting.answers import Answers, Dispatcher
 from remoting.background_tasks import BackgroundTasks
+from remoting.body_limits import BodyLimits
 from remoting.clock import Clock
 from remoting.codes import RequestCode, SerializeType
 from remoting.connection import Connection
@@ -64,6 +65,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     prepared: int | None = RequestCode.GET_ROUTEINFO_BY_TOPIC
     #: The urgent one-way requests that come most of all, if there are such.
     notices: NoticeKind | None = None
+    #: The longest bodies that requests may have.
+    body_limits: BodyLimits = msgspec.field(default_factory=BodyLimits)
     #: How headers of answers are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
 
@@ -99,6 +102,7 @@ class RemotingServer:
         known = None if prepared is None else KnownRequests(prepared, self.statistics)
         notices = None if options.notices is None else Notices(options.notices, self.statistics)
         self.answers = Answers(dispatcher, options.serialize_type, observer, self.statistics, known, notices)
+        self.answers.body_limits = options.body_limits
         self.turns = Turns(self.answers, options.limits, self.statistics, tasks)
         #: Changeable while the server runs; 0 for never.
         self.idle_seconds = options.limits.idle_seconds

@@ -21,10 +21,9 @@ from remoting.answers import Dispatcher
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
-from remoting.codes import RequestCode, SerializeType
+from remoting.codes import SerializeType
 from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
-from remoting.notices import NoticeKind
 from remoting.observer import ServerObserver
 from remoting.server import RemotingServer, ServerOptions
 from remoting.tls import TlsError, client_context
@@ -164,21 +163,13 @@ class ServerProcess(Generic[Config]):
         self,
         dispatcher: Dispatcher,
         observer: ServerObserver,
-        urgent: frozenset[RequestCode],
+        options: ServerOptions,
         queued_requests_max: int,
-        prepared: RequestCode | None = None,
-        notices: NoticeKind | None = None,
     ) -> RemotingServer:
-        """Return what will serve RocketMQ peers.
-
-        Requests of the `urgent` codes wait in no queue and for nothing else; nearly all answers to `prepared`, which is
-        one of them, stand ready; `notices` are one-way requests that come most of all.
-        """
-        options = ServerOptions(
+        """Return what will serve RocketMQ peers; limits and form of answers are those of the configuration."""
+        options = msgspec.structs.replace(
+            options,
             limits=_limits(self._config, self._connections_max(), queued_requests_max),
-            urgent=urgent,
-            prepared=prepared,
-            notices=notices,
             serialize_type=SerializeType[self._config.serialize_type],
         )
         tls = None if self._config.tls_server_mode == "disabled" else self._certificate.contexts

@@ -1,23 +1,20 @@
 """topicQueueTable: which queues each topic has on each broker set.
 
 Kept by broker set, with the names of a topic's holders beside it for route queries. A topic without queues does not
-exist here. Equal settings of one set share one value, and topics on the same sets share their list of holders, so a
-million entries cost little more than their names.
+exist here. Equal settings of one set share one value, so a million entries cost little more than their names.
 
 What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from namesrv.queue_changes import QueueChanges, differing
 from namesrv.slices import Steps, in_parts, whole
+from namesrv.tables.holders import Holders, HolderTable, Leaving
 from remoting.shapes.route import QueueData
 
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}
-
-#: The broker sets that have a topic, in the order they got it.
-Holders = tuple[str, ...]
 
 
 class QueueSum(NamedTuple):
@@ -42,11 +39,7 @@ class PreparedRemoval(NamedTuple):
     """Topics of one set, ready to be forgotten; of no use once the table has changed."""
 
     broker_name: str
-    topics: Sequence[str]
-    #: Those of them that nobody else has.
-    gone: Sequence[str]
-    #: Who has the others.
-    left: Mapping[str, Holders]
+    leaving: Leaving
     #: Over the topics.
     queue_sum: QueueSum
 
@@ -56,7 +49,7 @@ class TopicTable:
 
     def __init__(self) -> None:
         self._by_broker: dict[str, dict[str, QueueData]] = {}
-        self._holders: dict[str, Holders] = {}
+        self._holders = HolderTable()
         #: Broker name -> sum over its topics, kept up at every change: a scrape cannot walk millions of entries.
         self._queue_sums: dict[str, QueueSum] = {}
         #: Moves whenever a topic comes or goes, so that a list of the names knows whether it is still true.
@@ -70,20 +63,20 @@ class TopicTable:
 
     def topics(self) -> Iterable[str]:
         """Return every topic."""
-        return self._holders
+        return self._holders.topics()
 
     def holders_of(self, topic: str) -> Holders:
         """Return the broker sets that have a topic, none if it is unknown."""
-        return self._holders.get(topic, ())
+        return self._holders.of(topic)
 
     def queues_of(self, topic: str) -> Mapping[str, QueueData] | None:
         """Return a topic's queues by broker name, None if nobody has the topic."""
-        holders = self._holders.get(topic)
-        return None if holders is None else {name: self._by_broker[name][topic] for name in holders}
+        holders = self._holders.of(topic)
+        return {name: self._by_broker[name][topic] for name in holders} if holders else None
 
     def first_queues_of(self, topic: str) -> QueueData | None:
         """Return what the first of a topic's broker sets has of it, None if nobody has the topic."""
-        holders = self._holders.get(topic)
+        holders = self._holders.of(topic)
         return self._by_broker[holders[0]][topic] if holders else None
 
     def topics_of(self, broker_name: str) -> Mapping[str, QueueData]:
@@ -102,16 +95,7 @@ class TopicTable:
             write += topics * (after.write_queue_nums - (before.write_queue_nums if before else 0))
         joined: dict[str, Holders] = {}
         if any(move.before is None for move in changes.moves):
-            mine = self.topics_of(broker_name)
-            # By the identity of the former holders, which topics share, as they will share the new ones.
-            grown: dict[int, Holders] = {}
-            for part in in_parts(changes.queues):
-                for topic in [topic for topic in part if topic not in mine]:
-                    holders = self._holders.get(topic, ())
-                    if (more := grown.get(id(holders))) is None:
-                        more = grown[id(holders)] = (*holders, broker_name)
-                    joined[topic] = more
-                yield
+            joined = yield from self._holders.joining(broker_name, changes.queues, self.topics_of(broker_name))
         return PreparedQueues(broker_name, changes.queues, joined, QueueSum(read, write))
 
     def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
@@ -125,7 +109,7 @@ class TopicTable:
         if not prepared.queues:
             return
         topics_before = len(self._holders)
-        self._holders.update(prepared.joined)
+        self._holders.store(prepared.joined)
         self._by_broker.setdefault(name, {}).update(prepared.queues)
         self._queue_sums[name] = prepared.queue_sum
         self.names_version += len(self._holders) != topics_before
@@ -133,28 +117,18 @@ class TopicTable:
     def removing(self, broker_name: str, topics: Iterable[str]) -> Steps[PreparedRemoval]:
         """Work out what it takes to forget topics, each named once, of one set, as far as it has them; rests."""
         mine = self.topics_of(broker_name)
-        leaving: list[str] = []
-        gone: list[str] = []
-        left: dict[str, Holders] = {}
+        had: list[str] = []
         read = write = 0
-        # As in `preparing`.
-        shrunk: dict[int, Holders] = {}
         for part in in_parts(topics):
             for topic in part:
                 if (queue_data := mine.get(topic)) is None:
                     continue
-                leaving.append(topic)
+                had.append(topic)
                 read += queue_data.read_queue_nums
                 write += queue_data.write_queue_nums
-                holders = self._holders.get(topic, ())
-                if len(holders) <= 1:
-                    gone.append(topic)
-                    continue
-                if (others := shrunk.get(id(holders))) is None:
-                    others = shrunk[id(holders)] = tuple(name for name in holders if name != broker_name)
-                left[topic] = others
             yield
-        return PreparedRemoval(broker_name, leaving, gone, left, QueueSum(read, write))
+        leaving = yield from self._holders.leaving(broker_name, had)
+        return PreparedRemoval(broker_name, leaving, QueueSum(read, write))
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
         """Forget some topics of one set at once, as far as it has them."""
@@ -162,18 +136,16 @@ class TopicTable:
 
     def discard(self, prepared: PreparedRemoval) -> None:
         """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
-        if not prepared.topics:
+        name, leaving, queue_sum = prepared
+        if not leaving.topics:
             return
-        name = prepared.broker_name
-        for topic in prepared.gone:
-            del self._holders[topic]
-        self._holders.update(prepared.left)
+        self._holders.discard(leaving)
         mine = self._by_broker[name]
-        if len(prepared.topics) == len(mine):
+        if len(leaving.topics) == len(mine):
             del self._by_broker[name], self._queue_sums[name]
         else:
-            for topic in prepared.topics:
+            for topic in leaving.topics:
                 del mine[topic]
             read, write = self._queue_sums[name]
-            self._queue_sums[name] = QueueSum(read - prepared.queue_sum.read, write - prepared.queue_sum.write)
-        self.names_version += bool(prepared.gone)
+            self._queue_sums[name] = QueueSum(read - queue_sum.read, write - queue_sum.write)
+        self.names_version += bool(leaving.gone)

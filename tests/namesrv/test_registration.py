@@ -47,7 +47,10 @@ def decided(tables, *, now_ms=0, delete_missing_topics=False, **values):
     """Return what is decided of the default registration with other `values`."""
     request = a_registration(**values)
     queues = whole(registration.changing_queues(tables, request))
-    return registration.decide(tables, request, queues, delete_missing_topics=delete_missing_topics, now_ms=now_ms)
+    mappings = whole(registration.changing_mappings(tables, request))
+    return registration.decide(
+        tables, request, queues, mappings, delete_missing_topics=delete_missing_topics, now_ms=now_ms
+    )
 
 
 # The first registration

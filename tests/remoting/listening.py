@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 from fakes.background import background_tasks
 
+from remoting.body_limits import BodyLimits
 from remoting.clock import SystemClock
 from remoting.codes import SerializeType
 from remoting.command import RemotingCommand
@@ -62,6 +63,9 @@ E11_ANSWER = bytes.fromhex("0000008f0000008b") + (
     b'"serializeTypeCurrentRPC":"JSON","version":513}'
 )
 E13_START = b"PROXY TCP4 9.9.9.9 8.8.8.8 1234 80\r\n"
+
+
+UNLIMITED = BodyLimits()
 
 
 def a_request(code=ROUTE, opaque=1, **fields):
@@ -202,11 +206,16 @@ async def serving(
     serialize_type=SerializeType.JSON,
     urgent=(ROUTE,),
     notices=None,
+    body_limits=UNLIMITED,
     **limits,
 ):
     told = Told()
     options = ServerOptions(
-        limits=ServerLimits(**limits), urgent=frozenset(urgent), notices=notices, serialize_type=serialize_type
+        limits=ServerLimits(**limits),
+        urgent=frozenset(urgent),
+        notices=notices,
+        body_limits=body_limits,
+        serialize_type=serialize_type,
     )
     async with background_tasks() as tasks:
         server = RemotingServer(Dispatching(dispatch), told, tasks, clock or SystemClock(), options, tls)

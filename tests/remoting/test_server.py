@@ -31,6 +31,7 @@ from listening import (
     until,
 )
 
+from remoting.body_limits import BodyLimits
 from remoting.clock import SystemClock
 from remoting.codes import ResponseCode, SerializeType
 from remoting.command import RemotingCommand
@@ -48,6 +49,23 @@ def route(request, connection):
 
 
 # Answers
+
+
+@pytest.mark.parametrize("pieces", [1, 50])
+async def test_a_body_too_long_for_its_code_is_refused_by_its_length_and_the_connection_goes_on(pieces):
+    limits = BodyLimits(other=1000, by_code={REGISTER: 2000})
+    async with serving(body_limits=limits) as site:
+        peer = await site.connect()
+        bodies = {322: 2_000_000, REGISTER: 2000, 999: 1001}
+        data = b"".join(a_request(code, at, body=bytes(size)) for at, (code, size) in enumerate(bodies.items(), 1))
+        for at in range(0, len(data), len(data) // pieces):
+            await peer.send(data[at : at + len(data) // pieces])
+        answers = await peer.answers(3)
+        assert [(each.opaque, each.code) for each in answers] == [(1, 1), (2, 0), (3, 1)]
+        assert answers[0].remark == "QUERY_DATA_VERSION (322): a body of 2000000 bytes is over the limit of 1000"
+        assert answers[2].remark == "request 999: a body of 1001 bytes is over the limit of 1000"
+        assert site.server.statistics.rejected[Rejection.BAD_REQUEST] == 2
+        assert site.server.statistics.unfinished_bytes == 0
 
 
 @pytest.mark.parametrize("question", [E1, E4, E13_START + E1], ids=["E1 JSON", "E4 binary", "E13 PROXY"])
@@ -509,9 +527,9 @@ async def test_unfinished_frames_of_all_peers_together_have_a_limit():
     async with serving(unfinished_bytes_max=3000) as site:
         peers = [await site.connect() for _ in range(4)]
         for peer in peers[:2]:
-            await peer.send(frame(100_000, 50, bytes(1000)))
+            await peer.send(frame(60_000, 50, bytes(1000)))
         await until(lambda: site.statistics.unfinished_bytes == 2 * 1008)
-        await peers[2].send(frame(100_000, 50, bytes(1000)))
+        await peers[2].send(frame(60_000, 50, bytes(1000)))
         assert await peers[2].until_closed() == b""
         ((_, error),) = site.told.of("frame")
         assert (error.kind, error.frame_bytes, error.all_bytes_max) == ("unfinished_bytes", 1008, 3000)
@@ -527,7 +545,7 @@ async def test_the_largest_unfinished_frames_are_rejected_and_a_brokers_goes_on(
     async with serving(unfinished_bytes_max=80_000) as site:
         broker, *hogs = [await site.connect() for _ in range(6)]
         for hog in hogs:
-            await hog.send(frame(100_000, 50, bytes(15_000)))
+            await hog.send(frame(60_000, 50, bytes(15_000)))
         await until(lambda: site.statistics.unfinished_bytes == 5 * 15_008)
         await broker.send(registration[:1500])
         await hogs[0].send(bytes(4000))
@@ -545,11 +563,11 @@ async def test_a_peer_that_leaves_answers_unread_keeps_nothing_of_an_unfinished_
 
     async with serving(big, unfinished_bytes_max=30_000, **SMALL_BUFFERS) as site:
         hog, broker = await site.connect_with_little_room(), await site.connect()
-        await hog.send(a_request(REGISTER) + frame(100_000, 50, bytes(18_000)))
+        await hog.send(a_request(REGISTER) + frame(60_000, 50, bytes(18_000)))
         await until(lambda: site.statistics.paused and site.statistics.unfinished_bytes)
         if is_half_closed:
             hog.writer.write_eof()
-        await broker.send(frame(100_000, 50, bytes(10_000)))
+        await broker.send(frame(60_000, 50, bytes(10_000)))
         await until(lambda: site.statistics.unfinished_bytes == 18_008 + 10_008)
         await broker.send(bytes(6000))
         await until(lambda: site.statistics.unfinished_bytes == 16_008)
