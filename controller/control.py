@@ -81,7 +81,7 @@ class Control:
         self.guard.check_standstill(heard.heard_ms)
         if broker_set is not None and replica is not None and self.on_beat is not None:
             self.on_beat(broker_set.cluster, key, heard, self.live.get(key))
-        self.detection.beat(key, heard)
+        self.detection.beat(key, heard, replica.address if replica is not None else None)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):
                 waiting.set()
@@ -214,13 +214,13 @@ class Control:
             # One that was thought to be dead may report or ask before it beats.
             self.guard.greet(key, address)
             self.guard.check_standstill(now_ms)
-            self.detection.seen(key, now_ms, connection_id)
+            self.detection.seen(key, now_ms, connection_id, address)
 
     def _restarted(self, key: BrokerKey, connection_id: int) -> None:
-        if self.store.address_of(key) is not None:
+        if (address := self.store.address_of(key)) is not None:
             now_ms = self._clock.now_ms()
             self.guard.check_standstill(now_ms)
-            self.detection.restarted(key, now_ms, connection_id)
+            self.detection.restarted(key, now_ms, connection_id, address)
 
     def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
         """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
+from controller.hosts import Hosts, Silence
 from controller.live_table import HEARTBEAT_TIMEOUT_MS_DEFAULT, LATE_MS, PERIOD_MS_DEFAULT, BrokerKey, Heard, LiveTable
 
 #: Brokers beat each second; a beat that has not come for so long is overdue.
@@ -27,8 +28,6 @@ ANSWER_MS: Final = 300
 _REPORT_MS: Final = 1_000
 #: How long after a standstill of ours nobody is judged: each broker beats within it.
 BEAT_ROUND_MS: Final = 1_500
-#: While nobody at all was heard for longer than a beat, it is not known yet whether this controller is cut off.
-_QUIET_MS: Final = 1_000
 #: How long after a start, or a time without any sign of life, brokers may need to find this controller: they look for
 #: controllers each 3 s, and send their first heartbeat within their interval after that.
 _ARRIVAL_MS: Final = 3_000
@@ -39,6 +38,10 @@ NEW_QUESTIONS_MAX: Final = 64
 #: How soon a broker is asked again that neither refused nor answered; doubled up to the longest.
 _ASK_AGAIN_MS: Final = 50
 _ASK_AGAIN_MS_MAX: Final = 400
+#: How soon one is asked again that would be dead if not so many others were silent too.
+_ASK_SUSPENDED_MS: Final = 2_000
+#: What a follower found out longer ago is asked again before it acts on it as the leader.
+_FRESH_MS: Final = 1_000
 #: Brokers that were never heard are not judged until so long after the longest heartbeat timeout (controller.md 5.3).
 _PAUSE_MARGIN_MS: Final = 3_000
 #: What a longer heartbeat timeout counts as there: one broker must not hold up the judgement of all others.
@@ -108,6 +111,22 @@ class Dead(NamedTuple):
         return f"{began} and {_WHAT_SPEAKS[self.outcome]}; last heard {self.judged_ms - self.last.heard_ms} ms before"
 
 
+class HostsEvent(Enum):
+    """What is to be told of hosts that fell silent together."""
+
+    SILENT = "silent"
+    BACK = "back"
+    GIVEN_UP = "given_up"
+
+
+class HostsNews(NamedTuple):
+    """What happened to most hosts, how many were silent then, and for how long."""
+
+    event: HostsEvent
+    silence: Silence
+    silent_ms: int
+
+
 class Gone(NamedTuple):
     """A broker that was heard once and is dead."""
 
@@ -127,18 +146,21 @@ class _Suspicion:
     timeout_ms: int | None = None
     pause_ms: int = _ASK_AGAIN_MS
     outcome: Outcome | None = None
+    #: What was heard of it last, if it was thought to be dead before.
+    last: Heard | None = None
 
     def take(self, outcome: Outcome, now_ms: int) -> None:
         """Take what came of a question."""
         self.outcome = None if outcome is Outcome.NOT_ASKED else outcome
-        self.ask_at_ms = now_ms + self.pause_ms
+        is_suspended = outcome is Outcome.NO_ANSWER and now_ms > self.deadline_ms + _ASK_SUSPENDED_MS
+        self.ask_at_ms = now_ms + (_ASK_SUSPENDED_MS if is_suspended else self.pause_ms)
         self.pause_ms = min(2 * self.pause_ms, _ASK_AGAIN_MS_MAX)
 
-    def begin_again(self, from_ms: int) -> None:
-        """Count nothing that was asked before: the broker has the time of a new suspect."""
+    def begin_again(self, from_ms: int, deadline_ms: int = 0) -> None:
+        """Count nothing that was asked before: the broker has the time of a new suspect, or until a later deadline."""
         self.outcome = None
         self.ask_at_ms = from_ms
-        self.deadline_ms = max(self.deadline_ms, from_ms + ANSWER_MS)
+        self.deadline_ms = max(self.deadline_ms, from_ms + ANSWER_MS, deadline_ms)
 
 
 class _Question(NamedTuple):
@@ -162,56 +184,88 @@ class Detection:
         self._judges_from_ms = started_ms
         self._timeout_ms_longest = HEARTBEAT_TIMEOUT_MS_DEFAULT
         self._new_questions = 0
-        #: When anybody was heard last; nobody is missed before the first had time to come.
-        self._anybody_ms = started_ms + _ARRIVAL_MS
-        #: Since when this controller hears its brokers without a gap.
+        self.hosts = Hosts()
+        #: Whether anybody was heard, and since when this controller hears most of its hosts.
+        self._hears_any = False
         self._hears_since_ms = started_ms
-        #: How long the last gap lasted that nobody took note of; 0 for none.
-        self._gap_ms = 0
+        #: What is still to be told of silent hosts.
+        self._news: list[HostsNews] = []
         #: Tells who leads a set: masters are asked before all others.
         self.is_master: Callable[[BrokerKey], bool] = lambda _key: False
 
     # What is heard
 
-    def beat(self, key: BrokerKey, heard: Heard) -> None:
-        """Take a heartbeat."""
+    def beat(self, key: BrokerKey, heard: Heard, address: str | None = None) -> None:
+        """Take a heartbeat; `address` is where the store has the broker, None for one that is no member."""
+        kept = self._live.beat(key, heard)
         # Thousands come each second.
-        if heard.heard_ms > self._anybody_ms:
-            self._hear(heard.heard_ms)
-        self._live.beat(key, heard)
+        if address is not None:
+            self.hosts.heard(key, address, kept.due_ms)
+            if not self._hears_any:
+                self._hear_first(heard.heard_ms)
         if heard.timeout_ms > self._timeout_ms_longest:
             self._timeout_ms_longest = min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX)
         if self._suspicions or self._gone:
             self._trust(key)
 
-    def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
-        """Take another request of a broker."""
-        self._hear(now_ms)
+    def seen(self, key: BrokerKey, now_ms: int, connection_id: int, address: str) -> None:
+        """Take another request of a member that is stored at this address."""
         self._live.seen(key, now_ms, connection_id)
-        self._trust(key)
+        self._hear_otherwise(key, now_ms, address)
 
-    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
-        """Take the request that a broker starts with."""
-        self._hear(now_ms)
+    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int, address: str) -> None:
+        """Take the request that a member starts with."""
         self._live.restarted(key, now_ms, connection_id)
+        self._hear_otherwise(key, now_ms, address)
+
+    def _hear_otherwise(self, key: BrokerKey, now_ms: int, address: str) -> None:
+        self.hosts.heard(key, address, now_ms + PERIOD_MS_DEFAULT)
+        if not self._hears_any:
+            self._hear_first(now_ms)
         self._trust(key)
 
-    def _hear(self, now_ms: int) -> None:
-        """Take a sign of life; after a time without any, this controller was cut off and knows nobody to be dead.
-
-        Who did not answer meanwhile may live, and has as long to be heard as after a start (controller.md 5.3).
-        """
-        before_ms = self._anybody_ms
-        if now_ms <= before_ms:
-            return
-        self._anybody_ms = now_ms
-        if now_ms - before_ms > BEAT_OVERDUE_MS:
-            self._gone = {
-                key: gone for key, gone in self._gone.items() if gone.outcome in PROOFS or gone.judged_ms < before_ms
-            }
+    def _hear_first(self, now_ms: int) -> None:
+        """Take the first sign of life; brokers have as long to be heard from then on if it comes late."""
+        self._hears_any = True
+        if now_ms > self._started_ms + _ARRIVAL_MS + BEAT_OVERDUE_MS:
             self._hears_since_ms = now_ms
-            self._gap_ms = now_ms - before_ms
-            self.doubt_self(now_ms)
+
+    def _look_at_hosts(self, now_ms: int) -> Silence:
+        """Notice that most hosts are silent, or no longer."""
+        hosts, silence = self.hosts, self.hosts.look(now_ms)
+        if hosts.silent_from_ms is None:
+            if silence.is_most:
+                hosts.silent_from_ms = now_ms
+                self._news.append(HostsNews(HostsEvent.SILENT, silence, now_ms - hosts.unheard_since_ms))
+        elif not silence.is_most:
+            self._hosts_are_back(now_ms, silence)
+        elif hosts.is_silent_for_good(now_ms):
+            self._give_up_hosts(now_ms, silence)
+        return silence
+
+    def _hosts_are_back(self, now_ms: int, silence: Silence) -> None:
+        """Know nobody to be dead for want of an answer: this controller was cut off.
+
+        Who did not answer meanwhile has as long to be heard as after a start (controller.md 5.3).
+        """
+        since_ms, self.hosts.silent_from_ms = self.hosts.unheard_since_ms, None
+        self._gone = {
+            key: gone for key, gone in self._gone.items() if gone.outcome in PROOFS or gone.judged_ms < since_ms
+        }
+        self._hears_since_ms = now_ms
+        self._news.append(HostsNews(HostsEvent.BACK, silence, now_ms - since_ms))
+        self.doubt_self(now_ms)
+        for suspicion in self._suspicions.values():
+            suspicion.begin_again(self._judges_from_ms, self.pause_ends_ms)
+
+    def _give_up_hosts(self, now_ms: int, silence: Silence) -> None:
+        """Judge whoever is asked once more and does not answer: hosts were silent for too long to be waited for."""
+        hosts = self.hosts
+        hosts.silent_from_ms = None
+        hosts.drop_silent(now_ms)
+        self._news.append(HostsNews(HostsEvent.GIVEN_UP, silence, now_ms - hosts.unheard_since_ms))
+        for suspicion in self._suspicions.values():
+            suspicion.begin_again(now_ms)
 
     def _trust(self, key: BrokerKey) -> None:
         self._suspicions.pop(key, None)
@@ -230,17 +284,27 @@ class Detection:
         return suspects
 
     def expect(self, key: BrokerKey, now_ms: int) -> None:
-        """Ask a broker that was not heard yet, because much depends on it: a port that refuses tells that it is gone.
+        """Ask a broker that is not heard, because much depends on it: a port that refuses tells that it is gone.
 
-        Whatever else comes of it, it has until `pause_ends_ms` to be heard.
+        Whatever else comes of it, one that was not heard yet has until `pause_ends_ms` to be. One that was found dead
+        longer ago is judged anew: meanwhile it may only have lost this controller.
         """
-        if self._live.get(key) is None and key not in self._gone and key not in self._suspicions:
+        gone = self._gone.get(key)
+        if gone is not None and now_ms - gone.judged_ms > _FRESH_MS and key not in self._suspicions:
+            del self._gone[key]
+            self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms, last=gone.last)
+        elif self._live.get(key) is None and key not in self._gone and key not in self._suspicions:
             deadline_ms = max(self.pause_ends_ms, now_ms)
             self._suspicions[key] = _Suspicion(Why.UNHEARD, now_ms, deadline_ms, now_ms)
 
+    def expect_host(self, key: BrokerKey, address: str, now_ms: int) -> None:
+        """Wait until `pause_ends_ms` for the host of a member, so that it is known how many hosts there are."""
+        if self._live.get(key) is None and key not in self._gone and now_ms < self.pause_ends_ms:
+            self.hosts.expect(key, address, self.pause_ends_ms - 2 * LATE_MS)
+
     def resume(self, now_ms: int) -> None:
         """Take note that this process stood still until now: that it heard nobody meanwhile means nothing."""
-        self._anybody_ms = max(self._anybody_ms, now_ms)
+        self.hosts.resume(now_ms)
 
     def doubt_self(self, now_ms: int) -> None:
         """Judge nobody for a round of heartbeats: this controller stood still, or was cut off.
@@ -260,16 +324,23 @@ class Detection:
         self._suspect_silent(now_ms, suspect_timeout_ms)
         due: list[BrokerKey] = []
         dead: list[Dead] = []
-        is_quiet = now_ms - self._anybody_ms > _QUIET_MS and not self.hears_nobody(now_ms)
+        is_suspended = self._is_suspended(now_ms)
         for key, suspicion in list(self._suspicions.items()):
             if self._is_being_asked(key, suspicion, now_ms):
                 continue
-            if now_ms >= suspicion.deadline_ms and suspicion.outcome is not None:
-                if suspicion.outcome is not Outcome.NO_ANSWER or not is_quiet:
-                    dead += self._settled(key, suspicion, now_ms)
+            may_live = suspicion.outcome is Outcome.NO_ANSWER and is_suspended and self.hosts.waits_for(key)
+            is_judged = suspicion.outcome is not None and not may_live
+            if is_judged and now_ms >= suspicion.deadline_ms:
+                dead += self._settled(key, suspicion, now_ms)
             elif now_ms >= suspicion.ask_at_ms:
                 due.append(key)
         return self._ask(due, now_ms), dead
+
+    def _is_suspended(self, now_ms: int) -> bool:
+        """Tell whether a broker that does not answer may live, because most hosts are silent, or may be."""
+        if not self._suspicions and self.hosts.silent_from_ms is None:
+            return False
+        return self.may_be_cut_off(now_ms)
 
     def ask(self, suspects: Iterable[BrokerKey], now_ms: int) -> list[Probe]:
         """Return whom of these to ask at once, without a look at all others."""
@@ -320,6 +391,8 @@ class Detection:
             # It was heard meanwhile, or this controller doubts itself.
             return []
         suspicion.take(outcome, now_ms)
+        if outcome is Outcome.ANSWERED:
+            self.hosts.answered(key, now_ms)
         if outcome in PROOFS or self._is_cleared(suspicion):
             return self._settled(key, suspicion, now_ms)
         return []
@@ -332,8 +405,8 @@ class Detection:
     def _settled(self, key: BrokerKey, suspicion: _Suspicion, now_ms: int) -> list[Dead]:
         del self._suspicions[key]
         last = self._live.get(key)
-        if last is None and suspicion.why is Why.UNHEARD:
-            last = Heard(self._started_ms, awaits_beat=True)
+        if last is None:
+            last = Heard(self._started_ms, awaits_beat=True) if suspicion.why is Why.UNHEARD else suspicion.last
         if last is None:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
@@ -347,6 +420,10 @@ class Detection:
     def _dead(self, key: BrokerKey, suspicion: _Suspicion, last: Heard, now_ms: int) -> Dead:
         assert suspicion.outcome is not None, "nobody is judged who was not asked"
         self._live.forget(key)
+        if suspicion.outcome in PROOFS:
+            self.hosts.forget(key)
+        else:
+            self.hosts.give_up(key, now_ms)
         while len(self._gone) >= _GONE_MAX:
             del self._gone[next(iter(self._gone))]
         self._gone[key] = Gone(now_ms, last, suspicion.outcome)
@@ -389,13 +466,18 @@ class Detection:
         return 0 not in periods_ms and now_ms >= self._hears_since_ms + _ARRIVAL_MS + longest_ms + LATE_MS
 
     def hears_nobody(self, now_ms: int) -> bool:
-        """Tell whether no broker at all was heard for so long that this controller may be cut off from them."""
-        return not self._live.brokers or now_ms - self._anybody_ms > BEAT_OVERDUE_MS
+        """Tell whether no broker at all is heard, so that this controller knows nothing."""
+        return not self._live.brokers or not self._look_at_hosts(now_ms).hears_any
 
-    def take_gap_ms(self) -> int:
-        """Return once how long nobody was heard, now that somebody is; 0 if there was no such time."""
-        gap_ms, self._gap_ms = self._gap_ms, 0
-        return gap_ms
+    def may_be_cut_off(self, now_ms: int) -> bool:
+        """Tell whether so few hosts are heard that brokers that were not heard may live."""
+        silence = self._look_at_hosts(now_ms)
+        return self.hosts.silent_from_ms is not None or silence.may_be_most
+
+    def take_news(self) -> list[HostsNews]:
+        """Return once what is to be told of silent hosts."""
+        news, self._news = self._news, []
+        return news
 
     def is_lost(self, key: BrokerKey, now_ms: int) -> bool:
         """Tell whether a broker is certainly not there: seen dying, or not heard for longer than any heartbeat takes.
@@ -405,7 +487,11 @@ class Detection:
         """
         if self._live.get(key) is not None:
             return False
-        return key in self._gone or now_ms >= self.pause_ends_ms
+        if key in self._gone:
+            return True
+        suspicion = self._suspicions.get(key)
+        is_asked_again = suspicion is not None and suspicion.why is not Why.UNHEARD
+        return now_ms >= self.pause_ends_ms and not is_asked_again and not self.may_be_cut_off(now_ms)
 
     @property
     def pause_ends_ms(self) -> int:
@@ -415,5 +501,6 @@ class Detection:
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker that belongs to no set any more."""
         self._live.forget(key)
+        self.hosts.forget(key)
         self._questions.pop(key, None)
         self._trust(key)

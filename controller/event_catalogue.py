@@ -65,9 +65,26 @@ BROKERS_HEARD_AGAIN: Final = LogEvent(
     name="brokers_heard_again",
     level=Level.WARNING,
     keys=("gap_ms",),
-    meaning="No broker at all was heard for so long, as if this controller was cut off: it moved no master meanwhile,"
-    " and brokers have as long to be heard again as after a start.",
+    meaning="Most hosts of brokers were silent for so long, as if this controller was cut off, and are heard again: it"
+    " moved no master that did not refuse meanwhile, and brokers have as long to be heard as after a start.",
     advice="If they did not stop all at once, look at the network between this controller and them.",
+)
+HOSTS_SILENT: Final = LogEvent(
+    name="hosts_silent",
+    level=Level.ERROR,
+    keys=("silent_hosts", "other_hosts", "silent_ms"),
+    meaning="More than half of the other hosts with brokers fell silent together, so this controller may be cut off: it"
+    " moves no master for want of an answer, only where a port refuses, until they are heard again.",
+    advice="Look at the network of this controller. If the hosts are down indeed, elect masters with"
+    ' `mqadmin electMaster`; see OPERATIONS.md, "Most hosts are silent".',
+)
+SILENT_HOSTS_GIVEN_UP: Final = LogEvent(
+    name="silent_hosts_given_up",
+    level=Level.ERROR,
+    keys=("silent_hosts", "other_hosts", "silent_ms"),
+    meaning="Most hosts were silent for a minute while another one was heard: their brokers are judged as any others"
+    " from now on, and their masters replaced.",
+    advice="Start the hosts, or mend the network; who comes back follows the new masters.",
 )
 BROKERS_UNREACHED: Final = LogEvent(
     name="brokers_unreached",
@@ -205,6 +222,8 @@ EVENTS: Final = (
     STORE_CALLS_FAILING,
     STORE_CALLS_ANSWERED,
     SELF_DOUBTED,
+    HOSTS_SILENT,
+    SILENT_HOSTS_GIVEN_UP,
     BROKERS_HEARD_AGAIN,
     BROKERS_UNREACHED,
     BROKER_ID_APPLIED,

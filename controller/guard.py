@@ -113,9 +113,12 @@ class Guard:
         self._ask(self._detection.ask(suspects, now_ms))
 
     def take_over(self) -> None:
-        """Begin to lead: masters that were not heard yet are asked, and not only waited for."""
+        """Begin to lead: masters that are not heard are asked, and not only waited for."""
         now_ms = self._clock.now_ms()
         for broker_set in self._store.sets():
+            for broker_id in broker_set.sync_state_set:
+                key = BrokerKey(broker_set.broker_name, broker_id)
+                self._detection.expect_host(key, broker_set.replicas[broker_id].address, now_ms)
             if broker_set.master is not None:
                 key = BrokerKey(broker_set.broker_name, broker_set.master)
                 self._detection.expect(key, now_ms)
@@ -126,9 +129,9 @@ class Guard:
         self.check_standstill(now_ms)
         self._looked_ms = now_ms
         self._greetings = 0
-        if gap_ms := self._detection.take_gap_ms():
-            self._observer.brokers_heard_again(gap_ms)
         probes, dead = self._detection.look(now_ms, self._config().suspect_timeout_ms)
+        for news in self._detection.take_news():
+            self._observer.hosts_changed(news)
         self._ask(probes)
         self._mourn(dead)
 

@@ -12,7 +12,7 @@ from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.election import Result
 from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
-from controller.detection import Dead, Outcome
+from controller.detection import Dead, HostsEvent, HostsNews, Outcome
 from controller.effects import NotifyRoleChanged, Recipient
 from controller.elections import LOSSES, ElectionRecord, Notified
 from controller.events import MasterLost, ReplicaAdopted
@@ -96,9 +96,15 @@ class Journal(ServerJournal[ControllerConfig]):
         self._counts.self_doubts += 1
         self._logs.write(catalogue.SELF_DOUBTED, held_ms=held_ms)
 
-    def brokers_heard_again(self, gap_ms: int) -> None:
-        """Note that nobody at all was heard for a time."""
-        self._logs.write(catalogue.BROKERS_HEARD_AGAIN, gap_ms=gap_ms)
+    def hosts_changed(self, news: HostsNews) -> None:
+        """Note that most hosts of brokers are silent, or no longer."""
+        silence = news.silence
+        self._counts.silent_hosts = silence.silent if news.event is HostsEvent.SILENT else 0
+        if news.event is HostsEvent.BACK:
+            self._logs.write(catalogue.BROKERS_HEARD_AGAIN, gap_ms=news.silent_ms)
+            return
+        event = catalogue.HOSTS_SILENT if news.event is HostsEvent.SILENT else catalogue.SILENT_HOSTS_GIVEN_UP
+        self._logs.write(event, silent_hosts=silence.silent, other_hosts=silence.hosts, silent_ms=news.silent_ms)
 
     def brokers_unreached(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
         """Note that brokers beat and cannot be asked."""

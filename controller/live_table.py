@@ -163,16 +163,17 @@ class LiveTable:
         """Return the brokers that were heard over this connection last."""
         return tuple(sorted(self._over.get(connection_id, ())))
 
-    def beat(self, key: BrokerKey, heard: Heard) -> None:
-        """Take a heartbeat; epoch and offset only move forward, as an older one may come late.
+    def beat(self, key: BrokerKey, heard: Heard) -> Heard:
+        """Take a heartbeat, and return the row; epoch and offset only move forward, as an older one may come late.
 
         Over another connection they count once the broker was not heard over its own for OWN_CONNECTION_MS.
         """
         members = self._rows.get(key.broker_name)
         before = members.get(key.broker_id) if members is not None else None
         if members is None or before is None:
-            self._put(key, _replaced(heard, period_ms=0))
-            return
+            heard = _replaced(heard, period_ms=0)
+            self._put(key, heard)
+            return heard
         if before.is_starting and (before.awaits_beat or heard.heard_ms - before.heard_ms > PERIODIC_MS):
             heard = _replaced(heard, is_starting=True, period_ms=0)
         elif before.beat_ms or before.period_ms != PERIOD_MS_DEFAULT:
@@ -190,6 +191,7 @@ class LiveTable:
                 self._note_patience(key, heard)
         else:
             self._put(key, heard)
+        return heard
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""

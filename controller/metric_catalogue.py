@@ -26,6 +26,10 @@ STORE_TXN_DURATION: Final = _MAKE.histogram("store_txn_duration_seconds", "Calls
 SELF_DOUBTS: Final = _MAKE.counter(
     "self_doubts", "Standstills of this process, and changes that the store held up: nobody was judged then."
 )
+SILENT_HOSTS: Final = _MAKE.gauge(
+    "silent_hosts",
+    "Hosts that fell silent together, most of all: while there are any no master is moved that may live.",
+)
 
 # Sets and brokers; only of the leader
 

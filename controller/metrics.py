@@ -54,6 +54,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         yield catalogue.ROLE, single(control.group.role)
         yield catalogue.LEADER_CHANGES, single(control.group.leader_changes)
         yield catalogue.SELF_DOUBTS, single(counts.self_doubts)
+        yield catalogue.SILENT_HOSTS, single(counts.silent_hosts)
         yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
         yield catalogue.DISPUTED_EPOCHS, single(control.guard.disputed_sets)
         yield from self._sets()

@@ -36,7 +36,7 @@ from remoting.server import ServerOptions
 from remoting.shapes.controller import BrokerHeartbeatHeader
 from serving.journal import Attributed, ConnectionWatch
 from serving.not_started import NotStarted
-from serving.own_address import warn_of_loopback
+from serving.own_address import is_own_host, warn_of_loopback
 from serving.process import ServerProcess, Surroundings, import_aside
 from serving.stored_config import StoredConfig
 
@@ -106,6 +106,7 @@ class Controller:
             self._journal.history = history
             self._control.on_beat = history.beat
             self._measure = history.measure
+        self._control.detection.hosts.is_own = is_own_host
         self._performer.probed = self._control.guard.probed
         self._performer.reached = self._control.guard.reached
         handlers = Handlers(self._control, self._settings, self._clock)

@@ -35,6 +35,8 @@ class SetCounts(ServerCounts):
         #: Cluster and why.
         self.deaths = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
         self.self_doubts = 0
+        #: How many hosts are silent while masters are left alone because of that.
+        self.silent_hosts = 0
         #: What was asked of the store, and what came of it.
         self.store_calls = Tally()
         self.store_durations = HistogramTable(LATENCY_S)

@@ -7,7 +7,7 @@ from controller.broker_set import BrokerSet
 from controller.config import ControllerConfig
 from controller.decisions.membership import Applicant, Cleaning, Registrant, check_cluster
 from controller.decisions.sync_state import WantedSyncStateSet
-from controller.detection import Dead, Detection
+from controller.detection import Dead, Detection, HostsNews
 from controller.effects import Effect
 from controller.elections import ElectionRecord, Elections
 from controller.entry import Decision, Entry, Reply
@@ -62,8 +62,8 @@ class ControlObserver(Protocol):
     def self_doubted(self, held_ms: int) -> None:
         """Learn that this process stood still, or its store did."""
 
-    def brokers_heard_again(self, gap_ms: int) -> None:
-        """Learn that nobody at all was heard for so long."""
+    def hosts_changed(self, news: HostsNews) -> None:
+        """Learn that most hosts of brokers are silent, or no longer."""
 
     def brokers_unreached(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
         """Learn that so many brokers are heard and cannot be reached, this one among them."""

@@ -43,6 +43,17 @@ def warn_of_loopback(bind_address: str, logs: Logs) -> None:
 
 
 @cache
+def is_own_host(host: str) -> bool:
+    """Tell whether an address, or the name of a host, is one of this machine; no name is looked up."""
+    try:
+        parsed = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host in ("localhost", socket.gethostname())
+    family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6  # noqa: PLR2004  # as IP counts them
+    return parsed.is_loopback or _can_bind(family, str(parsed))
+
+
+@cache
 def _own_address(family: socket.AddressFamily) -> str | None:
     return next((each for each in _candidates(family) if _is_ours(family, each)), None)
 
@@ -67,9 +78,11 @@ def _is_ours(family: socket.AddressFamily, address: str) -> bool:
     parsed = ipaddress.ip_address(address)
     if parsed.is_loopback or parsed.is_link_local or parsed.is_unspecified:
         return False
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True
+    return _can_bind(family, address)
+
+
+def _can_bind(family: socket.AddressFamily, address: str) -> bool:
+    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((address, 0))
+        return True
+    return False

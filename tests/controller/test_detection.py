@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import detection as module
-from controller.detection import ANSWER_MS, Dead, Detection, Outcome, Probe, Why
+from controller.detection import ANSWER_MS, Dead, Detection, HostsEvent, Outcome, Probe, Why
 from controller.live_table import BrokerKey, LiveTable
 
 ONE, TWO, THREE = BrokerKey(SET, 1), BrokerKey(SET, 2), BrokerKey(SET, 3)
@@ -19,6 +19,8 @@ SUSPECT_MS = 3_000
 OLD, NEW = 7, 8
 #: Of a set that no story is about, over a connection of its own.
 ELSEWHERE = BrokerKey("elsewhere", 1)
+#: Brokers of the stories share a host; `test_hosts.py` is about more of them.
+A_HOST = "10.0.0.10:30911"
 
 
 class Story:
@@ -36,7 +38,7 @@ class Story:
         """Hear who beats elsewhere, each second."""
         while self.hears_others and self.heard_ms < now_ms:
             self.heard_ms = min(self.heard_ms + 1_000, now_ms)
-            self.detection.beat(ELSEWHERE, heard(heard_ms=self.heard_ms, connection_id=99))
+            self.detection.beat(ELSEWHERE, heard(heard_ms=self.heard_ms, connection_id=99), "10.0.0.99:30911")
 
     def beat(self, now_ms, *keys, connection_id=OLD, **values):
         self.others(now_ms)
@@ -46,7 +48,7 @@ class Story:
             # How often a broker beats is known from two heartbeats on.
             for heard_ms in (now_ms - 1_000, now_ms) if is_new else (now_ms,):
                 row = heard(heard_ms=heard_ms, connection_id=connection_id, address=an_address(key.broker_id), **values)
-                self.detection.beat(key, row)
+                self.detection.beat(key, row, A_HOST)
 
     def look(self, now_ms):
         """Return whom the controller asks."""
@@ -246,8 +248,8 @@ def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
     story.beat(10_000, ONE, TWO)
     story.look(13_001)
     assert story.detection.suspects == {ONE, TWO}
-    story.detection.seen(ONE, 13_002, NEW)
-    story.detection.restarted(TWO, 13_003, NEW)
+    story.detection.seen(ONE, 13_002, NEW, A_HOST)
+    story.detection.restarted(TWO, 13_003, NEW, A_HOST)
     assert story.detection.suspects == set()
     assert story.live.get(TWO).awaits_beat
     story.told(13_500, Outcome.REFUSED, ONE)
@@ -258,7 +260,7 @@ def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
 
 def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
     # It beats once for each try, 5 s apart, and serves nobody yet.
-    story.detection.restarted(ONE, 10_000, OLD)
+    story.detection.restarted(ONE, 10_000, OLD, A_HOST)
     for beat_ms in (10_050, 15_050, 20_050):
         story.beat(beat_ms, ONE)
         assert [story.look(now_ms) for now_ms in range(beat_ms, beat_ms + 5_000, 500)] == [[]] * 10
@@ -267,7 +269,7 @@ def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
 
 
 def test_a_broker_that_has_started_and_beats_each_second_is_silent_as_soon_as_any_other(story):
-    story.detection.restarted(ONE, 10_000, OLD)
+    story.detection.restarted(ONE, 10_000, OLD, A_HOST)
     for beat_ms in (10_050, 11_050, 12_050):
         story.beat(beat_ms, ONE)
     assert story.look(15_050) == []
@@ -286,14 +288,14 @@ def probed_without_an_answer(story, from_ms, to_ms):
 
 def test_a_broker_that_beats_each_five_seconds_and_cannot_be_reached_is_not_dead_between_its_beats(story):
     for beat_ms in range(10_000, 60_000, 5_000):
-        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD))
+        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD), A_HOST)
         assert probed_without_an_answer(story, beat_ms, beat_ms + 5_000) == []
     assert story.dead == []
 
 
 def test_a_broker_that_beats_each_five_seconds_is_asked_two_seconds_after_the_beat_that_did_not_come(story):
     for beat_ms in (10_000, 15_000, 20_000):
-        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD))
+        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD), A_HOST)
     assert probed_without_an_answer(story, 20_000, 27_001) == []
     assert set(probed_without_an_answer(story, 27_001, 27_500)) == {ONE}
     assert story.who_died == [(ONE, Why.SILENT, 27_301)]
@@ -301,7 +303,7 @@ def test_a_broker_that_beats_each_five_seconds_is_asked_two_seconds_after_the_be
 
 def test_a_broker_that_beats_each_five_seconds_and_lost_its_connection_has_until_its_next_beat_is_overdue(story):
     for beat_ms in (10_000, 15_000, 20_000):
-        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD))
+        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD), A_HOST)
     story.closes(20_500)
     probed_without_an_answer(story, 20_500, 26_000)
     assert story.dead == []
@@ -317,20 +319,25 @@ def hears_one_and_two(story):
         story.beat(now_ms, ONE, TWO, connection_id=now_ms)
 
 
-def test_who_died_for_want_of_an_answer_while_nobody_was_heard_may_live(alone):
+def told_of_hosts(story):
+    return [(news.event, news.silent_ms) for news in story.detection.take_news()]
+
+
+def test_nobody_dies_for_want_of_an_answer_while_nobody_is_heard_nor_soon_after(alone):
     hears_one_and_two(alone)
-    alone.look(23_001)
-    alone.told(23_701, Outcome.NO_ANSWER, ONE)
-    alone.told(23_701, Outcome.NO_ANSWER, TWO)
-    alone.look(23_701)
-    assert [key for key, *_ in alone.who_died] == [ONE, TWO]
-    assert alone.detection.hears_nobody(23_701)
-    alone.beat(60_000, TWO)
-    assert not alone.detection.hears_nobody(60_000)
-    assert alone.detection.take_gap_ms() == 40_000
-    assert alone.detection.take_gap_ms() == 0
-    assert not alone.detection.is_lost(ONE, 72_999)
-    assert alone.detection.is_lost(ONE, 73_000)
+    assert set(probed_without_an_answer(alone, 20_000, 59_950)) == {ONE, TWO}
+    assert alone.dead == []
+    assert alone.detection.hears_nobody(59_950)
+    assert [event for event, _ in told_of_hosts(alone)] == [HostsEvent.SILENT]
+    for now_ms in range(60_000, 72_001, 1_000):
+        alone.beat(now_ms, TWO)
+        assert set(probed_without_an_answer(alone, now_ms, now_ms + 1_000)) <= {ONE}
+    assert told_of_hosts(alone) == [(HostsEvent.BACK, 40_000)]
+    assert told_of_hosts(alone) == []
+    assert alone.dead == []
+    alone.beat(73_000, TWO)
+    probed_without_an_answer(alone, 73_000, 74_000)
+    assert [key for key, *_ in alone.who_died] == [ONE]
 
 
 def test_who_refused_while_nobody_was_heard_stays_dead_as_do_those_that_died_before(alone):
@@ -352,6 +359,7 @@ def test_the_first_sign_of_life_after_a_gap_begins_a_round_of_beats(alone):
     alone.look(23_001)
     alone.told(23_100, Outcome.NO_ANSWER, ONE)
     alone.beat(23_500, TWO)
+    assert alone.look(23_500) == []
     assert alone.look(24_999) == []
     assert asked(alone.look(25_000)) == [ONE]
     assert alone.dead == []
@@ -366,7 +374,7 @@ def test_nobody_dies_for_want_of_an_answer_before_it_is_known_whether_anybody_is
             alone.told(now_ms, Outcome.NO_ANSWER, probe.key)
     assert alone.dead == []
     alone.look(22_050)
-    assert [key for key, *_ in alone.who_died] == [ONE, TWO]
+    assert alone.dead == []
     assert alone.detection.hears_nobody(22_050)
 
 
@@ -374,12 +382,14 @@ def test_a_standstill_of_the_controller_is_no_gap(alone):
     hears_one_and_two(alone)
     alone.detection.resume(60_000)
     alone.beat(60_000, TWO)
-    assert alone.detection.take_gap_ms() == 0
+    alone.look(60_000)
+    assert told_of_hosts(alone) == []
     assert alone.detection.pause_ends_ms == 13_000
 
 
 def test_a_follower_that_heard_nobody_since_its_start_waits_from_its_first_sign_of_life_on(alone):
-    alone.beat(60_000, TWO)
+    for now_ms in (60_000, 71_500):
+        alone.beat(now_ms, TWO)
     # It was heard at 59,000 first.
     assert not alone.detection.is_lost(ONE, 71_999)
     assert alone.detection.is_lost(ONE, 72_000)
@@ -388,7 +398,8 @@ def test_a_follower_that_heard_nobody_since_its_start_waits_from_its_first_sign_
 def test_brokers_that_come_soon_after_the_start_do_not_lengthen_the_pause(alone):
     alone.beat(4_500, TWO)
     assert alone.detection.pause_ends_ms == 13_000
-    assert alone.detection.take_gap_ms() == 0
+    alone.look(4_500)
+    assert told_of_hosts(alone) == []
 
 
 # Questions
@@ -591,7 +602,7 @@ def test_a_broker_that_was_seen_dying_is_lost_without_the_pause_until_it_is_hear
     story.look(1_100)
     story.told(1_101, Outcome.REFUSED)
     assert story.detection.is_lost(ONE, 1_101)
-    story.detection.restarted(ONE, 2_000, NEW)
+    story.detection.restarted(ONE, 2_000, NEW, A_HOST)
     assert not story.detection.is_lost(ONE, 2_000)
     assert story.detection.gone(ONE) is None
 
@@ -711,7 +722,7 @@ def happens(story, now_ms, step):
 
 @given(STEPS)
 def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps):
-    story, now_ms, beats = Story(hears_others=False), 0, []
+    story, now_ms, beats = Story(), 0, []
     for step in steps:
         now_ms = happens(story, now_ms, step)
         if step[0] == "beat":
@@ -721,10 +732,10 @@ def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps
         assert dead.outcome is not Outcome.ANSWERED
         assert dead.last.heard_ms <= dead.suspected_ms
         assert not [at for key, at in beats if key == dead.key and dead.suspected_ms < at < dead.judged_ms]
-    # Nobody is heard, and no question is reported of: in the end all are dead, and nothing is left over.
+    # None of them is heard, and no question is reported of: in the end all are dead, and nothing is left over.
     for _ in range(300):
         now_ms += 50
         story.look(now_ms)
     assert story.detection.suspects == set()
-    assert list(story.live.rows()) == []
+    assert [key for key, _ in story.live.rows()] == [ELSEWHERE]
     assert not story.detection._questions

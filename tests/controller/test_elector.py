@@ -1,7 +1,7 @@
 """Elections as they are held: who is not elected unasked, what was stored but not told, and sets that were lost."""
 
 import pytest
-from fakes.control_room import CLUSTER, SET, ControlRoom
+from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
 from controller import control as control_module
 from controller.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN
@@ -267,7 +267,7 @@ async def test_a_master_that_has_not_said_how_far_its_log_is_is_not_told_yet(roo
     room.effects.clear()
     await other_controller_stores(room, lambda known: known.apply(MasterElected(3 - known.master)))
     room.detection.forget(BrokerKey(SET, 2))
-    room.detection.seen(BrokerKey(SET, 2), room.clock.now_ms(), 2)
+    room.detection.seen(BrokerKey(SET, 2), room.clock.now_ms(), 2, at(2))
     await room.pass_ms(500)
     assert room.notices() == []
     await room.beat(2)

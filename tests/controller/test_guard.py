@@ -11,6 +11,7 @@ from controller.detection import Outcome
 from controller.effects import AskBroker
 from controller.guard import GREETINGS_MAX, LOOK_MS
 from controller.live_table import BrokerKey, Heard
+from controller.store import Member
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 OTHER = "broker-b"
@@ -96,6 +97,130 @@ async def test_a_standstill_of_this_process_is_not_taken_for_a_cut(room):
     await pass_ms(room, 5_000, Outcome.ANSWERED, *BOTH)
     assert room.events("self_doubted")
     assert room.events("brokers_heard_again") == []
+
+
+# Hosts that fall silent together: the controller is at 10.0.0.1, a broker of the set S at 10.0.0.S or where it is said
+
+
+async def a_pair(room, name, *hosts):
+    """A set of which the first leads; each on a host of its own."""
+    for broker_id, host in enumerate(hosts, 1):
+        address = f"10.0.0.{host}:30911"
+        assert (await room.apply(broker_id, name=name, address=address)).code == 0
+        assert (await room.register(broker_id, name=name, address=address)).code == 0
+        await room.beat(broker_id, name=name, epoch=-1, maxOffset=0)
+    assert (await room.elect(1, name=name)).code == 0
+    if len(hosts) > 1:
+        assert (await room.report(range(1, len(hosts) + 1), name=name)).code == 0
+
+
+async def four_hosts(room):
+    """Three sets whose masters are elsewhere, the slave of one beside the controller; all are heard for 15 s."""
+    await a_pair(room, "x", 21, 1)
+    await a_pair(room, "y", 22, 23)
+    await a_pair(room, "z", 23, 21)
+    everybody = [(i, name, i + 2 * number) for i in (1, 2) for number, name in enumerate("xyz")]
+    await pass_ms(room, 15_000, Outcome.ANSWERED, *everybody)
+    return everybody
+
+
+STILL = {"x": (1, 1), "y": (1, 1), "z": (1, 1)}
+
+
+@pytest.mark.parametrize("strangers", [False, True])
+async def test_a_cut_off_controller_that_hears_the_broker_beside_it_moves_no_master_then_or_later(room, strangers):
+    everybody = await four_hosts(room)
+    heard = [(2, "x", 4)] + [(1_000, "made-up", 5), (77, "y", 6)] * strangers
+    await pass_ms(room, 120_000, Outcome.NO_ANSWER, *heard)
+    assert masters(room) == STILL
+    # Slaves are heard before their masters.
+    await pass_ms(room, 5_000, Outcome.NO_ANSWER, *heard, (2, "y", 7), (2, "z", 8))
+    assert masters(room) == STILL
+    await pass_ms(room, 20_000, Outcome.ANSWERED, *everybody)
+    assert masters(room) == STILL
+    (line,) = room.events("hosts_silent")
+    assert (line["silent_hosts"], line["other_hosts"]) == (3, 3)
+
+
+async def test_an_operator_can_move_a_master_whose_host_is_silent_with_most_others(room):
+    await four_hosts(room)
+    await pass_ms(room, 10_000, Outcome.NO_ANSWER, (2, "x", 4))
+    assert (await room.elect(2, name="x", designate=True)).code == 0
+    assert masters(room) == STILL | {"x": (2, 2)}
+
+
+async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host_is_heard(room):
+    await four_hosts(room)
+    heard = [(2, "x", 4), (2, "y", 5), (1, "z", 6)]
+    await pass_ms(room, 60_000, Outcome.NO_ANSWER, *heard)
+    assert masters(room) == STILL
+    await pass_ms(room, 5_000, Outcome.NO_ANSWER, *heard)
+    assert masters(room) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
+    assert len(room.events("silent_hosts_given_up")) == 1
+
+
+async def test_a_master_whose_port_refuses_is_replaced_at_once_even_if_most_hosts_are_silent(room):
+    await four_hosts(room)
+    await pass_ms(room, 5_000, Outcome.NO_ANSWER, (2, "x", 4))
+    await pass_ms(room, 2_500, Outcome.REFUSED, (2, "x", 4))
+    assert masters(room)["x"] == (2, 2)
+
+
+async def test_one_host_of_several_that_falls_silent_is_judged_as_soon_as_ever(room):
+    everybody = await four_hosts(room)
+    await pass_ms(room, 4_500, Outcome.NO_ANSWER, *(each for each in everybody if each[:2] not in [(1, "x"), (2, "z")]))
+    assert masters(room) == STILL | {"x": (2, 2)}
+    assert room.events("hosts_silent") == []
+
+
+async def test_of_two_hosts_the_other_is_judged_as_soon_as_ever(room):
+    await a_pair(room, "x", 21, 1)
+    await pass_ms(room, 15_000, Outcome.ANSWERED, (1, "x", 1), (2, "x", 2))
+    await pass_ms(room, 4_500, Outcome.NO_ANSWER, (2, "x", 2))
+    assert masters(room) == {"x": (2, 2)}
+
+
+async def test_hosts_that_die_one_after_the_other_are_judged_each_for_itself(room):
+    everybody = await four_hosts(room)
+    on_22 = [(1, "y")]
+    await pass_ms(room, 30_000, Outcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22))
+    assert masters(room) == STILL | {"y": (2, 2)}
+    on_21 = [(1, "x"), (2, "z")]
+    await pass_ms(room, 5_000, Outcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22 + on_21))
+    assert masters(room) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
+
+
+async def test_a_controller_that_starts_cut_off_moves_no_master_of_the_other_hosts(room):
+    await four_hosts(room)
+    room.start_again()
+    await pass_ms(room, 100_000, Outcome.NO_ANSWER, (2, "x", 4))
+    assert masters(room) == STILL
+
+
+# Taking over
+
+
+async def a_follower_that_found_the_master_dead(room):
+    await room.a_set(1, 2)
+    await pass_ms(room, 15_000, Outcome.ANSWERED, *((i, SET, i) for i in (1, 2)))
+    room.group.follows(Member(id="n1", address="10.0.0.2:9878"))
+    await pass_ms(room, 6_000, Outcome.NO_ANSWER, (2, SET, 2))
+    assert [line["broker_id"] for line in room.events("broker_died")] == [1]
+    room.group.leads(None)
+    room.group.ready(room.group.term)
+    room.control.guard.take_over()
+
+
+async def test_a_new_leader_asks_again_before_it_believes_what_it_found_as_a_follower(room):
+    await a_follower_that_found_the_master_dead(room)
+    await pass_ms(room, 2_000, Outcome.ANSWERED, (2, SET, 2))
+    assert room.stored().master == 1
+
+
+async def test_a_master_that_is_dead_still_is_replaced_by_a_new_leader_within_a_second(room):
+    await a_follower_that_found_the_master_dead(room)
+    await pass_ms(room, 1_000, Outcome.NO_ANSWER, (2, SET, 2))
+    assert room.stored().master == 2
 
 
 # Refusals

@@ -60,6 +60,30 @@ class APeer:
         self.kind = ConnectionKind.UNKNOWN
 
 
+def another_control(room):
+    """Return a controller that has just started, on what is stored, and the detection that it begins with."""
+    room.live = LiveTable()
+    room.detection = Detection(room.live, room.clock.now_ms())
+    room.detection.hosts.is_own = lambda host: ME.address == f"{host}:9878"
+    return Control(
+        Parts(
+            store=room.store,
+            group=room.group,
+            live=room.live,
+            detection=room.detection,
+            recovery=Recovery(room.live),
+            elections=room.elections,
+            clock=room.clock,
+            config=lambda: room.settings.config,
+            perform=room._perform,
+            observer=room.journal,
+            start=room._start,
+            log_ends=room._log_ends,
+            confirmed_on=room._confirmed_on,
+        )
+    )
+
+
 class ControlRoom:
     """Brokers speak over the connection of their id's number; they answer when they are greeted, if `reaches`."""
 
@@ -77,8 +101,6 @@ class ControlRoom:
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
         self.store = SetStore(self.backend)
         self.group = Group("g", ME, self.clock, self.store.entry_changed)
-        self.live = LiveTable()
-        self.detection = Detection(self.live, self.clock.now_ms())
         self.elections = Elections(ME.address)
         self.effects = []
         #: What brokers answer of their logs, by id, and on how many replicas a message is that they confirm.
@@ -92,23 +114,7 @@ class ControlRoom:
         #: Who was greeted.
         self.greeted = []
         self.tasks = set()
-        self.control = Control(
-            Parts(
-                store=self.store,
-                group=self.group,
-                live=self.live,
-                detection=self.detection,
-                recovery=Recovery(self.live),
-                elections=self.elections,
-                clock=self.clock,
-                config=lambda: self.settings.config,
-                perform=self._perform,
-                observer=self.journal,
-                start=self._start,
-                log_ends=self._log_ends,
-                confirmed_on=self._confirmed_on,
-            )
-        )
+        self.control = another_control(self)
         self.handlers = Handlers(self.control, self.settings, self.clock)
         self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
         self.statistics = ServerStatistics()
@@ -130,6 +136,12 @@ class ControlRoom:
             )
         )
         self.session = None
+
+    def start_again(self):
+        """Let the controller know nothing but what is stored."""
+        self.control = another_control(self)
+        self.handlers = Handlers(self.control, self.settings, self.clock)
+        self.control.guard.take_over()
 
     def journal_of_store(self):
         room = self

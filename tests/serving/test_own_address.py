@@ -8,7 +8,7 @@ from fakes.lines import Lines
 from remoting.clock import SystemClock
 from serving import own_address as module
 from serving.logs import Logs, json_line
-from serving.own_address import address_towards_others, told_address, warn_of_loopback
+from serving.own_address import address_towards_others, is_own_host, told_address, warn_of_loopback
 
 #: No system has a route there: broadcast and multicast are refused to plain sockets.
 NOWHERE = {socket.AF_INET: "255.255.255.255", socket.AF_INET6: "ff00::"}
@@ -61,3 +61,18 @@ def test_a_name_of_another_machine_or_of_none_is_not_taken(monkeypatch, name):
     monkeypatch.setattr(module, "_FAR", NOWHERE)
     monkeypatch.setattr(socket, "gethostname", lambda: name)
     assert address_towards_others("0.0.0.0") is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "[::1]", "::1", "localhost", socket.gethostname()])
+def test_loopback_and_the_name_of_this_machine_are_its_own(host):
+    assert is_own_host(host)
+
+
+def test_an_address_of_a_network_card_is_its_own():
+    found = address_towards_others("0.0.0.0")
+    assert found is None or is_own_host(found)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "another-host", ""])
+def test_addresses_and_names_of_others_are_not(host):
+    assert not is_own_host(host)

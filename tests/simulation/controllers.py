@@ -404,7 +404,18 @@ class Controller:
             self.world.notify(self, broker_id, answer_of(broker_set))
 
     def beat(self, broker_id, heard):
-        self.detection.beat(BrokerKey(SET, broker_id), replace(heard, heard_ms=self.world.now_ms))
+        self.detection.beat(
+            BrokerKey(SET, broker_id), replace(heard, heard_ms=self.world.now_ms), self.address_of(broker_id)
+        )
+
+    def seen(self, broker_id, connection_id):
+        if (address := self.address_of(broker_id)) is not None:
+            self.detection.seen(BrokerKey(SET, broker_id), self.world.now_ms, connection_id, address)
+
+    def address_of(self, broker_id):
+        broker_set = self.kept.entry.broker_set
+        replica = broker_set.replicas.get(broker_id) if broker_set is not None else None
+        return None if replica is None else replica.address
 
     def closed(self, connection_id):
         self.detection.connection_lost(connection_id, self.world.now_ms)
@@ -432,7 +443,7 @@ class Controller:
         if not self.leads:
             return
         now_ms = self.world.now_ms
-        self.detection.restarted(BrokerKey(SET, registrant.broker_id), now_ms, connection_id)
+        self.detection.restarted(BrokerKey(SET, registrant.broker_id), now_ms, connection_id, registrant.address)
 
         def decide(entry):
             epoch = max((each.epoch for each in self.live.of_set(SET).values()), default=0)
@@ -452,7 +463,7 @@ class Controller:
 
     def elect_for(self, broker_id, connection_id, done):
         if self.leads:
-            self.detection.seen(BrokerKey(SET, broker_id), self.world.now_ms, connection_id)
+            self.seen(broker_id, connection_id)
             self.elect(Call, done, broker_id=broker_id)
 
     def replica_info(self, done):
@@ -467,7 +478,7 @@ class Controller:
             return
         if (broker_set := self.kept.entry.broker_set) is not None:
             self.recovery.reported(broker_set, wanted, connection_id, self.world.now_ms)
-        self.detection.seen(BrokerKey(SET, wanted.master), self.world.now_ms, connection_id)
+        self.seen(wanted.master, connection_id)
 
         def decide(entry):
             return self.core.decide_alteration(entry, wanted, self.live.alive(SET, self.world.now_ms).keys())
