@@ -26,6 +26,7 @@ from controller.elector import Elected, Elector
 from controller.entry import Decision, Entry
 from controller.guard import Guard
 from controller.live_table import BrokerKey, Heard
+from controller.new_sets import BURST, REFILL_MS, NewSets
 from controller.refusals import LimitReached
 from controller.store import COMMIT_S
 from controller.working import Parts, Working, present
@@ -60,6 +61,7 @@ class Control:
         self.guard = Guard(self._working, self._elector)
         #: Told of each heartbeat of a member, and what was heard of the broker before; None if nobody asks.
         self.on_beat: Callable[[str, BrokerKey, Heard, Heard | None], None] | None = None
+        self._new_sets = NewSets()
         #: Who waits for the first heartbeat of a broker that has started.
         self._awaiting: dict[BrokerKey, set[asyncio.Event]] = {}
 
@@ -86,14 +88,14 @@ class Control:
             for waiting in self._awaiting.get(key, ()):
                 waiting.set()
 
-    async def apply_id(self, applicant: Applicant) -> BrokerSet:
+    async def apply_id(self, applicant: Applicant, peer: str) -> BrokerSet:
         """Give a broker the id that it applies for."""
-        self._check_room(applicant.broker_name)
+        self._check_room(applicant.broker_name, peer)
         changed = await self._working.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
         self._observer.id_applied(applicant, changed)
         return present(changed.after)
 
-    async def register(self, registrant: Registrant, connection_id: int) -> BrokerSet:
+    async def register(self, registrant: Registrant, connection_id: int, peer: str) -> BrokerSet:
         """Take note that a broker has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # What is refused says nothing about a broker of that name.
@@ -101,7 +103,7 @@ class Control:
         self._restarted(key, connection_id)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
-            self._check_room(registrant.broker_name)
+            self._check_room(registrant.broker_name, peer)
         changed = await self._working.change(
             registrant.broker_name,
             lambda entry: (
@@ -203,10 +205,17 @@ class Control:
         own = heard.get(registrant.broker_id)
         return max(0, *others, own.epoch if own is not None else 0)
 
-    def _check_room(self, broker_name: str) -> None:
+    def _check_room(self, broker_name: str, peer: str) -> None:
         self.group.check_leads()
-        if self.store.entry(broker_name) == Entry() and len(self.store) >= SETS_MAX:
+        if self.store.entry(broker_name) != Entry():
+            return
+        if len(self.store) >= SETS_MAX:
             raise LimitReached(f"there are {len(self.store)} sets, {SETS_MAX} are allowed; {broker_name} cannot begin")
+        host = peer.rpartition(":")[0]
+        if not self._new_sets.take(host, self._clock.now_ms()):
+            raise LimitReached(
+                f"{host} has begun {BURST} sets; {broker_name} cannot begin before {REFILL_MS / 1000:g} s have passed"
+            )
 
     def _sign_of_life(self, key: BrokerKey, connection_id: int) -> None:
         if (address := self.store.address_of(key)) is not None:

@@ -27,9 +27,13 @@ class Decision(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
     begins: BrokerSet | None = None
     #: The whole set goes.
     ends: bool = False
+    #: Nothing is left of the set, as if it had never begun.
+    expires: bool = False
 
     def after(self, entry: Entry) -> Entry:
         """Return what is to be stored."""
+        if self.expires:
+            return Entry()
         broker_set = entry.broker_set or self.begins
         for event in self.events:
             assert broker_set is not None, "events happen to a set"

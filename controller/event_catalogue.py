@@ -143,6 +143,12 @@ BROKERS_CLEANED: Final = LogEvent(
     keys=("cluster", "broker", "broker_ids", "set_removed", "was_master"),
     meaning="An operator removed brokers, or a whole set.",
 )
+BROKER_SET_EXPIRED: Final = LogEvent(
+    name="broker_set_expired",
+    level=Level.INFO,
+    keys=("cluster", "broker", "broker_ids"),
+    meaning="A set never had a master, and none of its brokers was heard for six hours: its name is free again.",
+)
 
 # Elections
 
@@ -233,6 +239,7 @@ EVENTS: Final = (
     BROKER_DIED,
     SYNC_STATE_SET_ALTERED,
     BROKERS_CLEANED,
+    BROKER_SET_EXPIRED,
     MASTER_ELECTED,
     UNCLEAN_MASTER_ELECTED,
     MASTER_KEPT,

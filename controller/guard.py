@@ -4,13 +4,14 @@ Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters.
 `detection.py`; every controller looks at brokers, only the leader at sets.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from controller.broker_set import BrokerSet
 from controller.decisions.election import Call
+from controller.decisions.membership import decide_expiry, never_led
 from controller.detection import PROOFS, Dead, Outcome, Probe
 from controller.effects import AskBroker, GreetBroker
 from controller.elections import Cause, Trigger
@@ -33,6 +34,11 @@ _UNREACHED_TOLD_MS: Final = 60_000
 #: Looks at sets that are well go round: so many at a time, or this part of them if that is more.
 SETS_AT_ONCE: Final = 100
 _SHARES: Final = 12
+#: However many sets there are, no look goes over more than twice as many: these, and these that were not well.
+_SETS_AT_ONCE_MAX: Final = 1_000
+#: A set that never had a master is forgotten after so long without a living broker; so many at a time.
+EXPIRES_MS: Final = 21_600_000
+_EXPIRIES_AT_ONCE: Final = 20
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
 
@@ -57,7 +63,10 @@ class Guard:
         #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
         self._busy: dict[str, int] = {}
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
-        self._unwell: set[str] = set()
+        self._unwell: OrderedDict[str, None] = OrderedDict()
+        #: Sets that never had a master: since when none of their brokers is heard.
+        self._unheard_ms: dict[str, int] = {}
+        self._expiring: set[str] = set()
         self._round: Iterator[str] = iter(())
         #: Of each set the brokers that claim a higher master epoch than the stored one, and prove nothing by it.
         self._disputed: dict[str, frozenset[int]] = {}
@@ -184,18 +193,19 @@ class Guard:
         now_ms = self._clock.now_ms()
         self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
         for name in self._next_names():
-            self._unwell.discard(name)
+            self._unwell.pop(name, None)
             if (broker_set := self._store.get(name)) is not None:
                 self._look_at_set(broker_set, now_ms)
 
     def _next_names(self) -> set[str]:
-        """Return the sets whose turn it is: of thousands all that were not well, and a share of the others."""
-        share = max(SETS_AT_ONCE, len(self._store) // _SHARES + 1)
+        """Return the sets whose turn it is: of thousands those that were not well, and a share of the others."""
+        share = min(max(SETS_AT_ONCE, len(self._store) // _SHARES + 1), _SETS_AT_ONCE_MAX)
         names = set(islice(self._round, share))
         if len(names) < share:
-            self._round = iter([each.broker_name for each in self._store.sets()])
+            self._round = iter(self._store.names())
             names.update(islice(self._round, share - len(names)))
-        return names | self._unwell
+        # Who was not well and is not so again goes to the end: thousands take turns.
+        return names.union(islice(self._unwell, _SETS_AT_ONCE_MAX))
 
     def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
         self._elector.tell_if_untold(broker_set)
@@ -204,8 +214,10 @@ class Guard:
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)
             return
+        if self._is_idle(broker_set, now_ms):
+            return
         self._tell_disputed(broker_set, now_ms)
-        self._unwell.add(broker_set.broker_name)
+        self._unwell[broker_set.broker_name] = None
         if broker_set.broker_name not in self._busy and not self._elector.holds_one(broker_set.broker_name):
             cause = self._need(broker_set, now_ms)
             if cause is not None:
@@ -228,6 +240,33 @@ class Guard:
         if self._recovery.reported_epochs(broker_set.broker_name):
             return False
         return all(each.epoch <= broker_set.master_epoch for each in heard.values())
+
+    def _is_idle(self, broker_set: BrokerSet, now_ms: int) -> bool:
+        """Tell whether a set waits for its first broker to live; one that waits for too long is forgotten."""
+        name = broker_set.broker_name
+        if self._live.of_set(name) or not never_led(self._store.entry(name)):
+            self._unheard_ms.pop(name, None)
+            return False
+        since_ms = self._unheard_ms.setdefault(name, now_ms)
+        if now_ms - since_ms > EXPIRES_MS and len(self._expiring) < _EXPIRIES_AT_ONCE and name not in self._expiring:
+            self._expiring.add(name)
+            self._start(self._expire(name))
+        return True
+
+    async def _expire(self, name: str) -> None:
+        try:
+            changed = await self._working.change(name, lambda entry: decide_expiry(entry, self._live.of_set(name)))
+        except RequestRefused:
+            return
+        finally:
+            self._expiring.discard(name)
+            self._unheard_ms.pop(name, None)
+        if changed.before is not None and changed.after is None:
+            for broker_id in changed.before.replicas:
+                self.forget(BrokerKey(name, broker_id))
+            self._recovery.forget(name)
+            self._elector.forget(name)
+            self._observer.set_expired(changed.before)
 
     def _is_master(self, key: BrokerKey) -> bool:
         broker_set = self._store.get(key.broker_name)
@@ -310,7 +349,7 @@ class Guard:
                 self._begin_election(each.key.broker_name, cause)
 
     def _begin_election(self, broker_name: str, cause: Cause) -> None:
-        self._unwell.add(broker_name)
+        self._unwell[broker_name] = None
         if self._elector.holds_one(broker_name):
             # A slow store has not taken its outcome yet: the next look sees whether that was enough.
             return

@@ -260,7 +260,7 @@ class Handlers:
 
     # What the leader changes
 
-    async def _apply_id(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+    async def _apply_id(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(BrokerIdHeader, request.ext_fields)
         check_code = _given(request.code, "registerCheckCode", header.register_check_code)
         applicant = Applicant(
@@ -270,7 +270,7 @@ class Handlers:
             address=_address(request.code, "registerCheckCode", check_code.partition(";")[0]),
             check_code=check_code,
         )
-        await self._control.apply_id(applicant)
+        await self._control.apply_id(applicant, connection.peer)
         answer = BrokerIdHeader(cluster_name=applicant.cluster, broker_name=applicant.broker_name)
         return request.reply(ext_fields=encode_fields(answer))
 
@@ -285,7 +285,7 @@ class Handlers:
         )
         answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
-            broker_set = await self._control.register(registrant, connection.id)
+            broker_set = await self._control.register(registrant, connection.id, connection.peer)
         except (SetUnknown, BrokerUnknown) as refused:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master

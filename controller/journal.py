@@ -192,6 +192,17 @@ class Journal(ServerJournal[ControllerConfig]):
             **_epochs(after),
         )
 
+    def set_expired(self, broker_set: BrokerSet) -> None:
+        """Note a set that never came to be."""
+        if self.history is not None:
+            self.history.cleaned(broker_set, broker_set.replicas)
+        self._logs.write(
+            catalogue.BROKER_SET_EXPIRED,
+            cluster=broker_set.cluster,
+            broker=broker_set.broker_name,
+            broker_ids=sorted(broker_set.replicas),
+        )
+
     def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
         """Note what an operator removed."""
         before, after = changed.before, changed.after

@@ -101,6 +101,7 @@ class Backend(Protocol):
     async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
         """Store an entry durably if its revision is still this one, and return the next revision.
 
+        An empty entry is removed: nothing is left under its name.
         Raises EntryMoved, Deposed, or OutcomeUnknown.
         """
 
@@ -191,9 +192,17 @@ class SetStore:
         """Take over whatever is told next of each set, older or not: the store was put back to an older state."""
         self._kept = {name: kept._replace(revision=-1) for name, kept in self._kept.items()}
 
+    def names(self) -> list[str]:
+        """Return the names of everything that is stored."""
+        return list(self._kept)
+
     def _keep(self, broker_name: str, kept: Kept) -> None:
         self._members += _members_of(kept) - _members_of(self._kept.get(broker_name, _NOTHING))
-        self._kept[broker_name] = kept
+        if kept.entry == _NOTHING.entry and not kept.problem:
+            # It is not stored any more; who begins it again begins at revision 0.
+            self._kept.pop(broker_name, None)
+        else:
+            self._kept[broker_name] = kept
         self.on_changed(broker_name)
 
     async def change(

@@ -38,6 +38,9 @@ class ControlObserver(Protocol):
     def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
         """Learn that a master reported another SyncStateSet."""
 
+    def set_expired(self, broker_set: BrokerSet) -> None:
+        """Learn that a set was forgotten that never had a master."""
+
     def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
         """Learn that an operator removed brokers, or a set."""
 

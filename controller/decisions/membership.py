@@ -155,6 +155,20 @@ def register(broker_set: BrokerSet, broker_id: int, address: str) -> list[Event]
     return events
 
 
+def never_led(entry: Entry) -> bool:
+    """Tell whether a set never had a master, nor one of its name before: nobody has messages, or an epoch."""
+    broker_set = entry.broker_set
+    if broker_set is None or broker_set.is_elected or broker_set.is_rebuilding:
+        return False
+    return broker_set.master_epoch == 0 and entry.floor == Floor()
+
+
+def decide_expiry(entry: Entry, alive: Collection[int]) -> Decision[None]:
+    """Decide whether a set is forgotten, because it never had a master and none of its brokers lives."""
+    members = entry.broker_set.replicas if entry.broker_set is not None else {}
+    return Decision(reply=None, expires=never_led(entry) and members.keys().isdisjoint(alive))
+
+
 class Cleaning(Struct, frozen=True, kw_only=True):
     """What an operator wants to be rid of."""
 

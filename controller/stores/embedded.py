@@ -31,6 +31,8 @@ CREATE TABLE IF NOT EXISTS entries (
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Entry).decode
+#: What is stored as no row at all.
+_NOTHING: Final = _encode(Entry()).decode()
 
 Result = TypeVar("Result")
 
@@ -178,6 +180,11 @@ class EmbeddedStore:
             return bool(
                 run("INSERT OR IGNORE INTO entries VALUES (?, 1, ?)", (wanted.broker_name, wanted.text)).rowcount
             )
+        if wanted.text == _NOTHING:
+            removed = run(
+                "DELETE FROM entries WHERE broker_name = ? AND revision = ?", (wanted.broker_name, wanted.revision)
+            )
+            return bool(removed.rowcount)
         done = run(
             "UPDATE entries SET entry = ?, revision = revision + 1 WHERE broker_name = ? AND revision = ?",
             (wanted.text, wanted.broker_name, wanted.revision),

@@ -147,11 +147,12 @@ class EtcdStore:
         token = 0 if election is None else election.token
         if election is None or not token:
             raise Deposed(f"{broker_name}: this controller does not lead")
+        value = entry_value(entry) if entry != Entry() else None
         self._known.begins(broker_name)
         try:
             stored = await self._calls.run(
                 "commit",
-                partial(self._commit, self._keys.broker_set(broker_name), entry_value(entry), revision, token),
+                partial(self._commit, self._keys.broker_set(broker_name), value, revision, token),
             )
             self._known.learned(broker_name, stored)
             election.knowing(stored)
@@ -204,7 +205,7 @@ class EtcdStore:
         except StoreError as error:
             return name, Kept(revision=kv.mod_revision, problem=str(error))
 
-    def _commit(self, key: bytes, value: bytes, revision: int, token: int, deadline_ms: int) -> int:
+    def _commit(self, key: bytes, value: bytes | None, revision: int, token: int, deadline_ms: int) -> int:
         question = etcd_requests.commit(self._keys, token, key, value, revision)
         outcome = self._client.ask(question, deadline_ms=deadline_ms, is_repeatable=False)
         if outcome.is_stored:

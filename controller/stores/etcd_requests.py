@@ -102,7 +102,7 @@ def release(keys: Keys, token: int) -> Callable[[Connection, float, Metadata], N
     """Delete the key `leader` if it is still the one created at this revision."""
     request = messages.TxnRequest(
         compare=[_created_at(keys.leader, token)],
-        success=[messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=keys.leader))],
+        success=[_delete(keys.leader)],
     )
 
     def question(connection: Connection, seconds: float, metadata: Metadata) -> None:
@@ -112,12 +112,15 @@ def release(keys: Keys, token: int) -> Callable[[Connection, float, Metadata], N
 
 
 def commit(
-    keys: Keys, token: int, key: bytes, value: bytes, revision: int
+    keys: Keys, token: int, key: bytes, value: bytes | None, revision: int
 ) -> Callable[[Connection, float, Metadata], Outcome]:
-    """Put a value if the key is still at this revision (0: not there) and this controller still leads."""
+    """Put a value if the key is still at this revision (0: not there) and this controller still leads.
+
+    None removes the key.
+    """
     request = messages.TxnRequest(
         compare=[_created_at(keys.leader, token), _modified_at(key, revision)],
-        success=[_put(key, value, 0)],
+        success=[_delete(key) if value is None else _put(key, value, 0)],
         failure=[_get(keys.leader)],
     )
 
@@ -237,6 +240,10 @@ def _modified_at(key: bytes, revision: int) -> Any:
 
 def _put(key: bytes, value: bytes, lease_id: int) -> Any:
     return messages.RequestOp(request_put=messages.PutRequest(key=key, value=value, lease=lease_id))
+
+
+def _delete(key: bytes) -> Any:
+    return messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
 
 
 def _get(key: bytes) -> Any:

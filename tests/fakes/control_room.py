@@ -54,9 +54,9 @@ def at(broker_id):
 class APeer:
     """The other end of a connection."""
 
-    def __init__(self, number):
+    def __init__(self, number, host=None):
         self.id = number
-        self.peer = f"10.0.0.{number}:50000"
+        self.peer = f"{host or f'10.0.0.{number}'}:50000"
         self.kind = ConnectionKind.UNKNOWN
 
 
@@ -88,6 +88,8 @@ class ControlRoom:
     """Brokers speak over the connection of their id's number; they answer when they are greeted, if `reaches`."""
 
     reaches = True
+    #: Where requests come from; None: each from a host of its own.
+    peer_host = None
 
     def __init__(self, folder, **settings):
         settings.setdefault("config_store_path", str(folder / "controller.properties"))
@@ -208,7 +210,7 @@ class ControlRoom:
         texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in fields.items()}
         request = RemotingCommand(code, opaque=1, ext_fields=texts, body=body)
         try:
-            answer = self.handlers.dispatch(request, APeer(over))
+            answer = self.handlers.dispatch(request, APeer(over, self.peer_host))
             if isinstance(answer, PreparedAnswer):
                 return request.reply(ext_fields=answer.ext_fields, body=answer.body)
             return answer if isinstance(answer, RemotingCommand) else await answer
