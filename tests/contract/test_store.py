@@ -353,7 +353,7 @@ async def test_where_the_transaction_fails_nobody_in_it_knows_and_the_next_one_i
     embedded._thread.submit(embedded._connection.set_authorizer, no_writing).result()
     disk = BusyDisk(embedded)
     # Of the two the second alone cannot be written.
-    tasks = await begun(embedded.commit("b", AN_ENTRY, 0), embedded.commit("a", Entry(), 1))
+    tasks = await begun(embedded.commit("b", AN_ENTRY, 0), embedded.commit("a", Entry(floor=Floor(master_epoch=1)), 1))
     disk.free()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in results] == [OutcomeUnknown, OutcomeUnknown]
@@ -415,3 +415,21 @@ def test_what_was_acknowledged_is_there_after_a_kill_at_any_moment(tmp_path):
 
         assert len(acknowledged) == 8
         asyncio.run(reopened(acknowledged))
+
+
+async def test_an_entry_that_becomes_empty_is_gone_and_can_begin_again(opened):
+    backend = await opened()
+    sets = SetStore(backend)
+    await sets.load()
+    revision = await backend.commit(SET, AN_ENTRY, 0)
+    sets.entry_changed(SET, Kept(AN_ENTRY, revision))
+    with pytest.raises(EntryMoved):
+        await backend.commit(SET, Entry(), revision + 7)
+    await sets.change(SET, lambda _: Decision(reply=None, expires=True))
+    assert len(sets) == 0
+    assert await backend.read(SET) == Kept()
+    assert await (await opened()).load() == {}
+    again = SetStore(await opened())
+    await again.load()
+    begun = await again.change(SET, lambda _: Decision(reply=None, begins=new_set(SET, CLUSTER, Floor())))
+    assert begun.after == new_set(SET, CLUSTER, Floor())
