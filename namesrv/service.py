@@ -4,11 +4,12 @@ Answers to `NamesrvController`. Nothing of RocketMQ's rules is here; what can be
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from namesrv.broker_counts import BrokerCounts
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.event_catalogue import SCAN_SKIPPED
+from namesrv.expiry import Expiry
 from namesrv.handlers import BODY_LIMITS, Handlers
 from namesrv.history import RouteHistory
 from namesrv.journal import BROKER_CODES, Journal
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
     from namesrv.http_views import Views
     from serving.http_endpoints import Endpoint
-
-#: A scan that comes later than this was held up with everything else: nobody could be heard meanwhile.
-_STANDSTILL_MS: Final = 1000
 
 
 class NameServer:
@@ -112,20 +110,15 @@ class NameServer:
     # What happens by itself
 
     async def _scan(self) -> None:
-        """Look for silent brokers at each interval."""
-        looked_ms = self._clock.now_ms()
-        skipped = False
+        """Look for silent brokers at their deadlines, and at each interval."""
+        live, expiry = self._state.tables.live, Expiry(self._clock.now_ms())
         while True:
             interval_ms = self._settings.config.scan_not_active_broker_interval_ms
-            await asyncio.sleep(interval_ms / 1000)
+            await asyncio.sleep(expiry.wait_ms(self._clock.now_ms(), live.earliest_ms, interval_ms) / 1000)
             now_ms = self._clock.now_ms()
-            late_ms = now_ms - looked_ms - interval_ms
-            looked_ms = now_ms
-            # After a standstill of this process its brokers only seem silent: they get one interval to be heard.
-            skipped = late_ms > _STANDSTILL_MS and not skipped
-            if skipped:
+            if (late_ms := expiry.standstill_ms(now_ms, interval_ms)) is not None:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
-            else:
+            elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):
                 began_ns = timer_ns()
                 self._performer.perform(await self._handlers.slices.do_first(self._state.scanning(now_ms)))
                 self._counts.expiry_scan.observe((timer_ns() - began_ns) / 1e9)

@@ -72,7 +72,7 @@ class LiveTable:
         self._rows: dict[LiveKey, LiveRow] = {}
         #: Member -> until when it may be silent: all that a scan looks at.
         self._deadlines: dict[LiveKey, int] = {}
-        #: No deadline lies before this: signs of life only move them on, so most scans need not look at any.
+        #: No deadline lies before this: signs of life only move them on.
         self._earliest_ms = 0
         self._by_connection: dict[int, dict[LiveKey, None]] = {}
 
@@ -97,10 +97,13 @@ class LiveTable:
 
     def expired(self, now_ms: int) -> list[LiveKey]:
         """Return the members whose deadline lies before `now_ms`."""
-        if now_ms <= self._earliest_ms:
-            return []
         self._earliest_ms = min(self._deadlines.values(), default=now_ms)
         return [key for key, deadline_ms in self._deadlines.items() if deadline_ms < now_ms]
+
+    @property
+    def earliest_ms(self) -> int | None:
+        """A time before which no deadline lies, as near as the last look told; None if nobody lives."""
+        return self._earliest_ms if self._deadlines else None
 
     def is_expired(self, key: LiveKey, now_ms: int) -> bool:
         """Tell whether a member's deadline lies before `now_ms`; False for one that is not there."""

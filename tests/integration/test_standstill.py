@@ -85,6 +85,13 @@ def test_a_silent_broker_leaves_after_its_own_timeout_and_others_stay(server, br
     assert server.caller.addresses(patient.name)
 
 
+def test_a_silent_broker_leaves_at_its_deadline_long_before_the_next_scan(lab, broker_at):
+    server = lab.name_server("seldom", scanNotActiveBrokerInterval=600_000)
+    silent, patient = broker_at(server, "silent", TIMEOUT_MS), broker_at(server, "patient", 600_000)
+    wait_until(lambda: not server.caller.addresses(silent.name), seconds=60, what="the removal")
+    assert server.caller.addresses(patient.name)
+
+
 def test_a_broker_that_only_beats_stays(server, brokers):
     broker = brokers("a")
     end = time.perf_counter() + 2 * TIMEOUT_MS / 1000

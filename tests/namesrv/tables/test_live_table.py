@@ -47,6 +47,16 @@ def test_a_sign_of_life_moves_the_deadline_and_nothing_else(table):
     assert table.of_connection(7) == [MASTER]
 
 
+def test_a_newcomer_with_a_short_timeout_lowers_the_earliest_deadline(table):
+    assert table.earliest_ms is None
+    table.put(MASTER, a_live_row(timeout_ms=120_000))
+    table.expired(now_ms=1)
+    assert table.earliest_ms == 120_000
+    table.put(SLAVE, a_live_row(heard_ms=1, timeout_ms=4_000))
+    assert table.earliest_ms == 4_001
+    assert table.expired(now_ms=4_002) == [SLAVE]
+
+
 # Addresses
 
 
@@ -129,6 +139,8 @@ def test_a_scan_finds_whom_a_walk_finds_whatever_happened(happenings):
         elif what == "remove":
             table.remove(key)
         walked = [each for each, row in table.rows() if row.heard_ms + row.timeout_ms < now_ms]
+        deadlines = [row.heard_ms + row.timeout_ms for _, row in table.rows()]
+        assert table.earliest_ms is None if not deadlines else table.earliest_ms <= min(deadlines)
         if what == "look":
             assert table.expired(now_ms) == walked
 
