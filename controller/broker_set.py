@@ -33,7 +33,7 @@ RAISED_EPOCH_MAX: Final = 2**31 - 2**20
 RECOVERY_MARGIN: Final = 100_000
 
 
-class Replica(msgspec.Struct, frozen=True):
+class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One member of a set, living or not."""
 
     #: `host:port` for other brokers and for clients.
@@ -47,14 +47,14 @@ class Replica(msgspec.Struct, frozen=True):
         return not self.check_code
 
 
-class Floor(msgspec.Struct, frozen=True, kw_only=True):
+class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Below what a set of this name must never begin again, once one was cleaned."""
 
     master_epoch: int = 0
     next_broker_id: int = FIRST_BROKER_ID
 
 
-class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The members of a set, who leads it, and who is in sync."""
 
     broker_name: str

@@ -1,6 +1,6 @@
 """What is stored under the name of a set, and what a rule decides about it."""
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -10,11 +10,43 @@ from controller.events import Event
 Reply = TypeVar("Reply")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+#: The form in which entries are written. A release that writes more, or something else, counts it up: an older one
+#: would drop what it does not know when it writes the entry again.
+ENTRY_FORMAT: Final = 1
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is stored under the name of a set: the set, or below what another of that name must not begin."""
 
+    #: Entries of the first releases have none, and are of format 1.
+    format: int = ENTRY_FORMAT
     broker_set: BrokerSet | None = None
     floor: Floor = Floor()
+
+
+class NewerEntry(ValueError):
+    """The entry is of a release that came later; the text continues "the entry of NAME"."""
+
+    def __init__(self, written: int) -> None:
+        super().__init__(
+            f"has format {written}, and this release reads formats up to {ENTRY_FORMAT}: run the release that wrote "
+            "it, or a later one"
+        )
+
+
+class _Format(msgspec.Struct):
+    format: int = ENTRY_FORMAT
+
+
+_decode_format: Final = msgspec.json.Decoder(_Format).decode
+_decode_entry: Final = msgspec.json.Decoder(Entry).decode
+
+
+def decode_entry(text: str | bytes) -> Entry:
+    """Return what is stored; raises NewerEntry, and msgspec.DecodeError or UnicodeDecodeError for all else."""
+    if (written := _decode_format(text).format) > ENTRY_FORMAT:
+        raise NewerEntry(written)
+    return _decode_entry(text)
 
 
 class Decision(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):

@@ -36,6 +36,15 @@ STORE_FAILED: Final = LogEvent(
     meaning="A change could not be stored, so it was not made, or nobody knows; it is decided anew when asked again.",
     advice="Look at the disk, or at etcd: see controller/OPERATIONS.md.",
 )
+STORE_FILE_REMOVED: Final = LogEvent(
+    name="store_file_removed",
+    level=Level.ERROR,
+    keys=("error",),
+    meaning="The file of the embedded store was removed or replaced while the controller ran. It stores nothing and "
+    "leads no more, whatever becomes of the file.",
+    advice="Stop whatever else runs on that folder, put the file back, and start the controller again: see "
+    "controller/OPERATIONS.md.",
+)
 STORE_CALLS_FAILING: Final = LogEvent(
     name="store_calls_failing",
     level=Level.ERROR,
@@ -225,6 +234,7 @@ EVENTS: Final = (
     LEADERSHIP_GAINED,
     LEADERSHIP_LOST,
     STORE_FAILED,
+    STORE_FILE_REMOVED,
     STORE_CALLS_FAILING,
     STORE_CALLS_ANSWERED,
     SELF_DOUBTED,

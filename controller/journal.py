@@ -79,6 +79,10 @@ class Journal(ServerJournal[ControllerConfig]):
         self._counts.store_calls.add((kind, result))
         self._counts.store_durations.observe((kind,), seconds)
 
+    def store_file_removed(self, error: str) -> None:
+        """Note that the file of the embedded store is gone."""
+        self._logs.write(catalogue.STORE_FILE_REMOVED, error=error)
+
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Note that the store does not do what is asked of it."""
         if self.history is not None:

@@ -293,6 +293,10 @@ class _StoreCalls:
         """Count one call."""
         self._loop.call_soon_threadsafe(self._journal.store_call, kind, result, seconds)
 
+    def store_file_removed(self, error: str) -> None:
+        """Note that the file of the store is gone."""
+        self._loop.call_soon_threadsafe(self._journal.store_file_removed, error)
+
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Note that calls fail."""
         self._loop.call_soon_threadsafe(self._journal.store_calls_failing, kind, error)

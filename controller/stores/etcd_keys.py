@@ -5,12 +5,11 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from controller.entry import Entry
+from controller.entry import Entry, NewerEntry, decode_entry
 from controller.leadership import Holder
 from controller.store import Kept, Member, StoreError
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode_entry: Final = msgspec.json.Decoder(Entry).decode
 
 T = TypeVar("T")
 
@@ -87,7 +86,9 @@ def entry_value(entry: Entry) -> bytes:
 def kept_of(kv: Any) -> Kept:
     """Return the entry of a key; raises StoreError."""
     try:
-        return Kept(_decode_entry(kv.value), kv.mod_revision)
+        return Kept(decode_entry(kv.value), kv.mod_revision)
+    except NewerEntry as error:
+        raise StoreError(f"etcd: the entry at {shown_key(kv.key)} {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(
             f"etcd: the entry at {shown_key(kv.key)} cannot be read: {error}; restore etcd from a "

@@ -21,6 +21,9 @@ class StoreObserver(Protocol):
     def task_failed(self, name: str, error: BaseException) -> None:
         """Learn that something in the background failed by a fault of ours; it goes on."""
 
+    def store_file_removed(self, error: str) -> None:
+        """Learn that the file of the store is gone, and nothing can be stored any more; told once."""
+
 
 class NoObserver:
     """Nobody wants to know."""
@@ -35,4 +38,7 @@ class NoObserver:
         """Do nothing."""
 
     def task_failed(self, name: str, error: BaseException) -> None:
+        """Do nothing."""
+
+    def store_file_removed(self, error: str) -> None:
         """Do nothing."""

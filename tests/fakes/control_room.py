@@ -152,6 +152,9 @@ class ControlRoom:
             def store_call(self, kind, result, seconds):
                 room.loop.call_soon_threadsafe(room.journal.store_call, kind, result, seconds)
 
+            def store_file_removed(self, error):
+                room.loop.call_soon_threadsafe(room.journal.store_file_removed, error)
+
         return StoreCalls()
 
     def _perform(self, effect):

@@ -1,0 +1,250 @@
+"""The embedded store where its file is taken away, rolled back, damaged, or of another release."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+
+import pytest
+
+from controller.broker_set import BrokerSet, Replica
+from controller.entry import Entry
+from controller.store import Member, StoreError
+from controller.stores.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
+from controller.stores.high_water import HighWater
+
+SET = "broker-a"
+ME = Member(id="n0", address="10.0.0.1:9878")
+
+
+class Told:
+    """What a witness was told."""
+
+    def __init__(self):
+        self.leads_now = False
+
+    def leads(self, until_ms):
+        self.leads_now = True
+
+    def follows(self, leader):
+        self.leads_now = False
+
+    def members_changed(self, members):
+        pass
+
+
+class Calls:
+    """What an observer was told."""
+
+    def __init__(self):
+        self.removed = []
+
+    def store_call(self, kind, result, seconds):
+        pass
+
+    def store_file_removed(self, error):
+        self.removed.append(error)
+
+
+def at_epoch(epoch):
+    replicas = {1: Replica(address="10.0.0.11:30911", check_code="x")}
+    broker_set = BrokerSet(broker_name=SET, cluster="C", replicas=replicas, next_broker_id=2, master_epoch=epoch)
+    return Entry(broker_set=broker_set)
+
+
+async def kept_until(backend, epoch, revision=0):
+    for each in range(revision, epoch):
+        await backend.commit(SET, at_epoch(each + 1), each)
+
+
+async def crashed(folder, epoch):
+    """Leave what a process leaves that was killed after it had stored so many epochs."""
+    backend = EmbeddedStore(folder / "running")
+    await kept_until(backend, epoch)
+    async with asyncio.timeout(20):
+        while counted(folder / "running") < epoch:
+            await asyncio.sleep(0.01)
+    shutil.copytree(folder / "running", folder / "store")
+    await backend.close()
+    return folder / "store"
+
+
+def counted(folder):
+    """Return how many changes are known to be stored there."""
+    mark = HighWater(folder / MARK_NAME)
+    mark.close()
+    return mark.number
+
+
+def wal(folder):
+    return folder / f"{FILE_NAME}-wal"
+
+
+@pytest.mark.parametrize(
+    "take_away",
+    [
+        lambda folder: (folder / FILE_NAME).unlink(),
+        lambda folder: wal(folder).unlink(),
+        shutil.rmtree,
+        lambda folder: folder.rename(folder.with_name("elsewhere")),
+        lambda folder: shutil.copy(folder / FILE_NAME, folder / "new") and (folder / "new").rename(folder / FILE_NAME),
+    ],
+    ids=["deleted", "log deleted", "folder deleted", "folder moved", "replaced"],
+)
+async def test_nothing_is_stored_in_a_file_that_is_gone_and_its_controller_leads_no_more(tmp_path, take_away):
+    observer, witness = Calls(), Told()
+    backend = EmbeddedStore(tmp_path / "store", observer)
+    await backend.join(ME, witness)
+    await kept_until(backend, 3)
+    take_away(tmp_path / "store")
+    with pytest.raises(StoreError, match=rf"{FILE_NAME}.* is gone"):
+        await backend.commit(SET, at_epoch(4), 3)
+    with pytest.raises(StoreError, match="is gone"):
+        await backend.read(SET)
+    await asyncio.sleep(0)
+    assert not witness.leads_now
+    assert len(observer.removed) == 1
+    await backend.close()
+
+
+async def test_a_controller_that_stores_nothing_notices_too_that_its_file_is_gone(tmp_path):
+    witness = Told()
+    backend = EmbeddedStore(tmp_path / "store")
+    await backend.join(ME, witness)
+    (tmp_path / "store" / FILE_NAME).unlink()
+    async with asyncio.timeout(20):
+        while witness.leads_now:
+            await asyncio.sleep(0.05)
+    await backend.close()
+
+
+async def test_a_second_controller_does_not_lead_in_the_folder_of_a_first_whose_file_was_deleted(tmp_path):
+    first = EmbeddedStore(tmp_path / "store")
+    await kept_until(first, 3)
+    for each in (tmp_path / "store").iterdir():
+        each.unlink()
+    with pytest.raises(StoreError, match="is another controller running on it"):
+        EmbeddedStore(tmp_path / "store")
+    await first.close()
+    # Once the first has ended, whoever starts begins with an empty store, as after any lost file.
+    second = EmbeddedStore(tmp_path / "store")
+    assert await second.load() == {}
+    await second.close()
+
+
+async def test_a_flipped_bit_in_the_log_does_not_roll_epochs_back_without_a_word(tmp_path):
+    folder = await crashed(tmp_path, 20)
+    damaged = bytearray(wal(folder).read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    wal(folder).write_bytes(damaged)
+    with pytest.raises(StoreError, match=rf"{FILE_NAME} lacks \d+ of the 20 changes .* backup"):
+        EmbeddedStore(folder)
+
+
+async def test_an_older_copy_of_the_file_alone_is_noticed_and_can_be_accepted(tmp_path):
+    folder = tmp_path / "store"
+    backend = EmbeddedStore(folder)
+    await kept_until(backend, 5)
+    await backend.close()
+    shutil.copy(folder / FILE_NAME, tmp_path / "old.db")
+    backend = EmbeddedStore(folder)
+    await kept_until(backend, 9, 5)
+    await backend.close()
+    shutil.copy(tmp_path / "old.db", folder / FILE_NAME)
+    with pytest.raises(StoreError, match=r"remove .*controller\.mark"):
+        EmbeddedStore(folder)
+    (folder / MARK_NAME).unlink()
+    backend = EmbeddedStore(folder)
+    assert (await backend.load())[SET].entry == at_epoch(5)
+    await backend.close()
+
+
+async def test_what_a_killed_process_has_stored_is_taken_as_it_is(tmp_path):
+    folder = await crashed(tmp_path, 20)
+    backend = EmbeddedStore(folder)
+    assert (await backend.load())[SET].entry == at_epoch(20)
+    await backend.close()
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0" * 64, b"nonsense"])
+async def test_a_mark_that_cannot_be_read_ends_the_start_with_its_name(tmp_path, torn):
+    backend = EmbeddedStore(tmp_path / "store")
+    await kept_until(backend, 3)
+    await backend.close()
+    mark = tmp_path / "store" / MARK_NAME
+    mark.write_bytes(torn)
+    with pytest.raises(StoreError, match=r"controller\.mark .*remove"):
+        EmbeddedStore(tmp_path / "store")
+
+
+async def test_a_mark_that_was_being_written_when_the_power_failed_counts_as_it_was_before(tmp_path):
+    folder = tmp_path / "store"
+    for half in (0, 1):
+        backend = EmbeddedStore(folder)
+        entry = (await backend.load()).get(SET)
+        await kept_until(backend, (entry.revision if entry else 0) + 3, entry.revision if entry else 0)
+        await backend.close()
+        content = bytearray((folder / MARK_NAME).read_bytes())
+        content[half * len(content) // 2] ^= 1
+        (folder / MARK_NAME).write_bytes(content)
+    await EmbeddedStore(folder).close()
+
+
+def changed(folder, statement, *values):
+    connection = sqlite3.connect(folder / FILE_NAME)
+    with connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+async def test_an_entry_whose_text_was_damaged_and_can_still_be_read_is_not_believed(tmp_path):
+    folder = tmp_path / "store"
+    backend = EmbeddedStore(folder)
+    await kept_until(backend, 3)
+    await backend.close()
+    changed(folder, "UPDATE entries SET entry = replace(entry, '\"master_epoch\":3', '\"master_epoch\":2')")
+    with pytest.raises(StoreError, match=f"the entry of {SET} is damaged"):
+        EmbeddedStore(folder)
+
+
+async def test_an_entry_of_a_newer_release_is_refused_and_stays_as_it_is(tmp_path):
+    folder = tmp_path / "store"
+    backend = EmbeddedStore(folder)
+    await kept_until(backend, 1)
+    await backend.close()
+    newer = json.dumps({"format": 2, "broker_set": None, "floor": {}, "witnesses": [3]})
+    changed(folder, "UPDATE entries SET entry = ?, digest = NULL", newer)
+    with pytest.raises(StoreError, match=rf"the entry of {SET} has format 2.*this release reads formats up to 1"):
+        EmbeddedStore(folder)
+
+
+async def test_a_field_that_is_not_known_is_not_dropped_in_silence(tmp_path):
+    folder = tmp_path / "store"
+    backend = EmbeddedStore(folder)
+    await kept_until(backend, 1)
+    await backend.close()
+    changed(folder, 'UPDATE entries SET entry = \'{"floor":{},"witnesses":[3]}\', digest = NULL')
+    with pytest.raises(StoreError, match="unknown field `witnesses`"):
+        EmbeddedStore(folder)
+
+
+async def test_a_file_of_a_release_without_digests_and_marks_is_taken_over(tmp_path):
+    folder = tmp_path / "store"
+    folder.mkdir()
+    connection = sqlite3.connect(folder / FILE_NAME)
+    connection.execute(
+        "CREATE TABLE entries (broker_name TEXT PRIMARY KEY, revision INTEGER NOT NULL, entry TEXT NOT NULL)"
+        " WITHOUT ROWID"
+    )
+    old = {"broker_set": {"broker_name": SET, "cluster": "C", "master_epoch": 7}, "floor": {}}
+    connection.execute("INSERT INTO entries VALUES (?, 4, ?)", (SET, json.dumps(old)))
+    connection.commit()
+    connection.close()
+    backend = EmbeddedStore(folder)
+    kept = (await backend.load())[SET]
+    assert (kept.revision, kept.entry.broker_set.master_epoch) == (4, 7)
+    assert await backend.commit(SET, at_epoch(8), 4) == 5
+    await backend.close()
+    backend = EmbeddedStore(folder)
+    assert (await backend.read(SET)).entry == at_epoch(8)
+    await backend.close()
