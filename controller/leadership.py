@@ -42,11 +42,13 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     #: When its last renewal that succeeded was sent; it lives for the whole TTL from then on.
     renewed_ms: int
+    #: As the store has granted it: it may be another one than was asked for.
+    ttl_s: int = LEASE_TTL_S
 
     @property
     def until_ms(self) -> int:
         """Until when its holder may lead."""
-        return self.renewed_ms + LEASE_TTL_S * 1000 - MARGIN_MS
+        return self.renewed_ms + self.ttl_s * 1000 - MARGIN_MS
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -219,9 +221,9 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         """Learn that something is not as it was thought: look at once."""
         return replace(self, look_due_ms=0)
 
-    def granted(self, lease_id: int, sent_ms: int) -> "Leadership":
-        """Learn of the lease asked for at that time."""
-        return replace(self, lease=Lease(id=lease_id, renewed_ms=sent_ms), pause_until_ms=0)
+    def granted(self, lease_id: int, *, ttl_s: int, sent_ms: int) -> "Leadership":
+        """Learn of the lease asked for at that time, and for how long it was granted."""
+        return replace(self, lease=Lease(id=lease_id, renewed_ms=sent_ms, ttl_s=ttl_s), pause_until_ms=0)
 
     def renewed(self, lease_id: int, *, ttl_s: int, sent_ms: int) -> "Leadership":
         """Learn what came of a renewal sent at that time; a TTL of 0: the lease is gone."""
@@ -229,8 +231,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
             return self
         if ttl_s <= 0:
             return self.without_key()
-        # A store may grant more than was asked for, never less.
-        return replace(self, lease=Lease(id=lease_id, renewed_ms=sent_ms), pause_until_ms=0)
+        return replace(self, lease=Lease(id=lease_id, renewed_ms=sent_ms, ttl_s=ttl_s), pause_until_ms=0)
 
     def released(self) -> "Leadership":
         """Learn that a key left over was deleted, or has changed meanwhile."""

@@ -21,6 +21,7 @@ from controller.entry import Entry, NewerEntry, decode_entry
 from controller.store import EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
 from controller.stores.high_water import DamagedMark, FileWatch, FolderLock, HighWater
 from controller.stores.observer import NoObserver, StoreObserver
+from remoting.background_tasks import BackgroundTasks
 from serving.durable_file import DurableFileError
 
 FILE_NAME: Final = "controller.db"
@@ -96,6 +97,7 @@ class EmbeddedStore:
         self._is_marking = False
         self._closing = threading.Event()
         self._witness: Witness | None = None
+        self._background = BackgroundTasks(self._observer.task_failed)
         self._looking: asyncio.Task[None] | None = None
         self._gone: StoreGone | None = None
         #: In the order they came; taken by the thread.
@@ -115,7 +117,7 @@ class EmbeddedStore:
         self._witness = witness
         witness.members_changed((me,))
         witness.leads(None)
-        self._looking = asyncio.get_running_loop().create_task(self._look(), name="embedded store")
+        self._looking = self._background.keep_running(self._look, "embedded_store")
 
     async def resign(self) -> None:
         """Nobody is there to lead instead."""
@@ -152,9 +154,9 @@ class EmbeddedStore:
         self._thread.shutdown(wait=False)
 
     async def _look(self) -> None:
-        """Look whether the files are there, for as long as they are."""
+        """Look again and again whether the files are there."""
         loop = asyncio.get_running_loop()
-        while self._gone is None:
+        while True:
             await asyncio.sleep(LOOK_S)
             try:
                 await loop.run_in_executor(self._thread, self._check_files)

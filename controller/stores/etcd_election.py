@@ -169,8 +169,8 @@ class Election:
                 known_before = self._state.known_revision
                 return self._after_look(await self._ask("look", etcd_requests.look(self._keys)), known_before)
             case Grant():
-                lease_id = await self._ask("grant", etcd_requests.grant(LEASE_TTL_S))
-                return self._state.granted(lease_id, sent_ms)
+                lease_id, ttl_s = await self._ask("grant", etcd_requests.grant(LEASE_TTL_S))
+                return self._state.granted(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
             case Campaign(lease_id):
                 me, run = self._state.me, self._state.run
                 sight = await self._ask(

@@ -48,7 +48,7 @@ class Membership:
         address, revision = await self._ask("read", etcd_requests.address_at(self._keys.member(self._me.id)))
         if address not in (None, self._me.address):
             raise IdTaken(self._me, address)
-        lease_id = await self._ask("grant", etcd_requests.grant(MEMBER_TTL_S))
+        lease_id, _ = await self._ask("grant", etcd_requests.grant(MEMBER_TTL_S))
         if not await self._ask("register", etcd_requests.enter(self._keys, self._me, lease_id, revision)):
             raise OutcomeUnknown(f"another controller calls itself {self._me.id} at this moment")
         self._lease_id = lease_id

@@ -46,12 +46,13 @@ def look(keys: Keys) -> Callable[[Connection, float, Metadata], Sight]:
     return question
 
 
-def grant(ttl_s: int) -> Callable[[Connection, float, Metadata], int]:
-    """Ask for a lease, and return its id."""
+def grant(ttl_s: int) -> Callable[[Connection, float, Metadata], tuple[int, int]]:
+    """Ask for a lease, and return its id and how many seconds it has: that is for etcd to say."""
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> int:
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> tuple[int, int]:
         request = messages.LeaseGrantRequest(TTL=ttl_s)
-        return int(connection.lease.LeaseGrant(request, timeout=seconds, metadata=metadata).ID)
+        answer = connection.lease.LeaseGrant(request, timeout=seconds, metadata=metadata)
+        return int(answer.ID), int(answer.TTL)
 
     return question
 

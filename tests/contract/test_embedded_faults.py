@@ -42,6 +42,9 @@ class Calls:
     def store_call(self, kind, result, seconds):
         pass
 
+    def task_failed(self, name, error):
+        raise AssertionError(name) from error
+
     def store_file_removed(self, error):
         self.removed.append(error)
 

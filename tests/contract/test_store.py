@@ -162,6 +162,9 @@ async def test_each_call_is_told_to_an_observer(opened):
     calls = []
 
     class Observer:
+        def task_failed(self, name, error):
+            raise AssertionError(name) from error
+
         def store_call(self, kind, result, seconds):
             assert 0 <= seconds < 60
             calls.append((kind, result))
@@ -279,6 +282,7 @@ async def test_an_entry_that_cannot_be_read_is_named(embedded, tmp_path):
     with sqlite3.connect(tmp_path / "store" / "controller.db") as file:
         file.execute("DELETE FROM entries")
     file.close()
+    (tmp_path / "store" / "controller.mark").unlink()
     backend = EmbeddedStore(tmp_path / "store")
     assert dict(await backend.load()) == {}
     await backend.close()

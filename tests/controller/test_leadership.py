@@ -49,7 +49,7 @@ def following(new):
 @pytest.fixture
 def leading(new):
     """It leads since 0, by the lease it was granted then."""
-    return new.looked(None, 19, 0, known_before=0).granted(LEASE, 0).heard(MINE, 20)
+    return new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).heard(MINE, 20)
 
 
 # Passing the lead on
@@ -80,20 +80,20 @@ def test_who_knows_nothing_looks_first_and_names_no_leader(new):
 def test_where_nobody_leads_a_lease_is_asked_for_and_then_the_key(new):
     seen = new.looked(None, 10, 0, known_before=0)
     assert seen.next_step(0) == Grant()
-    granted = seen.granted(LEASE, 100)
+    granted = seen.granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=100)
     assert granted.next_step(100) == Campaign(LEASE)
     assert granted.role == Follows(None)
     assert granted.heard(MINE, 20).role == Leads(100 + UNTIL_MS)
 
 
 def test_a_lease_that_has_waited_is_not_used_to_campaign(new):
-    granted = new.looked(None, 10, 0, known_before=0).granted(LEASE, 0)
+    granted = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0)
     later = granted.looked(None, 10, RENEW_EVERY_MS, known_before=0)
     assert later.next_step(RENEW_EVERY_MS) == Grant()
 
 
 def test_who_loses_the_campaign_follows(new):
-    lost = new.looked(None, 10, 0, known_before=0).granted(LEASE, 0).heard(a_holder(), 20)
+    lost = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).heard(a_holder(), 20)
     assert lost.role == Follows(OTHER)
     assert lost.next_step(0) == Rest(LOOK_EVERY_MS)
 
@@ -109,7 +109,7 @@ def test_when_the_key_goes_a_follower_campaigns_at_once(following):
 
 
 def test_a_campaign_whose_answer_was_lost_is_found_to_be_won(new):
-    sent = new.looked(None, 10, 0, known_before=0).granted(LEASE, 0).failed(900)
+    sent = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).failed(900)
     assert sent.next_step(900) == Rest(900 + RETRY_MS)
     assert sent.next_step(900 + RETRY_MS) == Look()
     assert sent.looked(MINE, 20, 1200, known_before=0).role == Leads(UNTIL_MS)
@@ -118,7 +118,7 @@ def test_a_campaign_whose_answer_was_lost_is_found_to_be_won(new):
 def test_a_campaign_found_to_be_won_too_late_is_not_led_upon(new):
     found = (
         new.looked(None, 10, 0, known_before=0)
-        .granted(LEASE, 0)
+        .granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0)
         .failed(900)
         .looked(MINE, 20, UNTIL_MS, known_before=0)
         .at(UNTIL_MS)
@@ -229,9 +229,25 @@ def test_who_leaves_gives_back_what_it_has_and_leads_no_more(leading, following,
     assert leading.leaving().next_step(0) == Leave(MINE.token, LEASE)
     assert leading.leaving().left().next_step(0) == Leave(0, None)
     assert following.leaving().next_step(0) == Leave(0, None)
-    assert new.granted(LEASE, 0).leaving().next_step(0) == Leave(0, LEASE)
+    assert new.granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).leaving().next_step(0) == Leave(0, LEASE)
 
 
 def test_a_lead_without_a_lease_is_none(leading):
     assert leading.without_key().role == Follows(None)
     assert leading.at(UNTIL_MS).at(UNTIL_MS).role == Follows(None)
+
+
+# What the store grants
+
+
+@pytest.mark.parametrize("ttl_s", [2, 3, 60])
+def test_a_lease_lasts_as_long_as_it_was_granted_from_the_moment_it_was_asked_for(new, ttl_s):
+    leading = new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=ttl_s, sent_ms=100).heard(MINE, 20)
+    until_ms = 100 + ttl_s * 1000 - MARGIN_MS
+    assert leading.role == Leads(until_ms)
+    assert isinstance(leading.at(until_ms - 1).role, Leads)
+    assert leading.at(until_ms).role == Follows(None)
+
+
+def test_a_renewal_counts_for_as_long_as_it_says(leading):
+    assert leading.renewed(LEASE, ttl_s=2, sent_ms=1500).role == Leads(1500 + 2000 - MARGIN_MS)

@@ -152,6 +152,9 @@ class ControlRoom:
             def store_call(self, kind, result, seconds):
                 room.loop.call_soon_threadsafe(room.journal.store_call, kind, result, seconds)
 
+            def task_failed(self, name, error):
+                room.loop.call_exception_handler({"message": name, "exception": error})
+
             def store_file_removed(self, error):
                 room.loop.call_soon_threadsafe(room.journal.store_file_removed, error)
 

@@ -13,7 +13,7 @@ from controller.decisions.election import Call, Result
 from controller.decisions.electorate import Electorate
 from controller.detection import BEAT_OVERDUE_MS
 from controller.entry import Decision
-from controller.leadership import Campaign, Grant, Look, Release, Renew, Rest
+from controller.leadership import LEASE_TTL_S, Campaign, Grant, Look, Release, Renew, Rest
 from controller.live_table import BrokerKey
 from controller.log_ends import LogEnd, LogEnds
 from controller.recovery import Recovery
@@ -150,7 +150,7 @@ class Controller:
             case Look():
                 return self.looked(leadership, now_ms)
             case Grant():
-                return leadership.granted(store.grant(), now_ms)
+                return leadership.granted(store.grant(), ttl_s=LEASE_TTL_S, sent_ms=now_ms)
             case Campaign(lease_id):
                 store.campaign(self.me, leadership.run, lease_id)
                 return self.looked(leadership, now_ms)
