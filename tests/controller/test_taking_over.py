@@ -199,6 +199,9 @@ async def test_the_calls_of_the_embedded_store_are_told_to_whoever_opens_it(tmp_
     calls = []
 
     class Observer:
+        def task_failed(self, name, error):
+            raise AssertionError(name) from error
+
         def store_call(self, kind, result, seconds):
             calls.append((kind, result))
 
