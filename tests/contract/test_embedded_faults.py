@@ -251,3 +251,17 @@ async def test_a_file_of_a_release_without_digests_and_marks_is_taken_over(tmp_p
     backend = EmbeddedStore(folder)
     assert (await backend.read(SET)).entry == at_epoch(8)
     await backend.close()
+
+
+async def test_entries_that_were_removed_count_among_the_changes(tmp_path):
+    folder = tmp_path / "store"
+    backend = EmbeddedStore(folder)
+    await kept_until(backend, 3)
+    await backend.commit(SET, Entry(), 3)
+    assert await backend.load() == {}
+    await kept_until(backend, 2)
+    await backend.close()
+    assert counted(folder) == 6
+    backend = EmbeddedStore(folder)
+    assert (await backend.load())[SET].revision == 2
+    await backend.close()
