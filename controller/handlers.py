@@ -37,6 +37,7 @@ from controller.refusals import (
 )
 from controller.replica_infos import ReplicaInfos, encoded_sync_state_set
 from controller.store import StoreError
+from remoting.addresses import NAME_CHARS_MAX, is_address
 from remoting.body_limits import BodyLimits
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
@@ -66,8 +67,6 @@ from remoting.shapes.controller import (
 )
 from serving.stored_config import StoredConfig
 
-#: Longest name or address that is taken; RocketMQ's own names stay far below.
-NAME_CHARS_MAX: Final = 255
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS_MIN: Final = SILENCE_MS_MIN
 _TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
@@ -83,8 +82,6 @@ NAMES_MAX: Final = 10_000
 _WORK_MAX: Final = 500
 
 _IDS: Final = re.compile(r"[0-9]{1,18}")
-_ADDRESS: Final = re.compile(r"[A-Za-z0-9._:%\[\]-]{1,249}:([0-9]{1,5})")
-_PORT_MAX: Final = 65_535
 
 #: The longest body of each request, in bytes: 1006 may have the names of very many sets, 1001 the ids of a large one,
 #: 1009 changed properties; the others have none.
@@ -393,8 +390,7 @@ def _given(code: int, field: str, value: str | None) -> str:
 
 
 def _address(code: int, field: str, value: str) -> str:
-    parts = _ADDRESS.fullmatch(value)
-    if parts is None or not 0 < int(parts[1]) <= _PORT_MAX:
+    if not is_address(value):
         raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
     return value
 

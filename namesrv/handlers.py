@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from namesrv import queries
 from namesrv.effects import BeatKind, Outcome
-from namesrv.refusals import CodeNotSupported, FieldMissing, NameTooLong, NotReady, TopicNotExist
-from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
+from namesrv.refusals import CodeNotSupported, FieldInvalid, FieldMissing, NameTooLong, NotReady, TopicNotExist
+from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, Registration
 from namesrv.registration_body import INFLATED_BYTES_MAX, decoding, is_zlib
 from namesrv.route_counts import RouteCounts
 from namesrv.route_state import MasterAddresses, RouteState
@@ -22,6 +22,7 @@ from namesrv.settings import Settings
 from namesrv.sliced import Slices
 from namesrv.slices import PART_TOPICS, Steps, whole
 from namesrv.tables.live_table import LiveKey
+from remoting.addresses import is_address, is_name
 from remoting.body_limits import UNLIMITED, BodyLimits
 from remoting.clock import Clock
 from remoting.codec import decode_body, decode_fields, encode_fields
@@ -169,6 +170,7 @@ class Handlers:
         if header.broker_id is None:
             raise FieldMissing(RequestCode.REGISTER_BROKER.name, "brokerId")
         cluster, key = _identity(RequestCode.REGISTER_BROKER, header)
+        _check_shown(header)
         timeout_ms = header.heartbeat_timeout_millis
         registration = Registration(
             cluster=cluster,
@@ -178,7 +180,9 @@ class Handlers:
             ha_server_addr=header.ha_server_addr or "",
             zone_name=header.zone_name,
             enable_acting_master=header.enable_acting_master,
-            heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT if timeout_ms is None else timeout_ms,
+            heartbeat_timeout_ms=HEARTBEAT_TIMEOUT_MS_DEFAULT
+            if timeout_ms is None
+            else min(timeout_ms, HEARTBEAT_TIMEOUT_MS_MAX),
             connection_id=connection.id,
             is_late=connection.is_lost,
             version=request.version,
@@ -348,6 +352,19 @@ def _identity(code: RequestCode, header: BrokerIdentityHeader | RegisterBrokerRe
         _check_length(code, field, value)
     assert header.cluster_name and header.broker_name and header.broker_addr, "checked above"  # noqa: PT018
     return header.cluster_name, LiveKey(header.broker_name, header.broker_addr)
+
+
+def _check_shown(header: RegisterBrokerRequestHeader) -> None:
+    """Raise FieldInvalid for what would be sent to every client and can be no broker's."""
+    for field, text, is_right in (
+        ("clusterName", header.cluster_name, is_name),
+        ("brokerName", header.broker_name, is_name),
+        ("brokerAddr", header.broker_addr, is_address),
+        ("haServerAddr", header.ha_server_addr, is_address),
+        ("__ZONE_NAME", header.zone_name, is_name),
+    ):
+        if text and not is_right(text):
+            raise FieldInvalid(RequestCode.REGISTER_BROKER.name, field, text)
 
 
 def _check_length(code: RequestCode, field: str, name: str) -> None:

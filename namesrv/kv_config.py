@@ -35,6 +35,14 @@ class KvConfig(msgspec.Struct, frozen=True):
     #: Read it, and change it through the methods below.
     table: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
+    @property
+    def chars(self) -> int:
+        """How many characters its namespaces, keys and values have."""
+        return sum(
+            len(name) + sum(len(key) + len(value) for key, value in entries.items())
+            for name, entries in self.table.items()
+        )
+
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """Return the value of an entry, None if there is none."""
         if namespace is None or key is None:

@@ -3,6 +3,7 @@
 from types import MappingProxyType
 from typing import Final
 
+from remoting.addresses import NAME_CHARS_MAX
 from remoting.codes import ResponseCode
 from remoting.errors import RequestRefused
 
@@ -37,6 +38,33 @@ class NameTooLong(RequestRefused):
         self.field = field
         self.chars = chars
         super().__init__(f"{request}: {field} has {chars} characters, more than {self.CHARS_MAX}")
+
+
+class FieldInvalid(RequestRefused):
+    """A name or an address that can be none: too long, with control characters, or not `host:port`."""
+
+    def __init__(self, request: str, field: str, text: str) -> None:
+        self.request = request
+        self.field = field
+        super().__init__(
+            f"{request}: {field} cannot be {text[:80]!r} of {len(text)} characters; names have at most {NAME_CHARS_MAX}"
+            " and no control characters, addresses are host:port"
+        )
+
+
+class TooManyMembers(RequestRefused):
+    """A broker set that would have more brokers than any has; all are sent to every client of its topics."""
+
+    def __init__(self, broker_name: str, members_max: int) -> None:
+        self.broker_name = broker_name
+        super().__init__(f"the set {broker_name} has {members_max} brokers, which is the limit")
+
+
+class KvTooLong(RequestRefused):
+    """An entry, or a KV table, that is larger than those of operators; the whole is written at each change."""
+
+    def __init__(self, what: str, size: int, size_max: int) -> None:
+        super().__init__(f"{what} of {size} is over the limit of {size_max}")
 
 
 class KvKeyMissing(RequestRefused):

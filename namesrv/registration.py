@@ -20,6 +20,7 @@ from namesrv.effects import (
     RouteChanges,
 )
 from namesrv.queue_changes import QueueChanges, differing
+from namesrv.refusals import TooManyMembers
 from namesrv.registration_body import Before
 from namesrv.said_topics import SaidTopics
 from namesrv.set_change import RouteTables, SetChange, counted, with_perms
@@ -38,6 +39,11 @@ from remoting.shapes.route import (
 
 #: Silence that is allowed to a broker that asks for nothing else, in ms.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
+#: The longest that is allowed: with more a broker could stay in the routes for good.
+HEARTBEAT_TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
+
+#: Brokers of one set; all of them are in each route of its topics.
+MEMBERS_MAX: Final = 100
 
 #: The version of a registration without a body.
 NO_VERSION: Final = DataVersion()
@@ -220,6 +226,8 @@ def _stand(tables: RouteTables, registration: Registration) -> _Standing | Regis
             return conflict
     if holder is None and len(registration.topics) + registration.ignored_topics == 1:
         raise SingleTopicFromUnknownBroker(registration)
+    if holder is None and len(others) >= MEMBERS_MAX:
+        raise TooManyMembers(registration.broker_name, MEMBERS_MAX)
     row = tables.live.get(registration.key)
     return _Standing(
         present,

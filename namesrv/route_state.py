@@ -199,6 +199,9 @@ class RouteState:
         self._apply(decision.change, compared.prepared)
         if request.said is not None:
             self._said.setdefault(request.broker_name, {})[request.key] = _Said(request.who, request.said)
+        elif said := self._said.get(request.broker_name):
+            # The row is another one now: who repeats what it said before has to be read.
+            said.pop(request.key, None)
         events: list[Event] = [decision.happened]
         if decision.superseded:
             events.append(decision.superseded)

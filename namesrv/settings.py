@@ -6,12 +6,17 @@ changes of one kind wait for each other, and readers never wait. Answers to `KVC
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KvConfig
-from namesrv.refusals import KvKeyMissing
+from namesrv.refusals import KvKeyMissing, KvTooLong, NameTooLong
 from serving.stored_config import ConfigObserver, NotStored, StoredConfig, store
+
+#: Characters of a value: an order configuration names each broker set with its queues.
+KV_VALUE_CHARS_MAX: Final = 64 * 1024
+#: Characters of all namespaces, keys and values: all of them are written at each change.
+KV_CHARS_MAX: Final = 4 * 1024 * 1024
 
 
 class SettingsObserver(ConfigObserver[NameServerConfig], Protocol):
@@ -43,11 +48,21 @@ class Settings(StoredConfig[NameServerConfig]):
         self._kv_turn = asyncio.Lock()
 
     async def put_kv(self, namespace: str | None, key: str | None, value: str | None) -> None:
-        """Store an entry; raises KvKeyMissing, or NotStored if the disk refuses."""
+        """Store an entry; raises KvKeyMissing, KvTooLong, or NotStored if the disk refuses."""
         if namespace is None or key is None:
             raise KvKeyMissing
+        for what, text, chars_max in (
+            ("a namespace", namespace, NameTooLong.CHARS_MAX),
+            ("a key", key, NameTooLong.CHARS_MAX),
+            ("a value", value or "", KV_VALUE_CHARS_MAX),
+        ):
+            if len(text) > chars_max:
+                raise KvTooLong(f"{what} in characters", len(text), chars_max)
         async with self._kv_turn:
-            await self._store_kv(self.kv.with_value(namespace, key, value), namespace, key)
+            changed = self.kv.with_value(namespace, key, value)
+            if (size := changed.chars) > KV_CHARS_MAX:
+                raise KvTooLong("a KV table in characters", size, KV_CHARS_MAX)
+            await self._store_kv(changed, namespace, key)
 
     async def delete_kv(self, namespace: str | None, key: str | None) -> None:
         """Forget an entry, if it is there; raises NotStored if the disk refuses."""

@@ -15,5 +15,5 @@ REMOVAL_S = 1.5
 REMOVAL_S_ON_BUSY_MACHINES = 7.5
 #: For so long one request may hold a server up, in time of the processor: what the documents state, and what a slow
 #: machine may take.
-HELD_MS = 60
+HELD_MS = 80
 HELD_MS_ON_SLOW_MACHINES = 5 * HELD_MS
