@@ -18,6 +18,7 @@ SILENCE_MS_MAX: Final = 60_000
 
 @dataclass(slots=True)
 class _Host:
+    name: str
     is_own: bool
     #: When one of its brokers is to be heard next.
     due_ms: int
@@ -103,7 +104,7 @@ class Hosts:
         """Wait no longer for a broker that is gone, and nobody else is to blame."""
         host = self._take(key)
         if host is not None and not host.brokers:
-            self._hosts = {name: each for name, each in self._hosts.items() if each is not host}
+            del self._hosts[host.name]
 
     def resume(self, now_ms: int) -> None:
         """Take note that this process stood still until now, so that nobody could be heard."""
@@ -130,11 +131,9 @@ class Hosts:
         self._looked_ms = -1
 
     def _drop(self, is_dropped: Callable[[_Host], bool]) -> None:
-        dropped = [name for name, host in self._hosts.items() if is_dropped(host)]
-        for name in dropped:
-            host = self._hosts.pop(name)
-            if host.brokers:
-                self._places = {key: place for key, place in self._places.items() if place[1] is not host}
+        dropped = {name for name, host in self._hosts.items() if is_dropped(host)}
+        if any([self._hosts.pop(name).brokers for name in dropped]):  # noqa: C419  # all of them
+            self._places = {key: place for key, place in self._places.items() if place[1].name not in dropped}
 
     def _counted(self, now_ms: int) -> Silence:
         hosts = list(self._hosts.values())
@@ -160,7 +159,7 @@ class Hosts:
         name = address.rpartition(":")[0]
         host = self._hosts.get(name)
         if host is None:
-            host = self._hosts[name] = _Host(self.is_own(name), due_ms)
+            host = self._hosts[name] = _Host(name, self.is_own(name), due_ms)
         host.brokers += 1
         host.given_up_ms = None
         place = self._places[key] = address, host

@@ -79,7 +79,7 @@ class AnyConnectionRaises(LiveTable):
 
     def beat(self, key, heard):
         before = self.get(key)
-        super().beat(key, heard if before is None else replace(heard, connection_id=before.connection_id))
+        return super().beat(key, heard if before is None else replace(heard, connection_id=before.connection_id))
 
 
 def the_epoch_stays(decision, entry):
