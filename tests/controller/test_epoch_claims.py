@@ -6,8 +6,12 @@ import pytest
 from fakes.control_room import SET, ControlRoom
 
 from controller import control as control_module
+from controller.broker_set import RECOVERY_MARGIN, Floor
+from controller.decisions.membership import ADOPTED_EPOCH_MAX, Registrant, decide_adoption
 from controller.detection import Outcome
+from controller.entry import Entry
 from controller.live_table import BrokerKey
+from controller.refusals import EpochsUsedUp
 from remoting.codes import ResponseCode
 
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
@@ -151,3 +155,27 @@ async def test_a_member_that_says_nothing_holds_up_the_first_master_for_a_moment
     await room.beat(1, epoch=-1, maxOffset=0)
     assert (await room.elect(1)).code == 0
     assert room.stored().master == 1
+
+
+# Adoption
+
+
+async def test_what_a_stranger_claims_does_not_raise_the_epoch_of_an_adopted_set_and_holds_up_nobody(room):
+    await room.settings.update_config(b"adoptUnknownBrokers=true")
+    await room.beat(9, epoch=2**31 - 1)
+    await room.beat(1, epoch=7)
+    assert (await room.register(1)).code == 0
+    assert room.stored().master_epoch < 2 * RECOVERY_MARGIN
+    await room.beat(1, epoch=2**31 - 1)
+    assert (await room.register(2)).code == 0
+    assert room.stored().master_epoch < 2 * RECOVERY_MARGIN
+
+
+async def test_a_set_that_was_lost_again_and_again_is_refused_long_before_its_epochs_end(room):
+    entry = Entry(broker_set=None, floor=Floor(master_epoch=ADOPTED_EPOCH_MAX + 2, next_broker_id=3))
+    broker_set = decide_adoption(entry, Registrant(cluster="C", broker_name=SET, broker_id=1, address="a:1"), 5)
+    assert broker_set.after(entry).broker_set.master_epoch == ADOPTED_EPOCH_MAX + 2
+    with pytest.raises(EpochsUsedUp, match="under another name"):
+        decide_adoption(
+            entry, Registrant(cluster="C", broker_name=SET, broker_id=1, address="a:1"), ADOPTED_EPOCH_MAX + 2
+        )

@@ -178,3 +178,74 @@ def test_nobody_may_be_silent_for_longer_than_its_own_timeout(table):
     for heard_ms in (0, 9_000, 18_000):
         table.beat(ONE, heard(heard_ms=heard_ms))
     assert table.get(ONE).silence_allowed_ms(3_000) == 10_000
+
+
+# A broker that is heard over several connections
+
+
+OWN, OTHER = 7, 8
+
+
+@pytest.fixture
+def heard_at_home(table):
+    table.beat(ONE, heard(heard_ms=0, connection_id=OWN))
+    return table
+
+
+def claim(heard_ms, connection_id=OTHER):
+    return heard(heard_ms=heard_ms, connection_id=connection_id, epoch=50, max_offset=9999)
+
+
+def test_what_is_claimed_over_another_connection_does_not_count_beside_its_own(heard_at_home):
+    for heard_ms in (100, 200, 1_500):
+        heard_at_home.beat(ONE, claim(heard_ms))
+        assert heard_at_home.get(ONE).progress == (5, 1000)
+    assert heard_at_home.get(ONE).heard_ms == 1_500
+    assert heard_at_home.get(ONE).own_connection_id == OWN
+
+
+def test_it_counts_once_nothing_came_over_its_own_and_ends_with_the_next_that_does(heard_at_home):
+    heard_at_home.beat(ONE, claim(1_501))
+    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own_connection_id) == ((50, 9999), OTHER)
+    heard_at_home.beat(ONE, heard(heard_ms=3_002, connection_id=OWN))
+    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own_connection_id) == ((5, 1000), OWN)
+
+
+@pytest.mark.parametrize(("said", "kept"), [(1_100, (5, 1_100)), (900, (5, 1_000))])
+def test_a_broker_that_goes_on_over_its_own_connection_moves_forward_as_ever(heard_at_home, said, kept):
+    heard_at_home.beat(ONE, claim(500))
+    heard_at_home.beat(ONE, heard(heard_ms=1_000, connection_id=OWN, max_offset=said))
+    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).owner) == (kept, None)
+
+
+def test_a_request_over_another_connection_brings_no_claims_with_it(heard_at_home):
+    heard_at_home.seen(ONE, now_ms=500, connection_id=OTHER)
+    heard_at_home.seen(ONE, now_ms=600, connection_id=OTHER)
+    heard_at_home.beat(ONE, claim(700))
+    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own_connection_id) == ((5, 1000), OWN)
+
+
+def test_who_has_started_says_how_far_its_log_is_over_any_connection(heard_at_home):
+    heard_at_home.restarted(ONE, now_ms=100, connection_id=OTHER)
+    heard_at_home.beat(ONE, heard(heard_ms=200, connection_id=OWN, max_offset=900))
+    assert heard_at_home.get(ONE).progress == (5, 900)
+
+
+@pytest.mark.parametrize(("heard_ms", "counts"), [(12_500, (5, 1000)), (12_501, (50, 9999))])
+def test_the_own_connection_of_a_broker_that_beats_seldom_counts_for_longer(table, heard_ms, counts):
+    for beat_ms in (0, 5_000):
+        table.beat(ONE, heard(heard_ms=beat_ms, connection_id=OWN))
+    table.beat(ONE, claim(heard_ms))
+    assert table.get(ONE).progress == counts
+
+
+@pytest.mark.parametrize(
+    ("said", "has"),
+    [
+        ({"epoch": 1, "max_offset": 0}, True),
+        ({"epoch": -1, "max_offset": 5}, True),
+        ({"epoch": -1, "max_offset": 0}, False),
+    ],
+)
+def test_an_epoch_or_an_offset_is_a_log(said, has):
+    assert heard(**said).has_messages is has
