@@ -62,10 +62,15 @@ def _marks(inputs: Inputs) -> DataFrame:
     ticks = inputs["ns_tick"].select(
         *who, (F.col("interval_ms") * 1000).alias("interval_us"), nothing.alias("blind_from_us")
     )
-    lifecycle = inputs["ns_lifecycle"].select(
-        *who,
-        nothing.alias("interval_us"),
-        F.when(lost_states(), F.unix_micros("unobserved_from")).alias("blind_from_us"),
+    # Told by two times, one of which is wrong.
+    lifecycle = (
+        inputs["ns_lifecycle"]
+        .filter("event_type <> 'clock_set'")
+        .select(
+            *who,
+            nothing.alias("interval_us"),
+            F.when(lost_states(), F.unix_micros("unobserved_from")).alias("blind_from_us"),
+        )
     )
     return ticks.unionByName(lifecycle)
 

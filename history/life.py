@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from history.rows import NOBODY, Moment, Row, RowMaker
 from history.schemas import NS_LIFECYCLE, NS_TICK
 
@@ -31,6 +33,27 @@ class Life(NamedTuple):
             address=self.address,
             detail=self.detail,
         )
+
+
+#: The event type of a wall clock that was set.
+CLOCK_SET: Final = "clock_set"
+
+
+class ClockSet(msgspec.Struct, frozen=True, rename="camel"):
+    """How the wall clock of a server was set, in us; how far it is ahead of the monotonic clock, before and after."""
+
+    former_offset_us: int
+    offset_us: int
+    #: The last moment, by the monotonic clock, of which is known that it was as before.
+    since_mono_us: int
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield a row by either time, so that whoever looks near either of them finds it."""
+        ahead_ms = (self.offset_us - self.former_offset_us) // 1000
+        detail = msgspec.json.encode(self).decode()
+        for offset_us in (self.former_offset_us, self.offset_us):
+            at = Moment(moment.mono_us + offset_us, moment.mono_us)
+            yield maker.row(NS_LIFECYCLE, CLOCK_SET, at, NOBODY, reason=f"by {ahead_ms} ms", detail=detail)
 
 
 class Tick(NamedTuple):

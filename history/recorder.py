@@ -21,7 +21,7 @@ import msgspec
 from history.beat_rows import BeatRow, moment_of
 from history.beats import NotedBeat, Summary
 from history.landing import SEAL_BYTES, Landing, RowsLost, file_name, lines_of, sealed_files
-from history.life import BEATS_MISSING, STATES_MISSING
+from history.life import BEATS_MISSING, STATES_MISSING, ClockSet
 from history.room import BYTES_MAX, Forgotten, Room
 from history.rows import Moment, Row, RowMaker
 from history.schemas import BEATS, FAMILIES, NS_LIFECYCLE, NS_TICK, Type
@@ -43,6 +43,8 @@ _RECOVER_US: Final = 60_000_000
 _RECOVER_DAYS: Final = 1
 #: How often it is looked what is old or too much, however little is written.
 _FORGET_US: Final = 3_600_000_000
+#: A wall clock that moved so far against the other one between two state changes was set; rows tell of it.
+_CLOCK_STEP_US: Final = 1_000_000
 #: A clock that is so far from where it was, has been set.
 _CLOCK_SET_US: Final = 60_000_000
 #: So long it has to stand as it was set before files may be old by it.
@@ -163,6 +165,8 @@ class Recorder:
         self._clock = clock
         self._observer = observer
         self._began = Moment(clock.unix_us(), clock.mono_us())
+        #: When the last state change happened, by the wall clock as it was set last.
+        self._stamped = self._began
         offset_us = self._began.unix_us - self._began.mono_us
         self._offset_us = _Offset(offset_us, offset_us, self._began.mono_us)
         boot_ms = self._began.unix_us // 1000
@@ -316,7 +320,12 @@ class Recorder:
             for _ in range(0, len(self._beats), _AT_ONCE):
                 beats = _taken(self._beats, _AT_ONCE)
                 self._rows_wait(row for each in beats for row in self._made(_BEAT, moment_of(each), BeatRow(each)))
-            self._rows_wait(row for moment, happening, _ in states for row in self._made(_STATE, moment, happening))
+            self._rows_wait(
+                row
+                for moment, happening, _ in states
+                for each in (*self._clock_set(moment), happening)
+                for row in self._made(_STATE, moment, each)
+            )
             self._topics_done += sum(topics for _, _, topics in states)
             self._write()
         if self._missing:
@@ -325,6 +334,16 @@ class Recorder:
         self._landing.seal_old(self._clock.unix_us())
         self._recover_now_and_then()
         self._look_for_room()
+
+    def _clock_set(self, moment: Moment) -> Iterator[Happening]:
+        """Yield that the wall clock was set since the moment before; readers order rows by the other clock."""
+        former, before = self._stamped, moment.unix_us - moment.mono_us
+        offset_us = former.unix_us - former.mono_us
+        if abs(before - offset_us) > _CLOCK_STEP_US:
+            yield ClockSet(former_offset_us=offset_us, offset_us=before, since_mono_us=former.mono_us)
+            offset_us = before
+        # It may be corrected bit by bit, which is a step as soon as it comes to one.
+        self._stamped = Moment(moment.mono_us + offset_us, moment.mono_us)
 
     def _made(self, kind: str, moment: Moment, happening: Happening) -> list[tuple[Row, bytes]]:
         """Return the rows of a happening with their lines; a fault costs no more than the happening."""

@@ -301,7 +301,11 @@ NS_LIFECYCLE: Final = Family(
         Column("former_boot_id", Type.STRING, "started: the process before, as far as its files are here"),
         Column("unobserved_from", Type.TIMESTAMP, "nothing was recorded from then on, up to this event"),
         Column("dropped", Type.LONG, "events that were lost with it; null if nobody can know"),
-        Column("detail", Type.STRING, "JSON of the properties that routes depend on (started, configured)"),
+        Column(
+            "detail",
+            Type.STRING,
+            "JSON of the properties that routes depend on (started, configured), or of a clock that was set",
+        ),
     ),
     MappingProxyType(
         {
@@ -313,6 +317,7 @@ NS_LIFECYCLE: Final = Family(
             "etcd_restored": "it does again (controller)",
             "leader_gained": "it answers for the broker sets from now on (controller)",
             "leader_lost": "it does no longer (controller)",
+            "clock_set": "its wall clock was set, found at this moment; told twice, by the time before and after",
             "recording_resumed": "recording had stopped, or had to drop state changes; what was missed is unobserved",
         }
     ),

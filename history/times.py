@@ -13,6 +13,11 @@ def time_text(unix_us: object) -> str:
     return (_EPOCH + unix_us * _US).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def time_of(unix_us: int) -> datetime:
+    """Return the time of Unix microseconds."""
+    return _EPOCH + unix_us * _US
+
+
 def unix_us(time: datetime) -> int:
     """Return Unix microseconds, exactly."""
     return (time - _EPOCH) // _US

@@ -25,6 +25,7 @@ _SENTENCES: Final = {
     "registered": "broker {broker_id} starts at {broker_addr}",
     "started": "this server starts; the one before it was watching until {unobserved_from}",
     "stopping": "this server stops",
+    "clock_set": "the clock of this server is set {reason}",
     "recording_resumed": "this server goes on recording: {reason} since {unobserved_from}, {dropped} in number",
     "tick": "this server goes on: it stood still for {interval_ms} ms, and saw nothing",
     "leader_gained": "this controller leads: {reason}",

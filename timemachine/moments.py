@@ -5,11 +5,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from history.life import BEATS_MISSING
+from history.life import BEATS_MISSING, CLOCK_SET
 from history.room import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
+from history.times import time_of, unix_us
 from remoting.shapes.route import TopicRouteData
 from timemachine.rows import History, Row, as_written
+from timemachine.server_clock import ServerClock
 from timemachine.topic_story import TopicStory
 
 #: A snapshot is taken once a day at least.
@@ -25,6 +27,9 @@ _AHEAD_MAX: Final = timedelta(minutes=1)
 #: A clock that goes back by more was set.
 _SET_BACK: Final = timedelta(seconds=1)
 _NAMESRV: Final = "namesrv"
+_EVER_US: Final = 2**62
+_US: Final = timedelta(microseconds=1)
+_NOT_KNOWN: Final = "its routes are not known: neither its start nor a snapshot is in the history"
 
 
 class Seen(NamedTuple):
@@ -101,20 +106,41 @@ class Moments:
         for row in self._history.rows(NS_LIFECYCLE.name, at - _DAYS, min(self._now + _AHEAD_MAX, at + _DAYS), ns_id):
             if row.source == _NAMESRV:
                 life.setdefault(row.boot_id, []).append(row)
-                if row.event_time <= at:
+                # A clock that was set says nothing about which process was the last.
+                if row.event_time <= at and row.event_type != CLOCK_SET:
                     latest[row.ns_id] = max(latest.get(row.ns_id, row), row, key=lambda each: each.event_time)
         return [_boot(latest[name], life[latest[name].boot_id]) for name in sorted(latest)]
 
     def _seen_by(self, boot: _Boot, topic: str, at: datetime) -> Seen:
+        clock = ServerClock(boot.life)
+        if clock.was_set:
+            return self._seen_by_moment(boot, topic, at, clock)
         start = self._start(boot, at)
         if start is None:
-            return Seen(
-                boot.ns_id, None, "its routes are not known: neither its start nor a snapshot is in the history"
-            )
+            return Seen(boot.ns_id, None, _NOT_KNOWN)
         rows = [row for row in self._rows(boot, topic, start.first, at) if start.counts(row)]
         story = TopicStory(topic)
         story.apply(sorted(rows, key=lambda row: row.number))
         doubt = self._unwatched(boot, at) or _missing(boot, at, start)
+        return Seen(boot.ns_id, story.route(), doubt)
+
+    def _seen_by_moment(self, boot: _Boot, topic: str, at: datetime, clock: ServerClock) -> Seen:
+        """As `_seen_by` for a process whose clock was set: what counts is what happened before, not its time of day."""
+        moments = clock.moments(unix_us(at))
+        mono_us = moments[-1] if moments else clock.last_before(unix_us(at))
+        start = self._start(boot, at, mono_us)
+        if start is None:
+            return Seen(boot.ns_id, None, _NOT_KNOWN)
+        # From a snapshot on, or from the start.
+        since_us = mono_us - (_SNAPSHOT_WITHIN + 2 * _HOUR) // _US if start.number else 0
+        rows: dict[int, Row] = {}
+        for first, last in clock.spans(since_us, mono_us):
+            for row in self._rows(boot, topic, time_of(first), time_of(last) + _SET_BACK):
+                if start.counts(row) and row.mono_us <= mono_us:
+                    rows[row.number] = row
+        story = TopicStory(topic)
+        story.apply(row for _, row in sorted(rows.items()))
+        doubt = _of_clock(moments) or self._unwatched(boot, at) or _missing(boot, at, start)
         return Seen(boot.ns_id, story.route(), doubt)
 
     def _rows(self, boot: _Boot, topic: str, first: datetime, at: datetime) -> Iterator[Row]:
@@ -129,16 +155,16 @@ class Moments:
         for family in (ROUTE_CHANGE.name, ROUTE_SNAPSHOT.name):
             yield from self._history.rows(family, first, at, boot.ns_id, is_of_topic)
 
-    def _start(self, boot: _Boot, at: datetime) -> _Start | None:
+    def _start(self, boot: _Boot, at: datetime, mono_us: int = _EVER_US) -> _Start | None:
         """Return where to begin: with the last snapshot, or when the process did; None if neither is known."""
-        snapshot = self._snapshot(boot, at)
+        snapshot = self._snapshot(boot, at, mono_us)
         if snapshot is None:
             return None if boot.began is None else _Start(boot.began, 0)
         first = snapshot.event_time - _HOUR
         number = self._first_number(boot, snapshot, first)
         return _Start(max(first, boot.began or first), number, snapshot.snapshot_id)
 
-    def _snapshot(self, boot: _Boot, at: datetime) -> Row | None:
+    def _snapshot(self, boot: _Boot, at: datetime, mono_us: int) -> Row | None:
         """Return the end of the last snapshot before a time, None if the process had taken none."""
         mine = as_written(boot.boot_id)
         last, earliest = at, at - _SNAPSHOT_WITHIN
@@ -152,7 +178,7 @@ class Moments:
                     boot.ns_id,
                     lambda line: b'"finished"' in line and mine in line,
                 )
-                if row.event_type == "finished"
+                if row.event_type == "finished" and row.mono_us <= mono_us
             ]
             for row in sorted(found, key=lambda row: row.number, reverse=True):
                 if self._is_whole(boot, row):
@@ -219,6 +245,15 @@ def _missing(boot: _Boot, at: datetime, start: _Start) -> str:
         if missing_from <= at and (at <= row.event_time or row.number > start.number):
             return f"changes are missing from {_utc(missing_from)} on"
     return ""
+
+
+def _of_clock(moments: Sequence[int]) -> str:
+    """Tell why a time of day names no moment of a process; blank if it names one."""
+    if len(moments) > 1:
+        return "the NameServer's clock was set back and showed this time twice; this is the later of both"
+    return (
+        "" if moments else "the NameServer's clock was set ahead and never showed this time; this is what it knew last"
+    )
 
 
 def _utc(time: datetime) -> str:
