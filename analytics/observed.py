@@ -65,7 +65,7 @@ def _marks(inputs: Inputs) -> DataFrame:
     # Told by two times, one of which is wrong.
     lifecycle = (
         inputs["ns_lifecycle"]
-        .filter("NOT event_type <=> 'clock_set'")
+        .filter(~F.col("event_type").eqNullSafe("clock_set"))
         .select(
             *who,
             nothing.alias("interval_us"),
