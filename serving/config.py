@@ -308,21 +308,23 @@ class ServerConfig:
         int,
         Option(
             "unfinishedBytesMax",
-            Whole(1024, INT_MAX),
-            "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed.",
+            _AT_LEAST_0,
+            "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed; "
+            "0 for an eighth of the memory that the process may use (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
         ),
-    ] = 512 * 1024 * 1024
+    ] = 0
     #: Read by process.py.
     unread_bytes_max: Annotated[
         int,
         Option(
             "unreadBytesMax",
-            Whole(1024, INT_MAX),
-            "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed.",
+            _AT_LEAST_0,
+            "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed; "
+            "0 for an eighth of the memory that the process may use (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
         ),
-    ] = 512 * 1024 * 1024
+    ] = 0
     #: Read by start.py.
     log_format: Annotated[
         LogFormat,

@@ -21,6 +21,7 @@ from remoting.clock import SystemClock
 from remoting.codes import RequestCode
 from remoting.command import RemotingCommand
 from remoting.frame import CommandReader, encode
+from remoting.server import ServerOptions
 from serving.chores import logged_tasks
 from serving.http_endpoints import CONFIG, PROBES
 from serving.http_views import ServerViews
@@ -44,7 +45,10 @@ class OtherServer:
         self.settings = StoredConfig(OTHER, self.config, journal, self.process.follow)
         dispatcher = Attributed(self, frozenset(), busiest=-1)
         self.listener = self.process.make_listener(
-            dispatcher, journal, urgent=frozenset({RequestCode.BROKER_HEARTBEAT}), queued_requests_max=10
+            dispatcher,
+            journal,
+            ServerOptions(urgent=frozenset({RequestCode.BROKER_HEARTBEAT}), prepared=None),
+            queued_requests_max=10,
         )
         self.is_open = asyncio.Event()
         self.closed = []
