@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -29,11 +30,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import failover  # noqa: F401  # makes the peers of the tests importable
 from controller_results import keep, row, table
-from failover import SCAN_S, UNIX, Versions
+from failover import SCAN_S, UNIX, Versions, last_election
 from peers.clients import Load
 from peers.controllers import OurController
 from peers.lab import Lab
@@ -60,6 +61,14 @@ PADDING_BYTES = 8 * 1024
 OK = re.compile(r"^OK (\d+) (\S+) (\d+)", re.MULTILINE)
 
 
+class Kill(NamedTuple):
+    """When a master was killed, and how long it took until another was elected, and had acknowledged a message."""
+
+    unix_ms: int
+    elected_ms: int
+    gap_ms: int
+
+
 @dataclass
 class Subject:
     """A set of three brokers with its controller."""
@@ -68,16 +77,16 @@ class Subject:
     tree: Path
     folder: Path
     lab: Lab = field(init=False)
+    controller: OurController = field(init=False)
     brokers: ReplicatedSet = field(init=False)
     load: Load = field(init=False)
-    #: The moments of the kills, and their gaps.
-    kills: list[tuple[int, int]] = field(default_factory=list)
+    kills: list[Kill] = field(default_factory=list)
     restarted: Broker | None = None
 
     def start(self) -> "Subject":
         """Start everything but the producer; returns at once, `ready` waits."""
         self.lab = Lab(self.folder)
-        controller = self.lab.kept(_ControllerOf(self.tree, self.folder)).start()
+        self.controller = controller = self.lab.kept(_ControllerOf(self.tree, self.folder)).start()
         wait_until(controller.serves, seconds=VERY_LONG_S, what="the controller serves")
         namesrv = self.lab.name_server("namesrv")
         self.brokers = ReplicatedSet(
@@ -124,8 +133,10 @@ class Subject:
         time.sleep(STILL_AFTER_S)
         slow.process.resume()
         sent_ms = self._first_sent(victim, position)
-        self.kills.append((killed_ms, sent_ms - killed_ms))
-        print(f"  {self.setting}: kill {len(self.kills)}, gap {sent_ms - killed_ms} ms", file=sys.stderr, flush=True)
+        elected_ms = last_election(self.controller, self.brokers.name)["unixMs"]
+        kill = Kill(killed_ms, elected_ms - killed_ms, sent_ms - killed_ms)
+        self.kills.append(kill)
+        print(f"  {self.setting}: kill {len(self.kills)}, {kill}", file=sys.stderr, flush=True)
         self.restarted = victim.start()
 
     def _first_sent(self, victim: Broker, position: int) -> int:
@@ -149,7 +160,7 @@ class Subject:
         while missing and time.monotonic() < end:
             missing = acknowledged.keys() - set(scan.keys(seconds=SCAN_S) or ())
         before_ms = 0
-        for killed_ms, gap_ms in self.kills:
+        for killed_ms, elected_ms, gap_ms in self.kills:
             # What the dead master acknowledged may be noted a moment after its end.
             until_ms = killed_ms + gap_ms - 1
             sent = {key for key, unix_ms in acknowledged.items() if before_ms < unix_ms <= until_ms}
@@ -157,6 +168,7 @@ class Subject:
             yield {
                 "setting": self.setting,
                 "commit": commit_of(self.tree),
+                "elected_ms": elected_ms,
                 "gap_ms": gap_ms,
                 "acknowledged": len(sent),
                 "lost": len(sent & missing),
@@ -177,9 +189,11 @@ class _ControllerOf(OurController):
 
 
 def commit_of(tree: Path) -> str:
-    """Return the commit that a checkout has."""
+    """Return the commit that a checkout has, and by what its controller elects."""
     command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=tree).stdout.strip()
+    commit = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tree).stdout.strip()
+    asks = (tree / "controller" / "log_ends.py").exists()
+    return f"{commit}, {'asks the living' if asks else 'by the last heartbeats'}"
 
 
 def slice_of(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -205,7 +219,16 @@ def lines_of(results: list[dict[str, Any]]) -> Iterator[str]:
     )
     yield ""
     yield from table(
-        "brokers", "controller", "kills", "kills that lost", "lost of acknowledged", "gap, s: median", "p90", "worst"
+        "brokers",
+        "controller",
+        "kills",
+        "kills that lost",
+        "lost of acknowledged",
+        "until elected, s: median",
+        "worst",
+        "gap, s: median",
+        "p90",
+        "worst",
     )
     for (setting, commit), kills in Counter((each["setting"], each["commit"]) for each in results).items():
         chosen = [each for each in results if (each["setting"], each["commit"]) == (setting, commit)]
@@ -213,8 +236,15 @@ def lines_of(results: list[dict[str, Any]]) -> Iterator[str]:
         lost, sent = sum(each["lost"] for each in chosen), sum(each["acknowledged"] for each in chosen)
         losing = sum(1 for each in chosen if each["lost"])
         p90 = gaps[min(len(gaps) - 1, len(gaps) * 9 // 10)]
-        cells = (f"{median(gaps):.2f}", f"{p90:.2f}", f"{gaps[-1]:.2f}")
-        yield row(setting, commit, kills, losing, f"{lost} of {sent}", *cells)
+        elected = [each["elected_ms"] / 1000 for each in chosen if "elected_ms" in each] or [math.nan]
+        cells = (
+            f"{median(elected):.2f}",
+            f"{max(elected):.2f}",
+            f"{median(gaps):.2f}",
+            f"{p90:.2f}",
+            f"{gaps[-1]:.2f}",
+        )
+        yield row(setting, commit, f"{kills} of {KILLS}", losing, f"{lost} of {sent}", *cells)
 
 
 def main() -> None:
