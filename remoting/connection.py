@@ -138,6 +138,16 @@ class Connection(asyncio.Protocol):
         return self._lost or self._close_reason is CloseReason.PEER
 
     @property
+    def moved_ms(self) -> int:
+        """When the peer last sent or took something, on the server's `awake_ms`."""
+        return self._moved_ms
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether nothing more is written."""
+        return self._ended
+
+    @property
     def unfinished_bytes(self) -> int:
         """How many bytes came of a frame that is not whole."""
         return self._unfinished.bytes

@@ -21,6 +21,8 @@ class CloseReason(StrEnum):
     ERROR = "error"
     #: The peer did not read its answers.
     SLOW_READER = "slow_reader"
+    #: There were too many connections, and this was the one that could best be spared.
+    MADE_ROOM = "made_room"
     #: We stop.
     SHUTDOWN = "shutdown"
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from remoting import room
 from remoting.answers import Answers, Dispatcher
 from remoting.background_tasks import BackgroundTasks
 from remoting.body_limits import BodyLimits
@@ -22,7 +23,7 @@ from remoting.connection import Connection
 from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
 from remoting.notices import NoticeKind, Notices
-from remoting.observer import CloseReason, Rejection, ServerObserver
+from remoting.observer import CloseReason, ConnectionKind, Rejection, ServerObserver
 from remoting.opening import host_and_port
 from remoting.outbox import Outbox
 from remoting.prepared import KnownRequests
@@ -114,6 +115,8 @@ class RemotingServer:
         self._look_timer: asyncio.TimerHandle | None = None
         self._numbers = count(1)
         self._connections: dict[int, Connection] = {}
+        #: Those that make room for others next, the last first, and when they had moved as they were chosen.
+        self._leaving: list[tuple[Connection, int]] = []
         #: Where the server listens once it is started: host and port, also if the system chose the port.
         self.address: tuple[str, int] = ("", 0)
         self._listener: asyncio.Server | None = None
@@ -173,10 +176,13 @@ class RemotingServer:
     # Called by connections
 
     def admit(self, connection: Connection) -> int | None:
-        """Take a new connection and return its id, or None if there is no room."""
+        """Take a new connection and return its id, or None if there is no room.
+
+        Where there is none, the connection that can best be spared makes room: whoever comes may be a broker.
+        """
         if self._closing:
             return None
-        if len(self._connections) >= self.limits.connections_max:
+        if len(self._connections) >= self.limits.connections_max and not self._make_room_for_one():
             self.statistics.rejected[Rejection.CONNECTIONS] += 1
             self.observer.connection_refused(connection.peer, self.limits.connections_max)
             return None
@@ -184,6 +190,19 @@ class RemotingServer:
         self._connections[number] = connection
         self._empty.clear()
         return number
+
+    def _make_room_for_one(self) -> bool:
+        """Close the connection that can best be spared; return False if there is none."""
+        for _ in range(2):
+            while self._leaving:
+                chosen, moved_ms = self._leaving.pop()
+                is_as_chosen = chosen.moved_ms == moved_ms and chosen.kind is not ConnectionKind.BROKER
+                if is_as_chosen and not chosen.is_ending:
+                    chosen.break_off(CloseReason.MADE_ROOM)
+                    return True
+            open_ones = (each for each in self._connections.values() if not each.is_ending)
+            self._leaving = [(each, each.moved_ms) for each in room.leaving(open_ones, self.awake_ms)]
+        return False
 
     def make_room(self) -> None:
         """Reject unfinished frames, the largest first, until an eighth of the room for all of them is free.

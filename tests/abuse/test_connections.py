@@ -1,6 +1,8 @@
 """Too many connections, silent ones, slow ones, and a storm of them."""
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -9,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 from bounds import HERE, QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
 from crowd import Crowd, a_query, is_closed, need_files, read_answers
+from peers.scripted import Line, ScriptedBroker
 from peers.waiting import wait_until
 
 IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
@@ -135,18 +138,19 @@ def test_a_storm_of_connections_is_served(serve, watched, tell, rate, seconds, p
     served.assert_unharmed()
 
 
-def test_one_connection_more_than_allowed_is_refused_and_told_and_the_next_served_when_one_left(serve):
+@pytest.mark.parametrize("is_active", [False, True], ids=["silent", "asking"])
+def test_a_broker_finds_a_place_though_others_hold_all_connections(serve, is_active):
     served = serve(connectionsMax=20)
     with Crowd(served.port) as crowd:
         sockets = crowd.connect(20)
-        sockets[-1].sendall(a_query())
-        read_answers(sockets[-1], 1)
-        (refused,) = crowd.connect(1)
-        wait_until(lambda: is_closed(refused), seconds=10, what="the refusal")
-        assert served.metric("requests_rejected_total", reason="connections") == 1
-        assert [line["connections_max"] for line in served.events("connection_refused")] == [20]
-        sockets[0].close()
-        served.wait_for_metric("connections_closed_total", lambda count: count == 1, reason="peer")
-        (welcome,) = crowd.connect(1)
-        welcome.sendall(a_query())
-        assert len(read_answers(welcome, 1)) == 1
+        for each in sockets if is_active else []:
+            each.sendall(a_query())
+            read_answers(each, 1)
+        line = Line(socket.create_connection(("127.0.0.1", served.port), timeout=30))
+        with contextlib.closing(ScriptedBroker(line, "late", address="10.9.9.9:10911")) as broker:
+            broker.register({"a": 4, "b": 4})
+            crowd.connect(40)
+            broker.register({"a": 4, "b": 4}, counter=2)
+        assert served.metric("connections_closed_total", reason="made_room") == 41
+        assert served.metric("requests_rejected_total", reason="connections") == 0
+    served.assert_unharmed()

@@ -379,10 +379,21 @@ async def test_the_first_reason_to_close_a_connection_counts():
         assert site.told.of("closed")[0][1] is CloseReason.IDLE
 
 
-async def test_a_connection_over_the_limit_is_closed_at_once_and_the_others_stay():
-    async with serving(connections_max=2) as site:
+def as_broker(request, connection):
+    connection.kind = ConnectionKind.BROKER
+    return success(request, connection)
+
+
+def as_client(request, connection):
+    connection.kind = ConnectionKind.CLIENT
+    return success(request, connection)
+
+
+async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_are_brokers():
+    async with serving(as_broker, connections_max=2) as site:
         served = [await site.connect(), await site.connect()]
-        await until(lambda: len(site.server.connections) == 2)
+        for peer in served:
+            assert (await peer.ask(E1)).code == 0
         refused = await site.connect()
         assert await refused.until_closed() == b""
         assert site.told.of("refused")[0][1] == 2
@@ -392,6 +403,31 @@ async def test_a_connection_over_the_limit_is_closed_at_once_and_the_others_stay
         await served[0].close()
         await until(lambda: len(site.server.connections) == 1)
         assert (await (await site.connect()).ask(E1)).code == 0
+
+
+async def test_silent_strangers_that_hold_all_connections_make_room_for_a_broker_the_first_before_the_others():
+    async with serving(as_broker, connections_max=3) as site:
+        strangers = [await site.connect() for _ in range(3)]
+        await until(lambda: len(site.server.connections) == 3)
+        broker = await site.connect()
+        assert (await broker.ask(E1)).code == 0
+        assert await strangers[0].until_closed() == b""
+        await until(lambda: site.statistics.closed[CloseReason.MADE_ROOM] == 1)
+        # However many come after it, it stays.
+        for _ in range(10):
+            await site.connect()
+        assert (await broker.ask(E1)).code == 0
+        assert site.statistics.rejected[Rejection.CONNECTIONS] == 0
+
+
+async def test_clients_that_ask_all_the_time_make_room_too():
+    async with serving(as_client, connections_max=2) as site:
+        clients = [await site.connect(), await site.connect()]
+        for peer in clients:
+            assert (await peer.ask(E1)).code == 0
+        welcome = await site.connect()
+        assert (await welcome.ask(E1)).code == 0
+        assert await clients[0].until_closed() == b""
 
 
 async def test_what_a_peer_asked_before_it_closed_its_side_is_answered():

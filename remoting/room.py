@@ -1,0 +1,45 @@
+"""Which connections make room when there are too many, so that a broker always finds a place.
+
+First those of which nobody knows whose they are, and that were silent for some seconds; then clients, which connect
+again by themselves; then other newcomers. A broker's connection stays. Each time who was silent longest.
+"""
+
+from collections.abc import Iterable
+from heapq import nsmallest
+from typing import Final, Protocol, TypeVar
+
+from remoting.observer import ConnectionKind
+
+#: A newcomer has so long to show whose it is before clients are preferred to it, in ms.
+NEWCOMER_MS: Final = 3_000
+#: So many are chosen with one walk over all connections, which takes some milliseconds.
+CHOSEN_MAX: Final = 256
+
+
+class Occupant(Protocol):
+    """A connection that has a place."""
+
+    id: int
+
+    @property
+    def kind(self) -> ConnectionKind:
+        """What the other end has shown itself to be."""
+
+    @property
+    def moved_ms(self) -> int:
+        """When the peer last sent or took something."""
+
+
+Each = TypeVar("Each", bound=Occupant)
+
+
+def leaving(connections: Iterable[Each], now_ms: int) -> list[Each]:
+    """Return those that make room, the last of the list first; none if all are brokers'."""
+
+    def rank(connection: Each) -> tuple[int, int, int]:
+        is_client = connection.kind is ConnectionKind.CLIENT
+        is_new = not is_client and now_ms - connection.moved_ms < NEWCOMER_MS
+        return 2 if is_new else int(is_client), connection.moved_ms, connection.id
+
+    others = (connection for connection in connections if connection.kind is not ConnectionKind.BROKER)
+    return nsmallest(CHOSEN_MAX, others, key=rank)[::-1]

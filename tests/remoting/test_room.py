@@ -1,0 +1,36 @@
+"""Who makes room for a newcomer where all connections are taken."""
+
+from types import SimpleNamespace
+
+from remoting.observer import ConnectionKind
+from remoting.room import CHOSEN_MAX, leaving
+
+
+def a_connection(number, kind, moved_ms):
+    return SimpleNamespace(id=number, kind=ConnectionKind(kind), moved_ms=moved_ms)
+
+
+def order(*connections, now_ms):
+    return [each.id for each in reversed(leaving(connections, now_ms))]
+
+
+def test_silent_strangers_go_before_clients_and_clients_before_newcomers_and_brokers_never():
+    connections = [
+        a_connection(1, "broker", 0),
+        a_connection(2, "client", 0),
+        a_connection(3, "client", 9_000),
+        a_connection(4, "unknown", 1_000),
+        a_connection(5, "unknown", 500),
+        a_connection(6, "unknown", 9_000),
+        a_connection(7, "unknown", 8_000),
+    ]
+    assert order(*connections, now_ms=10_000) == [5, 4, 2, 3, 7, 6]
+
+
+def test_where_all_are_brokers_nobody_goes():
+    assert order(*(a_connection(number, "broker", 0) for number in range(3)), now_ms=10_000) == []
+
+
+def test_not_all_are_chosen_at_once():
+    strangers = [a_connection(number, "unknown", 0) for number in range(2 * CHOSEN_MAX)]
+    assert order(*strangers, now_ms=10_000) == list(range(CHOSEN_MAX))
