@@ -210,6 +210,11 @@ def slice_of(options: argparse.Namespace) -> list[dict[str, Any]]:
             return [each for results in threads.map(lambda it: it.run(options.runs, end), subjects) for each in results]
 
 
+def seconds(value: float) -> str:
+    """Return a duration for a table."""
+    return "-" if math.isnan(value) else f"{value:.2f}"
+
+
 def lines_of(results: list[dict[str, Any]]) -> Iterator[str]:
     """Yield the table of all results."""
     yield (
@@ -238,8 +243,8 @@ def lines_of(results: list[dict[str, Any]]) -> Iterator[str]:
         p90 = gaps[min(len(gaps) - 1, len(gaps) * 9 // 10)]
         elected = [each["elected_ms"] / 1000 for each in chosen if "elected_ms" in each] or [math.nan]
         cells = (
-            f"{median(elected):.2f}",
-            f"{max(elected):.2f}",
+            seconds(median(elected)),
+            seconds(max(elected)),
             f"{median(gaps):.2f}",
             f"{p90:.2f}",
             f"{gaps[-1]:.2f}",
