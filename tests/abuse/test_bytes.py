@@ -9,7 +9,7 @@ import pytest
 from bounds import QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
 from crowd import Crowd, a_query, push
 from peers.scripted import HEARTBEAT, Line, ScriptedBroker
-from peers.wire import GET_ALL_TOPICS, QUERY_DATA_VERSION, SUCCESS, frame
+from peers.wire import GET_ALL_TOPICS, QUERY_DATA_VERSION, REGISTER_BROKER, SUCCESS, frame
 
 IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
 UNREGISTER_BROKER = 104
@@ -130,7 +130,7 @@ def test_unread_answers_over_the_limit_end_those_who_left_most_and_the_others_ar
 def test_unfinished_frames_over_the_limit_end_the_largest_and_a_brokers_registration_comes_through(serve):
     served = serve(unfinishedBytesMax=20 * 1024 * 1024)
     with Crowd(served.port) as crowd, socket.create_connection(("127.0.0.1", served.port), timeout=30) as slow:
-        begun = frame(GET_ALL_TOPICS, body=bytes(5 * 1024 * 1024))[:-1]
+        begun = frame(REGISTER_BROKER, body=bytes(5 * 1024 * 1024))[:-1]
         for each in crowd.connect(3):
             each.sendall(begun)
         broker = ScriptedBroker(Line(Halves(slow)), "slow", address="10.0.0.1:10911")

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from crowd import Crowd, a_query, need_files, push, read_answers
-from peers.wire import GET_ALL_TOPICS, frame
+from peers.wire import REGISTER_BROKER, frame
 
 ROUNDS = 4
 #: What is never given back grows by all that the first round took; a machine's noise is less, in one of the rounds.
@@ -19,7 +19,7 @@ def unread_answers(served, crowd):
 
 
 def unfinished_frames(served, crowd):
-    begun = frame(GET_ALL_TOPICS, body=bytes(1024 * 1024))[:-1]
+    begun = frame(REGISTER_BROKER, body=bytes(1024 * 1024))[:-1]
     for each in crowd.connect(40):
         each.sendall(begun)
     served.wait_for_metric("unfinished_frame_bytes", lambda unfinished: unfinished == 40 * len(begun))
