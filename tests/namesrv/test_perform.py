@@ -1,5 +1,6 @@
 import asyncio
 
+import msgspec
 import pytest
 from fakes.background import background_tasks
 
@@ -131,3 +132,23 @@ async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(to
         await asyncio.sleep(0.01)
     await client.close()
     assert [address for address, _ in told.failed] == ["10.0.0..1:10911"]
+
+
+async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(told):
+    """The real client: it raises what the frame raises otherwise."""
+    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    client = RemotingClient(SystemClock())
+    effect = msgspec.structs.replace(
+        notification(recipients=(f"{host}:{port}",)), ha_broker_addr="\x01" * 3 * 1024 * 1024
+    )
+    async with background_tasks() as tasks:
+        performer = Performer(tasks, client, lambda _: None, told)
+        performer.perform(Outcome(reply=None, effects=(effect,)))
+        async with asyncio.timeout(20):
+            while not told.failed:
+                await asyncio.sleep(0.01)
+    await client.close()
+    server.close()
+    ((_, error),) = told.failed
+    assert "over the limit" in str(error)
