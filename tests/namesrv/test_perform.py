@@ -136,7 +136,16 @@ async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(to
 
 async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(told):
     """The real client: it raises what the frame raises otherwise."""
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+
+    left = asyncio.Event()
+
+    async def broker(reader, writer):
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    server = await asyncio.start_server(broker, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
     client = RemotingClient(SystemClock())
     effect = msgspec.structs.replace(
@@ -149,6 +158,7 @@ async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(t
             while not told.failed:
                 await asyncio.sleep(0.01)
     await client.close()
+    await asyncio.wait_for(left.wait(), 20)
     server.close()
     ((_, error),) = told.failed
     assert "over the limit" in str(error)
