@@ -1,5 +1,6 @@
 """The same abuse again and again on one server: what it took the first time is enough for the next times."""
 
+import zlib
 from itertools import pairwise
 
 import pytest
@@ -7,6 +8,9 @@ from crowd import Crowd, a_query, need_files, push, read_answers
 from peers.wire import REGISTER_BROKER, frame
 
 ROUNDS = 4
+#: Registrations of 16 KB that are there at once, and what they may take: one body, its pieces, and what is kept freed.
+INFLATIONS = 100
+INFLATIONS_KIB_MAX = 200 * 1024
 #: What is never given back grows by all that the first round took; a machine's noise is less, in one of the rounds.
 SHARE_MAX = 1 / 4
 
@@ -50,4 +54,21 @@ def test_memory_that_abuse_took_is_there_for_the_next_abuse(serve, tell, abuse):
     tell(abuse=abuse.__name__, first_kib=first_kib, grown_kib=grown_kib)
     assert first_kib > 0
     assert min(grown_kib) < SHARE_MAX * first_kib
+    served.assert_unharmed()
+
+
+def test_compressed_registrations_that_wait_or_were_refused_hold_no_memory(serve, tell):
+    """Each inflates to 16 MiB, one at a time: what is refused is given back before the next is begun."""
+    served = serve()
+    identity = {"brokerName": "b", "brokerAddr": "10.0.0.1:1", "clusterName": "C", "brokerId": "0"}
+    request = frame(REGISTER_BROKER, identity, zlib.compress(bytes(16 * 1024 * 1024 - 100), 9))
+    before_kib = most_kib = served.memory_kib()
+    with Crowd(served.port) as crowd:
+        for each in crowd.connect(INFLATIONS):
+            each.sendall(request)
+        for each in crowd.sockets:
+            most_kib = max(most_kib, served.memory_kib())
+            read_answers(each, 1)
+    tell(before_kib=before_kib, most_kib=most_kib)
+    assert most_kib - before_kib < INFLATIONS_KIB_MAX
     served.assert_unharmed()
