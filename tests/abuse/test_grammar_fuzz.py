@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from bounds import QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
-from conftest import Served
 from crowd import is_closed
 from grammar import GRAMMARS, Grammar, all_codes_are_there
 from peers.controllers import OurController
 from peers.wire import frame
+from served import Served
 
 SOAK_S = int(os.environ.get("FUZZ_S", "600"))
 CONNECTIONS = 20
