@@ -244,6 +244,13 @@ def _health(prefix: str) -> tuple[Panel, ...]:
             queries=(Query(serving, "{{instance}}"),),
         ),
         Panel(
+            kind=Kind.LINES,
+            title="Failed background tasks",
+            description="By task. Each is a fault of the server, and a line chore_failed in its log; it goes on.",
+            limits=bad_above(1),
+            queries=(grown_of_each(f"{prefix}background_task_failures_total", "task"),),
+        ),
+        Panel(
             kind=Kind.TABLE,
             title="Certificates",
             description="How long the TLS certificates in use are still good. Empty where none is configured.",
