@@ -179,6 +179,10 @@ class Control:
         self._elector.deposed()
         self.guard.forget_sets()
 
+    def is_of_member(self, connection_id: int) -> bool:
+        """Tell whether a member of a stored set was heard over a connection last, or is itself at its other end."""
+        return any(self.store.address_of(key) is not None for key in self.live.at(connection_id))
+
     def awaits_strangers(self, broker_set: BrokerSet) -> bool:
         """Tell whether brokers that are no members yet are to be taken in before anybody leads: they have messages."""
         if broker_set.is_elected or not self._config().adopt_unknown_brokers:

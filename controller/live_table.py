@@ -4,7 +4,8 @@ Answers to `BrokerHeartbeatManager` (controller.md section 3.1). Times are monot
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -117,6 +118,8 @@ class LiveTable:
     def __init__(self) -> None:
         self._rows: dict[str, dict[int, Heard]] = {}
         self._over: dict[int, set[BrokerKey]] = {}
+        #: Those that were heard over another connection than their own last, by their own.
+        self._owned: dict[int, set[BrokerKey]] = {}
         #: Everybody, who was heard longest ago first.
         self._by_age: OrderedDict[BrokerKey, None] = OrderedDict()
         #: The silence that was asked for last, and whose own timeout is shorter.
@@ -163,6 +166,10 @@ class LiveTable:
         """Return the brokers that were heard over this connection last."""
         return tuple(sorted(self._over.get(connection_id, ())))
 
+    def at(self, connection_id: int) -> Iterator[BrokerKey]:
+        """Return the brokers that were heard over this connection last, or whose own it is."""
+        return chain(self._over.get(connection_id, ()), self._owned.get(connection_id, ()))
+
     def beat(self, key: BrokerKey, heard: Heard) -> Heard:
         """Take a heartbeat, and return the row; epoch and offset only move forward, as an older one may come late.
 
@@ -183,7 +190,7 @@ class LiveTable:
             heard = _of_owner(before, heard)
         elif (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
             heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
-        if before.connection_id == heard.connection_id:
+        if before.connection_id == heard.connection_id and before.owner is heard.owner:
             # Nearly all beats end here.
             members[key.broker_id] = heard
             self._by_age.move_to_end(key)
@@ -223,7 +230,9 @@ class LiveTable:
         if before is not None:
             del self._by_age[key]
             self._impatient.discard(key)
-            self._unbind(key, before.connection_id)
+            _unbind(self._over, key, before.connection_id)
+            if before.owner is not None:
+                _unbind(self._owned, key, before.owner.connection_id)
         if not members:
             self._rows.pop(key.broker_name, None)
 
@@ -236,8 +245,12 @@ class LiveTable:
         self._note_patience(key, heard)
         if before is None or before.connection_id != heard.connection_id:
             if before is not None:
-                self._unbind(key, before.connection_id)
+                _unbind(self._over, key, before.connection_id)
             self._over.setdefault(heard.connection_id, set()).add(key)
+        if before is not None and before.owner is not None:
+            _unbind(self._owned, key, before.owner.connection_id)
+        if heard.owner is not None:
+            self._owned.setdefault(heard.owner.connection_id, set()).add(key)
 
     def _note_patience(self, key: BrokerKey, heard: Heard) -> None:
         if heard.timeout_ms < self._silence_ms:
@@ -248,11 +261,12 @@ class LiveTable:
     def _row(self, key: BrokerKey) -> Heard:
         return self._rows[key.broker_name][key.broker_id]
 
-    def _unbind(self, key: BrokerKey, connection_id: int) -> None:
-        brokers = self._over.get(connection_id, set())
-        brokers.discard(key)
-        if not brokers:
-            self._over.pop(connection_id, None)
+
+def _unbind(table: dict[int, set[BrokerKey]], key: BrokerKey, connection_id: int) -> None:
+    brokers = table.get(connection_id, set())
+    brokers.discard(key)
+    if not brokers:
+        table.pop(connection_id, None)
 
 
 def _period_ms(before: Heard, heard: Heard) -> int:

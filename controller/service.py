@@ -120,6 +120,7 @@ class Controller:
                 prepared=RequestCode.CONTROLLER_GET_REPLICA_INFO,
                 notices=NoticeKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
                 body_limits=BODY_LIMITS,
+                is_kept=self._control.is_of_member,
             ),
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )

@@ -58,6 +58,7 @@ class NameServer:
                 urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
                 prepared=RequestCode.GET_ROUTEINFO_BY_TOPIC,
                 body_limits=BODY_LIMITS,
+                is_kept=self._state.tables.live.has_registered_over,
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
         )

@@ -1,10 +1,11 @@
 """Which connections make room when there are too many, so that a broker always finds a place.
 
 First those of which nobody knows whose they are, and that were silent for some seconds; then clients, which connect
-again by themselves; then other newcomers. A broker's connection stays. Each time who was silent longest.
+again by themselves; then other newcomers. The connection of a broker that the server knows stays: to send what only
+brokers send is not enough, as anybody can. Each time who was silent longest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import nsmallest
 from typing import Final, Protocol, TypeVar
 
@@ -33,13 +34,13 @@ class Occupant(Protocol):
 Each = TypeVar("Each", bound=Occupant)
 
 
-def leaving(connections: Iterable[Each], now_ms: int) -> list[Each]:
-    """Return those that make room, the last of the list first; none if all are brokers'."""
+def leaving(connections: Iterable[Each], is_kept: Callable[[int], bool], now_ms: int) -> list[Each]:
+    """Return those that make room, the last of the list first; none if all are kept, which `is_kept` says by id."""
 
     def rank(connection: Each) -> tuple[int, int, int]:
         is_client = connection.kind is ConnectionKind.CLIENT
         is_new = not is_client and now_ms - connection.moved_ms < NEWCOMER_MS
         return 2 if is_new else int(is_client), connection.moved_ms, connection.id
 
-    others = (connection for connection in connections if connection.kind is not ConnectionKind.BROKER)
+    others = (connection for connection in connections if not is_kept(connection.id))
     return nsmallest(CHOSEN_MAX, others, key=rank)[::-1]

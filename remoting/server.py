@@ -23,7 +23,7 @@ from remoting.connection import Connection
 from remoting.errors import RemotingError
 from remoting.limits import ServerLimits
 from remoting.notices import NoticeKind, Notices
-from remoting.observer import CloseReason, ConnectionKind, Rejection, ServerObserver
+from remoting.observer import CloseReason, Rejection, ServerObserver
 from remoting.opening import host_and_port
 from remoting.outbox import Outbox
 from remoting.prepared import KnownRequests
@@ -70,6 +70,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     body_limits: BodyLimits = msgspec.field(default_factory=BodyLimits)
     #: How headers of answers are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
+    #: Whether the connection of this id is that of a known broker, and stays where others make room.
+    is_kept: Callable[[int], bool] = lambda _connection_id: False
 
 
 class RemotingServer:
@@ -115,6 +117,7 @@ class RemotingServer:
         self._look_timer: asyncio.TimerHandle | None = None
         self._numbers = count(1)
         self._connections: dict[int, Connection] = {}
+        self._is_kept = options.is_kept
         #: Those that make room for others next, the last first, and when they had moved as they were chosen.
         self._leaving: list[tuple[Connection, int]] = []
         #: Where the server listens once it is started: host and port, also if the system chose the port.
@@ -196,12 +199,12 @@ class RemotingServer:
         for _ in range(2):
             while self._leaving:
                 chosen, moved_ms = self._leaving.pop()
-                is_as_chosen = chosen.moved_ms == moved_ms and chosen.kind is not ConnectionKind.BROKER
-                if is_as_chosen and not chosen.is_ending:
+                is_as_chosen = chosen.moved_ms == moved_ms and not chosen.is_ending
+                if is_as_chosen and not self._is_kept(chosen.id):
                     chosen.break_off(CloseReason.MADE_ROOM)
                     return True
             open_ones = (each for each in self._connections.values() if not each.is_ending)
-            self._leaving = [(each, each.moved_ms) for each in room.leaving(open_ones, self.awake_ms)]
+            self._leaving = [(each, each.moved_ms) for each in room.leaving(open_ones, self._is_kept, self.awake_ms)]
         return False
 
     def make_room(self) -> None:

@@ -95,6 +95,10 @@ class LiveTable:
         """Return the members that have registered over a connection."""
         return list(self._by_connection.get(connection_id, ()))
 
+    def has_registered_over(self, connection_id: int) -> bool:
+        """Tell whether a living member has registered over a connection."""
+        return connection_id in self._by_connection
+
     def expired(self, now_ms: int) -> list[LiveKey]:
         """Return the members whose deadline lies before `now_ms`."""
         self._earliest_ms = min(self._deadlines.values(), default=now_ms)

@@ -11,8 +11,10 @@ from contextlib import ExitStack
 import pytest
 from bounds import HERE, QUERY_P99_MS, QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
 from crowd import Crowd, a_query, is_closed, need_files, read_answers
+from peers.controllers import OurController
 from peers.scripted import Line, ScriptedBroker
 from peers.waiting import wait_until
+from peers.wire import frame
 
 IN_CI, IN_SOAK = QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS
 #: The default of serverSocketBacklog: so many may wait to be accepted.
@@ -154,3 +156,46 @@ def test_a_broker_finds_a_place_though_others_hold_all_connections(serve, is_act
             served.wait_for_metric("connections_closed_total", lambda count: count == 41, reason="made_room")
         assert served.metric("requests_rejected_total", reason="connections") == 0
     served.assert_unharmed()
+
+
+@pytest.mark.parametrize("code", [322, 904])
+def test_who_only_sends_what_brokers_send_makes_room_too(serve, code):
+    served = serve(connectionsMax=20)
+    stranger = {"clusterName": "C", "brokerName": "nobody", "brokerAddr": "10.6.6.6:10911", "brokerId": "0"}
+    with Crowd(served.port) as crowd:
+        for each in crowd.connect(20):
+            each.sendall(frame(code, stranger))
+            read_answers(each, 1)
+        line = Line(socket.create_connection(("127.0.0.1", served.port), timeout=30))
+        with contextlib.closing(ScriptedBroker(line, "late", address="10.9.9.9:10911")) as broker:
+            broker.register({"a": 4, "b": 4})
+            for _ in range(40):
+                (each,) = crowd.connect(1)
+                each.sendall(frame(code, stranger))
+                read_answers(each, 1)
+            broker.register({"a": 4, "b": 4}, counter=2)
+        assert served.metric("requests_rejected_total", reason="connections") == 0
+    served.assert_unharmed()
+
+
+def test_a_member_of_a_stored_set_finds_a_place_at_a_controller_and_keeps_it(lab):
+    controller = lab.kept(OurController(lab.folder, connectionsMax=20)).start()
+    wait_until(controller.serves, seconds=30, what="the controller serves")
+    member = {"clusterName": "C", "brokerName": "kept", "brokerId": "1", "brokerAddress": "127.0.0.1:1"}
+    applied = {"appliedBrokerId": "1", "registerCheckCode": "127.0.0.1:1;1"}
+    stranger = frame(904, member | {"brokerName": "nobody", "brokerAddr": "127.0.0.1:2"})
+    claim = frame(904, member | {"brokerAddr": "127.0.0.1:1"})
+    with Crowd(controller.port) as crowd:
+        for each in crowd.connect(20):
+            each.sendall(stranger)
+            read_answers(each, 1)
+        broker = Line(socket.create_connection(("127.0.0.1", controller.port), timeout=30))
+        with contextlib.closing(broker):
+            assert broker.ask(1013, member | applied).code == 0
+            assert broker.ask(904, member | {"brokerAddr": "127.0.0.1:1"}).code == 0
+            # The others claim to be the member, or somebody else.
+            for number in range(60):
+                (each,) = crowd.connect(1)
+                each.sendall(claim if number % 2 else stranger)
+                read_answers(each, 1)
+            assert broker.ask(904, member | {"brokerAddr": "127.0.0.1:1"}).code == 0

@@ -249,3 +249,22 @@ def test_the_own_connection_of_a_broker_that_beats_seldom_counts_for_longer(tabl
 )
 def test_an_epoch_or_an_offset_is_a_log(said, has):
     assert heard(**said).has_messages is has
+
+
+def test_the_own_connection_of_a_broker_stays_known_while_others_claim_to_be_it(table):
+    def of_one():
+        return [number for number in (7, 8, 9) if ONE in table.at(number)]
+
+    beats_each_second(table, ONE, 1_000, connection_id=7)
+    for connection_id in (8, 9):
+        table.beat(ONE, heard(heard_ms=1_100, connection_id=connection_id))
+        assert of_one() == [7, connection_id]
+    table.beat(ONE, heard(heard_ms=2_000, connection_id=7))
+    assert of_one() == [7]
+    # Over its own it is heard no more: the other is believed, and is its own from now on.
+    table.beat(ONE, heard(heard_ms=2_100, connection_id=8))
+    table.beat(ONE, heard(heard_ms=4_000, connection_id=8))
+    assert of_one() == [8]
+    table.beat(ONE, heard(heard_ms=4_100, connection_id=9))
+    table.forget(ONE)
+    assert of_one() == []

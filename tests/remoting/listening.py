@@ -207,6 +207,7 @@ async def serving(
     urgent=(ROUTE,),
     notices=None,
     body_limits=UNLIMITED,
+    kept=(),
     **limits,
 ):
     told = Told()
@@ -216,6 +217,7 @@ async def serving(
         notices=notices,
         body_limits=body_limits,
         serialize_type=serialize_type,
+        is_kept=kept.__contains__,
     )
     async with background_tasks() as tasks:
         server = RemotingServer(Dispatching(dispatch), told, tasks, clock or SystemClock(), options, tls)

@@ -10,8 +10,8 @@ def a_connection(number, kind, moved_ms):
     return SimpleNamespace(id=number, kind=ConnectionKind(kind), moved_ms=moved_ms)
 
 
-def order(*connections, now_ms):
-    return [each.id for each in reversed(leaving(connections, now_ms))]
+def order(*connections, now_ms, kept=()):
+    return [each.id for each in reversed(leaving(connections, kept.__contains__, now_ms))]
 
 
 def test_silent_strangers_go_before_clients_and_clients_before_newcomers_and_brokers_never():
@@ -24,11 +24,22 @@ def test_silent_strangers_go_before_clients_and_clients_before_newcomers_and_bro
         a_connection(6, "unknown", 9_000),
         a_connection(7, "unknown", 8_000),
     ]
-    assert order(*connections, now_ms=10_000) == [5, 4, 2, 3, 7, 6]
+    assert order(*connections, now_ms=10_000, kept=(1,)) == [5, 4, 2, 3, 7, 6]
 
 
-def test_where_all_are_brokers_nobody_goes():
-    assert order(*(a_connection(number, "broker", 0) for number in range(3)), now_ms=10_000) == []
+def test_what_only_sends_what_brokers_send_goes_as_others_do():
+    connections = [
+        a_connection(1, "client", 0),
+        a_connection(2, "broker", 9_000),
+        a_connection(3, "broker", 500),
+        a_connection(4, "broker", 0),
+    ]
+    assert order(*connections, now_ms=10_000, kept=(4,)) == [3, 1, 2]
+
+
+def test_where_all_are_known_brokers_nobody_goes():
+    connections = [a_connection(number, "broker", 0) for number in range(3)]
+    assert order(*connections, now_ms=10_000, kept=range(3)) == []
 
 
 def test_not_all_are_chosen_at_once():

@@ -379,18 +379,13 @@ async def test_the_first_reason_to_close_a_connection_counts():
         assert site.told.of("closed")[0][1] is CloseReason.IDLE
 
 
-def as_broker(request, connection):
-    connection.kind = ConnectionKind.BROKER
-    return success(request, connection)
-
-
 def as_client(request, connection):
     connection.kind = ConnectionKind.CLIENT
     return success(request, connection)
 
 
-async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_are_brokers():
-    async with serving(as_broker, connections_max=2) as site:
+async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_are_known_brokers():
+    async with serving(connections_max=2, kept=range(100)) as site:
         served = [await site.connect(), await site.connect()]
         for peer in served:
             assert (await peer.ask(E1)).code == 0
@@ -406,7 +401,7 @@ async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_ar
 
 
 async def test_silent_strangers_that_hold_all_connections_make_room_for_a_broker_the_first_before_the_others():
-    async with serving(as_broker, connections_max=3) as site:
+    async with serving(connections_max=3, kept=(4,)) as site:
         strangers = [await site.connect() for _ in range(3)]
         await until(lambda: len(site.server.connections) == 3)
         broker = await site.connect()
@@ -418,6 +413,20 @@ async def test_silent_strangers_that_hold_all_connections_make_room_for_a_broker
             await site.connect()
         assert (await broker.ask(E1)).code == 0
         assert site.statistics.rejected[Rejection.CONNECTIONS] == 0
+
+
+async def test_who_was_chosen_to_make_room_and_is_known_as_a_broker_since_stays():
+    kept = set()
+    async with serving(connections_max=3, kept=kept) as site:
+        first, second, _ = peers = [await site.connect() for _ in range(3)]
+        for peer in peers:
+            assert (await peer.ask(E1)).code == 0
+        await site.connect()
+        assert await first.until_closed() == b""
+        kept.add(2)
+        await site.connect()
+        await until(lambda: site.statistics.closed[CloseReason.MADE_ROOM] == 2)
+        assert (await second.ask(E1)).code == 0
 
 
 async def test_clients_that_ask_all_the_time_make_room_too():
