@@ -1,6 +1,7 @@
 """Whose long work is next: departures go first, and connections share what is left by time."""
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -110,6 +111,58 @@ async def test_newcomers_without_end_keep_nobody_waiting_for_ever(clock, order):
                 await asyncio.sleep(0)
     # It is as large as eight of them.
     assert order.index("large") < 100
+
+
+@pytest.mark.parametrize("is_anew", [False, True], ids=["the same connections", "new ones each time"])
+async def test_very_many_that_bring_little_keep_a_large_registration_waiting_for_their_first_only(
+    clock, order, is_anew
+):
+    slices = Slices()
+    numbers = itertools.count(1000)
+
+    async def again(number):
+        while "large" not in order and len(order) < 5000:
+            await slices.do(a_work(clock, order, number, 2), next(numbers) if is_anew else number, 70_000)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(100):
+            tasks.create_task(again(number))
+        while len(order) < 500:
+            await asyncio.sleep(0)
+        begun = len(order)
+        tasks.create_task(slices.do(a_work(clock, order, "large", 2), 0, 16_000_000))
+    # At most the four-fold of what waited before it.
+    assert order.index("large") - begun < 800
+
+
+async def test_who_brings_little_does_not_wait_for_many_that_bring_much(clock, order):
+    slices = Slices()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(1, 50):
+            tasks.create_task(slices.do(a_work(clock, order, number, 100), number, 16_000_000))
+        while len(order) < 1000:
+            await asyncio.sleep(0)
+        begun = len(order)
+        tasks.create_task(slices.do(a_work(clock, order, "little", 1), 0, 70_000))
+    # One that was begun, and one that waited longest.
+    assert order.index("little") - begun <= 200
+    assert not slices._by_share
+
+
+async def test_the_order_forgets_those_that_wait_no_more(clock, order):
+    slices = Slices()
+    least = itertools.count(1000)
+
+    async def again(number):
+        for _ in range(30):
+            await slices.do(a_work(clock, order, number, 2), next(least), 16_000_000 if number < 5 else 70_000)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(50):
+            tasks.create_task(again(number))
+        while slices._waiting or not order:
+            await asyncio.sleep(0)
+            assert len(slices._by_share) <= 2 * 50 + sliced._STALE_MAX + 1
 
 
 async def test_work_that_fails_tells_who_waits_and_the_others_go_on(clock, order):
