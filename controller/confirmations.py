@@ -61,10 +61,14 @@ class Confirmations:
             self._asked[name] = _Asked(master_epoch, self._clock.now_ms() + ASK_AGAIN_MS)
 
     def applied_to(self, broker_name: str, answered: LogEnds) -> LogEnds:
-        """Return what was answered, with what the master has told where the others do not."""
-        if answered.confirmed_on is not None:
+        """Return what was answered, with what the master has told: it is the one that has confirmed.
+
+        Where the others tell something else, the smallest number above 1 counts, as among them.
+        """
+        told = [each for each in (answered.confirmed_on, self._told.get(broker_name)) if each is not None]
+        if not told:
             return answered
-        return replace(answered, confirmed_on=self._told.get(broker_name))
+        return replace(answered, confirmed_on=min((each for each in told if each > 1), default=1))
 
     def forget(self, broker_name: str) -> None:
         """Forget a set that is gone."""

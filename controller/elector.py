@@ -15,6 +15,7 @@ from controller.decisions.election import (
     Call,
     Election,
     Result,
+    Verdict,
     decide_election,
     elect,
 )
@@ -31,6 +32,10 @@ from controller.working import Working, present
 
 #: Where the one that is left alone may lead, and has all that was confirmed by both.
 _REPLICAS_OF_A_PAIR: Final = 2
+#: Answers are not asked for again within so long, however many brokers want an election of the set.
+ANSWERS_COUNT_MS: Final = 200
+#: Verdicts that an answer or a heartbeat ends.
+_WAITING: Final = frozenset({Verdict.WAITS, Verdict.AWAITS_LONGER, Verdict.AWAITS_ANSWERS})
 
 
 class _Attempt(NamedTuple):
@@ -48,12 +53,23 @@ class _Attempt(NamedTuple):
         return (after.master, after.master_epoch) == (broker_set.master, broker_set.master_epoch)
 
 
+class _Answers(NamedTuple):
+    """What brokers have answered for an election of a set at this epoch, and when they were asked."""
+
+    query: Query
+    master_epoch: int
+    asked_ms: int
+    log_ends: LogEnds
+
+
 class Elected(NamedTuple):
     """How an election ended."""
 
     broker_set: BrokerSet
     result: Result
     reason: str
+    #: Nobody leads before a broker answers or beats.
+    awaits_brokers: bool = False
 
 
 class Elector:
@@ -76,6 +92,7 @@ class Elector:
         #: The master epoch of each set that brokers are known to have been told of.
         self._told: dict[str, int] = {}
         self._attempts: dict[str, _Attempt] = {}
+        self._answers: dict[str, _Answers] = {}
         #: How many elections of a set are being decided and stored at the moment.
         self._under_way: Counter[str] = Counter()
 
@@ -86,31 +103,34 @@ class Elector:
         `Working.change`.
         """
         began_ms = self._clock.now_ms()
-        log_ends = NO_ANSWERS
+        # A broker out of sync may lead only if somebody asked: nobody's messages are given up unasked.
+        allows_unclean = cause.trigger in ASKED and self._config().enable_elect_unclean_master
+        call = msgspec.structs.replace(call, allows_unclean=allows_unclean)
+        answered: LogEnds | None = None
 
         def decide(entry: Entry) -> Decision[Election]:
             now_ms = self._clock.now_ms()
             broker_set = entry.broker_set
+            refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
             if broker_set is not None and not call.is_designated and self._recovery.waits(broker_set, now_ms):
-                refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
                 raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
-            # A broker out of sync may lead only if somebody asked: nobody's messages are given up unasked.
-            wanted = msgspec.structs.replace(
-                call,
-                allows_unclean=cause.trigger in ASKED and self._config().enable_elect_unclean_master,
-                fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms),
-            )
+            log_ends = answered or NO_ANSWERS
+            wanted = msgspec.structs.replace(call, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
             electorate = self._electorate(broker_name, entry, call, now_ms)
+            is_unasked = answered is None and self._query(entry, electorate, call) is not None
             trusted = log_ends.applied_to(electorate.trusted, now_ms)
             electorate = msgspec.structs.replace(electorate, trusted=trusted, log_ends=log_ends)
             decision = decide_election(broker_name, entry, electorate, wanted)
             if decision.reply.result is Result.NEW_MASTER:
+                if is_unasked:
+                    # Nobody could lead when it began, so that nobody was asked.
+                    raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are asked first")
                 self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
             return decision
 
         self._under_way[broker_name] += 1
         try:
-            log_ends = await self._log_ends(broker_name, call)
+            answered = await self._log_ends(broker_name, call)
             spent_s = (self._clock.now_ms() - began_ms) / 1000
             changed = await self._working.change(broker_name, decide, within_s - spent_s)
         finally:
@@ -118,7 +138,8 @@ class Elector:
             if not self._under_way[broker_name]:
                 del self._under_way[broker_name]
         record = self._explain(changed, cause, began_ms)
-        return Elected(present(changed.after), record.result, record.reason)
+        awaits_brokers = _awaits_brokers(changed.decision.reply)
+        return Elected(present(changed.after), record.result, record.reason, awaits_brokers=awaits_brokers)
 
     def _electorate(self, broker_name: str, entry: Entry, call: Call, now_ms: int) -> Electorate:
         # Who has just started asks for a master itself.
@@ -136,34 +157,55 @@ class Elector:
             reported=self._recovery.reported_epochs(broker_name),
         )
 
-    async def _log_ends(self, broker_name: str, call: Call) -> LogEnds:
-        """Ask those that may lead how far their logs are, where that decides who does."""
+    async def _log_ends(self, broker_name: str, call: Call) -> LogEnds | None:
+        """Ask those that may lead how far their logs are, where that decides who does; None if nobody was asked."""
         entry = self._store.entry(broker_name)
         broker_set, now_ms = entry.broker_set, self._clock.now_ms()
         if broker_set is None or call.is_designated or self._recovery.waits(broker_set, now_ms):
-            return NO_ANSWERS
+            return None
         electorate = self._electorate(broker_name, entry, call, now_ms)
-        is_first = not (broker_set.is_elected or electorate.is_ahead_of(broker_set))
-        if is_first or elect(broker_set, electorate, call).result is not Result.NEW_MASTER:
-            return NO_ANSWERS
-        living = electorate.trusted.keys() & broker_set.replicas.keys()
-        if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1:
-            # Nobody else could lead, or have what was confirmed.
-            return NO_ANSWERS
-        answered = await self._ask(
-            Query(
-                broker_name=broker_name,
-                addresses={i: broker_set.replicas[i].address for i in sorted(living)},
-                in_sync=broker_set.sync_state_set,
-                others=len(broker_set.replicas) - 1,
-            )
-        )
+        query = self._query(entry, electorate, call)
+        if query is None or elect(broker_set, electorate, call).result is not Result.NEW_MASTER:
+            return None
+        answered = await self._answered(query, broker_set)
         if electorate.is_ahead_of(broker_set) or broker_set.is_rebuilding:
             # The store knows less than the logs.
             return answered
         gone = self._gone(broker_set)
         believed = answered.believed(broker_set.master_epoch, gone.last if gone is not None else None)
         return self.confirmations.applied_to(broker_name, believed)
+
+    @staticmethod
+    def _query(entry: Entry, electorate: Electorate, call: Call) -> Query | None:
+        """Return whom to ask before somebody is elected, None if no answer would decide who is."""
+        broker_set = entry.broker_set
+        if broker_set is None or call.is_designated:
+            return None
+        if not (broker_set.is_elected or electorate.is_ahead_of(broker_set)):
+            return None
+        living = electorate.trusted.keys() & broker_set.replicas.keys()
+        if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1:
+            # Nobody else could lead, or have what was confirmed.
+            return None
+        return Query(
+            broker_name=broker_set.broker_name,
+            addresses={i: broker_set.replicas[i].address for i in sorted(living)},
+            in_sync=broker_set.sync_state_set,
+            others=len(broker_set.replicas) - 1,
+        )
+
+    async def _answered(self, query: Query, broker_set: BrokerSet) -> LogEnds:
+        """Ask, or return what was answered a moment ago: a set that waits may be asked for a master all the time."""
+        now_ms, gone = self._clock.now_ms(), self._gone(broker_set)
+        lost_ms = gone.judged_ms if gone is not None else 0
+        last = self._answers.get(broker_set.broker_name)
+        if last is not None and (last.query, last.master_epoch) == (query, broker_set.master_epoch):
+            is_after_the_loss = last.asked_ms >= lost_ms
+            if is_after_the_loss and now_ms - last.asked_ms < ANSWERS_COUNT_MS:
+                return last.log_ends
+        answered = await self._ask(query)
+        self._answers[broker_set.broker_name] = _Answers(query, broker_set.master_epoch, now_ms, answered)
+        return answered
 
     def _fresh_from_ms(self, entry: Entry, log_ends: LogEnds, now_ms: int) -> int:
         """Return since when what a broker told of its log still holds: nobody adds to it after the master's end.
@@ -217,6 +259,7 @@ class Elector:
         self._told.pop(broker_name, None)
         self.confirmations.forget(broker_name)
         self._attempts.pop(broker_name, None)
+        self._answers.pop(broker_name, None)
 
     def deposed(self) -> None:
         """Expect nothing more of what could not be stored: another controller leads."""
@@ -239,6 +282,7 @@ class Elector:
             return record
         self._recovery.forget(after.broker_name)
         self._attempts.pop(after.broker_name, None)
+        self._answers.pop(after.broker_name, None)
         self._told[after.broker_name] = after.master_epoch
         if self._config().notify_broker_role_changed:
             recipients = set(self._live.alive(after.broker_name, now_ms))
@@ -289,3 +333,7 @@ class Elector:
             if heard is not None:
                 found[broker_id] = heard
         return found
+
+
+def _awaits_brokers(election: Election) -> bool:
+    return election.result is Result.NOBODY and any(each.verdict in _WAITING for each in election.candidates)

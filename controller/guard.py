@@ -41,6 +41,11 @@ EXPIRES_MS: Final = 21_600_000
 _EXPIRIES_AT_ONCE: Final = 20
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
+#: How soon if it waits for a broker to answer or to beat: that takes two looks with the questions themselves. For so
+#: long, and for so many sets at a time; one that waits for longer waits for a broker that is gone.
+_AGAIN_SOON_MS: Final = 200
+_SOON_FOR_MS: Final = 5_000
+_SOON_SETS_MAX: Final = 20
 
 
 class Guard:
@@ -62,6 +67,10 @@ class Guard:
         self._start = parts.start
         #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
         self._busy: dict[str, int] = {}
+        #: Sets whose elections wait for brokers: since when.
+        self._awaiting_ms: dict[str, int] = {}
+        #: Those of them that are tried again soon.
+        self._tried_soon: set[str] = set()
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: OrderedDict[str, None] = OrderedDict()
         #: Sets that never had a master: since when none of their brokers is heard.
@@ -87,10 +96,14 @@ class Guard:
     def forget_sets(self) -> None:
         """Learn that another controller leads, and looks at sets."""
         self._disputed.clear()
+        self._awaiting_ms.clear()
+        self._tried_soon.clear()
+        self._unheard_ms.clear()
 
     def forget_set(self, broker_name: str) -> None:
         """Forget a set that is gone."""
         self._disputed.pop(broker_name, None)
+        self._awaits_nobody(broker_name)
 
     def check_standstill(self, now_ms: int) -> None:
         """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
@@ -213,6 +226,7 @@ class Guard:
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)
+            self._awaits_nobody(broker_set.broker_name)
             return
         if self._is_idle(broker_set, now_ms):
             return
@@ -222,6 +236,8 @@ class Guard:
             cause = self._need(broker_set, now_ms)
             if cause is not None:
                 self._begin_election(broker_set.broker_name, cause)
+            else:
+                self._awaits_nobody(broker_set.broker_name)
 
     def _tell_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
         """Tell once of brokers that claim to know more than the store, where that proves nothing."""
@@ -358,7 +374,24 @@ class Guard:
 
     async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:
         try:
-            await self._elector.elect(broker_name, Call(), cause)
+            elected = await self._elector.elect(broker_name, Call(), cause)
         except RequestRefused:
             # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
             return
+        if elected.awaits_brokers:
+            self._try_soon(broker_name)
+        else:
+            self._awaits_nobody(broker_name)
+
+    def _try_soon(self, broker_name: str) -> None:
+        """Hold the next election of a set that waits for brokers sooner, unless it has waited for long."""
+        now_ms, soon = self._clock.now_ms(), self._tried_soon
+        if now_ms - self._awaiting_ms.setdefault(broker_name, now_ms) >= _SOON_FOR_MS:
+            soon.discard(broker_name)
+        elif broker_name in soon or len(soon) < _SOON_SETS_MAX:
+            soon.add(broker_name)
+            self._busy[broker_name] = now_ms + _AGAIN_SOON_MS
+
+    def _awaits_nobody(self, broker_name: str) -> None:
+        self._awaiting_ms.pop(broker_name, None)
+        self._tried_soon.discard(broker_name)

@@ -1,0 +1,140 @@
+"""Elections that wait for answers: when they are tried again, how often brokers are asked."""
+
+import asyncio
+
+import pytest
+from fakes.control_room import SET, ControlRoom
+
+from controller.detection import Outcome
+from controller.guard import EXPIRES_MS
+from controller.live_table import BrokerKey
+from controller.log_ends import LogEnd
+from remoting.codes import ResponseCode
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def dies(room, *broker_ids):
+    for broker_id in broker_ids:
+        room.control.guard.connection_lost(broker_id)
+        await room.pass_ms(100)
+        for probe in room.asked():
+            room.control.guard.probed(probe.key, Outcome.REFUSED)
+        await room.done()
+        assert room.live.get(BrokerKey(SET, broker_id)) is None
+
+
+async def waits_for_a_beat(room):
+    """3 answers and 2 stands still, whose log was longer."""
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3, maxOffset=1000)
+    room.log_ends = {3: LogEnd(1, 900)}
+    await dies(room, 1)
+    assert room.stored().master == 1
+
+
+async def waits_for_answers(room):
+    """Of three replicas that confirm on any two only one lives."""
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3, maxOffset=1000)
+    room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000)}, 2
+    await dies(room, 3, 1)
+    assert room.stored().master is None
+
+
+async def test_who_is_waited_for_leads_soon_after_its_next_heartbeat(room):
+    await waits_for_a_beat(room)
+    await room.beat(2, maxOffset=1000)
+    await room.pass_ms(400)
+    assert room.stored().master == 2
+
+
+async def test_an_answer_that_is_waited_for_is_asked_for_again_soon_and_then_each_second(room):
+    await waits_for_answers(room)
+    room.queried.clear()
+    await room.pass_ms(3_000, beating=(2,))
+    assert 8 <= len(room.queried) <= 16
+    await room.pass_ms(5_000, beating=(2,))
+    room.queried.clear()
+    await room.pass_ms(60_000, beating=(2,))
+    assert 50 <= len(room.queried) <= 61
+
+
+async def test_brokers_that_ask_for_a_master_again_and_again_do_not_have_the_others_asked_each_time(room):
+    await waits_for_answers(room)
+    await room.pass_ms(10_000, beating=(2,))
+    room.queried.clear()
+    for _ in range(50):
+        assert (await room.elect(2)).code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    assert len(room.queried) <= 1
+    room.log_ends[3] = LogEnd(1, 1200)
+    await room.beat(2, 3, maxOffset=1200)
+    await room.pass_ms(500)
+    assert (await room.elect(3)).code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
+    assert room.stored().master == 3
+
+
+async def test_a_master_that_dies_while_an_election_waits_for_the_store_is_not_replaced_unasked(room, monkeypatch):
+    """3 alone has what was confirmed last; 2 asks while the master may still live, and is decided about after that."""
+    room.confirmed_on, room.masters_tell = 2, True
+    await room.a_set(1, 2, 3)
+    await room.pass_ms(1_000, beating=(1, 2, 3))
+    room.log_ends = {2: LogEnd(1, 100), 3: LogEnd(1, 500)}
+    stored, real = asyncio.Event(), room.backend.commit
+
+    async def slow(*what):
+        await stored.wait()
+        return await real(*what)
+
+    monkeypatch.setattr(room.backend, "commit", slow)
+    report = asyncio.ensure_future(room.report([1, 2], epoch=2))
+    await asyncio.sleep(0.01)
+    room.control.guard.connection_lost(1)
+    election = asyncio.ensure_future(room.elect(2))
+    await asyncio.sleep(0.01)
+    for probe in room.asked():
+        room.control.guard.probed(probe.key, Outcome.REFUSED)
+    stored.set()
+    assert (await report).code == 0
+    await election
+    await room.done()
+    assert room.stored().master != 2
+    await room.pass_ms(1_500, beating=(2, 3))
+    assert room.stored().master == 3
+
+
+async def test_what_the_lost_master_has_told_counts_where_the_others_have_another_configuration(room):
+    room.confirmed_on, room.masters_tell = 2, True
+    await room.a_set(1, 2, 3)
+    await room.pass_ms(1_000, beating=(1, 2, 3))
+    room.log_ends, room.confirmed_on, room.masters_tell = {2: LogEnd(1, 1000)}, 1, False
+    await dies(room, 3, 1)
+    assert room.stored().master is None
+    assert "have not answered only" in room.events("nobody_elected")[-1]["reason"]
+
+
+async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_anew(room):
+    await room.apply(1)
+    await room.register(1)
+    room.start_again()
+    await room.pass_ms(1_000)
+    room.control.deposed()
+    # Another controller has led meanwhile, and has heard its broker.
+    room.clock.pass_ms(EXPIRES_MS + 1_000)
+    await room.pass_ms(1_000)
+    assert room.stored() is not None
+
+
+async def test_a_broker_out_of_sync_that_may_lead_is_chosen_by_what_all_answer_too(room):
+    await room.settings.update_config(b"enableElectUncleanMaster=true")
+    await room.a_set(1, 2, 3, 4, in_sync=[1, 2])
+    await room.beat(1, 2, 3, maxOffset=1000)
+    await room.beat(4, maxOffset=1500)
+    room.log_ends = {3: LogEnd(1, 1900), 4: LogEnd(1, 1500)}
+    await dies(room, 2, 1)
+    assert (await room.elect(4)).code == ResponseCode.SUCCESS
+    assert room.stored().master == 3
