@@ -51,6 +51,8 @@ class LabelGuard:
         #: So many of the leading labels are named by peers; those after them have few values.
         self._peer_labels = peer_labels
         self._living = living
+        #: No place was left, nor could one be freed, when that was looked at since the table was read.
+        self._is_full = False
 
     @property
     def has_limit(self) -> bool:
@@ -68,12 +70,20 @@ class LabelGuard:
     def admit_into(self, table: MutableMapping[Labels, Any], labels: Labels) -> Labels:
         """As `admit` for a new label set of `table`; frees the place of a cluster without members where none is left.
 
-        The first label is the cluster.
+        The first label is the cluster. Where all have members the others are folded without a look until the table is
+        read again: they can be thousands, and a look goes over all sets.
         """
-        if self._peer_labels and len(table) >= self._label_sets_max:
+        if not self._peer_labels or len(table) < self._label_sets_max:
+            return self.admit(labels, 0)
+        if not self._is_full:
             self._free_a_place(table)
-        # What is folded takes no place from others.
-        return self.admit(labels, sum(each[0] != OTHER for each in table) if self._peer_labels else 0)
+            # What is folded takes no place from others.
+            self._is_full = sum(each[0] != OTHER for each in table) >= self._label_sets_max
+        return self.admit(labels, self._label_sets_max if self._is_full else 0)
+
+    def look_again(self) -> None:
+        """Look for a place again for the next that needs one."""
+        self._is_full = False
 
     def _free_a_place(self, table: MutableMapping[Labels, Any]) -> None:
         """Remove all label sets of the cluster that came first of those without members."""
@@ -107,6 +117,7 @@ class Tally:
 
     def counts(self) -> Mapping[Labels, int]:
         """Return the counts by label values; not to be changed."""
+        self.guard.look_again()
         return self._counts
 
     def add(self, labels: Labels, amount: int = 1) -> None:
@@ -118,6 +129,7 @@ class Tally:
     def forget(self, labels: Labels) -> None:
         """Drop a label set whose subject is gone; it starts at 0 when it comes back."""
         self._counts.pop(labels, None)
+        self.guard.look_again()
 
     def _admitted(self, labels: Labels) -> Labels:
         admitted = self.guard.admit_into(self._counts, labels)
@@ -162,6 +174,7 @@ class HistogramTable:
 
     def histograms(self) -> Mapping[Labels, Histogram]:
         """Return the histograms by label values; not to be changed."""
+        self.guard.look_again()
         return self._histograms
 
     def observe(self, labels: Labels, value: float) -> None:

@@ -1,5 +1,7 @@
 """Counts and their limits."""
 
+import pytest
+
 from serving.counts import LABEL_CHARS_MAX, OTHER, Histogram, HistogramTable, Tally
 
 
@@ -94,5 +96,29 @@ def test_histograms_of_a_cluster_without_members_make_room_too():
     for cluster in ("a", "b", "a"):
         table.observe((cluster,), 0.5)
     living.clear()
+    # As the next scrape does.
+    table.histograms()
     table.observe(("c",), 0.5)
     assert {labels: sum(each.buckets) for labels, each in table.histograms().items()} == {(OTHER,): 1, ("c",): 1}
+
+
+@pytest.mark.parametrize("kind", ["tally", "histograms"])
+def test_thousands_that_find_no_place_cost_one_look_until_the_next_scrape(kind):
+    looks = []
+
+    def living():
+        looks.append(1)
+        return {str(number) for number in range(1000)}
+
+    limits = {"label_sets_max": 10, "peer_labels": 1, "living": living}
+    if kind == "tally":
+        tally = Tally(**limits)
+        count, read, guard = tally.add, tally.counts, tally.guard
+    else:
+        table = HistogramTable((1,), **limits)
+        count, read, guard = (lambda labels: table.observe(labels, 0.5)), table.histograms, table.guard
+    for _ in range(2):
+        for number in range(1000):
+            count((str(number),))
+        assert len(read()) == 11
+    assert (len(looks), guard.folded) == (2, 1980)
