@@ -5,7 +5,10 @@ heartbeats, only the leader changes sets.
 """
 
 import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from controller.broker_set import BrokerSet, Replica
 from controller.decisions.election import Call
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
 BEAT_AWAITED_S: Final = 1.0
 #: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
 STRANGERS_MAX: Final = 10_000
+#: A broker registers at once when it is answered that its set is not known; its requests have 3 s.
+REGISTERS_WITHIN_MS: Final = 3_000
+#: Over so many connections it is remembered who was told so.
+_TOLD_MAX: Final = 10_000
 #: Most sets, with the names of cleaned ones, whose epochs and ids are remembered.
 SETS_MAX: Final = 100_000
 
@@ -62,6 +69,8 @@ class Control:
         #: Told of each heartbeat of a member, and what was heard of the broker before; None if nobody asks.
         self.on_beat: Callable[[str, BrokerKey, Heard, Heard | None], None] | None = None
         self._new_sets = NewSets()
+        #: When a broker of a set was told to register over a connection, the last one last.
+        self._told_to_register: OrderedDict[tuple[str, int], int] = OrderedDict()
         #: Who waits for the first heartbeat of a broker that has started.
         self._awaiting: dict[BrokerKey, set[asyncio.Event]] = {}
 
@@ -100,7 +109,11 @@ class Control:
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # What is refused says nothing about a broker of that name.
         self._working.check_cluster(registrant.broker_name, registrant.cluster)
-        self._restarted(key, connection_id)
+        if self._goes_on(key, connection_id):
+            registrant = replace(registrant, goes_on=True)
+            self._sign_of_life(key, connection_id)
+        else:
+            self._restarted(key, connection_id)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
             self._check_room(registrant.broker_name, peer)
@@ -118,6 +131,26 @@ class Control:
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
+
+    def told_to_register(self, broker_name: str, connection_id: int) -> None:
+        """Learn that a broker of a known set is answered that it is not known."""
+        told = self._told_to_register
+        told.pop((broker_name, connection_id), None)
+        while len(told) >= _TOLD_MAX:
+            told.popitem(last=False)
+        told[broker_name, connection_id] = self._clock.now_ms()
+
+    def _goes_on(self, key: BrokerKey, connection_id: int) -> bool:
+        """Tell whether a broker registers because it was told to, and has not started anew.
+
+        It does so once, at once, and over the connection over which it beats. The connection alone does not prove it:
+        brokers of one container share theirs.
+        """
+        told_ms, heard = self._told_to_register.pop((key.broker_name, connection_id), None), self.live.get(key)
+        if told_ms is None or heard is None or self._clock.now_ms() - told_ms > REGISTERS_WITHIN_MS:
+            return False
+        beats_here = heard.connection_id == connection_id and heard.owner is None
+        return beats_here and heard.period_ms > 0 and not (heard.awaits_beat or heard.is_starting)
 
     async def elect_for_broker(self, cluster: str, key: BrokerKey, connection_id: int) -> Elected:
         """Find a master because a broker asks for one; it would lead itself."""

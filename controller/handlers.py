@@ -175,13 +175,15 @@ class Handlers:
 
     # What the leader reads
 
-    def _replica_info(self, request: RemotingCommand, _: Peer) -> Answer:
+    def _replica_info(self, request: RemotingCommand, connection: Peer) -> Answer:
         self._group.check_leads()
         name = _given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
         self._check_readable(name)
         broker_set = self._control.store.get(name)
         if broker_set is None or broker_set.is_rebuilding or self._control.awaits_strangers(broker_set):
             # Brokers that hear this register again, and all of them are to come before one of them leads.
+            if broker_set is not None:
+                self._control.told_to_register(name, connection.id)
             raise MetadataUnknown(name)
         ready = self.infos.of(broker_set)
         if self._group.leads_for_good and broker_set.is_elected:

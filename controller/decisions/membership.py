@@ -81,12 +81,14 @@ def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | N
 
 
 class Registrant(Struct, frozen=True, kw_only=True):
-    """A broker that has started."""
+    """A broker that has started, or was told to register."""
 
     cluster: str
     broker_name: str
     broker_id: int
     address: str
+    #: It is the process that was heard before.
+    goes_on: bool = False
 
 
 def decide_registration(entry: Entry, registrant: Registrant) -> Decision[None]:
@@ -95,7 +97,8 @@ def decide_registration(entry: Entry, registrant: Registrant) -> Decision[None]:
     if broker_set is None:
         raise SetUnknown(registrant.broker_name)
     check_cluster(broker_set, registrant.cluster)
-    return Decision(reply=None, events=tuple(register(broker_set, registrant.broker_id, registrant.address)))
+    events = register(broker_set, registrant.broker_id, registrant.address, goes_on=registrant.goes_on)
+    return Decision(reply=None, events=tuple(events))
 
 
 def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decision[None]:
@@ -138,8 +141,8 @@ def check_cluster(broker_set: BrokerSet, cluster: str) -> None:
         raise SetUnknown(broker_set.broker_name, sent=cluster, stored=broker_set.cluster)
 
 
-def register(broker_set: BrokerSet, broker_id: int, address: str) -> list[Event]:
-    """Return what changes because a broker has started.
+def register(broker_set: BrokerSet, broker_id: int, address: str, *, goes_on: bool = False) -> list[Event]:
+    """Return what changes because a broker has started; `goes_on` if it only registers once more.
 
     The recorded master that starts is another process than the one that was elected: with its old epoch its followers
     could never follow it again, so there is no master until one is elected with a new epoch.
@@ -150,7 +153,7 @@ def register(broker_set: BrokerSet, broker_id: int, address: str) -> list[Event]
     events: list[Event] = []
     if replica.address != address:
         events.append(BrokerAddressChanged(broker_id, address))
-    if broker_set.master == broker_id:
+    if broker_set.master == broker_id and not goes_on:
         events.append(MasterLost())
     return events
 

@@ -1,0 +1,67 @@
+"""A broker that registers because it was told to has not started anew, and leads on."""
+
+import pytest
+from fakes.control_room import CLUSTER, SET, ControlRoom, at
+
+from remoting.codes import RequestCode, ResponseCode
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        await room.settings.update_config(b"adoptUnknownBrokers=true")
+        yield room
+
+
+async def poll(room, broker_id):
+    answer = await room.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": SET}, over=broker_id)
+    return answer.code
+
+
+async def register(room, broker_id, over):
+    fields = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": broker_id, "brokerAddress": at(broker_id)}
+    return await room.ask(RequestCode.CONTROLLER_REGISTER_BROKER, fields, over=over)
+
+
+async def a_lost_set(room):
+    """Two brokers of a set that the store does not know; 1 is elected, and was told to register just before."""
+    for broker_id in (1, 2):
+        assert await poll(room, broker_id) == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+        assert (await room.register(broker_id)).code == 0
+        await room.beat(broker_id, epoch=7, maxOffset=900)
+    while room.stored().master is None:
+        assert await poll(room, 1) == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+        await room.beat(1, 2, epoch=7, maxOffset=900)
+        await room.pass_ms(500)
+    assert room.stored().master == 1
+    return room.stored().master_epoch
+
+
+async def test_a_master_that_was_told_to_register_just_before_it_was_elected_leads_on(room):
+    epoch = await a_lost_set(room)
+    answer = await register(room, 1, over=1)
+    assert (answer.code, answer.ext_fields["masterBrokerId"], answer.ext_fields["masterEpoch"]) == (0, "1", str(epoch))
+    await room.pass_ms(500)
+    assert (room.stored().master, room.stored().master_epoch) == (1, epoch)
+
+
+async def test_once(room):
+    epoch = await a_lost_set(room)
+    await register(room, 1, over=1)
+    await register(room, 1, over=1)
+    assert room.stored().master_epoch > epoch
+
+
+@pytest.mark.parametrize(("over", "later_ms"), [(5, 0), (1, 4_000)])
+async def test_over_another_connection_or_later_it_has_started_anew(room, over, later_ms):
+    epoch = await a_lost_set(room)
+    await room.pass_ms(later_ms, beating=(1, 2))
+    await register(room, 1, over=over)
+    assert room.stored().master_epoch > epoch
+
+
+async def test_so_it_has_where_it_does_not_beat_over_that_connection(room):
+    epoch = await a_lost_set(room)
+    await room.beat(1, over=5, epoch=7, maxOffset=900)
+    await register(room, 1, over=1)
+    assert room.stored().master_epoch > epoch
