@@ -11,7 +11,15 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from controller.hosts import Hosts, Silence
-from controller.live_table import HEARTBEAT_TIMEOUT_MS_DEFAULT, LATE_MS, PERIOD_MS_DEFAULT, BrokerKey, Heard, LiveTable
+from controller.live_table import (
+    HEARTBEAT_TIMEOUT_MS_DEFAULT,
+    LATE_MS,
+    PERIOD_MS_DEFAULT,
+    TIMEOUT_BELIEVED_MS_MAX,
+    BrokerKey,
+    Heard,
+    LiveTable,
+)
 
 #: Brokers beat each second; a beat that has not come for so long is overdue.
 BEAT_OVERDUE_MS: Final = 2_000
@@ -44,8 +52,6 @@ _ASK_SUSPENDED_MS: Final = 2_000
 _FRESH_MS: Final = 1_000
 #: Brokers that were never heard are not judged until so long after the longest heartbeat timeout (controller.md 5.3).
 _PAUSE_MARGIN_MS: Final = 3_000
-#: What a longer heartbeat timeout counts as there: one broker must not hold up the judgement of all others.
-_PAUSE_TIMEOUT_MS_MAX: Final = 60_000
 #: How many brokers that have gone are remembered, the last ones.
 _GONE_MAX: Final = 20_000
 
@@ -204,7 +210,8 @@ class Detection:
             if not self._hears_any:
                 self._hear_first(heard.heard_ms)
         if heard.timeout_ms > self._timeout_ms_longest:
-            self._timeout_ms_longest = min(heard.timeout_ms, _PAUSE_TIMEOUT_MS_MAX)
+            # One broker must not hold up the judgement of all others.
+            self._timeout_ms_longest = min(heard.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
         if self._suspicions or self._gone:
             self._trust(key)
 

@@ -18,6 +18,9 @@ UNKNOWN: Final = -1
 PERIOD_MS_DEFAULT: Final = 1_000
 #: Beats that are further apart are those of tries to start, or of a broker with a longer interval.
 PERIODIC_MS: Final = 2_500
+#: What a longer heartbeat timeout counts as where it alone tells how long a broker may be silent: one heartbeat, of
+#: anybody, must not keep a dead one alive for a day.
+TIMEOUT_BELIEVED_MS_MAX: Final = 60_000
 #: A beat is late so long after it was due.
 LATE_MS: Final = 1_000
 #: A broker with a longer interval is asked so long after a beat that did not come.
@@ -80,10 +83,10 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     def silence_allowed_ms(self, silence_ms: int) -> int:
         """Return how long it may be silent: `silence_ms`, longer if its heartbeats are further apart than others'.
 
-        At most its own timeout; who starts, or has sent one heartbeat only, has all of it.
+        At most its own timeout; who starts, or has sent one heartbeat only, has all of it, or TIMEOUT_BELIEVED_MS_MAX.
         """
         if self.is_starting or not self.period_ms:
-            return self.timeout_ms
+            return min(self.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
         if self.period_ms > PERIODIC_MS:
             silence_ms = max(silence_ms, self.period_ms + _PATIENCE_MS)
         return min(silence_ms, self.timeout_ms)
@@ -91,7 +94,7 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     @property
     def due_ms(self) -> int:
         """When its next heartbeat is due, as far as that is known."""
-        return self.heard_ms + (self.period_ms or self.timeout_ms - LATE_MS)
+        return self.heard_ms + (self.period_ms or min(self.timeout_ms, TIMEOUT_BELIEVED_MS_MAX) - LATE_MS)
 
     @property
     def own_connection_id(self) -> int:

@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import SET, heard
 
-from controller.live_table import UNKNOWN, BrokerKey, LiveTable
+from controller.live_table import TIMEOUT_BELIEVED_MS_MAX, UNKNOWN, BrokerKey, LiveTable
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 
@@ -178,6 +178,13 @@ def test_nobody_may_be_silent_for_longer_than_its_own_timeout(table):
     for heard_ms in (0, 9_000, 18_000):
         table.beat(ONE, heard(heard_ms=heard_ms))
     assert table.get(ONE).silence_allowed_ms(3_000) == 10_000
+
+
+def test_one_heartbeat_with_an_endless_timeout_keeps_nobody_alive_for_longer_than_a_minute(table):
+    table.beat(ONE, heard(heard_ms=0, timeout_ms=86_400_000))
+    assert table.get(ONE).due_ms < TIMEOUT_BELIEVED_MS_MAX
+    assert table.silent(TIMEOUT_BELIEVED_MS_MAX, silence_ms=3_000) == []
+    assert table.silent(TIMEOUT_BELIEVED_MS_MAX + 1, silence_ms=3_000) == [ONE]
 
 
 # A broker that is heard over several connections
