@@ -15,7 +15,7 @@ from controller.broker_set import MASTER_EPOCH_MAX, BrokerSet
 from controller.decisions.electorate import Electorate
 from controller.entry import Decision, Entry
 from controller.events import MasterElected, MasterEpochRaised, MasterLost
-from controller.live_table import Heard
+from controller.live_table import UNKNOWN, Heard
 from controller.refusals import EpochsUsedUp, SetUnknown
 
 
@@ -231,15 +231,18 @@ def _longest(field: _Field, electorate: Electorate, call: Call) -> Election:
 def _serving(field: _Field, electorate: Electorate) -> Mapping[int, Heard]:
     """Return who serves as master at the highest epoch, as all others follow it and its log grows; else all.
 
-    Nobody while only some have answered: offsets of different moments cannot be compared.
+    While only some have answered, offsets of different moments are compared: only those whose old heartbeats are no
+    shorter than any answer, as their logs can only be longer by now. Some may never answer: they cannot be reached.
     """
     highest = max((heard.epoch for heard in field.alive.values()), default=0)
-    masters = electorate.log_ends.masters
+    masters, told = electorate.log_ends.masters, electorate.told
     serving = {i: heard for i, heard in field.alive.items() if i in masters and heard.epoch == highest}
     if serving:
         return serving
-    is_comparable = not electorate.log_ends.by_id or field.alive.keys() <= electorate.told
-    return field.alive if is_comparable else {}
+    if not electorate.log_ends.by_id or field.alive.keys() <= told:
+        return field.alive
+    answered = max((heard.progress for i, heard in field.alive.items() if i in told), default=(UNKNOWN, UNKNOWN))
+    return {i: heard for i, heard in field.alive.items() if i not in told and heard.progress >= answered}
 
 
 def _choose(broker_set: BrokerSet, eligible: Mapping[int, Heard], call: Call) -> int | None:

@@ -97,6 +97,21 @@ def test_where_the_store_knows_less_answers_are_not_compared_with_old_heartbeats
     assert elect(a_set(), known, LOST).result is Result.NOBODY
 
 
+@pytest.mark.parametrize("beaten", [107_760, 107_761])
+def test_one_that_cannot_be_asked_leads_where_its_last_heartbeat_is_no_shorter_than_any_answer(beaten):
+    """Its log can only be longer by now; nobody would ever lead if its answer were waited for."""
+    ends = answered({2: (7, 107_760)})
+    alive = {1: heard(epoch=7, max_offset=beaten), **ends.trusted}
+    known = Electorate(trusted=alive, heard=alive, log_ends=ends.log_ends)
+    assert elect(a_set(), known, LOST).event == MasterElected(1)
+
+
+def test_where_all_who_have_answered_are_dead_by_now_the_last_heartbeats_decide():
+    alive = {1: heard(epoch=7, max_offset=5), 2: heard(epoch=7, max_offset=6)}
+    known = Electorate(trusted=alive, heard=alive, log_ends=answered({3: (7, 10)}).log_ends)
+    assert elect(a_set(), known, LOST).event == MasterElected(2)
+
+
 @pytest.mark.parametrize("awaits_beat", [False, True])
 def test_who_starts_and_has_beaten_counts_as_who_has_answered(awaits_beat):
     """It answers nothing before it has a role, and nothing is added to its log meanwhile."""
