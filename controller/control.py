@@ -24,13 +24,14 @@ from controller.decisions.membership import (
     decide_registration,
 )
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
+from controller.detection import BEAT_OVERDUE_MS
 from controller.elections import Cause, Trigger
 from controller.elector import Elected, Elector
 from controller.entry import Decision, Entry
 from controller.guard import Guard
 from controller.live_table import BrokerKey, Heard
 from controller.new_sets import BURST, REFILL_MS, NewSets
-from controller.refusals import LimitReached
+from controller.refusals import BrokerIdInUse, LimitReached
 from controller.store import COMMIT_S
 from controller.working import Parts, Working, present
 
@@ -109,6 +110,7 @@ class Control:
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # What is refused says nothing about a broker of that name.
         self._working.check_cluster(registrant.broker_name, registrant.cluster)
+        self._check_is_alone(key, registrant.address, connection_id)
         if self._goes_on(key, connection_id):
             registrant = replace(registrant, goes_on=True)
             self._sign_of_life(key, connection_id)
@@ -131,6 +133,20 @@ class Control:
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
+
+    def _check_is_alone(self, key: BrokerKey, address: str, connection_id: int) -> None:
+        """Raise BrokerIdInUse if a broker with this id beats from the stored address over another connection.
+
+        Both would take themselves for the master that the id names. The process that ran before it has closed its
+        connection, which makes it suspect, or is silent.
+        """
+        now_ms, stored = self._clock.now_ms(), self.store.address_of(key)
+        heard = self.detection.electable(key.broker_name, now_ms).get(key.broker_id)
+        if stored in (None, address) or heard is None or heard.address != stored:
+            return
+        is_heard = now_ms - heard.heard_ms <= max(BEAT_OVERDUE_MS, heard.period_ms * 3 // 2)
+        if is_heard and heard.connection_id != connection_id and not heard.is_starting and heard.period_ms:
+            raise BrokerIdInUse(key.broker_name, key.broker_id, heard.address)
 
     def told_to_register(self, broker_name: str, connection_id: int) -> None:
         """Learn that a broker of a known set is answered that it is not known."""

@@ -27,6 +27,7 @@ from controller.live_table import (
     Heard,
 )
 from controller.refusals import (
+    BrokerIdInUse,
     BrokerUnknown,
     CleaningRefused,
     CodeNotSupported,
@@ -285,7 +286,7 @@ class Handlers:
         answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
             broker_set = await self._control.register(registrant, connection.id, connection.peer)
-        except (SetUnknown, BrokerUnknown) as refused:
+        except (SetUnknown, BrokerUnknown, BrokerIdInUse) as refused:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
         if master is not None and self._control.may_live(BrokerKey(registrant.broker_name, master)):

@@ -126,6 +126,18 @@ class BrokerUnknown(RequestRefused):
         super().__init__(f"{broker_name} has no broker {broker_id}; it has to apply an id first")
 
 
+class BrokerIdInUse(RequestRefused):
+    """A broker that registers under an id under which another one is heard at another address."""
+
+    code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+    def __init__(self, broker_name: str, broker_id: int, address: str) -> None:
+        super().__init__(
+            f"{broker_name}: another broker with the id {broker_id} lives at {address}; delete the brokerIdentity of "
+            "the one that was copied, or whose set had expired, so that it gets an id of its own"
+        )
+
+
 class SyncStateSetRefused(RequestRefused):
     """A SyncStateSet that cannot be: nothing to change, or without its master."""
 

@@ -1,0 +1,46 @@
+"""Two brokers with one id: a disk that was copied, or an identity that is older than its set."""
+
+import pytest
+from fakes.control_room import CLUSTER, SET, ControlRoom, at
+
+from remoting.codes import RequestCode, ResponseCode
+
+COPY = 50
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        await room.a_set(1, 2)
+        await room.pass_ms(3_000, beating=(1, 2))
+        yield room
+
+
+async def register(room, broker_id, over=COPY):
+    fields = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": broker_id, "brokerAddress": at(COPY)}
+    return await room.ask(RequestCode.CONTROLLER_REGISTER_BROKER, fields, over=over)
+
+
+@pytest.mark.parametrize("broker_id", [1, 2])
+async def test_another_broker_with_the_id_of_a_living_one_does_not_take_its_place(room, broker_id):
+    before = room.stored()
+    answer = await register(room, broker_id)
+    assert answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    assert f"another broker with the id {broker_id} lives at {at(broker_id)}" in answer.remark
+    assert room.stored() == before
+    assert room.live.of_set(SET)[broker_id].awaits_beat is False
+
+
+async def test_the_same_broker_at_another_address_is_taken_once_its_connection_is_closed(room):
+    room.control.guard.connection_lost(1)
+    assert (await register(room, 1)).code == 0
+    assert room.stored().replicas[1].address == at(COPY)
+
+
+async def test_or_once_it_was_silent_for_longer_than_a_heartbeat_takes(room):
+    await room.pass_ms(2_500, beating=(2,))
+    assert (await register(room, 1)).code == 0
+
+
+async def test_or_over_its_own_connection(room):
+    assert (await register(room, 1, over=1)).code == 0
