@@ -1,12 +1,12 @@
 """Which connections make room when there are too many, so that a broker always finds a place.
 
 First those of which nobody knows whose they are, and that were silent for some seconds; then clients, which connect
-again by themselves; then other newcomers. The connection of a broker that the server knows stays: to send what only
-brokers send is not enough, as anybody can. Each time who was silent longest.
+again by themselves; then the last newcomers, up to a part of all connections. The connection of a broker that the
+server knows stays: to send what only brokers send is not enough, as anybody can. Each time who was silent longest.
 """
 
 from collections.abc import Callable, Iterable
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
 from typing import Final, Protocol, TypeVar
 
 from remoting.observer import ConnectionKind
@@ -34,13 +34,25 @@ class Occupant(Protocol):
 Each = TypeVar("Each", bound=Occupant)
 
 
-def leaving(connections: Iterable[Each], is_kept: Callable[[int], bool], now_ms: int) -> list[Each]:
-    """Return those that make room, the last of the list first; none if all are kept, which `is_kept` says by id."""
+def leaving(connections: Iterable[Each], is_kept: Callable[[int], bool], newcomers_max: int, now_ms: int) -> list[Each]:
+    """Return those that make room, the last of the list first; none if all are kept, which `is_kept` says by id.
+
+    Of the newcomers only the last `newcomers_max` are preferred to clients: who connects without end would else close
+    the connections of all clients.
+    """
+    others = [connection for connection in connections if not is_kept(connection.id)]
+    preferred = {each.id for each in nlargest(newcomers_max, others, key=lambda each: _newness(each, now_ms))}
 
     def rank(connection: Each) -> tuple[int, int, int]:
         is_client = connection.kind is ConnectionKind.CLIENT
-        is_new = not is_client and now_ms - connection.moved_ms < NEWCOMER_MS
+        is_new = connection.id in preferred and _newness(connection, now_ms)[0]
         return 2 if is_new else int(is_client), connection.moved_ms, connection.id
 
-    others = (connection for connection in connections if not is_kept(connection.id))
-    return nsmallest(CHOSEN_MAX, others, key=rank)[::-1]
+    # Those that come in their places are newcomers too.
+    return nsmallest(min(CHOSEN_MAX, newcomers_max), others, key=rank)[::-1]
+
+
+def _newness(connection: Occupant, now_ms: int) -> tuple[bool, int, int]:
+    """Return what orders connections by how new they are; False stands first for those that are no newcomers."""
+    is_new = connection.kind is not ConnectionKind.CLIENT and now_ms - connection.moved_ms < NEWCOMER_MS
+    return is_new, connection.moved_ms, connection.id

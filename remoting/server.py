@@ -41,6 +41,9 @@ _LOOK_MS_MIN: Final = 5
 #: no more than needed would look at all connections again for each few bytes.
 _SHARE_FREED: Final = 8
 
+#: Such a part of the connections are newcomers that are preferred to clients where room is made.
+_SHARE_OF_NEWCOMERS: Final = 8
+
 #: Connections looked at before the loop is given back; takes less than a millisecond.
 _LOOK_CONNECTIONS: Final = 1000
 
@@ -203,8 +206,11 @@ class RemotingServer:
                 if is_as_chosen and not self._is_kept(chosen.id):
                     chosen.break_off(CloseReason.MADE_ROOM)
                     return True
+            newcomers_max = max(1, self.limits.connections_max // _SHARE_OF_NEWCOMERS)
             open_ones = (each for each in self._connections.values() if not each.is_ending)
-            self._leaving = [(each, each.moved_ms) for each in room.leaving(open_ones, self._is_kept, self.awake_ms)]
+            self._leaving = [
+                (each, each.moved_ms) for each in room.leaving(open_ones, self._is_kept, newcomers_max, self.awake_ms)
+            ]
         return False
 
     def make_room(self) -> None:

@@ -429,6 +429,19 @@ async def test_who_was_chosen_to_make_room_and_is_known_as_a_broker_since_stays(
         assert (await second.ask(E1)).code == 0
 
 
+async def test_who_connects_without_end_closes_the_connections_of_few_clients():
+    async with serving(as_client, connections_max=16) as site:
+        clients = [await site.connect() for _ in range(16)]
+        for peer in clients:
+            assert (await peer.ask(E1)).code == 0
+        for _ in range(100):
+            await site.connect()
+        await until(lambda: site.statistics.closed[CloseReason.MADE_ROOM] == 100)
+        # An eighth, and as many that were chosen with them.
+        for peer in clients[4:]:
+            assert (await peer.ask(E1)).code == 0
+
+
 async def test_clients_that_ask_all_the_time_make_room_too():
     async with serving(as_client, connections_max=2) as site:
         clients = [await site.connect(), await site.connect()]
