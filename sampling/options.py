@@ -51,6 +51,23 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 def asked_options(arguments: Sequence[str] | None, host: str, environment: Mapping[str, str] = os.environ) -> Options:
     """Return what the command line asks for; what cannot be done leaves the process with a sentence."""
+    parser = _parser(host, environment)
+    asked = parser.parse_args(arguments)
+    try:
+        credentials = _credentials(asked, environment)
+    except (ValueError, NotStarted) as error:
+        parser.error(str(error))
+    return Options(
+        credentials=credentials,
+        name_servers=asked.namesrv,
+        topics=asked.topics,
+        history=asked.history,
+        interval_s=asked.interval,
+        name=asked.name,
+    )
+
+
+def _parser(host: str, environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rmq-sampler", description=_DESCRIPTION)
     parser.add_argument(
         "--namesrv", required=True, type=_checked(_addresses), metavar="HOST:PORT;...", help="the NameServers"
@@ -85,19 +102,7 @@ def asked_options(arguments: Sequence[str] | None, host: str, environment: Mappi
             metavar="FILE",
             help=f"file with {what}; or {VARIABLE_PREFIX}BROKER_{key.upper()}_KEY in the environment",
         )
-    asked = parser.parse_args(arguments)
-    try:
-        credentials = _credentials(asked, environment)
-    except (ValueError, NotStarted) as error:
-        parser.error(str(error))
-    return Options(
-        credentials=credentials,
-        name_servers=asked.namesrv,
-        topics=asked.topics,
-        history=asked.history,
-        interval_s=asked.interval,
-        name=asked.name,
-    )
+    return parser
 
 
 def _credentials(asked: argparse.Namespace, environment: Mapping[str, str]) -> Credentials | None:
