@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-analytics bench-history dashboards demo soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -64,6 +64,10 @@ bench-failover: $(VENV)/.run
 ## benchmarks/CONTROLLER.md; about an hour
 bench-replicas: $(VENV)/.run
 	$(BIN)/python benchmarks/three_replicas.py
+
+## bench-attacks: what the same attacks do to these servers and to Java's, into benchmarks/ATTACKS.md; about 12 minutes
+bench-attacks: $(VENV)/.run
+	$(BIN)/python benchmarks/attacks.py
 
 ## bench-analytics: ingest and analyses of a day, a report of a month, into benchmarks/ANALYTICS.md
 bench-analytics: $(VENV)/.dev
