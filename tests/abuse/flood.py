@@ -24,7 +24,7 @@ TOPICS = 100_000
 
 def compressed_body(perm):
     numbers = random.Random(1)
-    lines = [f"{numbers.getrandbits(32):08x} 4 4 {perm} 0".encode() for _ in range(TOPICS)]
+    lines = [f"{numbers.getrandbits(32):08x} 4 4 {perm} SINGLE_TAG".encode() for _ in range(TOPICS)]
     version = {"counter": perm, "stateVersion": 0, "timestamp": 1_700_000_000_000}
     parts = [_part(json.dumps(version).encode()), struct.pack(">i", TOPICS), *map(_part, lines), _part(b"[]")]
     return zlib.compress(b"".join([*parts, struct.pack(">i", 0)]))
