@@ -246,7 +246,7 @@ ATTACKS = [
         lambda _: "\x01" * (3 * MIB),
     ),
     Attack(
-        "103, 28 KB: zlib of 1.2 million static topic mappings", requests, frames(REGISTER_BROKER, COMPRESSED, mappings)
+        "103, 50 KB: zlib of 1.2 million static topic mappings", requests, frames(REGISTER_BROKER, COMPRESSED, mappings)
     ),
     Attack("103: JSON of 600,000 static topic mappings", requests, frames(REGISTER_BROKER, IDENTITY, json_mappings)),
     Attack(
