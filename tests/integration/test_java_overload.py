@@ -22,8 +22,9 @@ BUSY_REMARK = "[OVERLOAD]system busy, start flow control for a while"
 #: So few requests may wait.
 WAITING_MAX = 5
 
-#: A broker registers again within this time, also on a busy machine: its period, its search for reachable NameServers.
-REGISTRATION_ROUND_S = 30
+#: A broker registers again within this time, also on a busy machine: two of its periods, and its search for reachable
+#: NameServers.
+REGISTRATION_ROUND_S = 90
 
 
 class StuckDisk:
