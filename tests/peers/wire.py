@@ -126,6 +126,11 @@ def _framed(header, body):
 
 def _exchange(connection, header, body):
     connection.sendall(_framed(header, body))
+    return answer_over(connection)
+
+
+def answer_over(connection):
+    """Return the next answer that comes over a connection."""
     (length,) = struct.unpack(">I", _read(connection, 4))
     frame = _read(connection, length)
     (header_word,) = struct.unpack(">I", frame[:4])
