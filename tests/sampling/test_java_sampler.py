@@ -7,6 +7,7 @@ import sys
 import pytest
 from peers.jars import REPOSITORY
 from peers.processes import Process
+from peers.servers import registered
 from peers.waiting import wait_until
 
 from history.landing import LANDING, PART, lines_of
@@ -47,7 +48,8 @@ def is_behind(row):
 
 def test_topics_and_groups_of_a_real_broker_are_sampled_as_they_are(lab):
     namesrv = lab.name_server()
-    lab.broker("b1", namesrv=[namesrv.address]).start().ready()
+    broker = lab.broker("b1", namesrv=[namesrv.address]).start().ready()
+    wait_until(lambda: registered(namesrv, broker), seconds=SOON_S, what="the broker")
     sampler = lab.kept(Sampler(lab.folder, namesrv, ["orders", "nobody-has-it"]))
     sampler.process.wait_for("sampler_started", seconds=SOON_S)
     clients = {"namesrv": [namesrv.address], "topic": "orders"}
@@ -64,8 +66,8 @@ def test_topics_and_groups_of_a_real_broker_are_sampled_as_they_are(lab):
     of_group = wait_until(lambda: sampler.newest(**done), seconds=SOON_S, what="a group that has read all")
     assert of_group["group"].startswith("readers")
     assert (of_group["cluster"], of_group["source"]) == ("DefaultCluster", "sampler")
-    of_topic = sampler.newest(topic="orders", group=None)
-    assert (of_topic["max_offset"], of_topic["tps"]) == (MESSAGES, 0.0)
+    at_rest = {"topic": "orders", "group": None, "max_offset": MESSAGES, "tps": 0.0}
+    wait_until(lambda: sampler.newest(**at_rest), seconds=SOON_S, what="a topic at rest")
 
     consumer.process.kill()
     left = {"topic": "orders", "group": of_group["group"], "consumers": 0}
