@@ -3,11 +3,9 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, ControlRoom, at
+from fakes.control_room import ControlRoom, at
 
 from controller.confirmations import ASK_AGAIN_MS, ASK_AGAIN_UNTOLD_MS, QUESTIONS_MAX
-from controller.detection import Outcome
-from controller.live_table import BrokerKey
 from controller.log_ends import GROWTH_BYTES_MAX, LogEnd
 
 
@@ -15,16 +13,6 @@ from controller.log_ends import GROWTH_BYTES_MAX, LogEnd
 async def room(tmp_path):
     async with ControlRoom(tmp_path) as room:
         yield room
-
-
-async def dies(room, *broker_ids):
-    for broker_id in broker_ids:
-        room.control.guard.connection_lost(broker_id)
-        await room.pass_ms(100)
-        for probe in room.asked():
-            room.control.guard.probed(probe.key, Outcome.REFUSED)
-        await room.done()
-        assert room.live.get(BrokerKey(SET, broker_id)) is None
 
 
 def elected(room):
@@ -38,7 +26,7 @@ async def test_the_log_that_is_longest_now_leads_and_not_the_one_of_the_last_hea
     await room.pass_ms(500)
     await room.beat(3, maxOffset=1000)
     room.log_ends = {2: LogEnd(1, 1500), 3: LogEnd(1, 1000)}
-    await dies(room, 1)
+    await room.lose(1)
     assert room.stored().master == 2
     assert room.queried == [[2, 3]]
     offsets = {each["broker_id"]: each["max_offset"] for each in elected(room)["candidates"]}
@@ -50,7 +38,7 @@ async def test_being_overdue_does_not_outrank_a_longer_log(room):
     await room.beat(2, maxOffset=1500)
     await room.pass_ms(2_500, beating=(1, 3))
     room.log_ends = {2: LogEnd(1, 1500), 3: LogEnd(1, 100)}
-    await dies(room, 1)
+    await room.lose(1)
     assert room.stored().master == 2
 
 
@@ -58,7 +46,7 @@ async def test_one_that_does_not_answer_and_may_have_more_is_waited_for_until_it
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends = {3: LogEnd(1, 900)}
-    await dies(room, 1)
+    await room.lose(1)
     assert (room.stored().master, room.stored().master_epoch) == (1, 1)
     assert "has not told how far its log is now" in room.events("nobody_elected")[-1]["reason"]
     await room.beat(2, maxOffset=1000)
@@ -70,7 +58,7 @@ async def test_so_it_is_until_it_is_dead(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends = {3: LogEnd(1, 900)}
-    await dies(room, 1, 2)
+    await room.lose(1, 2)
     await room.pass_ms(1_500)
     assert room.stored().master == 3
 
@@ -78,7 +66,7 @@ async def test_so_it_is_until_it_is_dead(room):
 async def test_a_pair_is_elected_for_without_a_question(room):
     await room.a_set(1, 2)
     await room.beat(1, 2)
-    await dies(room, 1)
+    await room.lose(1)
     assert (room.stored().master, room.queried) == (2, [])
 
 
@@ -93,7 +81,7 @@ async def test_where_nobody_answers_the_last_heartbeats_decide_as_before(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2)
     await room.beat(3, maxOffset=1000)
-    await dies(room, 1)
+    await room.lose(1)
     assert (room.stored().master, room.queried) == (3, [[2, 3]])
 
 
@@ -101,7 +89,7 @@ async def test_a_fixed_number_of_confirmations_waits_for_all_others_and_says_so(
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000)}, 2
-    await dies(room, 3, 1)
+    await room.lose(3, 1)
     assert room.stored().master is None
     stuck = room.events("nobody_elected")[-1]
     assert "2 acknowledged messages may be on replicas that have not answered only" in stuck["reason"]
@@ -117,7 +105,7 @@ async def test_what_a_master_has_told_counts_where_nobody_answers_after_its_deat
     await room.a_set(1, 2, 3)
     await room.pass_ms(1_000, beating=(1, 2, 3))
     assert room.queried_masters == [at(1)]
-    await dies(room, 3, 1)
+    await room.lose(3, 1)
     assert room.stored().master is None
     assert "have not answered only" in room.events("nobody_elected")[-1]["reason"]
     room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}
@@ -170,7 +158,7 @@ async def test_a_broker_out_of_sync_that_alone_confirmed_the_last_messages_leads
     await room.a_set(1, 2, 3, in_sync=(1, 2))
     await room.beat(1, 2, 3)
     room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}, 2
-    await dies(room, 1)
+    await room.lose(1)
     assert room.stored().master == 3
     assert room.events("unclean_master_elected") == []
 
@@ -179,7 +167,7 @@ async def test_an_answer_that_cannot_be_is_none(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 2000 + GROWTH_BYTES_MAX)}
-    await dies(room, 1)
+    await room.lose(1)
     assert room.stored().master == 2
 
 

@@ -3,11 +3,10 @@
 import asyncio
 
 import pytest
-from fakes.control_room import SET, ControlRoom
+from fakes.control_room import ControlRoom
 
 from controller.detection import Outcome
 from controller.guard import EXPIRES_MS
-from controller.live_table import BrokerKey
 from controller.log_ends import LogEnd
 from remoting.codes import ResponseCode
 
@@ -18,22 +17,12 @@ async def room(tmp_path):
         yield room
 
 
-async def dies(room, *broker_ids):
-    for broker_id in broker_ids:
-        room.control.guard.connection_lost(broker_id)
-        await room.pass_ms(100)
-        for probe in room.asked():
-            room.control.guard.probed(probe.key, Outcome.REFUSED)
-        await room.done()
-        assert room.live.get(BrokerKey(SET, broker_id)) is None
-
-
 async def waits_for_a_beat(room):
     """3 answers and 2 stands still, whose log was longer."""
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends = {3: LogEnd(1, 900)}
-    await dies(room, 1)
+    await room.lose(1)
     assert room.stored().master == 1
 
 
@@ -42,7 +31,7 @@ async def waits_for_answers(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)
     room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000)}, 2
-    await dies(room, 3, 1)
+    await room.lose(3, 1)
     assert room.stored().master is None
 
 
@@ -112,7 +101,7 @@ async def test_what_the_lost_master_has_told_counts_where_the_others_have_anothe
     await room.a_set(1, 2, 3)
     await room.pass_ms(1_000, beating=(1, 2, 3))
     room.log_ends, room.confirmed_on, room.masters_tell = {2: LogEnd(1, 1000)}, 1, False
-    await dies(room, 3, 1)
+    await room.lose(3, 1)
     assert room.stored().master is None
     assert "have not answered only" in room.events("nobody_elected")[-1]["reason"]
 
@@ -135,6 +124,6 @@ async def test_a_broker_out_of_sync_that_may_lead_is_chosen_by_what_all_answer_t
     await room.beat(1, 2, 3, maxOffset=1000)
     await room.beat(4, maxOffset=1500)
     room.log_ends = {3: LogEnd(1, 1900), 4: LogEnd(1, 1500)}
-    await dies(room, 2, 1)
+    await room.lose(2, 1)
     assert (await room.elect(4)).code == ResponseCode.SUCCESS
     assert room.stored().master == 3

@@ -12,7 +12,7 @@ from yarl import URL
 
 from controller.config import CONTROLLER, ControllerConfig
 from controller.control import Control
-from controller.detection import Detection
+from controller.detection import Detection, Outcome
 from controller.effects import AskBroker, GreetBroker, NotifyRoleChanged
 from controller.elections import Elections
 from controller.group import Group
@@ -20,7 +20,7 @@ from controller.handlers import Handlers
 from controller.http_endpoints import ENDPOINTS
 from controller.http_views import Views
 from controller.journal import Journal
-from controller.live_table import LiveTable
+from controller.live_table import BrokerKey, LiveTable
 from controller.log_ends import LogEnds
 from controller.metrics import Metrics, MetricSources
 from controller.recovery import Recovery
@@ -287,6 +287,16 @@ class ControlRoom:
             self.control.guard.look_at_brokers()
             self.control.guard.look_at_sets()
             await self.done()
+
+    async def lose(self, *broker_ids):
+        """Close the connections of brokers one after another, and refuse the questions that follow: they are dead."""
+        for broker_id in broker_ids:
+            self.control.guard.connection_lost(broker_id)
+            await self.pass_ms(100)
+            for probe in self.asked():
+                self.control.guard.probed(probe.key, Outcome.REFUSED)
+            await self.done()
+            assert self.live.get(BrokerKey(SET, broker_id)) is None
 
     def asked(self):
         """Take and return the questions to brokers that are still to be asked."""
