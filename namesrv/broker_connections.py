@@ -2,8 +2,9 @@
 
 Java knows only the latest, and a broker goes with it. A broker that has two names for this server registers over two
 connections in each period, and must not go with one of them; but one that its former process left half open, as a
-machine does that loses its power, says nothing of the present process. What tells them apart is when the broker last
-registered over each. Pure: a row in, a row out.
+machine does that loses its power, says nothing of the present process. What tells them apart is whether the other end
+still answers, which is asked as soon as there is a doubt; and as a proxy answers too, when the broker last registered
+over each. Pure: a row in, a row out.
 """
 
 from typing import Final
@@ -62,6 +63,19 @@ def without(row: LiveRow, connection_id: int, now_ms: int) -> LiveRow | None:
         older_connections=others[:-1],
         kept_until_ms=kept_until_ms,
     )
+
+
+def doubtful(before: LiveRow | None, after: LiveRow) -> tuple[int, ...]:
+    """Return the connections whose other end may be gone, now that a broker's connections are others than before.
+
+    They are the older ones of a broker that comes over a new connection, and what is left when it lost its latest.
+    """
+    if before is None:
+        return ()
+    if after.connection_id not in before.connections:
+        return tuple(number for number, _ in after.older_connections)
+    is_lost = before.connection_id not in after.connections
+    return after.connections if is_lost else ()
 
 
 def _period_ms(known_ms: int, gap_ms: int) -> int:

@@ -191,7 +191,13 @@ class CloseConnection(msgspec.Struct, frozen=True):
     connection_id: int
 
 
-Effect = NotifyMinBrokerIdChange | CloseConnection
+class ProbeConnection(msgspec.Struct, frozen=True):
+    """Find out whether the other end of a connection still exists, over which a broker registered before."""
+
+    connection_id: int
+
+
+Effect = NotifyMinBrokerIdChange | CloseConnection | ProbeConnection
 
 
 class Outcome(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):

@@ -1,14 +1,13 @@
-"""Carries out what the state asks for: notifications to brokers and closing of connections.
+"""Carries out what the state asks for: notifications to brokers, closing and probing of connections.
 
 Effects are performed after the reply of the request that caused them has been handed to the transport. Of several
 notifications about one broker set the latest wins: what an earlier one says is no longer true.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from namesrv.effects import CloseConnection, Effect, Event, NotifyMinBrokerIdChange, Outcome
+from namesrv.effects import CloseConnection, Effect, Event, NotifyMinBrokerIdChange, Outcome, ProbeConnection
 from remoting.background_tasks import BackgroundTasks
 from remoting.codec import encode_fields
 from remoting.codes import RequestCode
@@ -28,6 +27,16 @@ class Sender(Protocol):
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
         """Send a request whose answer nobody waits for; raises InvokeError if it cannot be written in time."""
+
+
+class Connections(Protocol):
+    """What closes and probes connections."""
+
+    def close_connection(self, connection_id: int) -> None:
+        """Close the connection of a broker that was given up, unless a living one uses it."""
+
+    def probe_connection(self, connection_id: int) -> None:
+        """Find out whether the peer is still there; within some seconds the connection is lost if not."""
 
 
 class EffectObserver(Protocol):
@@ -50,12 +59,12 @@ class Performer:
         self,
         tasks: BackgroundTasks,
         sender: Sender,
-        close_connection: Callable[[int], None],
+        connections: Connections,
         observer: EffectObserver,
     ) -> None:
         self._tasks = tasks
         self._sender = sender
-        self._close_connection = close_connection
+        self._connections = connections
         self._observer = observer
         self._loop = asyncio.get_running_loop()
         #: Broker name -> the latest notification that nobody was told of yet; a task works for each name in here.
@@ -71,7 +80,10 @@ class Performer:
 
     def _start(self, effect: Effect) -> None:
         if isinstance(effect, CloseConnection):
-            self._close_connection(effect.connection_id)
+            self._connections.close_connection(effect.connection_id)
+            return
+        if isinstance(effect, ProbeConnection):
+            self._connections.probe_connection(effect.connection_id)
             return
         self._waiting[effect.broker_name] = effect
         if effect.broker_name not in self._busy:

@@ -21,6 +21,7 @@ from namesrv.effects import (
     Effect,
     Event,
     Outcome,
+    ProbeConnection,
     RegistrationConflicted,
     StaleRegistration,
     StaleUnregistration,
@@ -147,9 +148,8 @@ class RouteState:
         again = broker_connections.registered(row, request.connection_id, now_ms)
         self.tables.live.put(request.key, again)
         event = registration.repeated(request, said.topics.topics, row.data_version)
-        return Outcome(
-            reply=self._master_of(request), events=(event, _beat(request.key, again, row, BeatKind.REGISTER))
-        )
+        beat = _beat(request.key, again, row, BeatKind.REGISTER)
+        return Outcome(reply=self._master_of(request), events=(event, beat), effects=_probes(row, again))
 
     def leave_aside(self, request: Registration) -> Outcome[MasterAddresses]:
         """Change nothing for a registration whose connection is gone: what the broker says over another counts."""
@@ -209,6 +209,7 @@ class RouteState:
         if decision.notify and self._config.notify_min_broker_id_changed:
             effects.append(decision.notify)
         assert decision.change.heard, "who registers was heard"
+        effects += _probes(known, decision.change.heard[1])
         events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
         return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
 
@@ -264,6 +265,7 @@ class RouteState:
     def losing(self, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
         """Remove every broker that has no other connection over which it registers; rests while that is prepared."""
         live = self.tables.live
+        probes: list[Effect] = []
 
         def leaving(broker_name: str) -> list[LiveKey]:
             alone = []
@@ -272,12 +274,14 @@ class RouteState:
                 assert row is not None, "who has a connection lives"
                 if stays := broker_connections.without(row, connection_id, now_ms):
                     live.put(key, stays)
+                    probes.extend(_probes(row, stays))
                 elif key.broker_name == broker_name:
                     alone.append(key)
             return alone
 
         names = [key.broker_name for key in live.of_connection(connection_id)]
-        return (yield from self._departing(names, leaving, DepartureReason.CHANNEL_CLOSED, now_ms))
+        outcome = yield from self._departing(names, leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
+        return msgspec.structs.replace(outcome, effects=(*outcome.effects, *probes))
 
     def scan(self, now_ms: int) -> Outcome[None]:
         """Remove the brokers that were silent for longer than their timeout; as `scanning`, at once."""
@@ -564,6 +568,10 @@ class RouteState:
         if row is None or row.cluster != request.cluster:
             return MasterAddresses()
         return MasterAddresses(master_addr=address, ha_server_addr=row.ha_server_addr)
+
+
+def _probes(before: LiveRow | None, after: LiveRow) -> tuple[Effect, ...]:
+    return tuple(ProbeConnection(number) for number in broker_connections.doubtful(before, after))
 
 
 def _beat(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: BeatKind) -> BrokerBeat:

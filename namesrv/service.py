@@ -49,7 +49,7 @@ class NameServer:
         if self._process.recording is not None:
             self._journal.history = RouteHistory(self._process.recording.recorder, self._state, self._settings)
         self._client = self._process.make_client()
-        self._performer = Performer(self._tasks, self._client, self._close_connection, self._journal)
+        self._performer = Performer(self._tasks, self._client, self, self._journal)
         self._handlers = Handlers(self._state, self._settings, self._clock, self._performer.perform)
         self._server = self._process.make_listener(
             Attributed(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
@@ -145,8 +145,13 @@ class NameServer:
         steps = self._state.losing(connection_id, self._clock.now_ms())
         self._performer.perform(await self._handlers.slices.do_first(steps))
 
-    def _close_connection(self, connection_id: int) -> None:
+    def close_connection(self, connection_id: int) -> None:
+        """Close the connection of a broker that was given up."""
         if self._state.tables.live.of_connection(connection_id):
             # A broker has registered over it again since the scan.
             return
         self._server.close_connection(connection_id, CloseReason.IDLE)
+
+    def probe_connection(self, connection_id: int) -> None:
+        """Find out whether a connection over which a broker registered before still has another end."""
+        self._server.probe_connection(connection_id)

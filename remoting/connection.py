@@ -6,8 +6,10 @@ becomes of a request, and whose turn it is, are decided elsewhere; this is the c
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol, cast
 
+from remoting import probing
 from remoting.answers import Answers, Received
 from remoting.codes import FLAG_RESPONSE
 from remoting.command import RemotingCommand
@@ -71,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_lost",
         "_moved_ms",
         "_pause_told",
+        "_probed",
         "_reader",
         "_reading",
         "_seen_paused",
@@ -119,6 +122,8 @@ class Connection(asyncio.Protocol):
         self._unfinished = UnfinishedFrame(host.statistics)
         #: As of the last look.
         self._unsent_bytes = 0
+        #: Ends the probe that is under way.
+        self._probed: asyncio.TimerHandle | None = None
 
     @property
     def kind(self) -> ConnectionKind:
@@ -251,6 +256,8 @@ class Connection(asyncio.Protocol):
         if self._lost:
             return
         self._lost = self._ended = True
+        if self._probed is not None:
+            self._probed.cancel()
         host = self._host
         self._tell_lost()
         self._close_reason = self._close_reason or CloseReason.PEER
@@ -291,6 +298,20 @@ class Connection(asyncio.Protocol):
         self._reading = False
         self._note_unsent(0)
         self._transport.abort()
+
+    def probe(self) -> None:
+        """Find out within some seconds whether the peer's host still knows the connection; lose it if not."""
+        if self._ended or self._probed is not None:
+            return
+        with suppress(OSError):
+            probing.begin(self._transport.get_extra_info("socket"))
+        self._probed = asyncio.get_running_loop().call_later(probing.PROBE_S, self._end_probe)
+
+    def _end_probe(self) -> None:
+        self._probed = None
+        if not self._ended:
+            with suppress(OSError):
+                probing.end(self._transport.get_extra_info("socket"))
 
     def look_at_unsent(self) -> int:
         """Note how many bytes of answers the peer has not taken, and that it moved if those are fewer; return them."""

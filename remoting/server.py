@@ -158,6 +158,12 @@ class RemotingServer:
         if connection is not None:
             connection.close(reason)
 
+    def probe_connection(self, number: int) -> None:
+        """Find out whether the peer of this connection is still there; within some seconds it is lost if not."""
+        connection = self._connections.get(number)
+        if connection is not None:
+            connection.probe()
+
     def drain(self) -> None:
         """Answer GO_AWAY to every peer that understands it; the others and new connections are still served."""
         self.answers.drain()

@@ -4,11 +4,15 @@ import pytest
 from builders import BROKER, CLUSTER, a_data_version, a_live_key, a_registration
 
 from namesrv.config import NameServerConfig
-from namesrv.effects import BeatKind, BrokerRemoved, DepartureReason, Outcome
+from namesrv.effects import BeatKind, BrokerRemoved, DepartureReason, Outcome, ProbeConnection
 from namesrv.route_state import RouteState
 
 MASTER = a_live_key()
-NOTHING = Outcome(reply=None)
+
+
+def only_asked(*connection_ids):
+    """Return the outcome of what removes nobody, and asks whether these connections have another end."""
+    return Outcome(reply=None, effects=tuple(map(ProbeConnection, connection_ids)))
 
 
 @pytest.fixture
@@ -43,11 +47,35 @@ def test_a_dead_broker_leaves_though_a_half_open_connection_of_its_former_proces
     assert state.tables.brokers.get(BROKER) is None
 
 
-def test_a_process_that_ends_right_after_its_start_leaves_when_the_connection_before_it_counts_no_longer(state):
-    """Until then that could be a second name for this server under which the broker lives."""
+def asked(outcome):
+    return [effect.connection_id for effect in outcome.effects if isinstance(effect, ProbeConnection)]
+
+
+def test_the_connections_before_a_new_one_are_asked_whether_they_have_another_end(state):
+    assert asked(register(state, 1, now_ms=0)) == []
+    assert asked(register(state, 1, now_ms=10_000)) == []
+    assert asked(register(state, 2, now_ms=11_000)) == [1]
+    assert asked(register(state, 3, now_ms=12_000)) == [1, 2]
+
+
+def test_a_broker_that_changes_between_its_connections_is_not_asked_again(state):
+    register_each(state, [1, 2], period_ms=30_000, from_ms=0, to_ms=0)
+    assert asked(register(state, 1, now_ms=30_000)) == []
+    assert asked(register(state, 2, now_ms=30_001)) == []
+
+
+def test_what_a_broker_has_left_is_asked_when_its_latest_connection_is_lost_and_only_then(state):
+    register_each(state, [1, 2, 3], period_ms=30_000, from_ms=0, to_ms=0)
+    assert asked(state.connection_lost(1, now_ms=1_000)) == []
+    assert asked(state.connection_lost(3, now_ms=1_000)) == [2]
+    assert removed(state.connection_lost(2, now_ms=1_001)) == LOST
+
+
+def test_a_process_that_ends_right_after_its_start_leaves_in_time_though_something_answers_for_the_one_before(state):
+    """A proxy does. It could be a second name for this server, too, under which the broker lives."""
     register_each(state, [1], period_ms=30_000, from_ms=0, to_ms=60_000)
     register(state, 2, now_ms=80_000)
-    assert state.connection_lost(2, now_ms=81_000) == NOTHING
+    assert state.connection_lost(2, now_ms=81_000) == only_asked(1)
     assert removed(state.scan(now_ms=105_000)) == []
     assert removed(state.scan(now_ms=105_001)) == LOST
 
@@ -56,7 +84,7 @@ def test_a_process_that_ends_right_after_its_start_leaves_when_the_connection_be
 def test_a_broker_with_two_names_for_this_server_stays_with_either_whatever_its_period(state, period_ms):
     last_ms = register_each(state, [1, 2], period_ms=period_ms, from_ms=0, to_ms=10 * period_ms)
     lost_ms = last_ms + period_ms - 1
-    assert state.connection_lost(2, now_ms=lost_ms) == NOTHING
+    assert state.connection_lost(2, now_ms=lost_ms) == only_asked(1)
     assert removed(state.scan(now_ms=lost_ms)) == []
     register(state, 1, now_ms=lost_ms + 1)
     assert removed(state.scan(now_ms=lost_ms + 1 + 120_000)) == []
@@ -65,7 +93,7 @@ def test_a_broker_with_two_names_for_this_server_stays_with_either_whatever_its_
 
 def test_the_other_name_is_waited_for_one_and_a_half_periods_and_no_longer(state):
     last_ms = register_each(state, [1, 2], period_ms=10_000, from_ms=0, to_ms=200_000)
-    assert state.connection_lost(2, now_ms=last_ms) == NOTHING
+    assert state.connection_lost(2, now_ms=last_ms) == only_asked(1)
     assert removed(state.scan(now_ms=last_ms + 15_000)) == []
     assert removed(state.scan(now_ms=last_ms + 15_001)) == LOST
 
@@ -74,7 +102,7 @@ def test_changes_of_topics_do_not_pass_for_a_short_period(state):
     """Each changed topic is a registration; between two periods there can be very many."""
     register_each(state, [1, 2], period_ms=30_000, from_ms=0, to_ms=300_000)
     register_each(state, [1, 2], period_ms=10, from_ms=300_010, to_ms=301_000)
-    assert state.connection_lost(2, now_ms=329_000) == NOTHING
+    assert state.connection_lost(2, now_ms=329_000) == only_asked(1)
     assert removed(state.scan(now_ms=330_000)) == []
 
 
@@ -84,7 +112,7 @@ def test_a_broker_that_only_compares_versions_keeps_its_connections(state):
     for now_ms in range(30_000, 300_001, 30_000):
         for connection_id in (1, 2):
             state.query_data_version(CLUSTER, MASTER, a_data_version(), connection_id, now_ms)
-    assert state.connection_lost(2, now_ms=301_000) == NOTHING
+    assert state.connection_lost(2, now_ms=301_000) == only_asked(1)
     assert removed(state.scan(now_ms=344_999)) == []
 
 

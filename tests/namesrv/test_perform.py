@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from fakes.background import background_tasks
 
-from namesrv.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome
+from namesrv.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome, ProbeConnection
 from namesrv.perform import Performer
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -20,6 +20,7 @@ class Network:
     def __init__(self):
         self.sent = []
         self.closed = []
+        self.probed = []
         #: Requests wait while this is not set.
         self.open = asyncio.Event()
         self.open.set()
@@ -32,6 +33,9 @@ class Network:
 
     def close_connection(self, number):
         self.closed.append(number)
+
+    def probe_connection(self, number):
+        self.probed.append(number)
 
 
 class Told:
@@ -73,7 +77,7 @@ def notification(min_broker_id=1, *, recipients=("10.0.0.2:10911",), broker_name
 
 async def performed(network, told, *effects):
     async with background_tasks() as tasks:
-        performer = Performer(tasks, network, network.close_connection, told)
+        performer = Performer(tasks, network, network, told)
         for effect in effects:
             performer.perform(Outcome(reply=None, effects=(effect,)))
             await asyncio.sleep(0)
@@ -116,18 +120,23 @@ async def test_sets_do_not_wait_for_each_other(network, told):
 
 async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, told):
     async with background_tasks() as tasks:
-        performer = Performer(tasks, network, network.close_connection, told)
+        performer = Performer(tasks, network, network, told)
         performer.perform(Outcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
         assert (told.events, network.closed) == (["event"], [])
         await asyncio.sleep(0)
         assert network.closed == [7]
 
 
+async def test_connections_in_doubt_are_asked_for(network, told):
+    await performed(network, told, ProbeConnection(7))
+    assert (network.probed, network.closed) == ([7], [])
+
+
 async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(told):
     # The real client: what it raises for such an address is the point.
     client = RemotingClient(SystemClock())
     async with background_tasks() as tasks:
-        performer = Performer(tasks, client, lambda _: None, told)
+        performer = Performer(tasks, client, Network(), told)
         performer.perform(Outcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
         await asyncio.sleep(0.01)
     await client.close()
@@ -152,7 +161,7 @@ async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(t
         notification(recipients=(f"{host}:{port}",)), ha_broker_addr="\x01" * 3 * 1024 * 1024
     )
     async with background_tasks() as tasks:
-        performer = Performer(tasks, client, lambda _: None, told)
+        performer = Performer(tasks, client, Network(), told)
         performer.perform(Outcome(reply=None, effects=(effect,)))
         async with asyncio.timeout(20):
             while not told.failed:

@@ -32,6 +32,7 @@ from namesrv.effects import (
     DepartureReason,
     NotifyMinBrokerIdChange,
     Outcome,
+    ProbeConnection,
     RegistrationConflicted,
     RouteChanges,
     StaleRegistration,
@@ -147,7 +148,7 @@ def test_a_broker_with_two_connections_stays_until_both_are_gone(state):
     assert state.connection_lost(9, now_ms=1) == NOTHING
     assert state.tables.live.get(MASTER) == a_live_row(connection_id=8)
     register(state, connection_id=10)
-    assert state.connection_lost(10, now_ms=2) == NOTHING
+    assert state.connection_lost(10, now_ms=2) == Outcome(reply=None, effects=(ProbeConnection(8),))
     assert state.tables.live.get(MASTER) == a_live_row(connection_id=8, kept_until_ms=45_000)
     assert told(state.connection_lost(8, now_ms=3)) == [BrokerRemoved]
 
