@@ -17,6 +17,7 @@ from serving.options import (
     KEEPS_OUT,
     NAMES_A_FILE,
     AddressList,
+    Closed,
     FilePath,
     Fixed,
     Flag,
@@ -70,7 +71,7 @@ class ControllerConfig(ServerConfig):
             _FLAG,
             "A broker outside the SyncStateSet may become master: if it asks and nobody in the set may live, or if an "
             "operator designates it, even while a healthy master leads; messages get lost.",
-            by_request=ANY_VALUE,
+            by_request=Closed("it decides whether messages are given up, or a set stays without master"),
             at_once=True,
         ),
     ] = False
@@ -286,7 +287,7 @@ class ControllerConfig(ServerConfig):
             "adoptUnknownBrokers",
             _FLAG,
             "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
-            by_request=ANY_VALUE,
+            by_request=Closed("it decides which brokers belong to a set, and so whose log may lead"),
             at_once=True,
         ),
     ] = False

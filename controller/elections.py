@@ -19,6 +19,11 @@ from controller.live_table import UNKNOWN, Heard
 #: How many elections are kept.
 ELECTIONS_MAX: Final = 1_000
 
+#: Follows the command that forces a master, as a comment of the shell: no request allows it, unless it was opened.
+_WHILE_ALLOWED: Final = (
+    "# while controllers run with enableElectUncleanMaster=true (file and restart; false again at once)"
+)
+
 
 class Trigger(Enum):
     """What an election is held for; the values are shown to operators and label metrics."""
@@ -104,7 +109,7 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     is_unclean: bool
     #: Bytes of the log that are lost, or would be if the best of the others was forced; None if nobody knows.
     bytes_at_stake: int | None
-    #: What forces a master where nobody was electable; blank otherwise.
+    #: What forces a master where nobody was electable, as a command with a comment; blank otherwise.
     force: str
     phases: Phases
     #: By broker id, as answers come.
@@ -213,12 +218,10 @@ class Elections:
         )
 
     def _force(self, broker_set: BrokerSet, best: Standing) -> str:
-        allow = f"mqadmin updateControllerConfig -a {self.controller_address} -k enableElectUncleanMaster -v "
-        elect = (
+        return (
             f"mqadmin electMaster -a {self.controller_address} -b {best.broker_id} "
-            f"-bn {shlex.quote(broker_set.broker_name)} -c {shlex.quote(broker_set.cluster)}"
+            f"-bn {shlex.quote(broker_set.broker_name)} -c {shlex.quote(broker_set.cluster)} {_WHILE_ALLOWED}"
         )
-        return f"{allow}true && {elect}; {allow}false"
 
 
 def _standing(broker_set: BrokerSet, candidate: Candidate, held: Held) -> Standing:

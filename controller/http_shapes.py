@@ -130,7 +130,7 @@ class ElectionView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     unclean: bool
     #: What the elected lacks of the longest log in sync, or would if it was forced; None if nobody knows.
     bytes_at_stake: int | None
-    #: Commands that would force a master, at that price; blank where there is one.
+    #: Command that would force a master, at that price, with what it needs; blank where there is one.
     force: str
     phases: PhasesView
     notified: list[NotifiedView]

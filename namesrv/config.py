@@ -33,6 +33,9 @@ _FLAG: Final = Flag()
 _AT_LEAST_0: Final = Whole(0, INT_MAX)
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
+_LISTS: Final = Closed("it decides whether tools see topics, and whether anybody may ask for the longest answers")
+_ORDER: Final = Closed("it decides which queues clients and brokers use for order topics")
+_START: Final = Closed("it refuses all route queries after a start, or answers them before brokers are back")
 _NO_CLUSTER_TEST: Final = AlwaysFalse(
     "cluster-test mode is not part of this server; leave it out, or run the Java NameServer for it"
 )
@@ -71,7 +74,7 @@ class NameServerConfig(ServerConfig):
             "orderMessageEnable",
             _FLAG,
             "Routes carry the order configuration of their topic.",
-            by_request=Within(Only(True), "without it messages of order topics lose their order"),
+            by_request=_ORDER,
             at_once=True,
         ),
     ] = False
@@ -82,7 +85,7 @@ class NameServerConfig(ServerConfig):
             "returnOrderTopicConfigToBroker",
             _FLAG,
             "Brokers get all order configurations when they register.",
-            by_request=ANY_VALUE,
+            by_request=_ORDER,
             at_once=True,
         ),
     ] = True
@@ -171,7 +174,7 @@ class NameServerConfig(ServerConfig):
             "enableAllTopicList",
             _FLAG,
             "The list of all topics is answered (request 206).",
-            by_request=ANY_VALUE,
+            by_request=_LISTS,
             at_once=True,
         ),
     ] = True
@@ -182,7 +185,7 @@ class NameServerConfig(ServerConfig):
             "enableTopicList",
             _FLAG,
             "Topic lists by cluster and by unit are answered (requests 224, 311 to 313).",
-            by_request=ANY_VALUE,
+            by_request=_LISTS,
             at_once=True,
         ),
     ] = True
@@ -193,7 +196,7 @@ class NameServerConfig(ServerConfig):
             "notifyMinBrokerIdChanged",
             _FLAG,
             "Brokers are told when the lowest broker id of their set changes.",
-            by_request=ANY_VALUE,
+            by_request=Closed("it decides what brokers are told, and slaves do upon it"),
             at_once=True,
         ),
     ] = False
@@ -214,7 +217,7 @@ class NameServerConfig(ServerConfig):
             "needWaitForService",
             _FLAG,
             "Route queries are refused for waitSecondsForService after the start.",
-            by_request=ANY_VALUE,
+            by_request=_START,
             at_once=True,
         ),
     ] = False
@@ -225,7 +228,7 @@ class NameServerConfig(ServerConfig):
             "waitSecondsForService",
             _AT_LEAST_0,
             "How long brokers have to register after the start, in seconds.",
-            by_request=Within(Whole(0, 60), "longer refuses every route query"),
+            by_request=_START,
             at_once=True,
         ),
     ] = 45

@@ -256,10 +256,12 @@ class Option(msgspec.Struct, frozen=True):
         """Say whether a request may change it, to which values, and when that counts."""
         when = "" if not self.has_effect else " at once" if self.at_once else " for the next start"
         match self.by_request:
-            case Fixed(why) | Closed(why):
+            case Fixed(why):
                 return f"no request changes it: {why}"
+            case Closed(why):
+                return f"a request changes it{when} only if configWhiteList names it: {why}"
             case Within(kind, why):
-                return f"a request changes it{when}, to {kind.allowed}: {why}"
+                return f"a request changes it{when}, to {kind.allowed} unless configWhiteList names it: {why}"
             case AnyValue():
                 return f"a request changes it{when}"
 

@@ -38,6 +38,8 @@ class Stage:
     def controller(self, name="controller", **properties):
         """Start one controller that is alone, and return it once it leads."""
         make = OurController if self.run.is_ours else JavaController
+        if self.run.is_ours:
+            properties |= {"configWhiteList": "enableElectUncleanMaster;notifyBrokerRoleChanged"}
         controller = self.lab.kept(make(self.lab.folder, name, **properties)).start()
         wait_until(controller.serves, seconds=VERY_LONG_S, what=f"{name} serves")
         return controller

@@ -93,6 +93,8 @@ class ControlRoom:
 
     def __init__(self, folder, **settings):
         settings.setdefault("config_store_path", str(folder / "controller.properties"))
+        # What operators change in files, tests change by request.
+        settings.setdefault("config_white_list", "adoptUnknownBrokers;enableElectUncleanMaster")
         self.config = ControllerConfig(**settings)
         self.clock = FakeClock()
         self.lines = Lines()

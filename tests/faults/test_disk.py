@@ -48,6 +48,7 @@ def on(disk, **wrapping):
         "wrapper": disk.wrapper(**wrapping),
         "environment": {"RMQ_NAMESRV_CONFIG_STORE_PATH": str(disk.folder / "namesrv.properties")},
         "kvConfigPath": disk.folder / "kvConfig.json",
+        "configWhiteList": OPTION,
     }
 
 

@@ -100,8 +100,8 @@ def test_what_requests_change_is_stored_in_files_that_are_mounts_of_their_own(la
     for value in ("v" * 1000, "w", "x" * 10_000):
         assert server.caller.ask(PUT_KV_CONFIG, ENTRY | {"value": value}).code == SUCCESS
         assert json.loads(kv.read_text()) == {"configTable": {"NS": {"k": value}}}
-    assert server.caller.ask(UPDATE_CONFIG, {}, b"enableTopicList=false").code == SUCCESS
-    assert "enableTopicList=false" in config.read_text().splitlines()
+    assert server.caller.ask(UPDATE_CONFIG, {}, b"supportActingMaster=true").code == SUCCESS
+    assert "supportActingMaster=true" in config.read_text().splitlines()
     wait_until(lambda: len(events(server, "mounted_file_stored")) >= 2, seconds=10, what="a line for each file")
     assert [each["path"] for each in events(server, "mounted_file_stored")] == [str(at) for _, at in pairs]
     server.process.kill()

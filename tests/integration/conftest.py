@@ -64,8 +64,9 @@ def mqadmin(tmp_path_factory):
 
 
 def _started_fleet(session_lab):
-    # The tests of topics turn the order configuration on and off.
-    namesrv = session_lab.name_server("namesrv", configWhiteList="orderMessageEnable")
+    # Tests change these by request, as operators of the original do.
+    opened = "orderMessageEnable;enableAllTopicList;enableTopicList;waitSecondsForService"
+    namesrv = session_lab.name_server("namesrv", configWhiteList=opened)
     original = session_lab.java_name_server("original")
     spare = session_lab.idle_name_server("spare", needWaitForService=True, waitSecondsForService=20)
     addresses = [namesrv.address, original.address, spare.address]

@@ -38,10 +38,10 @@ def test_key_values_survive_a_kill(run):
 
 def test_changed_settings_survive_a_kill(run):
     namesrv, mqadmin = run
-    assert "success" in mqadmin("updateNamesrvConfig", "-k", "enableTopicList", "-v", "false")
+    assert "success" in mqadmin("updateNamesrvConfig", "-k", "supportActingMaster", "-v", "true")
     namesrv.process.kill()
     namesrv.start()
-    assert "enableTopicList=false\n" in namesrv.caller.ask(GET_CONFIG).body.decode()
+    assert "supportActingMaster=true\n" in namesrv.caller.ask(GET_CONFIG).body.decode()
 
 
 def test_settings_of_paths_are_refused(run):

@@ -29,6 +29,8 @@ class Desk:
     """Hands requests to the handlers as the server does, and keeps what came of them."""
 
     def __init__(self, folder, **config):
+        # What operators change in files, tests change by request.
+        config.setdefault("config_white_list", "enableAllTopicList;enableTopicList")
         self.config = NameServerConfig(
             kv_config_path=str(folder / "kvConfig.json"),
             config_store_path=str(folder / "namesrv.properties"),

@@ -61,6 +61,7 @@ class ControlPlane:
             "controllerGroup": "operated",
             "controllerStore": "etcd",
             "etcdEndpoints": ";".join(way.endpoint for way in ways),
+            "configWhiteList": "adoptUnknownBrokers",
         }
         controller = OurController(self.folder, f"{name}-{port}", port=port, **own | properties)
         controller.ways = ways

@@ -43,7 +43,7 @@ class AlonePlane(ControlPlane):
         self.folder = folder
         self._ways = []
         self.brokers = []
-        self.controllers = [OurController(folder, "alone")]
+        self.controllers = [OurController(folder, "alone", configWhiteList="adoptUnknownBrokers")]
         self.etcd = Etcd(folder, members=0)
 
     @property
@@ -311,17 +311,22 @@ def test_a_set_without_a_candidate_tells_the_price_of_forcing_one_and_the_comman
     assert f"-b {behind.broker_id} -bn stuck" in told["force"]
     assert elections(controller, "stuck")[0]["force"] == told["force"]
     assert designate(controller, "stuck", behind.broker_id).code == ELECT_FAILED
-    # The three steps of `force`.
-    configure(controller, "enableElectUncleanMaster", "true")
-    assert designate(controller, "stuck", behind.broker_id).code in {SUCCESS, 2011}
-    configure(controller, "enableElectUncleanMaster", "false")
+    # `force`, with what has to come before and after it.
+    controller.restart_with(enableElectUncleanMaster="true")
+    wait_until(
+        lambda: designate(controller, "stuck", behind.broker_id).code in {SUCCESS, 2011}, seconds=SOON_S, what="forced"
+    )
     wait_until(lambda: behind.is_master, seconds=SOON_S, what="it leads")
-    unclean = wait_until(lambda: events(controller, "unclean_master_elected"), seconds=SOON_S, what="the log says so")
-    assert unclean[0]["bytes_at_stake"] == 1000
+    assert wait_until(lambda: events(controller, "unclean_master_elected"), seconds=SOON_S, what="the log says so")
+    controller.restart_with(enableElectUncleanMaster="false")
     # What will never come back is cleaned; what lives is not.
     assert clean(controller, "stuck", [behind.broker_id]).code == CLEANING_REFUSED
     assert clean(controller, "stuck").code == CLEANING_REFUSED
-    assert clean(controller, "stuck", [master.broker_id]).code == SUCCESS
+    wait_until(
+        lambda: clean(controller, "stuck", [master.broker_id]).code == SUCCESS,
+        seconds=SOON_S,
+        what="it has been silent for long enough after the start",
+    )
     assert alone.state("stuck").members == {behind.broker_id}
     # Who was cleaned and comes back needs to be adopted.
     back = BrokerAtWork([controller.address], "stuck", broker_id=master.broker_id, epoch=1)

@@ -129,7 +129,15 @@ class OurController(Controller):
             "configStorePath": self.config_store,
             "httpPort": self.http_port,
         }
-        self._file = write_properties(self.folder / "controller.conf", own | properties)
+        self._properties = own | properties
+        self._file = write_properties(self.folder / "controller.conf", self._properties)
+
+    def restart_with(self, **properties):
+        """Stop it, put these into its file, and start it, as an operator does."""
+        assert self.process.stop() == 0
+        self._properties |= properties
+        write_properties(self._file, self._properties)
+        return self.start()
 
     def _launch(self):
         command = [sys.executable, "-m", "controller", "-c", self._file]
@@ -153,7 +161,15 @@ class JavaController(Controller):
             "configStorePath": self.config_store,
             "mappedFileSize": 16 * 1024 * 1024,
         }
-        self._file = write_properties(self.folder / "controller.conf", own | properties)
+        self._properties = own | properties
+        self._file = write_properties(self.folder / "controller.conf", self._properties)
+
+    def restart_with(self, **properties):
+        """Stop it, put these into its file, and start it, as an operator does."""
+        assert self.process.stop() == 0
+        self._properties |= properties
+        write_properties(self._file, self._properties)
+        return self.start()
 
     def _launch(self):
         main = "org.apache.rocketmq.controller.ControllerStartup"

@@ -7,14 +7,21 @@ from remoting.codes import ResponseCode
 from remoting.properties import Property
 from serving.config_update import BadUpdate, ProtectedOptions, UnreadableUpdate, changes_in, updated
 
+IDLE_WHY = "less drops living brokers, more keeps idle strangers connected"
+#: What operators may open.
+OPENED = "enableTopicList;needWaitForService;waitSecondsForService;serializeType"
+
 
 def update(body, **config):
+    config.setdefault("config_white_list", OPENED)
     return updated(NAMESRV, NameServerConfig(**config), changes_in(body.encode()))
 
 
 def test_a_change_gives_a_new_configuration_and_tells_what_changed():
     update_ = update("enableTopicList=false\nscanNotActiveBrokerInterval=5001\nneedWaitForService=false\n")
-    assert update_.config == NameServerConfig(enable_topic_list=False, scan_not_active_broker_interval_ms=5001)
+    assert update_.config == NameServerConfig(
+        config_white_list=OPENED, enable_topic_list=False, scan_not_active_broker_interval_ms=5001
+    )
     assert update_.changed == ("enableTopicList", "scanNotActiveBrokerInterval")
     assert update_.unknown == ()
 
@@ -35,7 +42,7 @@ def test_properties_of_another_server_in_the_same_process_are_not_changed():
 def test_an_unknown_key_is_left_aside_and_told():
     update_ = update("brokerName=a\nenableTopicList=false\n")
     assert update_.unknown == ("brokerName",)
-    assert update_.config == NameServerConfig(enable_topic_list=False)
+    assert update_.config == NameServerConfig(config_white_list=OPENED, enable_topic_list=False)
 
 
 def test_only_some_of_many_unknown_keys_are_told():
@@ -93,9 +100,9 @@ def test_a_protected_property_refuses_the_whole_request(key):
             "--connections-max, RMQ_NAMESRV_CONNECTIONS_MAX",
         ),
         (
-            "waitSecondsForService=61",
-            "a request may set it to a whole number from 0 to 60: longer refuses every route query",
-            "--wait-seconds-for-service, RMQ_NAMESRV_WAIT_SECONDS_FOR_SERVICE",
+            "serverChannelMaxIdleTimeSeconds=601",
+            f"a request may set it to a whole number from 120 to 600: {IDLE_WHY}",
+            "--server-channel-max-idle-time-seconds, RMQ_NAMESRV_SERVER_CHANNEL_MAX_IDLE_TIME_SECONDS",
         ),
     ],
 )
@@ -139,7 +146,7 @@ def test_a_value_that_nobody_may_give_is_told_as_such():
 
 def stored(file, change, **config):
     held = tuple(Property(*line.split("="), number) for number, line in enumerate(file, 1))
-    config = NameServerConfig(stored=held, **config)
+    config = NameServerConfig(stored=held, **{"config_white_list": OPENED} | config)
     result = updated(NAMESRV, config, changes_in(change.encode())).config
     return [f"{each.key}={each.value}" for each in result.stored]
 
