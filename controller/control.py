@@ -29,6 +29,7 @@ from controller.elections import Cause, Trigger
 from controller.elector import Elected, Elector
 from controller.entry import Decision, Entry
 from controller.guard import Guard
+from controller.hosts import NOWHERE
 from controller.live_table import BrokerKey, Heard
 from controller.new_sets import BURST, REFILL_MS, NewSets
 from controller.refusals import BrokerIdInUse, LimitReached
@@ -86,14 +87,16 @@ class Control:
         replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
         if broker_set is not None and replica is not None and _is_namesake(broker_set, replica, heard):
             key, replica = BrokerKey(key.broker_name, -1 - key.broker_id), None
+        seat = NOWHERE
         if replica is not None:
             self.guard.greet(key, replica.address)
+            seat = self.guard.seat(key, replica.address, heard.peer)
         elif self.live.get(key) is None and self.live.brokers >= self.store.members + STRANGERS_MAX:
             return
         self.guard.check_standstill(heard.heard_ms)
         if broker_set is not None and replica is not None and self.on_beat is not None:
             self.on_beat(broker_set.cluster, key, heard, self.live.get(key))
-        self.detection.beat(key, heard, replica.address if replica is not None else None)
+        self.detection.beat(key, heard, replica.address if replica is not None else None, seat)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):
                 waiting.set()
@@ -276,13 +279,13 @@ class Control:
             # One that was thought to be dead may report or ask before it beats.
             self.guard.greet(key, address)
             self.guard.check_standstill(now_ms)
-            self.detection.seen(key, now_ms, connection_id, address)
+            self.detection.seen(key, now_ms, connection_id, address, self.guard.seat(key, address))
 
     def _restarted(self, key: BrokerKey, connection_id: int) -> None:
         if (address := self.store.address_of(key)) is not None:
             now_ms = self._clock.now_ms()
             self.guard.check_standstill(now_ms)
-            self.detection.restarted(key, now_ms, connection_id, address)
+            self.detection.restarted(key, now_ms, connection_id, address, self.guard.seat(key, address))
 
     def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
         """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from controller.hosts import Hosts, Silence
+from controller.hosts import NOWHERE, Hosts, Seat, Silence
 from controller.live_table import (
     HEARTBEAT_TIMEOUT_MS_DEFAULT,
     LATE_MS,
@@ -201,12 +201,12 @@ class Detection:
 
     # What is heard
 
-    def beat(self, key: BrokerKey, heard: Heard, address: str | None = None) -> None:
+    def beat(self, key: BrokerKey, heard: Heard, address: str | None = None, seat: Seat = NOWHERE) -> None:
         """Take a heartbeat; `address` is where the store has the broker, None for one that is no member."""
-        kept = self._live.beat(key, heard)
+        kept = self._live.beat(key, heard, seat.host)
         # Thousands come each second.
         if address is not None:
-            self.hosts.heard(key, address, kept.due_ms)
+            self.hosts.heard(key, address, kept.due_ms, seat)
             if not self._hears_any:
                 self._hear_first(heard.heard_ms)
         if heard.timeout_ms > self._timeout_ms_longest:
@@ -215,18 +215,18 @@ class Detection:
         if self._suspicions or self._gone:
             self._trust(key)
 
-    def seen(self, key: BrokerKey, now_ms: int, connection_id: int, address: str) -> None:
+    def seen(self, key: BrokerKey, now_ms: int, connection_id: int, address: str, seat: Seat = NOWHERE) -> None:
         """Take another request of a member that is stored at this address."""
         self._live.seen(key, now_ms, connection_id)
-        self._hear_otherwise(key, now_ms, address)
+        self._hear_otherwise(key, now_ms, address, seat)
 
-    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int, address: str) -> None:
+    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int, address: str, seat: Seat = NOWHERE) -> None:
         """Take the request that a member starts with."""
         self._live.restarted(key, now_ms, connection_id)
-        self._hear_otherwise(key, now_ms, address)
+        self._hear_otherwise(key, now_ms, address, seat)
 
-    def _hear_otherwise(self, key: BrokerKey, now_ms: int, address: str) -> None:
-        self.hosts.heard(key, address, now_ms + PERIOD_MS_DEFAULT)
+    def _hear_otherwise(self, key: BrokerKey, now_ms: int, address: str, seat: Seat) -> None:
+        self.hosts.heard(key, address, now_ms + PERIOD_MS_DEFAULT, seat)
         if not self._hears_any:
             self._hear_first(now_ms)
         self._trust(key)

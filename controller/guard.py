@@ -16,9 +16,11 @@ from controller.detection import PROOFS, Dead, Outcome, Probe
 from controller.effects import AskBroker, GreetBroker
 from controller.elections import Cause, Trigger
 from controller.elector import Elector
+from controller.hosts import Seat
 from controller.live_table import BrokerKey
 from controller.reach import Reach
 from controller.working import Working
+from remoting.addresses import host_number
 from remoting.errors import RequestRefused
 
 #: How often brokers are looked at, and for how long a standstill may hold that up.
@@ -187,9 +189,16 @@ class Guard:
             self._perform(GreetBroker(key=key, address=address))
             self._tell_unreached(now_ms)
 
-    def reached(self, key: BrokerKey, address: str) -> None:
-        """Take note that a broker has answered."""
-        self._reach.reached(key, address)
+    def reached(self, key: BrokerKey, address: str, peer: str = "") -> None:
+        """Take note that a broker has answered; `peer` is the other end of that connection, if that is known."""
+        self._reach.reached(key, address, peer)
+
+    def seat(self, key: BrokerKey, address: str, peer: str = "") -> Seat:
+        """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
+        if host := self._reach.host_of(key, address):
+            return Seat(host, is_proven=True)
+        host = host_number(address)
+        return Seat(host, is_proven=host != "" and host == host_number(peer))
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker that belongs to no set any more."""

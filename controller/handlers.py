@@ -152,6 +152,7 @@ class Handlers:
             PRIORITY_LOWEST if header.election_priority is None else header.election_priority,
             connection.id,
             header.broker_addr,
+            connection.socket_peer,
         )
         self._control.heartbeat(_cluster_of(header), key, heard)
 

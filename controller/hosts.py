@@ -1,10 +1,12 @@
 """How many hosts of brokers fell silent together: where it is most of them, this controller may be the one cut off.
 
 Only members of sets count, each under the host that is stored for it. The broker beside a controller is heard whatever
-becomes of the network, so its host says nothing about the others. Pure: `detection.py` judges.
+becomes of the network, so its host says nothing about the others. Anybody can register brokers at hosts that do not
+exist, so a host has to be proven: this controller has reached a broker there, or a connection came from there. Pure:
+`detection.py` judges.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -16,6 +18,18 @@ WINDOW_MS: Final = 10_000
 SILENCE_MS_MAX: Final = 60_000
 
 
+class Seat(NamedTuple):
+    """Where a member is."""
+
+    #: The number of its host; blank where only a name is known.
+    host: str
+    #: It was reached there, or is heard from there.
+    is_proven: bool
+
+
+NOWHERE: Final = Seat("", is_proven=False)
+
+
 @dataclass(slots=True)
 class _Host:
     name: str
@@ -23,6 +37,10 @@ class _Host:
     #: When one of its brokers is to be heard next.
     due_ms: int
     brokers: int = 0
+    #: The number under which it is proven to be there; blank if it is not.
+    proof: str = ""
+    #: None of its brokers was heard since this controller runs: nobody can have proven anything.
+    is_expected: bool = False
     #: Since when none of its brokers is waited for any more, for want of an answer.
     given_up_ms: int | None = None
 
@@ -72,13 +90,27 @@ class Hosts:
         #: Tells whether a host is that of this controller.
         self.is_own: Callable[[str], bool] = lambda _host: False
 
-    def heard(self, key: BrokerKey, address: str, due_ms: int) -> None:
-        """Take a sign of life of a member that is stored at this address, and when it is to be heard next."""
+    def heard(self, key: BrokerKey, address: str, due_ms: int, seat: Seat = NOWHERE) -> None:
+        """Take a sign of life of a member that is stored at this address, and when it is to be heard next.
+
+        Of a host that is proven only what is known to come from there is one.
+        """
         place = self._places.get(key)
         if place is None or place[0] != address:
             place = self._put(key, address, due_ms)
+        host = place[1]
         # Thousands come each second.
-        place[1].due_ms = due_ms
+        if seat.is_proven:
+            if host.proof != seat.host:
+                self._prove(host, seat.host)
+        elif host.proof:
+            return
+        host.due_ms = due_ms
+        host.is_expected = False
+
+    def _prove(self, host: _Host, number: str) -> None:
+        host.proof = number
+        host.is_own = host.is_own or self.is_own(number)
 
     def answered(self, key: BrokerKey, now_ms: int) -> None:
         """Take note that the host of a broker can be reached."""
@@ -88,7 +120,8 @@ class Hosts:
     def expect(self, key: BrokerKey, address: str, due_ms: int) -> None:
         """Wait for a member that was not heard yet."""
         if key not in self._places:
-            self._put(key, address, due_ms)
+            host = self._put(key, address, due_ms)[1]
+            host.is_expected = not host.proof
 
     def waits_for(self, key: BrokerKey) -> bool:
         """Tell whether a broker is a member that is to be heard."""
@@ -137,15 +170,15 @@ class Hosts:
 
     def _counted(self, now_ms: int) -> Silence:
         hosts = list(self._hosts.values())
-        others = [host for host in hosts if not host.is_own]
-        counting = others or hosts
+        others = _due(host for host in hosts if not host.is_own)
+        counting = others or _due(hosts)
         # A heartbeat that is due a moment ago may be on its way.
-        silent = [host for host in counting if now_ms > host.due_ms + LATE_MS]
-        awaited = sum(now_ms > host.due_ms for host in counting) - len(silent)
+        silent = [due_ms for due_ms in counting if now_ms > due_ms + LATE_MS]
+        awaited = sum(now_ms > due_ms for due_ms in counting) - len(silent)
         hears_own = any(host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
         hears_any = hears_own or len(silent) < len(counting)
         if silent and self.silent_from_ms is None:
-            self.unheard_since_ms = min(host.due_ms for host in silent) - PERIOD_MS_DEFAULT
+            self.unheard_since_ms = min(silent) - PERIOD_MS_DEFAULT
         if len(silent) == len(counting):
             self.partly_heard_from_ms = None
         elif self.partly_heard_from_ms is None:
@@ -171,3 +204,18 @@ class Hosts:
             return None
         place[1].brokers -= 1
         return place[1]
+
+
+def _due(hosts: Iterable[_Host]) -> list[int]:
+    """Return when each host that counts is to be heard next: under however many names it is known, it is one.
+
+    All count where none is proven: neither way between this controller and its brokers may show where they are.
+    """
+    all_hosts = list(hosts)
+    proven: dict[str, int] = {}
+    for host in all_hosts:
+        if host.proof:
+            proven[host.proof] = max(host.due_ms, proven.get(host.proof, host.due_ms))
+    if not proven:
+        return [host.due_ms for host in all_hosts]
+    return [*proven.values(), *(host.due_ms for host in all_hosts if host.is_expected)]

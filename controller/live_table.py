@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from remoting.addresses import host_number
+
 #: What a heartbeat that does not say counts as.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 10_000
 PRIORITY_LOWEST: Final = 2**31 - 1
@@ -27,9 +29,13 @@ LATE_MS: Final = 1_000
 _PATIENCE_MS: Final = 2_000
 #: It was heard, but has not sent a heartbeat.
 _NEVER: Final = -1
+#: No time at all, not even of one and the same millisecond.
+_AT_ONCE: Final = -1
 #: So long, or one and a half intervals, what a broker said over one connection outweighs what is said over others:
 #: anybody can send heartbeats.
 OWN_CONNECTION_MS: Final = 1_500
+#: What came from the host of the broker outweighs what others say for as long as no heartbeat of it can be on its way.
+HOME_CONNECTION_MS: Final = 10_000
 
 
 class BrokerKey(NamedTuple):
@@ -44,6 +50,8 @@ class Owner(NamedTuple):
 
     connection_id: int
     heard_ms: int
+    #: Its other end.
+    peer: str = ""
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
@@ -61,6 +69,8 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     connection_id: int = 0
     #: Where it says that it is; blank before its first heartbeat.
     address: str = ""
+    #: The other end of the connection that its last heartbeat came over, as host:port; blank where nobody knows.
+    peer: str = ""
     #: It has started, and how far its log is has not been said since.
     awaits_beat: bool = False
     #: It has started and does not serve yet: until then it beats only once for each try, some seconds apart.
@@ -173,10 +183,11 @@ class LiveTable:
         """Return the brokers that were heard over this connection last, or whose own it is."""
         return chain(self._over.get(connection_id, ()), self._owned.get(connection_id, ()))
 
-    def beat(self, key: BrokerKey, heard: Heard) -> Heard:
+    def beat(self, key: BrokerKey, heard: Heard, home: str = "") -> Heard:
         """Take a heartbeat, and return the row; epoch and offset only move forward, as an older one may come late.
 
-        Over another connection they count once the broker was not heard over its own for OWN_CONNECTION_MS.
+        Over another connection they count once the broker was not heard over its own for OWN_CONNECTION_MS. What comes
+        from `home`, the number of the broker's host, counts at once before all else, and then for HOME_CONNECTION_MS.
         """
         members = self._rows.get(key.broker_name)
         before = members.get(key.broker_id) if members is not None else None
@@ -190,7 +201,7 @@ class LiveTable:
             heard = _replaced(heard, period_ms=_period_ms(before, heard))
         # Nearly always both are as before or higher.
         if before.connection_id != heard.connection_id or before.owner is not None:
-            heard = _of_owner(before, heard)
+            heard = _of_owner(before, heard, home)
         elif (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
             heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
         if before.connection_id == heard.connection_id and before.owner is heard.owner:
@@ -288,18 +299,27 @@ def _owner_of(before: Heard) -> Owner | None:
     """Return whose word counts for the log of a broker; None if nobody has said anything."""
     if before.awaits_beat:
         return None
-    return before.owner or Owner(before.connection_id, before.heard_ms)
+    return before.owner or Owner(before.connection_id, before.heard_ms, before.peer)
 
 
-def _of_owner(before: Heard, heard: Heard) -> Heard:
+def _of_owner(before: Heard, heard: Heard, home: str) -> Heard:
     """Return a heartbeat with the epoch and offsets that count, of a broker that is heard over several connections."""
     owner = _owner_of(before)
-    own_ms = max(OWN_CONNECTION_MS, before.period_ms * 3 // 2)
-    if owner is None or heard.heard_ms - owner.heard_ms > own_ms:
+    if owner is None or heard.heard_ms - owner.heard_ms > _outweighs_ms(owner, before, heard, home):
         return _replaced(heard, owner=None)
     if owner.connection_id != heard.connection_id:
-        said = before.epoch, before.max_offset, before.confirm_offset
-        return _replaced(heard, owner=owner, epoch=said[0], max_offset=said[1], confirm_offset=said[2])
+        log = {"epoch": before.epoch, "max_offset": before.max_offset, "confirm_offset": before.confirm_offset}
+        return _replaced(heard, owner=owner, priority=before.priority, **log)
     if before.progress > heard.progress:
         heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
     return _replaced(heard, owner=None)
+
+
+def _outweighs_ms(owner: Owner, before: Heard, heard: Heard, home: str) -> int:
+    """Return for how long what a broker said over its own connection outweighs a heartbeat over any."""
+    own_ms = max(OWN_CONNECTION_MS, before.period_ms * 3 // 2)
+    was_home = home != "" and host_number(owner.peer) == home
+    is_home = home != "" and host_number(heard.peer) == home
+    if was_home == is_home:
+        return own_ms
+    return _AT_ONCE if is_home else max(own_ms, HOME_CONNECTION_MS)

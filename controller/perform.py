@@ -29,7 +29,7 @@ NOTIFY_TIMEOUT_MS: Final = 3_000
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
 Probed = Callable[[BrokerKey, Outcome], None]
-Reached = Callable[[BrokerKey, str], None]
+Reached = Callable[[BrokerKey, str, str], None]
 #: Does something that nobody waits for; what it raises is told, and ends nothing else.
 Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
 
@@ -67,8 +67,8 @@ class Performer:
         self._observer = observer
         #: Told what came of each question.
         self.probed: Probed = lambda _key, _outcome: None
-        #: Told which broker has answered at which address.
-        self.reached: Reached = lambda _key, _address: None
+        #: Told which broker has answered at which address, and the other end of that connection; blank if unknown.
+        self.reached: Reached = lambda _key, _address, _peer: None
         self._telling: dict[BrokerKey, asyncio.Task[bool]] = {}
 
     def perform(self, effect: Effect) -> None:
@@ -98,7 +98,7 @@ class Performer:
 
     async def _ask(self, effect: AskBroker) -> None:
         try:
-            outcome = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
+            outcome, _ = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
         except Exception:
             # Who waits for the outcome has to learn that there is none; a fault of ours says nothing about the broker.
             self.probed(effect.probe.key, Outcome.NOT_ASKED)
@@ -106,14 +106,17 @@ class Performer:
         self.probed(effect.probe.key, outcome)
 
     async def _greet(self, effect: GreetBroker) -> None:
-        if await self._question(effect.key, effect.address, ANSWER_MS) is Outcome.ANSWERED:
-            self.reached(effect.key, effect.address)
+        outcome, peer = await self._question(effect.key, effect.address, ANSWER_MS)
+        if outcome is Outcome.ANSWERED:
+            self.reached(effect.key, effect.address, peer)
 
-    async def _question(self, key: BrokerKey, address: str, timeout_ms: int) -> Outcome:
+    async def _question(self, key: BrokerKey, address: str, timeout_ms: int) -> tuple[Outcome, str]:
+        """Return what came of it, and the other end of the connection; blank without an answer."""
+        peer = ""
         # A small question that any broker in controller mode answers.
         question = RemotingCommand(RequestCode.GET_BROKER_EPOCH_CACHE)
         try:
-            answer = await self._client.ask_anew(address, question, timeout_ms)
+            answer, peer = await self._client.ask_anew(address, question, timeout_ms)
             outcome = Outcome.ANOTHER if _is_of_another(key, answer) else Outcome.ANSWERED
         except ConnectionRefused:
             outcome = Outcome.REFUSED
@@ -122,7 +125,7 @@ class Performer:
         except InvokeError:
             outcome = Outcome.NO_ANSWER
         self._observer.broker_probed(outcome)
-        return outcome
+        return outcome, peer
 
     async def _tell(self, effect: NotifyRoleChanged, recipient: Recipient) -> None:
         request = _notification(effect)
@@ -134,7 +137,7 @@ class Performer:
                 tries += 1
                 result, error = await self._try(recipient, request)
                 if not error:
-                    self.reached(BrokerKey(effect.broker_name, recipient.broker_id), recipient.address)
+                    self.reached(BrokerKey(effect.broker_name, recipient.broker_id), recipient.address, "")
                     break
                 if pause_s is not None:
                     await asyncio.sleep(pause_s)

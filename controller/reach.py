@@ -7,6 +7,7 @@ greeted once: asked before that is needed. Pure: `guard.py` greets.
 from typing import Final, NamedTuple
 
 from controller.live_table import BrokerKey
+from remoting.addresses import host_number
 
 #: How soon a broker that was not reached is greeted again: doubled up to the longest.
 _AGAIN_MS: Final = 1_000
@@ -29,27 +30,45 @@ class _Tries(NamedTuple):
     heard_ms: int
 
 
+class _Reached(NamedTuple):
+    """Where a broker has answered."""
+
+    address: str
+    #: The number of its host, blank if nobody has told.
+    host: str
+
+
 class Reach:
     """Broker -> the address where it was reached."""
 
     def __init__(self) -> None:
-        self._reached: dict[BrokerKey, str] = {}
+        self._reached: dict[BrokerKey, _Reached] = {}
         self._tries: dict[BrokerKey, _Tries] = {}
         #: When any broker that is not reached was heard last.
         self._heard_ms = 0
         #: Some broker was reached since the start, so this controller can reach brokers at all.
         self.has_reached_any = False
 
-    def reached(self, key: BrokerKey, address: str) -> None:
-        """Remember that a broker was reached."""
+    def reached(self, key: BrokerKey, address: str, peer: str = "") -> None:
+        """Remember that a broker was reached; `peer` is the other end of that connection, if that is known."""
         self._tries.pop(key, None)
+        host = host_number(peer) or host_number(address)
+        before = self._reached.get(key)
+        if not host and before is not None and before.address == address:
+            host = before.host
         _make_room(self._reached)
-        self._reached[key] = address
+        self._reached[key] = _Reached(address, host)
         self.has_reached_any = True
 
     def has_reached(self, key: BrokerKey, address: str) -> bool:
         """Tell whether this broker was reached at this address."""
-        return self._reached.get(key) == address
+        reached = self._reached.get(key)
+        return reached is not None and reached.address == address
+
+    def host_of(self, key: BrokerKey, address: str) -> str:
+        """Return the number of the host where this broker was reached at this address; blank if it was not."""
+        reached = self._reached.get(key)
+        return reached.host if reached is not None and reached.address == address else ""
 
     def heard(self, key: BrokerKey, now_ms: int) -> None:
         """Take note that a broker beats which there is no time to greet now."""
@@ -85,6 +104,6 @@ class Reach:
         self._tries.pop(key, None)
 
 
-def _make_room(remembered: dict[BrokerKey, str] | dict[BrokerKey, _Tries]) -> None:
+def _make_room(remembered: dict[BrokerKey, _Reached] | dict[BrokerKey, _Tries]) -> None:
     while len(remembered) >= _REMEMBERED_MAX:
         del remembered[next(iter(remembered))]

@@ -8,7 +8,7 @@ import errno
 import ssl
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
@@ -17,6 +17,7 @@ from remoting.codes import ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
 from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
+from remoting.opening import host_and_port
 from remoting.signing import Credentials, is_denied, signed
 
 _OPAQUE_MAX: Final = 2**31 - 1
@@ -48,6 +49,14 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = 120
     #: How long requests may take to leave when the client closes.
     close_seconds: float = 1
+
+
+class Answered(NamedTuple):
+    """What a peer has answered, and where it certainly is."""
+
+    command: RemotingCommand
+    #: The "host:port" of the other end, the host as a number; names can stand for any.
+    peer: str
 
 
 class RemotingClient:
@@ -93,7 +102,7 @@ class RemotingClient:
                 self._leave(address, link)
             raise InvokeTimeout(address, timeout_ms) from None
 
-    async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+    async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> Answered:
         """As `invoke`, over a connection of its own: one that stands may not know yet that its peer is gone.
 
         Raises ConnectionRefused and OutOfResources too.
@@ -102,7 +111,8 @@ class RemotingClient:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._connect(address)
                 try:
-                    return self._looked_at(address, request, await link.ask(self._ready(request)))
+                    answer = self._looked_at(address, request, await link.ask(self._ready(request)))
+                    return Answered(answer, link.peer)
                 finally:
                     link.transport.abort()
         except TimeoutError:
@@ -257,6 +267,7 @@ class _Link(asyncio.Protocol):
         #: Opaque -> code of requests whose answers nobody waits for; the oldest are forgotten.
         self._posted: dict[int, int] = {}
         self.transport: asyncio.Transport
+        self.peer = ""
         self.lost = asyncio.Event()
         self._is_left = False
 
@@ -268,6 +279,8 @@ class _Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection."""
         self.transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername")
+        self.peer = host_and_port(address[0], address[1]) if address else ""
 
     def data_received(self, data: bytes) -> None:
         """Hand each response to who waits for it; of one that nobody waits for only a denial is told."""

@@ -86,12 +86,13 @@ class Connection(asyncio.Protocol):
         "_waiting",
         "id",
         "peer",
+        "socket_peer",
     )
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self.id = 0
-        self.peer = "unknown"
+        self.peer = self.socket_peer = "unknown"
         self._kind = ConnectionKind.UNKNOWN
         self._transport: asyncio.Transport
         self._gate: Gate | None = Gate(host.tls)
@@ -169,7 +170,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
         if address:
-            self.peer = host_and_port(address[0], address[1])
+            self.peer = self.socket_peer = host_and_port(address[0], address[1])
         number = self._host.admit(self)
         if number is None:
             self._lost = True

@@ -62,6 +62,10 @@ class Peer(Protocol):
         """The "host:port" of the other end, or of the one that a proxy speaks for."""
 
     @property
+    def socket_peer(self) -> str:
+        """The "host:port" of the other end itself: anybody can say that it is a proxy."""
+
+    @property
     def kind(self) -> ConnectionKind:
         """What the other end has shown itself to be."""
 

@@ -121,7 +121,7 @@ class Edge:
         self.probed = []
         self.performer.probed = lambda key, outcome: self.probed.append((key, outcome))
         self.reached = []
-        self.performer.reached = lambda key, address: self.reached.append((key, address))
+        self.performer.reached = lambda *told: self.reached.append(told)
 
     def start(self, work):
         task = asyncio.ensure_future(work)
@@ -269,7 +269,7 @@ async def test_a_broker_that_answers_a_greeting_is_reached(edge):
     async with listening() as broker:
         edge.performer.perform(GreetBroker(key=BrokerKey(SET, 1), address=broker.address))
         await edge.done()
-        assert edge.reached == [(BrokerKey(SET, 1), broker.address)]
+        assert edge.reached == [(BrokerKey(SET, 1), broker.address, broker.address)]
     assert edge.told.outcomes == [Outcome.ANSWERED]
     assert edge.probed == []
 
@@ -292,7 +292,7 @@ async def test_who_confirms_its_role_is_reached_and_nobody_else(edge):
     async with listening(0) as two, listening(1) as three:
         edge.notify(two.address, three.address)
         await edge.done()
-    assert edge.reached == [(BrokerKey(SET, 2), two.address)]
+    assert edge.reached == [(BrokerKey(SET, 2), two.address, "")]
 
 
 async def test_every_recipient_gets_the_fields_and_the_body_of_java(edge):

@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import SET
 
-from controller.hosts import SILENCE_MS_MAX, WINDOW_MS, Hosts
+from controller.hosts import NOWHERE, SILENCE_MS_MAX, WINDOW_MS, Hosts, Seat
 from controller.live_table import BrokerKey
 
 OWN = "10.0.0.1"
@@ -121,3 +121,57 @@ def test_most_hosts_are_given_up_after_a_minute_in_which_another_was_heard(hosts
     assert hosts.is_silent_for_good(500_001 + SILENCE_MS_MAX)
     hosts.drop_silent(500_500)
     assert (hosts.look(500_500).hosts, hosts.look(500_500).silent) == (1, 0)
+
+
+# Hosts that are proven
+
+
+def proven(hosts, now_ms, *numbers):
+    for number in numbers:
+        seat = Seat(f"10.0.0.{number}", is_proven=True)
+        hosts.heard(key(number), f"10.0.0.{number}:30911", now_ms + 1_000, seat)
+
+
+def test_only_hosts_that_are_proven_count_where_any_is(hosts):
+    proven(hosts, 0, 2, 3, 4)
+    heard(hosts, 0, *range(60, 80))
+    proven(hosts, 2_500, 2, 3)
+    assert (hosts.look(2_500).hosts, hosts.look(2_500).silent) == (3, 1)
+
+
+def test_two_hosts_are_two_whatever_others_are_made_up(hosts):
+    proven(hosts, 0, 1, 2)
+    heard(hosts, 0, *range(60, 80))
+    proven(hosts, 2_500, 1)
+    assert hosts.look(2_500).are_two
+
+
+def test_one_host_under_many_names_counts_once_and_is_heard_if_any_of_them_is(hosts):
+    proven(hosts, 0, 2, 3)
+    for number in range(60, 80):
+        hosts.heard(key(number), f"name-{number}:30911", number * 100, Seat("10.0.0.66", is_proven=True))
+    assert (hosts.look(8_900).hosts, hosts.look(8_900).silent) == (3, 2)
+    assert hosts.look(8_901).silent == 3
+
+
+def test_a_name_of_the_host_of_the_controller_is_its_own_host(hosts):
+    proven(hosts, 0, 2, 3)
+    hosts.heard(key(9), "me:30911", 1_000, Seat(OWN, is_proven=True))
+    assert hosts.look(0).hosts == 2
+
+
+def test_a_proven_host_is_not_heard_by_what_comes_from_elsewhere(hosts):
+    proven(hosts, 0, 2, 3)
+    hosts.heard(key(66), "10.0.0.2:1", 5_000, Seat("10.0.0.2", is_proven=False))
+    proven(hosts, 2_500, 3)
+    assert hosts.look(2_500).silent == 1
+
+
+def test_hosts_that_are_expected_after_a_start_count_until_they_are_heard(hosts):
+    proven(hosts, 0, 2)
+    hosts.expect(key(3), "10.0.0.3:30911", 12_000)
+    hosts.expect(key(4), "10.0.0.4:30911", 12_000)
+    assert hosts.look(0).hosts == 3
+    hosts.heard(key(3), "10.0.0.3:30911", 13_000, NOWHERE)
+    proven(hosts, 1, 4)
+    assert hosts.look(1).hosts == 2

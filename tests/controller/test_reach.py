@@ -1,5 +1,6 @@
 """Which brokers were reached, and how often those that were not are greeted."""
 
+import pytest
 from controller_builders import SET, an_address
 
 from controller import reach as module
@@ -89,3 +90,27 @@ def test_only_the_last_brokers_are_remembered(monkeypatch):
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("address", "peer", "host"),
+    [
+        ("10.0.0.1:30911", "", "10.0.0.1"),
+        ("[::ffff:10.0.0.1]:30911", "", "10.0.0.1"),
+        ("[fe80:0::1]:30911", "", "fe80::1"),
+        ("broker-1:30911", "10.0.0.1:30911", "10.0.0.1"),
+        ("broker-1:30911", "", ""),
+    ],
+)
+def test_where_a_broker_was_reached_is_known_by_its_number(address, peer, host):
+    reach = Reach()
+    reach.reached(ONE, address, peer)
+    assert reach.host_of(ONE, address) == host
+    assert reach.host_of(ONE, "10.0.0.9:1") == reach.host_of(TWO, address) == ""
+
+
+def test_a_name_whose_number_is_known_keeps_it_when_the_broker_answers_again():
+    reach = Reach()
+    reach.reached(ONE, "broker-1:30911", "10.0.0.1:30911")
+    reach.reached(ONE, "broker-1:30911")
+    assert reach.host_of(ONE, "broker-1:30911") == "10.0.0.1"

@@ -56,7 +56,7 @@ class APeer:
 
     def __init__(self, number, host=None):
         self.id = number
-        self.peer = f"{host or f'10.0.0.{number}'}:50000"
+        self.peer = self.socket_peer = f"{host or f'10.0.0.{number}'}:50000"
         self.kind = ConnectionKind.UNKNOWN
 
 
@@ -88,6 +88,8 @@ class ControlRoom:
     """Brokers speak over the connection of their id's number; they answer when they are greeted, if `reaches`."""
 
     reaches = True
+    #: Where brokers are reached, by their address; blank where it says itself.
+    reached_at = staticmethod(lambda _address: "")
     #: Where requests come from; None: each from a host of its own.
     peer_host = None
 
@@ -166,7 +168,7 @@ class ControlRoom:
         if isinstance(effect, GreetBroker):
             self.greeted.append(effect.key)
             if self.reaches:
-                self.control.guard.reached(effect.key, effect.address)
+                self.control.guard.reached(effect.key, effect.address, self.reached_at(effect.address))
         else:
             self.effects.append(effect)
 

@@ -90,8 +90,8 @@ def test_help_tells_which_options_a_request_changes_and_from_when(capsys):
         "see topics, and whether anybody may ask for the longest answers) --"
     ) in told
     assert (
-        "0 for never. [120] (a request changes it at once, to a whole number from 120 to 600 unless configWhiteList names it: less "
-        "drops living brokers, more keeps idle strangers connected) --"
+        "0 for never. [120] (a request changes it at once, to a whole number from 120 to 600 unless configWhiteList "
+        "names it: less drops living brokers, more keeps idle strangers connected) --"
     ) in told
     assert "Threads that read frames. [8] (a request changes it) --" in told
     assert "0 for any free port. [9876] (no request changes it: it is where a server listens) --" in told

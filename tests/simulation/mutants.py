@@ -77,9 +77,9 @@ def no_margin_in_adoptions(entry, registrant, epoch):
 class AnyConnectionRaises(LiveTable):
     """As in Java: what any heartbeat claims stays."""
 
-    def beat(self, key, heard):
+    def beat(self, key, heard, home=""):
         before = self.get(key)
-        return super().beat(key, heard if before is None else replace(heard, connection_id=before.connection_id))
+        return super().beat(key, heard if before is None else replace(heard, connection_id=before.connection_id), home)
 
 
 def the_epoch_stays(decision, entry):
