@@ -21,6 +21,7 @@ from remoting.observer import CloseReason, ConnectionKind, Rejection, ServerObse
 from remoting.opening import host_and_port
 from remoting.outbox import Outbox
 from remoting.prepared import KnownRequest
+from remoting.room import network_of
 from remoting.statistics import Latencies, ServerStatistics, timer_ns
 from remoting.tls import TlsContexts
 from remoting.turns import Lane, Turns
@@ -85,6 +86,7 @@ class Connection(asyncio.Protocol):
         "_unwritable",
         "_waiting",
         "id",
+        "network",
         "peer",
         "socket_peer",
     )
@@ -93,6 +95,8 @@ class Connection(asyncio.Protocol):
         self._host = host
         self.id = 0
         self.peer = self.socket_peer = "unknown"
+        #: Where the other end is, whoever it speaks for.
+        self.network = ""
         self._kind = ConnectionKind.UNKNOWN
         self._transport: asyncio.Transport
         self._gate: Gate | None = Gate(host.tls)
@@ -149,6 +153,11 @@ class Connection(asyncio.Protocol):
         return self._moved_ms
 
     @property
+    def said_host(self) -> str:
+        """For which host the peer, or the proxy in between, says that it speaks."""
+        return self.peer.rpartition(":")[0]
+
+    @property
     def is_ending(self) -> bool:
         """Whether nothing more is written."""
         return self._ended
@@ -171,6 +180,7 @@ class Connection(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         if address:
             self.peer = self.socket_peer = host_and_port(address[0], address[1])
+            self.network = network_of(address[0])
         number = self._host.admit(self)
         if number is None:
             self._lost = True

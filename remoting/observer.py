@@ -23,6 +23,8 @@ class CloseReason(StrEnum):
     SLOW_READER = "slow_reader"
     #: There were too many connections, and this was the one that could best be spared.
     MADE_ROOM = "made_room"
+    #: Known brokers held too many of all connections, and most of them were of this one's host.
+    HOST_SHARE = "host_share"
     #: We stop.
     SHUTDOWN = "shutdown"
 

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from remoting import room
 from remoting.answers import Answers, Dispatcher
 from remoting.background_tasks import BackgroundTasks
 from remoting.body_limits import BodyLimits
@@ -27,6 +26,7 @@ from remoting.observer import CloseReason, Rejection, ServerObserver
 from remoting.opening import host_and_port
 from remoting.outbox import Outbox
 from remoting.prepared import KnownRequests
+from remoting.room import Room
 from remoting.statistics import UNKNOWN_CODE, ServerStatistics
 from remoting.tls import TlsContexts
 from remoting.turns import Turns
@@ -40,9 +40,6 @@ _LOOK_MS_MIN: Final = 5
 #: So small a part of the room for unfinished frames, or for unread answers, is made free when it is used up. To free
 #: no more than needed would look at all connections again for each few bytes.
 _SHARE_FREED: Final = 8
-
-#: Such a part of the connections are newcomers that are preferred to clients where room is made.
-_SHARE_OF_NEWCOMERS: Final = 8
 
 #: Connections looked at before the loop is given back; takes less than a millisecond.
 _LOOK_CONNECTIONS: Final = 1000
@@ -73,7 +70,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     body_limits: BodyLimits = msgspec.field(default_factory=BodyLimits)
     #: How headers of answers are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
-    #: Whether the connection of this id is that of a known broker, and stays where others make room.
+    #: Whether the connection of this id is that of a known broker, and stays where others make room (`room.py`).
     is_kept: Callable[[int], bool] = lambda _connection_id: False
 
 
@@ -120,9 +117,7 @@ class RemotingServer:
         self._look_timer: asyncio.TimerHandle | None = None
         self._numbers = count(1)
         self._connections: dict[int, Connection] = {}
-        self._is_kept = options.is_kept
-        #: Those that make room for others next, the last first, and when they had moved as they were chosen.
-        self._leaving: list[tuple[Connection, int]] = []
+        self._room = Room(self._connections.values, options.is_kept, options.limits.connections_max)
         #: Where the server listens once it is started: host and port, also if the system chose the port.
         self.address: tuple[str, int] = ("", 0)
         self._listener: asyncio.Server | None = None
@@ -190,7 +185,8 @@ class RemotingServer:
     def admit(self, connection: Connection) -> int | None:
         """Take a new connection and return its id, or None if there is no room.
 
-        Where there is none, the connection that can best be spared makes room: whoever comes may be a broker.
+        Where there is none, the connection that can best be spared makes room: whoever comes may be a broker. None can
+        be spared only if all others are about to end.
         """
         if self._closing:
             return None
@@ -204,20 +200,13 @@ class RemotingServer:
         return number
 
     def _make_room_for_one(self) -> bool:
-        """Close the connection that can best be spared; return False if there is none."""
-        for _ in range(2):
-            while self._leaving:
-                chosen, moved_ms = self._leaving.pop()
-                is_as_chosen = chosen.moved_ms == moved_ms and not chosen.is_ending
-                if is_as_chosen and not self._is_kept(chosen.id):
-                    chosen.break_off(CloseReason.MADE_ROOM)
-                    return True
-            newcomers_max = max(1, self.limits.connections_max // _SHARE_OF_NEWCOMERS)
-            open_ones = (each for each in self._connections.values() if not each.is_ending)
-            self._leaving = [
-                (each, each.moved_ms) for each in room.leaving(open_ones, self._is_kept, newcomers_max, self.awake_ms)
-            ]
-        return False
+        """Close the connection that can best be spared; return False if all are about to end."""
+        chosen = self._room.next_leaving(self.awake_ms)
+        if chosen is None:
+            return False
+        connection, reason = chosen
+        connection.break_off(reason)
+        return True
 
     def make_room(self) -> None:
         """Reject unfinished frames, the largest first, until an eighth of the room for all of them is free.

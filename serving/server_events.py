@@ -157,7 +157,7 @@ CONNECTION_REFUSED: Final = LogEvent(
     name="connection_refused",
     level=Level.WARNING,
     keys=("peer", "connections_max"),
-    meaning="A peer connected beyond connectionsMax and was closed, since known brokers hold all other connections.",
+    meaning="A peer connected beyond connectionsMax and was closed, since all other connections are about to end.",
     advice="Find out who holds the connections, or raise connectionsMax and the limit of open files.",
 )
 CONNECTION_PAUSED: Final = LogEvent(

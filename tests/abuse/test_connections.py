@@ -1,6 +1,7 @@
 """Too many connections, silent ones, slow ones, and a storm of them."""
 
 import contextlib
+import itertools
 import json
 import socket
 import subprocess
@@ -175,6 +176,50 @@ def test_who_only_sends_what_brokers_send_makes_room_too(serve, code):
                 read_answers(each, 1)
             broker.register({"a": 4, "b": 4}, counter=2)
         assert served.metric("requests_rejected_total", reason="connections") == 0
+    served.assert_unharmed()
+
+
+def register_strangers(served, crowd, count, numbers):
+    """Let so many strangers connect, each of which really registers a broker of a name of its own."""
+    for each in crowd.connect(count):
+        broker = ScriptedBroker(Line(each), f"made-up-{next(numbers)}", address="10.6.6.6:10911")
+        # The server may have closed the connection for the next one before it answers.
+        with contextlib.suppress(ConnectionError):
+            broker.register({"a": 4, "b": 4})
+
+
+def test_a_broker_finds_a_place_and_keeps_it_though_strangers_that_really_register_hold_all(serve):
+    served = serve(connectionsMax=20)
+    numbers = itertools.count()
+    with Crowd(served.port) as crowd:
+        register_strangers(served, crowd, 20, numbers)
+        line = Line(socket.create_connection(("127.0.0.1", served.port), timeout=30))
+        with contextlib.closing(ScriptedBroker(line, "late", address="10.9.9.9:10911")) as broker:
+            broker.register({"a": 4, "b": 4})
+            register_strangers(served, crowd, 40, numbers)
+            broker.register({"a": 4, "b": 4}, counter=2)
+        assert served.metric("requests_rejected_total", reason="connections") == 0
+        assert served.metric("connections_closed_total", reason="host_share") > 0
+    served.assert_unharmed()
+
+
+def test_brokers_of_several_hosts_keep_their_places_while_one_host_registers_brokers_without_end(serve):
+    served = serve(connectionsMax=20)
+    hosts = [f"127.0.0.{number}" for number in range(10, 16)]
+    with contextlib.ExitStack() as stack:
+        brokers = []
+        for number, host in enumerate(hosts):
+            peer = socket.create_connection(("127.0.0.1", served.port), timeout=30, source_address=(host, 0))
+            broker = ScriptedBroker(Line(peer), f"broker-{number}", address=f"{host}:10911")
+            brokers.append(stack.enter_context(contextlib.closing(broker)))
+            broker.register({"a": 4, "b": 4})
+        for number in range(60):
+            peer = socket.create_connection(("127.0.0.1", served.port), timeout=30)
+            stranger = ScriptedBroker(Line(peer), f"made-up-{number}", address="10.6.6.6:10911")
+            stack.enter_context(contextlib.closing(stranger))
+            stranger.register({"a": 4, "b": 4})
+        for broker in brokers:
+            broker.register({"a": 4, "b": 4}, counter=2)
     served.assert_unharmed()
 
 

@@ -2,21 +2,52 @@
 
 from types import SimpleNamespace
 
-from remoting.observer import ConnectionKind
-from remoting.room import CHOSEN_MAX, leaving
+import pytest
+
+from remoting.observer import CloseReason, ConnectionKind
+from remoting.room import CHOSEN_MAX, Room, leaving, most_of_a_host, network_of
 
 
-def a_connection(number, kind, moved_ms):
-    return SimpleNamespace(id=number, kind=ConnectionKind(kind), moved_ms=moved_ms)
+def a_connection(number, kind, moved_ms, *, network="10.0.0.1", said_host=None):
+    return SimpleNamespace(
+        id=number,
+        kind=ConnectionKind(kind),
+        moved_ms=moved_ms,
+        is_ending=False,
+        network=network,
+        said_host=said_host or network,
+    )
 
 
-def order(*connections, now_ms, kept=(), newcomers_max=10):
-    return [each.id for each in reversed(leaving(connections, kept.__contains__, newcomers_max, now_ms))]
+def order(*connections, now_ms, newcomers_max=10):
+    silent, rest = leaving(connections, newcomers_max, now_ms)
+    return [each.id for each in (*silent, *rest)]
 
 
-def test_silent_strangers_go_before_clients_and_clients_before_newcomers_and_brokers_never():
+class Places:
+    """A full server with places for so many, where each that comes takes the place of one that leaves."""
+
+    def __init__(self, connections, *, kept=()):
+        self.connections = {each.id: each for each in connections}
+        self.kept = set(kept)
+        self.looks = 0
+        self.room = Room(self.connections.values, self._is_kept, len(self.connections))
+
+    def _is_kept(self, number):
+        self.looks += 1
+        return number in self.kept
+
+    def come(self, connection, now_ms):
+        """Return the id of who leaves."""
+        leaves, reason = self.room.next_leaving(now_ms)
+        assert (reason is CloseReason.HOST_SHARE) is (leaves.id in self.kept)
+        del self.connections[leaves.id]
+        self.connections[connection.id] = connection
+        return leaves.id
+
+
+def test_silent_strangers_go_before_clients_and_clients_before_newcomers():
     connections = [
-        a_connection(1, "broker", 0),
         a_connection(2, "client", 0),
         a_connection(3, "client", 9_000),
         a_connection(4, "unknown", 1_000),
@@ -24,7 +55,7 @@ def test_silent_strangers_go_before_clients_and_clients_before_newcomers_and_bro
         a_connection(6, "unknown", 9_000),
         a_connection(7, "unknown", 8_000),
     ]
-    assert order(*connections, now_ms=10_000, kept=(1,)) == [5, 4, 2, 3, 7, 6]
+    assert order(*connections, now_ms=10_000) == [5, 4, 2, 3, 7, 6]
 
 
 def test_what_only_sends_what_brokers_send_goes_as_others_do():
@@ -32,14 +63,88 @@ def test_what_only_sends_what_brokers_send_goes_as_others_do():
         a_connection(1, "client", 0),
         a_connection(2, "broker", 9_000),
         a_connection(3, "broker", 500),
-        a_connection(4, "broker", 0),
     ]
-    assert order(*connections, now_ms=10_000, kept=(4,)) == [3, 1, 2]
+    assert order(*connections, now_ms=10_000) == [3, 1, 2]
 
 
-def test_where_all_are_known_brokers_nobody_goes():
-    connections = [a_connection(number, "broker", 0) for number in range(3)]
-    assert order(*connections, now_ms=10_000, kept=range(3)) == []
+def test_known_brokers_stay_while_others_have_a_quarter_of_all_places():
+    connections = [a_connection(number, "broker", 0) for number in range(16)]
+    places = Places([*connections[:12], a_connection(20, "unknown", 10_000), *connections[13:]], kept=range(12))
+    left = [places.come(a_connection(100 + n, "unknown", 10_000), now_ms=10_000) for n in range(20)]
+    assert not set(left) & places.kept
+
+
+def test_of_too_many_known_brokers_those_of_the_host_with_the_most_go():
+    networks = ["10.0.0.1"] * 6 + ["10.0.0.2"] * 2 + ["10.0.0.3"]
+    brokers = [a_connection(number, "broker", 0, network=network) for number, network in enumerate(networks)]
+    # The last two have lost as many as the host before them.
+    assert [each.id for each in most_of_a_host(brokers, 6, (lambda each: each.network,))] == [5, 4, 3, 2, 1, 7]
+
+
+def test_silent_strangers_go_before_too_many_known_brokers_and_clients_after_them():
+    connections = [
+        *(a_connection(number, "broker", 0) for number in range(7)),
+        a_connection(8, "client", 0),
+        a_connection(9, "unknown", 0),
+    ]
+    places = Places(connections, kept=range(7))
+    assert places.come(a_connection(10, "unknown", 10_000), now_ms=10_000) == 9
+    places.kept.add(10)
+    assert places.come(a_connection(11, "unknown", 10_000), now_ms=10_000) == 6
+
+
+def test_a_proxy_has_its_places_and_those_behind_it_share_them():
+    """Who speaks for whom is what the peer says, so it only counts against others that are at the same place."""
+    honest = [a_connection(n, "broker", 0, said_host=f"10.1.0.{n}") for n in range(3)]
+    behind = [a_connection(3 + n, "broker", 9_000, said_host="10.1.0.9") for n in range(3)]
+    liars = [a_connection(6 + n, "broker", 0, network="10.6.6.6", said_host=f"10.1.0.{n}") for n in range(2)]
+    groups = (lambda each: each.network, lambda each: each.said_host)
+    assert [each.id for each in most_of_a_host([*honest, *behind, *liars], 4, groups)] == [5, 4, 0, 1]
+
+
+def test_of_one_host_the_longest_silent_goes_and_of_equal_ones_the_youngest():
+    brokers = [a_connection(1, "broker", 500), a_connection(2, "broker", 0), a_connection(3, "broker", 0)]
+    assert [each.id for each in most_of_a_host(brokers, 3, ())] == [3, 2, 1]
+
+
+def test_who_was_chosen_long_ago_is_chosen_anew():
+    """Brokers may have left since, and the others need not make room any more."""
+    places = Places([a_connection(number, "broker", 0) for number in range(32)], kept=range(32))
+    assert places.come(a_connection(100, "unknown", 10_000), now_ms=10_000) == 31
+    places.kept -= set(range(10, 32))
+    assert places.come(a_connection(101, "unknown", 20_000), now_ms=20_000) == 10
+
+
+def test_where_all_are_about_to_leave_nobody_makes_room():
+    places = Places([a_connection(number, "unknown", 0) for number in range(3)])
+    for each in places.connections.values():
+        each.is_ending = True
+    assert places.room.next_leaving(10_000) is None
+
+
+@pytest.mark.parametrize("strangers", [0, 4])
+def test_where_nearly_all_are_known_brokers_a_newcomer_costs_a_look_at_a_part_of_them(strangers):
+    count, comers = 65_000, 1_000
+    places = Places([a_connection(n, "broker", 0, network=f"10.0.{n % 9}.1") for n in range(count)])
+    places.kept = set(range(strangers, count))
+    for n in range(comers):
+        places.come(a_connection(count + n, "unknown", 10_000), now_ms=10_000)
+        # Each is a broker at once, by its own word.
+        places.kept.add(count + n)
+    assert places.looks / comers < 1.1 * count / CHOSEN_MAX
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_same"),
+    [
+        ("10.0.0.1", "::ffff:10.0.0.1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("2001:db8::1", "2001:db8::ffff:2%eth0", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+    ],
+)
+def test_all_that_one_host_has_of_the_internet_is_one_network(one, other, are_same):
+    assert (network_of(one) == network_of(other)) is are_same
 
 
 def test_not_all_are_chosen_at_once():

@@ -384,19 +384,35 @@ def as_client(request, connection):
     return success(request, connection)
 
 
-async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_are_known_brokers():
-    async with serving(connections_max=2, kept=range(100)) as site:
-        served = [await site.connect(), await site.connect()]
+async def test_where_all_are_known_brokers_one_of_the_host_with_the_most_makes_room():
+    async with serving(connections_max=4, kept=range(100)) as site:
+        served = [await site.connect() for _ in range(4)]
         for peer in served:
             assert (await peer.ask(E1)).code == 0
+        assert (await (await site.connect()).ask(E1)).code == 0
+        assert await served[3].until_closed() == b""
+        await until(lambda: site.statistics.closed[CloseReason.HOST_SHARE] == 1)
+        for peer in served[:3]:
+            assert (await peer.ask(E1)).code == 0
+
+
+async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_are_about_to_end():
+    def big(request, _):
+        return request.reply(body=b"x" * 1_000_000)
+
+    async with serving(big, connections_max=1, **SMALL_BUFFERS) as site:
+        first = await site.connect_with_little_room()
+        await first.send(E1)
+        await until(lambda: site.statistics.paused)
+        (number,) = site.server.connections
+        # It ends when what is written to it has left.
+        site.server.close_connection(number, CloseReason.IDLE)
         refused = await site.connect()
         assert await refused.until_closed() == b""
-        assert site.told.of("refused")[0][1] == 2
+        assert site.told.of("refused")[0][1] == 1
         assert site.statistics.rejected[Rejection.CONNECTIONS] == 1
-        for peer in served:
-            assert (await peer.ask(E1)).code == 0
-        await served[0].close()
-        await until(lambda: len(site.server.connections) == 1)
+        await first.until_closed()
+        await until(lambda: not site.server.connections)
         assert (await (await site.connect()).ask(E1)).code == 0
 
 
