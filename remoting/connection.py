@@ -230,8 +230,8 @@ class Connection(asyncio.Protocol):
         # False for a plain connection whose frames come whole, which is nearly always.
         is_within = reader.unfinished_bytes or reader.skipped_bytes_left
         self._is_plain = not (is_within or self._gate is not None or reader.error)
-        if not self._is_plain or self._unfinished.bytes:
-            self._look_at_unfinished(frame_ended=bool(frames))
+        if not self._is_plain or self._unfinished.is_arriving:
+            self._look_at_unfinished(len(frames))
 
     def eof_received(self) -> bool:
         """End the connection as soon as what the peer asked before is answered."""
@@ -355,8 +355,7 @@ class Connection(asyncio.Protocol):
             if unsent_bytes:
                 self._transport.abort()
         elif self._reading and (age_ms := self._unfinished.age_ms(now_ms)) > silence_ms_max:
-            seconds = age_ms // 1000
-            self.reject(FrameError(f"a frame is unfinished after {seconds} s: {self._unfinished.bytes} bytes came"))
+            self.reject(self._unfinished.too_old(age_ms))
 
     # Called by Turns
 
@@ -534,10 +533,20 @@ class Connection(asyncio.Protocol):
             self._finish(CloseReason.PEER)
         return data
 
-    def _look_at_unfinished(self, *, frame_ended: bool) -> None:
-        """Keep account of a frame that is not whole yet, and end the connection if its bytes make no sense."""
+    def _look_at_unfinished(self, frames: int) -> None:
+        """Keep account of a frame that is not whole yet, and end the connection if its bytes make no sense.
+
+        So many `frames` were just read. If the only one is refused and not at its end, it is the one that had begun.
+        """
         gate_bytes = self._gate.unfinished_bytes if self._gate is not None else 0
-        self._unfinished.set(self._reader.unfinished_bytes + gate_bytes, is_new=frame_ended, now_ms=self._host.awake_ms)
+        refused_bytes_left = self._reader.skipped_bytes_left
+        goes_on = frames == 1 and refused_bytes_left and self._unfinished.bytes
+        self._unfinished.set(
+            self._reader.unfinished_bytes + gate_bytes,
+            is_new=bool(frames and not goes_on),
+            now_ms=self._host.awake_ms,
+            refused_bytes_left=refused_bytes_left,
+        )
         if self._reader.error is not None:
             self.reject(self._reader.error)
         elif self._host.statistics.unfinished_bytes > self._host.limits.unfinished_bytes_max:

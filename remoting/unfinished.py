@@ -20,22 +20,33 @@ class TooMuchUnfinished(FrameError):
 
 
 class UnfinishedFrame:
-    """Keeps the server's account of unfinished bytes right, too."""
+    """Keeps the server's account of unfinished bytes right, too.
 
-    __slots__ = ("_began_ms", "_statistics", "bytes")
+    The rest of a refused frame belongs to it though nothing of that is kept: who sends it has a place for as long.
+    """
+
+    __slots__ = ("_began_ms", "_statistics", "bytes", "refused_bytes_left")
 
     def __init__(self, statistics: ServerStatistics) -> None:
         self._statistics = statistics
         #: What came of it; 0 where none has begun.
         self.bytes = 0
+        #: Bytes that are still to come of one that was refused.
+        self.refused_bytes_left = 0
         self._began_ms = 0
 
-    def set(self, size: int, *, is_new: bool, now_ms: int) -> None:
+    @property
+    def is_arriving(self) -> bool:
+        """Whether one has begun and has not ended."""
+        return bool(self.bytes or self.refused_bytes_left)
+
+    def set(self, size: int, *, is_new: bool, now_ms: int, refused_bytes_left: int = 0) -> None:
         """Note that `size` bytes are there now, of another frame than before if it `is_new`."""
-        if is_new or not self.bytes:
+        if is_new or not self.is_arriving:
             self.restart(now_ms)
         self._statistics.unfinished_bytes += size - self.bytes
         self.bytes = size
+        self.refused_bytes_left = refused_bytes_left
 
     def restart(self, now_ms: int) -> None:
         """Let its age count from now."""
@@ -43,4 +54,11 @@ class UnfinishedFrame:
 
     def age_ms(self, now_ms: int) -> int:
         """Return for how long it has been arriving; 0 where none has begun."""
-        return now_ms - self._began_ms if self.bytes else 0
+        return now_ms - self._began_ms if self.is_arriving else 0
+
+    def too_old(self, age_ms: int) -> FrameError:
+        """Return why it is waited for no longer."""
+        seconds = age_ms // 1000
+        if self.refused_bytes_left:
+            return FrameError(f"a refused frame is unfinished after {seconds} s: {self.refused_bytes_left} bytes lack")
+        return FrameError(f"a frame is unfinished after {seconds} s: {self.bytes} bytes came")

@@ -7,6 +7,7 @@ import pytest
 from fakes.clock import FakeClock
 from listening import E1, E13_START, REGISTER, ROUTE, SMALL_BUFFERS, a_request, serving, until
 
+from remoting.body_limits import BodyLimits
 from remoting.observer import CloseReason, Rejection
 
 BIG = bytes(20_000)
@@ -280,6 +281,59 @@ async def test_an_unfinished_frame_is_told_once_while_earlier_requests_are_still
             await asyncio.sleep(0.01)
         await until(lambda: site.told.of("closed"))
         assert len(site.told.of("frame")) == 1
+
+
+async def trickle(site, peer, data, *, pause_s=0.01):
+    """Send a byte now and then until the server has closed the connection."""
+    for byte in data:
+        if site.told.of("closed"):
+            break
+        peer.writer.write(bytes([byte]))
+        await asyncio.sleep(pause_s)
+
+
+async def test_a_refused_frame_that_trickles_in_ends_like_any_other_frame_that_does():
+    async with serving(idle_seconds=0.15, body_limits=BodyLimits(other=10)) as site:
+        peer = await site.connect()
+        refused = a_request(REGISTER, body=bytes(100_000))
+        await peer.send(refused[:1000])
+        await peer.answers(1)
+        await trickle(site, peer, bytes(200))
+        ((_, error),) = site.told.of("frame")
+        assert "refused" in str(error)
+        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+
+
+async def test_the_rest_of_a_refused_frame_has_what_its_beginning_left_of_the_time():
+    clock = FakeClock()
+    async with serving(idle_seconds=10, clock=clock, body_limits=BodyLimits(other=10)) as site:
+        peer = await site.connect()
+        refused = a_request(REGISTER, body=bytes(100_000))
+        await peer.send(refused[:50])
+        await until(lambda: site.statistics.unfinished_bytes)
+        (connection,) = site.server.connections.values()
+        began_ms = site.server.awake_ms
+        site.server.awake_ms += 9_000
+        await peer.send(refused[50:1000])
+        await peer.answers(1)
+        connection.look_for_progress(began_ms + 10_000, 10_000)
+        assert not site.told.of("frame")
+        site.server.awake_ms += 1_001
+        connection.look_for_progress(began_ms + 10_001, 10_000)
+        assert len(site.told.of("frame")) == 1
+
+
+async def test_a_refused_frame_that_comes_in_time_is_forgotten_with_its_last_byte():
+    async with serving(idle_seconds=0.3, body_limits=BodyLimits(other=10)) as site:
+        peer = await site.connect()
+        for number in range(20):
+            refused = a_request(REGISTER, number, body=bytes(100_000))
+            await peer.send(refused[:70_000])
+            await peer.answers(1)
+            await asyncio.sleep(0.02)
+            await peer.send(refused[70_000:])
+            assert (await peer.ask(a_request(ROUTE, 500))).opaque == 500
+        assert not site.told.of("frame")
 
 
 async def test_idleness_can_be_changed_and_turned_off(monkeypatch):
