@@ -45,6 +45,14 @@ STORE_FILE_REMOVED: Final = LogEvent(
     advice="Stop whatever else runs on that folder, put the file back, and start the controller again: see "
     "controller/OPERATIONS.md.",
 )
+STORE_FILE_UNSEEN: Final = LogEvent(
+    name="store_file_unseen",
+    level=Level.ERROR,
+    keys=("error",),
+    meaning="The system does not say whether the file of the embedded store is there (no permission, a disk or a "
+    "network file system that fails). Changes are refused until it does; after 10 s the file counts as gone.",
+    advice="Look at the disk, the mount and the permissions of the folder: see controller/OPERATIONS.md.",
+)
 STORE_CALLS_FAILING: Final = LogEvent(
     name="store_calls_failing",
     level=Level.ERROR,
@@ -235,6 +243,7 @@ EVENTS: Final = (
     LEADERSHIP_LOST,
     STORE_FAILED,
     STORE_FILE_REMOVED,
+    STORE_FILE_UNSEEN,
     STORE_CALLS_FAILING,
     STORE_CALLS_ANSWERED,
     SELF_DOUBTED,

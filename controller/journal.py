@@ -83,6 +83,10 @@ class Journal(ServerJournal[ControllerConfig]):
         """Note that the file of the embedded store is gone."""
         self._logs.write(catalogue.STORE_FILE_REMOVED, error=error)
 
+    def store_file_unseen(self, error: str) -> None:
+        """Note that nobody can tell whether it is there."""
+        self._logs.write(catalogue.STORE_FILE_UNSEEN, error=error)
+
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Note that the store does not do what is asked of it."""
         if self.history is not None:

@@ -298,6 +298,10 @@ class _StoreCalls:
         """Note that the file of the store is gone."""
         self._loop.call_soon_threadsafe(self._journal.store_file_removed, error)
 
+    def store_file_unseen(self, error: str) -> None:
+        """Note that nobody can tell whether it is there."""
+        self._loop.call_soon_threadsafe(self._journal.store_file_unseen, error)
+
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Note that calls fail."""
         self._loop.call_soon_threadsafe(self._journal.store_calls_failing, kind, error)

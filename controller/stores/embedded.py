@@ -19,9 +19,10 @@ import msgspec
 
 from controller.entry import Entry, NewerEntry, decode_entry
 from controller.store import EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
-from controller.stores.high_water import DamagedMark, FileWatch, FolderLock, HighWater
+from controller.stores.high_water import DamagedMark, FileWatch, FolderLock, HighWater, Unseen
 from controller.stores.observer import NoObserver, StoreObserver
 from remoting.background_tasks import BackgroundTasks
+from remoting.clock import SystemClock
 from serving.durable_file import DurableFileError
 
 FILE_NAME: Final = "controller.db"
@@ -57,14 +58,17 @@ class StoreInUse(StoreError):
 
 
 class StoreGone(StoreError):
-    """The file was removed or replaced while it was in use."""
+    """The file was removed or replaced while it was in use, or nobody can tell any more."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, what: str) -> None:
         super().__init__(
-            f"{path} is gone: it was removed or replaced while this controller ran. Nothing is stored any more, and "
-            "this controller leads no more. Stop whatever runs on that folder now, put the file back and start the "
-            "controller again, or start it without and adopt the brokers"
+            f"{what}. Nothing is stored any more, and this controller leads no more. Stop whatever runs on that "
+            "folder now, put the file back and start the controller again, or start it without and adopt the brokers"
         )
+
+
+class StoreUnseen(StoreError):
+    """Whether the file is there cannot be told at the moment."""
 
 
 class _Commit:
@@ -91,6 +95,7 @@ class EmbeddedStore:
         """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read."""
         self._path = folder / FILE_NAME
         self._observer = observer or NoObserver()
+        self._clock = SystemClock()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store")
         #: The mark has a thread of its own, and a while: no commit waits for a second write to the disk.
         self._marking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store-mark")
@@ -162,6 +167,9 @@ class EmbeddedStore:
                 await loop.run_in_executor(self._thread, self._check_files)
             except StoreGone:
                 self._lead_no_more()
+            except StoreUnseen:
+                # It was told; the next look may tell more.
+                continue
 
     def _lead_no_more(self) -> None:
         if self._witness is not None:
@@ -269,12 +277,26 @@ class EmbeddedStore:
         return Kept() if row is None else self._kept(*row)
 
     def _check_files(self) -> None:
-        """Raise StoreGone if what is written would not be found by the next start."""
-        if self._gone is None and (path := self._files.missing()) is not None:
-            self._gone = StoreGone(path)
-            self._observer.store_file_removed(str(self._gone))
+        """Raise StoreGone if what is written would not be found by the next start, StoreUnseen if nobody can tell."""
+        if self._gone is None:
+            self._gone = self._looked_for()
+            if self._gone is not None:
+                self._observer.store_file_removed(str(self._gone))
         if self._gone is not None:
             raise self._gone
+
+    def _looked_for(self) -> StoreGone | None:
+        try:
+            path = self._files.missing(self._clock.now_ms())
+        except Unseen as unseen:
+            if unseen.is_for_long:
+                return StoreGone(f"{unseen}, and could not for {unseen.unseen_ms / 1000:.0f} s")
+            if unseen.is_new:
+                self._observer.store_file_unseen(str(unseen))
+            raise StoreUnseen(str(unseen)) from None
+        return (
+            None if path is None else StoreGone(f"{path} is gone: it was removed or replaced while this controller ran")
+        )
 
     def _committed(self, wanted: _Commit) -> int:
         """Return the next revision once this is stored; an earlier caller may have stored it along with its own."""
@@ -300,8 +322,9 @@ class EmbeddedStore:
                 self._connection.execute("BEGIN IMMEDIATE")
                 for each in together:
                     each.is_stored = self._put(each)
-            self._check_files()
+            # They are in the file, wherever that is.
             self._number += sum(each.is_stored for each in together)
+            self._check_files()
             if not self._is_marking:
                 self._is_marking = True
                 self._marking.submit(self._raise_mark)

@@ -1,8 +1,8 @@
 """How far a store has come, kept beside it: a database that lacks some of its changes does not look like it.
 
 SQLite ends its log at the first part that is damaged, without a word, and an older copy of a file is as whole as the
-newer one. So the number of the last change is also kept here, in two places that are written in turn: one that was cut
-short leaves the other.
+newer one. So the number of the last change is also kept here, in two blocks of the disk that are written in turn,
+whatever the numbers are: a write that was cut short leaves the other block.
 """
 
 import errno
@@ -16,7 +16,15 @@ from serving import durable_file
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _SLOT_BYTES: Final = 32
-_SLOTS: Final = 2
+#: No disk writes less than it promises of a larger block at a time.
+_BLOCK_BYTES: Final = 4096
+#: Where the number stands in turn, and where the first releases had it too.
+_PLACES: Final = (0, _BLOCK_BYTES)
+_READ_AT: Final = (*_PLACES, _SLOT_BYTES)
+#: Files that nobody could look at for so long count as gone.
+UNSEEN_MS_MAX: Final = 10_000
+#: What says that there is nothing at a path.
+_NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 #: A number of 20 digits, its checksum, and the end of the line.
 _SLOT: Final = "{:020d} {:08x}  \n"
 
@@ -31,36 +39,69 @@ class HighWater:
     def __init__(self, path: Path) -> None:
         """Open the file, or make it at 0; raises OSError, and DamagedMark if it was there and holds nothing."""
         if not path.exists():
-            durable_file.replace(path, _slot_of(0) * _SLOTS)
+            durable_file.replace(path, _slot_of(0).ljust(_BLOCK_BYTES, b"\0") + _slot_of(0))
         content = path.read_bytes()
-        numbers = [_number_in(content[at : at + _SLOT_BYTES]) for at in range(0, _SLOTS * _SLOT_BYTES, _SLOT_BYTES)]
-        readable = [each for each in numbers if each is not None]
+        found = [(_number_in(content[at : at + _SLOT_BYTES]), at) for at in _READ_AT]
+        readable = [(number, at) for number, at in found if number is not None]
         if not readable:
             raise DamagedMark
-        self.number = max(readable)
+        self.number, newest_at = max(readable)
+        #: Where the next number goes: never into the block that holds the newest one.
+        self._next_at = 0 if newest_at >= _BLOCK_BYTES else _BLOCK_BYTES
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def raise_to(self, number: int) -> None:
         """Store a number; it is on the disk when this returns. Blocks."""
-        os.pwrite(self._descriptor, _slot_of(number), number % _SLOTS * _SLOT_BYTES)
+        os.pwrite(self._descriptor, _slot_of(number), self._next_at)
         os.fdatasync(self._descriptor)
         self.number = number
+        # Only now: what was not written as a whole is written over.
+        self._next_at = _BLOCK_BYTES - self._next_at
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
 
 
+class Unseen(Exception):
+    """The system does not say whether a file is there: it may well be."""
+
+    def __init__(self, path: Path, error: OSError, unseen_ms: int, *, is_new: bool) -> None:
+        self.unseen_ms = unseen_ms
+        #: The look before this one could still tell.
+        self.is_new = is_new
+        super().__init__(f"{path} cannot be looked at: {error.strerror or error}")
+
+    @property
+    def is_for_long(self) -> bool:
+        """Whether nobody could look for so long that the file counts as gone."""
+        return self.unseen_ms > UNSEEN_MS_MAX
+
+
 class FileWatch:
     """Whether files are still those that were opened: what is written to a file without a name is lost."""
 
     def __init__(self, *paths: Path) -> None:
-        """Remember what lies at the paths now."""
+        """Remember what lies at the paths now; raises OSError."""
         self._seen = {path: _identity(path) for path in paths}
+        self._unseen_from_ms: int | None = None
 
-    def missing(self) -> Path | None:
-        """Return the first path at which there is nothing, or another file; None if all is as it was. Blocks."""
-        return next((path for path, identity in self._seen.items() if _identity(path) != identity), None)
+    def missing(self, now_ms: int) -> Path | None:
+        """Return the first path at which there is nothing, or another file; None if all is as it was. Blocks.
+
+        Raises Unseen where the system tells neither.
+        """
+        for path, identity in self._seen.items():
+            try:
+                found = _identity(path)
+            except OSError as error:
+                is_new = self._unseen_from_ms is None
+                self._unseen_from_ms = since_ms = now_ms if self._unseen_from_ms is None else self._unseen_from_ms
+                raise Unseen(path, error, now_ms - since_ms, is_new=is_new) from error
+            if found != identity:
+                return path
+        self._unseen_from_ms = None
+        return None
 
 
 class FolderLock:
@@ -90,9 +131,12 @@ def _lock(descriptor: int) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
+    """Return which file lies at a path, None if none does; raises OSError if that cannot be told."""
     try:
         found = path.stat()
-    except OSError:
+    except OSError as error:
+        if error.errno not in _NOTHING_THERE:
+            raise
         return None
     return found.st_dev, found.st_ino
 

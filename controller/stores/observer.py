@@ -24,6 +24,9 @@ class StoreObserver(Protocol):
     def store_file_removed(self, error: str) -> None:
         """Learn that the file of the store is gone, and nothing can be stored any more; told once."""
 
+    def store_file_unseen(self, error: str) -> None:
+        """Learn that nobody can tell at the moment whether it is there; told once, until somebody can."""
+
 
 class NoObserver:
     """Nobody wants to know."""
@@ -41,4 +44,7 @@ class NoObserver:
         """Do nothing."""
 
     def store_file_removed(self, error: str) -> None:
+        """Do nothing."""
+
+    def store_file_unseen(self, error: str) -> None:
         """Do nothing."""

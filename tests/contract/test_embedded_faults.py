@@ -10,6 +10,7 @@ import pytest
 from controller.broker_set import BrokerSet, Replica
 from controller.entry import Entry
 from controller.store import Member, StoreError
+from controller.stores import high_water
 from controller.stores.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
 from controller.stores.high_water import HighWater
 
@@ -38,6 +39,7 @@ class Calls:
 
     def __init__(self):
         self.removed = []
+        self.unseen = []
 
     def store_call(self, kind, result, seconds):
         pass
@@ -47,6 +49,9 @@ class Calls:
 
     def store_file_removed(self, error):
         self.removed.append(error)
+
+    def store_file_unseen(self, error):
+        self.unseen.append(error)
 
 
 def at_epoch(epoch):
@@ -121,6 +126,50 @@ async def test_a_controller_that_stores_nothing_notices_too_that_its_file_is_gon
     await backend.close()
 
 
+def hide(folder):
+    """Let nobody look at the files for a moment: the system says neither that they are there nor that they are not."""
+    folder.rename(folder.with_name("hidden"))
+    folder.symlink_to(folder)
+
+
+def show(folder):
+    folder.unlink()
+    folder.with_name("hidden").rename(folder)
+
+
+async def test_a_file_that_cannot_be_looked_at_for_a_moment_is_not_gone(tmp_path):
+    observer, witness = Calls(), Told()
+    backend = EmbeddedStore(tmp_path / "store", observer)
+    await backend.join(ME, witness)
+    await kept_until(backend, 3)
+    hide(tmp_path / "store")
+    for _ in range(2):
+        with pytest.raises(StoreError, match="cannot be looked at"):
+            await backend.commit(SET, at_epoch(4), 3)
+    assert witness.leads_now
+    show(tmp_path / "store")
+    assert await backend.commit(SET, at_epoch(4), 3) == 4
+    assert (len(observer.unseen), observer.removed) == (1, [])
+    await backend.close()
+    assert counted(tmp_path / "store") == 4
+
+
+async def test_a_file_that_cannot_be_looked_at_for_long_ends_the_lead(tmp_path, monkeypatch):
+    monkeypatch.setattr(high_water, "UNSEEN_MS_MAX", 0)
+    observer, witness = Calls(), Told()
+    backend = EmbeddedStore(tmp_path / "store", observer)
+    await backend.join(ME, witness)
+    hide(tmp_path / "store")
+    async with asyncio.timeout(20):
+        while witness.leads_now:
+            await asyncio.sleep(0.05)
+    show(tmp_path / "store")
+    with pytest.raises(StoreError, match="cannot be looked at"):
+        await backend.read(SET)
+    assert len(observer.removed) == 1
+    await backend.close()
+
+
 async def test_a_second_controller_does_not_lead_in_the_folder_of_a_first_whose_file_was_deleted(tmp_path):
     first = EmbeddedStore(tmp_path / "store")
     await kept_until(first, 3)
@@ -188,7 +237,7 @@ async def test_a_mark_that_was_being_written_when_the_power_failed_counts_as_it_
         await kept_until(backend, (entry.revision if entry else 0) + 3, entry.revision if entry else 0)
         await backend.close()
         content = bytearray((folder / MARK_NAME).read_bytes())
-        content[half * len(content) // 2] ^= 1
+        content[half * 4096] ^= 1
         (folder / MARK_NAME).write_bytes(content)
     await EmbeddedStore(folder).close()
 
