@@ -164,7 +164,10 @@ BROKER_SET_EXPIRED: Final = LogEvent(
     name="broker_set_expired",
     level=Level.INFO,
     keys=("cluster", "broker", "broker_ids"),
-    meaning="A set never had a master, and none of its brokers was heard for six hours: its name is free again.",
+    meaning="There are more than 10,000 sets; this one never had a master, and none of its brokers was heard for six "
+    "hours: its name is free again.",
+    advice="If it was a real one: its brokers are answered 2010 until their brokerIdentity is deleted, see "
+    "controller/OPERATIONS.md.",
 )
 
 # Elections

@@ -38,7 +38,9 @@ SETS_AT_ONCE: Final = 100
 _SHARES: Final = 12
 #: However many sets there are, no look goes over more than twice as many: these, and these that were not well.
 _SETS_AT_ONCE_MAX: Final = 1_000
-#: A set that never had a master is forgotten after so long without a living broker; so many at a time.
+#: Beyond so many sets, one that never had a master is forgotten after so long without a living broker; so many at a
+#: time. Its broker has an id, and asks for none again: while there is room it may come as late as it wants to.
+SETS_KEPT: Final = 10_000
 EXPIRES_MS: Final = 21_600_000
 _EXPIRIES_AT_ONCE: Final = 20
 #: How soon a set for which an election failed is looked at again.
@@ -267,16 +269,20 @@ class Guard:
         return all(each.epoch <= broker_set.master_epoch for each in heard.values())
 
     def _is_idle(self, broker_set: BrokerSet, now_ms: int) -> bool:
-        """Tell whether a set waits for its first broker to live; one that waits for too long is forgotten."""
+        """Tell whether a set waits for its first broker; of very many those that wait for long are forgotten."""
         name = broker_set.broker_name
         if self._live.of_set(name) or not never_led(self._store.entry(name)):
             self._unheard_ms.pop(name, None)
             return False
         since_ms = self._unheard_ms.setdefault(name, now_ms)
-        if now_ms - since_ms > EXPIRES_MS and len(self._expiring) < _EXPIRIES_AT_ONCE and name not in self._expiring:
+        if now_ms - since_ms > EXPIRES_MS and self._has_to_make_room() and name not in self._expiring:
             self._expiring.add(name)
             self._start(self._expire(name))
         return True
+
+    def _has_to_make_room(self) -> bool:
+        going = len(self._expiring)
+        return going < _EXPIRIES_AT_ONCE and len(self._store) - going > SETS_KEPT
 
     async def _expire(self, name: str) -> None:
         try:

@@ -4,7 +4,7 @@ import pytest
 from controller_builders import replicas
 from fakes.control_room import SET, ControlRoom
 
-from controller import new_sets
+from controller import guard, new_sets
 from controller.broker_set import BrokerSet
 from controller.entry import Entry
 from controller.store import Kept
@@ -69,7 +69,19 @@ def test_hosts_that_began_nothing_lately_are_forgotten(monkeypatch):
 # Sets that never had a master
 
 
-async def test_a_set_that_never_had_a_master_expires_and_leaves_nothing_behind(room):
+async def test_a_broker_that_comes_days_after_it_got_its_id_gets_in(room):
+    await begin(room, "late")
+    room.start_again()
+    await look_for(room, 72 * HOURS_MS)
+    room.peer_host = "10.0.0.11"
+    assert (await room.register(1, name="late")).code == 0
+    await room.beat(1, name="late", epoch=-1, maxOffset=0)
+    assert (await room.elect(1, name="late")).code == 0
+    assert room.stored("late").master == 1
+
+
+async def test_a_set_that_never_had_a_master_expires_where_there_are_many_and_leaves_nothing_behind(room, monkeypatch):
+    monkeypatch.setattr(guard, "SETS_KEPT", 2)
     await room.a_set(1, 2)
     await begin(room, "made-up", "served")
     await look_for(room, 5 * HOURS_MS, beating=["served"])
@@ -85,7 +97,8 @@ async def test_a_set_that_never_had_a_master_expires_and_leaves_nothing_behind(r
     assert room.stored("made-up").next_broker_id == 2
 
 
-async def test_a_set_that_was_cleaned_keeps_its_epoch_and_its_next_id(room):
+async def test_a_set_that_was_cleaned_keeps_its_epoch_and_its_next_id(room, monkeypatch):
+    monkeypatch.setattr(guard, "SETS_KEPT", 0)
     await room.a_set(1, 2)
     await room.clean(living=True)
     floor = room.store.entry(SET).floor

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from fakes.control_room import ControlRoom
 
+from controller import guard
 from controller.detection import Outcome
 from controller.guard import EXPIRES_MS
 from controller.log_ends import LogEnd
@@ -106,7 +107,8 @@ async def test_what_the_lost_master_has_told_counts_where_the_others_have_anothe
     assert "have not answered only" in room.events("nobody_elected")[-1]["reason"]
 
 
-async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_anew(room):
+async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_anew(room, monkeypatch):
+    monkeypatch.setattr(guard, "SETS_KEPT", 0)
     await room.apply(1)
     await room.register(1)
     room.start_again()
