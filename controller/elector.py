@@ -4,7 +4,8 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import msgspec
@@ -106,40 +107,52 @@ class Elector:
         # A broker out of sync may lead only if somebody asked: nobody's messages are given up unasked.
         allows_unclean = cause.trigger in ASKED and self._config().enable_elect_unclean_master
         call = msgspec.structs.replace(call, allows_unclean=allows_unclean)
-        answered: LogEnds | None = None
-
-        def decide(entry: Entry) -> Decision[Election]:
-            now_ms = self._clock.now_ms()
-            broker_set = entry.broker_set
-            refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
-            if broker_set is not None and not call.is_designated and self._recovery.waits(broker_set, now_ms):
-                raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
-            log_ends = answered or NO_ANSWERS
-            wanted = msgspec.structs.replace(call, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
-            electorate = self._electorate(broker_name, entry, call, now_ms)
-            is_unasked = answered is None and self._query(entry, electorate, call) is not None
-            trusted = log_ends.applied_to(electorate.trusted, now_ms)
-            electorate = msgspec.structs.replace(electorate, trusted=trusted, log_ends=log_ends)
-            decision = decide_election(broker_name, entry, electorate, wanted)
-            if decision.reply.result is Result.NEW_MASTER:
-                if is_unasked:
-                    # Nobody could lead when it began, so that nobody was asked.
-                    raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are asked first")
-                self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
-            return decision
-
-        self._under_way[broker_name] += 1
-        try:
+        with self._counted(broker_name):
             answered = await self._log_ends(broker_name, call)
+
+            def decide(entry: Entry) -> Decision[Election]:
+                decision = self._decided(broker_name, entry, call, answered)
+                if decision.reply.result is Result.NEW_MASTER:
+                    self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
+                return decision
+
             spent_s = (self._clock.now_ms() - began_ms) / 1000
             changed = await self._working.change(broker_name, decide, within_s - spent_s)
+        record = self._explain(changed, cause, began_ms)
+        awaits_brokers = _awaits_brokers(changed.decision.reply)
+        return Elected(present(changed.after), record.result, record.reason, awaits_brokers=awaits_brokers)
+
+    @contextmanager
+    def _counted(self, broker_name: str) -> Iterator[None]:
+        """Let it be known that an election of a set is under way."""
+        self._under_way[broker_name] += 1
+        try:
+            yield
         finally:
             self._under_way[broker_name] -= 1
             if not self._under_way[broker_name]:
                 del self._under_way[broker_name]
-        record = self._explain(changed, cause, began_ms)
-        awaits_brokers = _awaits_brokers(changed.decision.reply)
-        return Elected(present(changed.after), record.result, record.reason, awaits_brokers=awaits_brokers)
+
+    def _decided(self, broker_name: str, entry: Entry, call: Call, answered: LogEnds | None) -> Decision[Election]:
+        """Return what the rule decides on what is heard now, and what was answered; None if nobody was asked.
+
+        Raises NobodyElectable or MasterNotAvailable while brokers are waited for, or have to be asked first.
+        """
+        now_ms, broker_set = self._clock.now_ms(), entry.broker_set
+        refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
+        if broker_set is not None and not call.is_designated and self._recovery.waits(broker_set, now_ms):
+            raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
+        log_ends = answered or NO_ANSWERS
+        wanted = msgspec.structs.replace(call, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
+        electorate = self._electorate(broker_name, entry, call, now_ms)
+        is_unasked = answered is None and self._query(entry, electorate, call) is not None
+        trusted = log_ends.applied_to(electorate.trusted, now_ms)
+        electorate = msgspec.structs.replace(electorate, trusted=trusted, log_ends=log_ends)
+        decision = decide_election(broker_name, entry, electorate, wanted)
+        if is_unasked and decision.reply.result is Result.NEW_MASTER:
+            # Nobody could lead when it began, so that nobody was asked.
+            raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are asked first")
+        return decision
 
     def _electorate(self, broker_name: str, entry: Entry, call: Call, now_ms: int) -> Electorate:
         # Who has just started asks for a master itself.
