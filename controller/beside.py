@@ -1,13 +1,14 @@
 """A controller in the process of another server: Java's `enableControllerInNamesrv`.
 
-It reads the same configuration file for what is a controller's own. What any server has, the addresses it binds, TLS,
-limits and logs among it, is as the other server has it, but for the ports.
+It reads the same configuration file for what is a controller's own, and stores there what requests change of that. What
+any server has, the addresses it binds, TLS, limits and logs among it, is as the other server has it, but for the ports,
+and changes with that one. Java's stores in `~/controller/controller.properties`, which that process never reads.
 """
 
 import dataclasses
 import os
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,8 +21,8 @@ from serving.properties_files import load_properties
 if TYPE_CHECKING:
     from serving.process import Shared
 
-#: What is not as the other server has it; changes of the configuration do not go into the other server's file.
-_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "config_store_path", "unknown", "stored"})
+#: What is not as the other server has it.
+_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "unknown", "stored", "others_keys"})
 _SHARED_FIELDS: Final = tuple(each.name for each in dataclasses.fields(ServerConfig) if each.name not in _OWN_FIELDS)
 #: Properties that the other server has read.
 _COMMON_KEYS: Final = frozenset(
@@ -56,10 +57,14 @@ class Beside(NamedTuple):
         return key in CONTROLLER.field_of_key
 
 
-def controller_beside(config_file: str, other: ServerConfig, listen_port: int, http_port: int) -> Beside:
-    """Return what the file of another server says of a controller, which gets these ports; raises ConfigError."""
-    own_store = {CONTROLLER.variable(CONTROLLER.options["config_store_path"]): CONTROLLER.defaults.config_store_path}
-    environment = {"HOME": str(Path("~").expanduser()), **own_store, **os.environ}
+def controller_beside(
+    config_file: str, other: ServerConfig, listen_port: int, http_port: int, others_keys: Iterable[str]
+) -> Beside:
+    """Return what the file of another server says of a controller, which gets these ports; raises ConfigError.
+
+    `others_keys` are the properties of that server, which are changed by requests to it alone.
+    """
+    environment = {"HOME": str(Path("~").expanduser()), **os.environ}
     file = load_properties(config_file) if config_file else PropertiesFile()
     own = tuple(each for each in file.properties if Beside.knows(each.key) and each.key not in _COMMON_KEYS)
     options = {
@@ -69,5 +74,5 @@ def controller_beside(config_file: str, other: ServerConfig, listen_port: int, h
     sources = Sources(options=options, environment=environment, file=PropertiesFile(file.path, own))
     config = from_sources(CONTROLLER, sources)
     shared = {name: getattr(other, name) for name in _SHARED_FIELDS}
-    # Its own file takes what requests change, and no copy of the other server's, with the secrets in it.
-    return Beside(dataclasses.replace(config, **shared, stored=()), ignored_keys(CONTROLLER, sources))
+    config = dataclasses.replace(config, **shared, others_keys=frozenset(others_keys))
+    return Beside(config, ignored_keys(CONTROLLER, sources))

@@ -31,7 +31,8 @@ def _controller(start: "Start[NameServerConfig]") -> "Beside | None":
     # The only place where one server knows of the other: to start it.
     from controller.beside import controller_beside  # noqa: PLC0415
 
-    return controller_beside(start.config_file, config, config.controller_listen_port, config.controller_http_port)
+    ports = config.controller_listen_port, config.controller_http_port
+    return controller_beside(start.config_file, config, *ports, NAMESRV.field_of_key)
 
 
 def _serve(start: Start[NameServerConfig], kv: KvConfig, beside: "Beside | None") -> Coroutine[Any, Any, None]:

@@ -8,7 +8,7 @@ characters are written as `\uXXXX`. UTF-8 text is not an error: like with Java, 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -20,6 +20,7 @@ TEXT_BYTES_MAX: Final = 256 * 1024
 
 _BLANKS: Final = " \t\f"
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
+_WITH_END: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 # A backslash takes the next character into the key, whatever it is; the first separator outside one ends the key.
 # The groups are possessive: no text makes them go back, so reading is linear in its length.
 _KEY_AND_VALUE: Final = re.compile(
@@ -62,7 +63,7 @@ def parse(text: bytes) -> list[Property]:
     """
     if len(text) > TEXT_BYTES_MAX:
         raise PropertiesError(1, f"the text has {len(text)} bytes, more than the limit of {TEXT_BYTES_MAX}")
-    return [_property_of(line, whole) for line, whole in _logical_lines(text.decode("iso-8859-1"))]
+    return [_property_of(line, whole) for line, _, whole in _logical_lines(text.decode("iso-8859-1"))]
 
 
 def listing_text(items: Mapping[str, str]) -> str:
@@ -78,10 +79,34 @@ def file_text(items: Mapping[str, str]) -> str:
     return "".join(f"{_escaped_key(key)}={_escaped_value(value)}\n" for key, value in sorted(items.items()))
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line with the number it begins on: without comments, blank lines and leading blanks, and joined."""
+def text_with(text: bytes, values: Mapping[str, str], meant: Callable[[str], str]) -> bytes:
+    """Return a text with these values; each byte of comments, other properties and their order stays.
+
+    The first line of a property takes its value, further ones go, and who has none gets one at the end. `meant` gives
+    the key for each name that a line may have. Raises as `parse`.
+    """
+    decoded = text.decode("iso-8859-1")
+    names = {each.line: meant(each.key) for each in parse(text)}
+    lines = _WITH_END.findall(decoded)
+    line_end = next(iter(_LINE_END.findall(decoded)), "\n")
+    missing = {key: f"{_escaped_key(key)}={_escaped_value(value)}{line_end}" for key, value in values.items()}
+    for first, last, _ in _logical_lines(decoded):
+        if names[first] in values:
+            lines[first - 1 : last] = [missing.pop(names[first], ""), *[""] * (last - first)]
+    return _appended("".join(lines), "".join(missing.values()), line_end).encode("iso-8859-1")
+
+
+def _appended(text: str, more: str, line_end: str) -> str:
+    """Put lines at the end; a comment or a value that stands there without a line end does not swallow them."""
+    apart = [whole for _, _, whole in (*_logical_lines(text), *_logical_lines(more))]
+    candidates = (text + line_end * ends + more for ends in range(3))
+    return next(each for each in candidates if [whole for _, _, whole in _logical_lines(each)] == apart)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield each line with the numbers it begins and ends on: without comments, blanks before it, and joined."""
     parts: list[str] = []
-    first = 0
+    first = number = 0
     for number, natural in enumerate(_LINE_END.split(text), start=1):
         line = natural.lstrip(_BLANKS)
         if not any(parts):
@@ -94,10 +119,10 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             parts.append(line[:-1])
             continue
         parts.append(line)
-        yield first, "".join(parts)
+        yield first, number, "".join(parts)
         parts.clear()
     if any(parts):
-        yield first, "".join(parts)
+        yield first, number, "".join(parts)
 
 
 def _property_of(line: int, text: str) -> Property:

@@ -488,6 +488,9 @@ class ServerConfig:
     #: What the file gives of the options, and requests have changed: nothing else of the options is written back.
     stored: tuple[Property, ...] = field(default=(), compare=False, repr=False)
 
+    #: Keys of another server in the same process, which reads them from the same file: not this server's to change.
+    others_keys: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
     @property
     def write_buffer_bytes(self) -> tuple[int, int]:
         """Return at how many unread bytes a connection goes on and waits: (low, high); Java's rule, both or none."""

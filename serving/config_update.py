@@ -114,7 +114,7 @@ def updated(kind: ServerKind[Config], config: Config, changes: Iterable[Property
 def _protected(kind: ServerKind[Config], config: Config, wanted: dict[str, str]) -> Iterator[Protected]:
     """Yield what may not be changed so. No request changes the two lists, so they are those of the start."""
     black, white = (_names(kind, listed) for listed in (config.config_black_list, config.config_white_list))
-    others = {each.key for each in config.unknown} if config.has_others_properties else set()
+    others = config.others_keys | ({each.key for each in config.unknown} if config.has_others_properties else set())
     for key in sorted(wanted):
         name = kind.field_of_key.get(key, key)
         if key in others:

@@ -33,7 +33,7 @@ class ServerKind(Generic[Config]):
     id_meaning: str
     #: The requests that it knows; the codes of others are `unknown` in metrics and logs.
     requests: tuple[RequestCode, ...]
-    #: Its configuration; each field but `unknown` is annotated with its `Option`.
+    #: Its configuration; each field but `unknown`, `stored` and `others_keys` is annotated with its `Option`.
     config_class: type[Config]
     #: Yields each field whose value does not go with that of another one, and what it must be; beside those that
     #: `config_checks.py` finds in any configuration.

@@ -5,17 +5,21 @@ changes wait for each other, and readers never wait. Answers to Java's `Configur
 """
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from remoting.errors import RequestRefused
-from remoting.properties import file_text, listing_text
+from remoting.properties import TEXT_BYTES_MAX, PropertiesError, file_text, listing_text, text_with
 from serving import durable_file
 from serving.config import Config, ServerConfig
 from serving.config_text import listed_properties, persisted_properties
 from serving.config_update import changes_in, updated
 from serving.server_kind import ServerKind
+
+#: Two servers of one process have one file: who has read it writes it before the other one reads it.
+_FILE_TURN: Final = threading.Lock()
 
 _Config_contra = TypeVar("_Config_contra", bound=ServerConfig, contravariant=True)
 
@@ -66,18 +70,43 @@ class StoredConfig(Generic[Config]):
         async with self._config_turn:
             update = updated(self._kind, self.config, changes)
             if update.changed:
-                await self._change(update.config)
+                await self._change(update.config, update.changed)
             self._observer.config_changed(update.changed, update.unknown, update.config)
 
-    async def _change(self, config: Config) -> None:
+    async def _change(self, config: Config, changed: tuple[str, ...]) -> None:
+        path = Path(config.config_store_path)
         try:
-            text = file_text(persisted_properties(config)).encode()
-            await store(config.config_store_path, text, self._observer.written_in_place)
+            if await asyncio.to_thread(self._store_changes, path, persisted_properties(config), changed):
+                self._observer.written_in_place(config.config_store_path)
         except NotStored as error:
             self._observer.config_not_stored(error)
             raise
         self.config = config
         self._applied(config)
+
+    def _store_changes(self, path: Path, properties: Mapping[str, str], changed: tuple[str, ...]) -> bool:
+        """Put changes into the file as it is by now, and all properties where it is gone; as `durable_file.replace`.
+
+        Raises NotStored.
+        """
+        try:
+            with _FILE_TURN:
+                before = durable_file.read_latest(path)
+                if before is None:
+                    return durable_file.replace(path, file_text(properties).encode())
+                text = text_with(before, {key: properties[key] for key in changed}, self._key_of)
+                if len(text) > TEXT_BYTES_MAX:
+                    raise NotStored(f"{path} would have {len(text)} bytes, more than the limit of {TEXT_BYTES_MAX}")
+                return durable_file.replace(path, text)
+        except PropertiesError as error:
+            raise NotStored(f"cannot read {path}: {error}") from error
+        except durable_file.DurableFileError as error:
+            raise NotStored(str(error)) from error
+
+    def _key_of(self, name: str) -> str:
+        """Return the property that a line of the file means, whatever name it has."""
+        field = self._kind.field_of_key.get(name)
+        return name if field is None else self._kind.options[field].key
 
 
 async def store(path: str, content: bytes, written_in_place: Callable[[str], None]) -> None:

@@ -135,6 +135,25 @@ def files_with(folder, text):
     return [each for each in folder.rglob("*") if each.is_file() and text in each.read_bytes()]
 
 
+def test_a_change_leaves_the_other_lines_of_the_file_as_they_are_comments_and_order_too(lab):
+    server = lab.idle_name_server("namesrv", configWhiteList="waitSecondsForService")
+    path = server.folder / "namesrv.properties"
+    own = path.read_bytes()
+    path.write_bytes(
+        own + b"# why: ticket 4711 \xe9\n\nwaitSecondsForService : 10 \\\n\n! order counts\nlogFormat=json\n# end"
+    )
+    server.start()
+    try:
+        change = b"waitSecondsForService=11\nsupportActingMaster=true"
+        assert server.caller.ask(UPDATE_CONFIG, {}, change).code == SUCCESS
+        assert path.read_bytes() == own + (
+            b"# why: ticket 4711 \xe9\n\nwaitSecondsForService=11\n! order counts\nlogFormat=json\n# end\n"
+            b"supportActingMaster=true\n"
+        )
+    finally:
+        server.process.kill()
+
+
 def test_what_the_environment_keeps_secret_comes_into_no_file(secretive):
     server, path = secretive
     own = path.read_bytes()

@@ -13,6 +13,7 @@ from remoting.properties import (
     file_text,
     listing_text,
     parse,
+    text_with,
 )
 
 # A lone surrogate cannot leave the process as UTF-8, so none is ever written.
@@ -111,3 +112,43 @@ def test_any_bytes_are_read_or_refused_with_a_line(pieces):
         numbers = [error.line]
     assert numbers == sorted(set(numbers))
     assert all(1 <= number <= lines for number in numbers)
+
+
+# Changed text
+
+
+def changed(text, *names, **values):
+    return text_with(text, values, lambda name: "a" if name in names else name)
+
+
+def test_a_changed_value_stands_where_the_old_one_stood_and_a_new_one_last():
+    assert changed(b"# x\n\n a : 1\nb=2 # no comment\n", a="7", c="8") == b"# x\n\na=7\nb=2 # no comment\nc=8\n"
+
+
+def test_lines_of_all_names_of_a_property_become_one():
+    assert changed(b"A=1\r\nb=2\r\na=\\\r\n 3\r\n", "A", a="7") == b"a=7\r\nb=2\r\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"", b"a=7\n"),
+        (b"# x", b"# x\na=7\n"),
+        (b"b=\\", b"b=\\\n\na=7\n"),
+        (b"b=\\\n", b"b=\\\n\na=7\n"),
+        (b"# \xe9\n", b"# \xe9\na=7\n"),
+    ],
+)
+def test_what_stands_last_does_not_take_a_new_line_for_its_own(text, expected):
+    assert changed(text, a="7") == expected
+
+
+@given(
+    st.text("ab=: \\#!\r\n\u00e9", max_size=30).map(lambda text: text.encode("iso-8859-1")),
+    st.dictionaries(st.sampled_from(["a", "b", "", "c d"]), st.text(" a\\#\n\u20ac", max_size=4), max_size=3),
+)
+def test_a_changed_text_means_the_same_but_for_the_changes(text, values):
+    before = [(each.key, each.value) for each in parse(text)]
+    after = [(each.key, each.value) for each in parse(text_with(text, values, str))]
+    assert dict(after) == dict(before) | values
+    assert [each for each in after if each[0] not in values] == [each for each in before if each[0] not in values]
