@@ -18,7 +18,7 @@ from remoting.command import RemotingCommand
 from remoting.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
 from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
 from remoting.opening import host_and_port
-from remoting.signing import Credentials, is_denied, signed
+from remoting.signing import Signer, is_denied, signed
 
 _OPAQUE_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535
@@ -30,8 +30,17 @@ _OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOME
 #: Unused connections are looked for so many times within `idle_seconds`.
 _LOOKS_PER_SILENCE: Final = 4
 
-#: Takes the address of a peer, the code of the request that it denies, and its remark.
-Denied = Callable[[str, int, str], None]
+
+class Denial(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that a peer does not take, because of who sends it or because it does not know who."""
+
+    address: str
+    request_code: int
+    remark: str
+    is_signed: bool
+
+
+Denied = Callable[[Denial], None]
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,16 +77,18 @@ class RemotingClient:
         limits: ClientLimits | None = None,
         tls: ssl.SSLContext | None = None,
         serialize_type: SerializeType = SerializeType.JSON,
-        credentials: Credentials | None = None,
+        signer: Signer | None = None,
     ) -> None:
-        """Prepare; connections are plain without `tls`, and requests are not signed without `credentials`."""
+        """Prepare; connections are plain without `tls`, and requests are signed for whom the `signer` says."""
         self._clock = clock
         self._limits = limits or ClientLimits()
         self._tls = tls
         self._serialize_type = serialize_type
-        self._credentials = credentials
+        self._signer = signer
         #: Told of each request that a peer with ACL does not take from us.
-        self.denied: Denied = lambda _address, _code, _remark: None
+        self.denied: Denied = lambda _denial: None
+        #: Told the address of each request that goes unsigned, although there is a signer.
+        self.unsigned: Callable[[str], None] = lambda _address: None
         self._numbers = count()
         #: By address; those used last stand last.
         self._slots: dict[str, _Slot] = {}
@@ -96,7 +107,7 @@ class RemotingClient:
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._link(address)
-                return self._looked_at(address, request, await link.ask(self._ready(request)))
+                return self._looked_at(link, request, await link.ask(self._ready(link, request)))
         except TimeoutError:
             if link is not None:
                 self._leave(address, link)
@@ -111,7 +122,7 @@ class RemotingClient:
             async with asyncio.timeout(timeout_ms / 1000):
                 link = await self._connect(address)
                 try:
-                    answer = self._looked_at(address, request, await link.ask(self._ready(request)))
+                    answer = self._looked_at(link, request, await link.ask(self._ready(link, request)))
                     return Answered(answer, link.peer)
                 finally:
                     link.transport.abort()
@@ -128,7 +139,7 @@ class RemotingClient:
                 link = await self._link(address)
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
-        link.post(self._ready(request))
+        link.post(self._ready(link, request))
 
     async def close(self) -> None:
         """Close all connections; requests that wait for answers fail."""
@@ -147,19 +158,24 @@ class RemotingClient:
                 link.transport.abort()
             await _all_lost(links)
 
-    def _ready(self, request: RemotingCommand) -> RemotingCommand:
-        """Return a request with its number and, if we have keys, signed."""
+    def _ready(self, link: "_Link", request: RemotingCommand) -> RemotingCommand:
+        """Return a request with its number and, if this peer gets that, signed."""
         request = msgspec.structs.replace(request, opaque=next(self._numbers) & _OPAQUE_MAX)
-        return request if self._credentials is None else signed(request, self._credentials)
+        if self._signer is None:
+            return request
+        if not link.is_signed:
+            self.unsigned(link.address)
+            return request
+        return signed(request, self._signer.credentials)
 
-    def _looked_at(self, address: str, request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
+    def _looked_at(self, link: "_Link", request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
         if is_denied(answer):
-            self.denied(address, request.code, answer.remark or "")
+            self.denied(link.denial(request.code, answer))
         return answer
 
-    def _post_denied(self, address: str, code: int, remark: str) -> None:
+    def _post_denied(self, denial: Denial) -> None:
         # By way of `self`: who is told may be set after the connection was made.
-        self.denied(address, code, remark)
+        self.denied(denial)
 
     async def _link(self, address: str) -> "_Link":
         """Return the connection to an address, made now if there is none; raises InvokeError."""
@@ -204,6 +220,7 @@ class RemotingClient:
         if self._closed:
             protocol.transport.abort()
             raise InvokeError(address, "the client is closed")
+        protocol.is_signed = self._signer is not None and self._signer.signs_for(host, protocol.leads_to)
         return protocol
 
     def _leave(self, address: str, link: "_Link") -> None:
@@ -257,7 +274,9 @@ class _Link(asyncio.Protocol):
     """Our end of one connection."""
 
     def __init__(self, address: str, limits: ClientLimits, serialize_type: SerializeType, denied: Denied) -> None:
-        self._address = address
+        self.address = address
+        #: Whether what goes over it is signed.
+        self.is_signed = False
         self._limits = limits
         self._serialize_type = serialize_type
         self._denied = denied
@@ -267,9 +286,15 @@ class _Link(asyncio.Protocol):
         #: Opaque -> code of requests whose answers nobody waits for; the oldest are forgotten.
         self._posted: dict[int, int] = {}
         self.transport: asyncio.Transport
-        self.peer = ""
+        #: The IP address and port of the other end; None where the system knows them no more.
+        self.leads_to: tuple[str, int] | None = None
         self.lost = asyncio.Event()
         self._is_left = False
+
+    @property
+    def peer(self) -> str:
+        """The address of the other end, the host as a number; blank where nobody knows it any more."""
+        return host_and_port(*self.leads_to) if self.leads_to else ""
 
     @property
     def unanswered(self) -> int:
@@ -280,7 +305,7 @@ class _Link(asyncio.Protocol):
         """Take the connection."""
         self.transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
-        self.peer = host_and_port(address[0], address[1]) if address else ""
+        self.leads_to = (address[0], address[1]) if address else None
 
     def data_received(self, data: bytes) -> None:
         """Hand each response to who waits for it; of one that nobody waits for only a denial is told."""
@@ -290,7 +315,7 @@ class _Link(asyncio.Protocol):
             elif (waiting := self._waiting.get(command.opaque)) and not waiting.done():
                 waiting.set_result(command)
             elif (code := self._posted.pop(command.opaque, None)) is not None and is_denied(command):
-                self._denied(self._address, code, command.remark or "")
+                self._denied(self.denial(code, command))
         if self._reader.error is not None:
             self._fail(str(self._reader.error))
             self.transport.abort()
@@ -303,7 +328,7 @@ class _Link(asyncio.Protocol):
     async def ask(self, request: RemotingCommand) -> RemotingCommand:
         """Send a request and return its answer; raises InvokeError."""
         if len(self._waiting) >= self._limits.unanswered_max:
-            raise InvokeError(self._address, f"{len(self._waiting)} requests wait for an answer already")
+            raise InvokeError(self.address, f"{len(self._waiting)} requests wait for an answer already")
         waiting: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._waiting[request.opaque] = waiting
         try:
@@ -320,6 +345,10 @@ class _Link(asyncio.Protocol):
         if len(self._posted) > self._limits.unanswered_max:
             del self._posted[next(iter(self._posted))]
 
+    def denial(self, code: int, answer: RemotingCommand) -> Denial:
+        """Return what an answer says that does not take a request of this code."""
+        return Denial(address=self.address, request_code=code, remark=answer.remark or "", is_signed=self.is_signed)
+
     def close_once_answered(self) -> None:
         """Close when nobody waits any more. What was written stays written: a peer that stands still finds it later."""
         self._is_left = True
@@ -332,17 +361,17 @@ class _Link(asyncio.Protocol):
     def write(self, command: RemotingCommand) -> None:
         """Write a command; raises InvokeError if the peer left too much unread, or no header can carry the command."""
         if self.transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
-            raise InvokeError(self._address, "the peer does not read")
+            raise InvokeError(self.address, "the peer does not read")
         try:
             frame = encode(command, self._serialize_type)
         except HeaderError as error:
-            raise InvokeError(self._address, str(error)) from None
+            raise InvokeError(self.address, str(error)) from None
         self.transport.write(frame)
 
     def _fail(self, reason: str) -> None:
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(InvokeError(self._address, reason))
+                waiting.set_exception(InvokeError(self.address, reason))
 
     def _decline(self, request: RemotingCommand) -> None:
         """Tell a peer that sends requests the other way that none is served here."""

@@ -2,7 +2,8 @@
 
 Answers to `AclClientRPCHook`, `AclUtils` and `AclSigner`, whose keys and algorithm ACL 1.0 (4.9 to 5.2) and ACL 2.0
 (5.3 and later) have in common. The signature covers the values of the header's fields, sorted by the fields' names, and
-the body: neither the code nor the time.
+the body: neither the code nor the time. Whoever gets one can send it on as another request, to every broker that knows
+the user: so there is a `Signer`, who knows for whom requests are signed.
 """
 
 import hmac
@@ -13,6 +14,7 @@ import msgspec
 
 from remoting.codes import ResponseCode
 from remoting.command import RemotingCommand
+from remoting.named_addresses import NamedAddress, ip_of
 
 _ACCESS_KEY: Final = "AccessKey"
 _SIGNATURE: Final = "Signature"
@@ -29,6 +31,25 @@ class Credentials(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return "Credentials(******)"
+
+
+class Signer(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose requests they are, and for whom they are signed."""
+
+    credentials: Credentials
+    #: Peers of the operator's.
+    named: tuple[NamedAddress, ...] = ()
+    #: Whether the other end of every connection has shown a certificate of an authority that the operator names.
+    verifies_all: bool = False
+
+    def signs_for(self, host: str, peer: tuple[str, int] | None) -> bool:
+        """Tell whether to sign for who was told to us as `host`; `peer` is where the connection really leads."""
+        if self.verifies_all:
+            return True
+        if peer is None:
+            return False
+        ip, port = ip_of(peer[0]), peer[1]
+        return any(each.means(host, ip, port) for each in self.named)
 
 
 def signed(request: RemotingCommand, credentials: Credentials) -> RemotingCommand:

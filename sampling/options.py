@@ -10,9 +10,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from history.landing import file_name
-from remoting.signing import Credentials
+from remoting.named_addresses import named_addresses
+from remoting.signing import Credentials, Signer
 from serving.broker_keys import key_in
 from serving.not_started import NotStarted
+from serving.options import NamedAddressList
 
 _DESCRIPTION: Final = """Samples at intervals how far topics and consumer groups are, into the history: the analyses of
 queue scaling (A9) and balance (A8) are made of it."""
@@ -32,6 +34,8 @@ KEYS: Final = (
     "RMQ_SAMPLER_BROKER_ACCESS_KEY and RMQ_SAMPLER_BROKER_SECRET_KEY "
     "(or --broker-access-key-path and --broker-secret-key-path)"
 )
+#: For whom it signs.
+ADDRESSES: Final = "RMQ_SAMPLER_BROKER_ACCESS_ADDRESSES (or --broker-access-addresses)"
 
 Value = TypeVar("Value")
 
@@ -45,8 +49,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: int
     #: Its ns_id in the rows.
     name: str
-    #: What requests are signed with; None signs none.
-    credentials: Credentials | None = None
+    #: What signs requests, and for which brokers; None signs none.
+    signer: Signer | None = None
 
 
 def asked_options(arguments: Sequence[str] | None, host: str, environment: Mapping[str, str] = os.environ) -> Options:
@@ -54,11 +58,11 @@ def asked_options(arguments: Sequence[str] | None, host: str, environment: Mappi
     parser = _parser(host, environment)
     asked = parser.parse_args(arguments)
     try:
-        credentials = _credentials(asked, environment)
+        signer = _signer(asked, environment)
     except (ValueError, NotStarted) as error:
         parser.error(str(error))
     return Options(
-        credentials=credentials,
+        signer=signer,
         name_servers=asked.namesrv,
         topics=asked.topics,
         history=asked.history,
@@ -102,7 +106,29 @@ def _parser(host: str, environment: Mapping[str, str]) -> argparse.ArgumentParse
             metavar="FILE",
             help=f"file with {what}; or {VARIABLE_PREFIX}BROKER_{key.upper()}_KEY in the environment",
         )
+    parser.add_argument(
+        "--broker-access-addresses",
+        default=environment.get(f"{VARIABLE_PREFIX}BROKER_ACCESS_ADDRESSES", ""),
+        metavar=NamedAddressList.placeholder,
+        help="brokers that requests are signed for, all others get them unsigned: IP addresses, networks (10.0.0.0/16) "
+        "or names of hosts as brokers register them, each with :port or without",
+    )
     return parser
+
+
+def _signer(asked: argparse.Namespace, environment: Mapping[str, str]) -> Signer | None:
+    """Return what signs requests; raises ValueError for keys without the addresses that they are for."""
+    named = named_addresses(asked.broker_access_addresses)
+    if named is None:
+        raise ValueError(f"{ADDRESSES} must be {NamedAddressList.allowed}")
+    credentials = _credentials(asked, environment)
+    if credentials is None:
+        return None
+    if not named:
+        raise ValueError(
+            f"keys need the addresses or networks of the brokers that they are for, such as 10.0.0.0/16: {ADDRESSES}"
+        )
+    return Signer(credentials=credentials, named=named)
 
 
 def _credentials(asked: argparse.Namespace, environment: Mapping[str, str]) -> Credentials | None:

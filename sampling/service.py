@@ -8,13 +8,14 @@ from history.schemas import SAMPLER
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling import events
-from sampling.options import KEYS, Options
+from sampling.options import ADDRESSES, KEYS, Options
 from sampling.rounds import Round
 from sampling.samples import Samples
 from sampling.troubles import News, Troubles
 from serving import __version__
 from serving.chores import logged_tasks, write_held_lines
-from serving.denials import Denials
+from serving.counts import Tally
+from serving.denials import Denials, Names, UnsignedRequests
 from serving.log_writer import LineWriter
 from serving.logs import STDOUT, Logs, open_logs
 from serving.options import LONG_MAX
@@ -72,8 +73,7 @@ async def serve(options: Options) -> None:
     identity = Identity(options.name, SAMPLER, __version__, "")
     # The servers say how much their folder may hold; half of the disk and 31 days count here too.
     recording = Recording(options.history, identity, logs, bytes_max=LONG_MAX)
-    client = RemotingClient(clock, credentials=options.credentials)
-    client.denied = Denials(logs, KEYS, is_signed=options.credentials is not None).denied
+    client = _client(options, logs)
     try:
         await _sample_until_stopped(Sampler(options, logs, client, recording), options, logs, signals, recording)
         await client.close()
@@ -81,6 +81,16 @@ async def serve(options: Options) -> None:
         logs.write(events.SAMPLER_STOPPED)
     finally:
         logs.close(_LOG_CLOSE_S)
+
+
+def _client(options: Options, logs: Logs) -> RemotingClient:
+    client = RemotingClient(SystemClock(), signer=options.signer)
+    names = Names(KEYS, ADDRESSES)
+    client.denied = Denials(logs, names, has_keys=options.signer is not None).denied
+    # NameServers ask nobody for a signature.
+    unsigned = UnsignedRequests(logs, names, Tally(known=[()]), no_brokers=frozenset(options.name_servers))
+    client.unsigned = unsigned.unsigned
+    return client
 
 
 async def _sample_until_stopped(

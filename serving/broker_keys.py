@@ -1,9 +1,10 @@
-"""Who we are for brokers with ACL: the keys that requests are signed with, from properties or from files."""
+"""Who we are for brokers with ACL, and for which of them: from properties, the keys also from files."""
 
 from pathlib import Path
 from typing import Final
 
-from remoting.signing import Credentials
+from remoting.named_addresses import named_addresses
+from remoting.signing import Credentials, Signer
 from serving.config import ServerConfig
 from serving.not_started import NotStarted
 
@@ -12,6 +13,18 @@ KEY_BYTES_MAX: Final = 4096
 
 #: What a server is to be given.
 PROPERTIES: Final = "brokerAccessKey and brokerSecretKey (or brokerAccessKeyPath and brokerSecretKeyPath)"
+
+#: For whom requests are signed.
+ADDRESSES: Final = "brokerAccessAddresses"
+
+
+def signer_of(config: ServerConfig) -> Signer | None:
+    """Return what signs requests of ours, None without keys; raises NotStarted for files that hold none."""
+    credentials = credentials_of(config)
+    if credentials is None:
+        return None
+    named = named_addresses(config.broker_access_addresses) or ()
+    return Signer(credentials=credentials, named=named, verifies_all=config.verifies_brokers)
 
 
 def credentials_of(config: ServerConfig) -> Credentials | None:

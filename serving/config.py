@@ -21,6 +21,7 @@ from serving.options import (
     FilePath,
     Fixed,
     Flag,
+    NamedAddressList,
     OneOf,
     Option,
     Secret,
@@ -471,6 +472,17 @@ class ServerConfig:
         str,
         Option("brokerSecretKeyPath", _PATH, "File with that password, read at the start.", by_request=NAMES_A_FILE),
     ] = ""
+    broker_access_addresses: Annotated[
+        str,
+        Option(
+            "brokerAccessAddresses",
+            NamedAddressList(),
+            "Brokers that requests are signed for, all others get them unsigned: IP addresses, networks (10.0.0.0/16) "
+            "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
+            "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
+            by_request=Fixed("it is for whom this server signs"),
+        ),
+    ] = ""
 
     #: Read by start.py.
     tls_config_file: Annotated[
@@ -496,6 +508,15 @@ class ServerConfig:
         """Return at how many unread bytes a connection goes on and waits: (low, high); Java's rule, both or none."""
         marks = self.write_buffer_low_water_mark_bytes, self.write_buffer_high_water_mark_bytes
         return marks if all(marks) else (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)
+
+    @property
+    def verifies_brokers(self) -> bool:
+        """Tell whether brokers that we call show certificates of an authority that the operator names.
+
+        Without tls.client.trustCertPath it is any authority that the system knows: strangers have those certificates.
+        """
+        verifies = self.tls_enable and self.tls_client_auth_server and not self.tls_test_mode_enable
+        return verifies and bool(self.tls_client_trust_cert_path)
 
     @property
     def has_others_properties(self) -> bool:

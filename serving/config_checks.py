@@ -15,6 +15,13 @@ from serving.server_kind import ServerKind
 #: Longest part of a bad value that is repeated in a sentence.
 _SHOWN_CHARS_MAX: Final = 80
 
+#: Peers without a password say where brokers are: keys without it would be at anybody's service.
+_FOR_WHOM: Final = (
+    "set as well, because there are keys: the addresses or networks of the brokers that requests are signed for, such "
+    "as 10.0.0.0/16;broker-a.example.org:10911 (or brokers are verified: tls.enable=true, tls.client.authServer=true, "
+    "tls.client.trustCertPath and tls.test.mode.enable=false)"
+)
+
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", "[::]"})
 
 
@@ -97,6 +104,8 @@ def _broker_keys(config: ServerConfig) -> Iterator[tuple[str, str]]:
         yield "broker_secret_key", "set as well, or brokerSecretKeyPath, because there is an access key"
     if has_password and not has_user:
         yield "broker_access_key", "set as well, or brokerAccessKeyPath, because there is a secret key"
+    if has_user and has_password and not config.broker_access_addresses and not config.verifies_brokers:
+        yield "broker_access_addresses", _FOR_WHOM
 
 
 def _overlap(address: str, other: str) -> bool:

@@ -107,6 +107,12 @@ class ServerFamilies:
             "request_duration_seconds", "HTTP requests by path template.", "method", "route"
         )
 
+        self.unsigned_requests = server.counter(
+            "unsigned_requests",
+            "Requests of its own that went unsigned to addresses that brokerAccessAddresses does not name, although "
+            "there are keys.",
+        )
+
         # History
 
         history = FamilyMaker("rocketmq_history_")
@@ -169,6 +175,7 @@ class ServerFamilies:
             self.connections_closed,
             self.http_requests,
             self.http_duration,
+            self.unsigned_requests,
         )
 
     @property

@@ -145,6 +145,7 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.connection_pauses, single(statistics.pauses)
         yield families.connections, by_label(statistics.connections.items())
         yield families.connections_closed, by_label(statistics.closed.items())
+        yield families.unsigned_requests, self._server.counts.unsigned_requests.counts()
 
     def _history(self) -> Iterator[tuple[Family, Values]]:
         families, recorder = self._families, self._server.recorder

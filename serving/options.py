@@ -10,6 +10,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from remoting.named_addresses import named_addresses
+
 #: Java's `int`, the range of a number that has no other.
 INT_MIN: Final = -(2**31)
 INT_MAX: Final = 2**31 - 1
@@ -181,7 +183,22 @@ class AddressList(msgspec.Struct, frozen=True):
         return value if all(map(_is_address, addresses)) and is_one_line(value) else None
 
 
-Kind = Whole | Flag | AlwaysFalse | Only | OneOf | Text | Secret | AddressList
+class NamedAddressList(msgspec.Struct, frozen=True):
+    """Addresses, networks and names of hosts with a `;` between them; blank for none."""
+
+    placeholder: ClassVar[str] = "HOST|NETWORK[:PORT];..."
+    allowed: ClassVar[str] = (
+        "IP addresses, networks (10.0.0.0/16, not of all addresses) or names of hosts, each with :port or without, "
+        "with a ';' between them"
+    )
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        value = ";".join(part for each in text.split(";") if (part := each.strip()))
+        return value if is_one_line(value) and named_addresses(value) is not None else None
+
+
+Kind = Whole | Flag | AlwaysFalse | Only | OneOf | Text | Secret | AddressList | NamedAddressList
 
 
 class Fixed(msgspec.Struct, frozen=True):

@@ -29,12 +29,12 @@ from remoting.server import RemotingServer, ServerOptions
 from remoting.tls import TlsError, client_context
 from serving import __version__, chores, tls_options
 from serving import server_events as events
-from serving.broker_keys import PROPERTIES, credentials_of
+from serving.broker_keys import ADDRESSES, PROPERTIES, signer_of
 from serving.chores import Chore, logged_tasks
 from serving.config import Config, ServerConfig
 from serving.config_sources import IgnoredKey
 from serving.config_text import listed_properties
-from serving.denials import Denials
+from serving.denials import Denials, Names, UnsignedRequests
 from serving.descriptors import bound_http_socket, raised_file_limit, room_for_connections
 from serving.health import Health, Serving
 from serving.log_writer import LineWriter
@@ -262,10 +262,12 @@ class ServerProcess(Generic[Config]):
             context = client_context(self._certificate.contexts.settings) if self._config.tls_enable else None
         except TlsError as error:
             raise NotStarted(f"requests to brokers shall go over TLS, but: {error}") from error
-        credentials = credentials_of(self._config)
+        signer = signer_of(self._config)
         serialize_type = SerializeType[self._config.serialize_type]
-        client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, credentials=credentials)
-        client.denied = Denials(self._logs, PROPERTIES, is_signed=credentials is not None).denied
+        client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer)
+        names = Names(PROPERTIES, ADDRESSES)
+        client.denied = Denials(self._logs, names, has_keys=signer is not None).denied
+        client.unsigned = UnsignedRequests(self._logs, names, self._counts.unsigned_requests).unsigned
         return client
 
     def _connections_max(self) -> int:

@@ -16,6 +16,8 @@ class ServerCounts:
 
     def __init__(self) -> None:
         self.config_changes = Tally(known=[("stored",), ("failed",)])
+        #: To brokers that the operator does not name, where there are keys.
+        self.unsigned_requests = Tally(known=[()])
         #: Seconds by which a timer of the loop came late.
         self.event_loop_lag = Histogram(LATENCY_S)
         self._longest_lag_s = 0.0

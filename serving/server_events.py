@@ -115,7 +115,17 @@ BROKER_REQUEST_DENIED: Final = LogEvent(
     keys=("addr", "request_code", "signed", "error", "advice"),
     meaning="A broker with ACL does not take a request of this process: it is not `signed`, or the broker does not "
     "know the user, has another password for it, or does not let it do this.",
-    advice="Do what the key `advice` says: give this process a user of the brokers that may do everything.",
+    advice="Do what the key `advice` says: give this process a user of the brokers with the rights that it needs, and "
+    "the addresses of the brokers that it is for.",
+)
+BROKER_REQUEST_NOT_SIGNED: Final = LogEvent(
+    name="broker_request_not_signed",
+    level=Level.WARNING,
+    keys=("addr", "advice"),
+    meaning="There are keys, but requests go to this address unsigned: it is none of those that the operator names. "
+    "Told once of each address.",
+    advice="Name it, if it is a broker of yours with ACL, which else denies those requests; a stranger who registered "
+    "it does no harm with them. Find out who registers addresses that you do not know.",
 )
 
 # What operators change
@@ -242,6 +252,7 @@ MEANS: Final = (
     CERTIFICATE_LOADED,
     CERTIFICATE_LOAD_FAILED,
     BROKER_REQUEST_DENIED,
+    BROKER_REQUEST_NOT_SIGNED,
 )
 SETTINGS: Final = (
     CONFIG_CHANGED,

@@ -324,6 +324,13 @@ def _http_and_settings(prefix: str) -> tuple[Panel, ...]:
             description="Failed ones could not be written to disk, and nothing changed.",
             queries=(grown_of_each(f"{prefix}config_changes_total", "result"),),
         ),
+        Panel(
+            kind=Kind.LINES,
+            title="Unsigned requests",
+            description="To addresses that brokerAccessAddresses does not name, although there are keys: a broker that "
+            "was forgotten, or a stranger. The log names each (broker_request_not_signed).",
+            queries=(grown_of_each(f"{prefix}unsigned_requests_total"),),
+        ),
     )
 
 

@@ -63,6 +63,7 @@ def test_a_misspelled_key_is_refused_by_its_name(values, key):
         ({"namesrv": {"persistence": {"size": "8 GB"}}}, "/namesrv/persistence/size"),
         ({"image": {"digest": "sha256:12"}}, "/image/digest"),
         ({"profile": "prod"}, "/profile"),
+        ({"brokers": {"auth": {"addresses": ["10.0.0.0/8;a"]}}}, "/brokers/auth/addresses/0"),
         ({"analytics": {"run": {"schedule": "daily"}}}, "/analytics/run/schedule"),
     ],
 )
@@ -103,6 +104,14 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         (
             {"namesrv": {"config": {"tls.server.mode": "disabled"}}},
             "namesrv.config.tls.server.mode is set by the chart",
+        ),
+        (
+            {"brokers": {"auth": {"existingSecret": "s"}}},
+            "but not for whom requests are signed: set brokers.auth.addresses",
+        ),
+        (
+            {"namesrv": {"config": {"brokerAccessAddresses": "10.0.0.0/8"}}},
+            "namesrv.config.brokerAccessAddresses is set by the chart",
         ),
         (
             {"controller": {"config": {"brokerSecretKey": "s"}}},

@@ -1,8 +1,16 @@
 """Brokers that check who asks them: ACL 2.0 of 5.3 and later, ACL 1.0 of the releases before."""
 
+import base64
+import hmac
+import json
 from dataclasses import dataclass
 
 import yaml
+
+from peers.wire import SUCCESS, Caller
+
+CREATE_USER = 3001
+CREATE_ACL = 3006
 
 
 @dataclass(frozen=True)
@@ -17,6 +25,8 @@ class Keys:
 CONTROL = Keys("control-plane", "s3cret-of-the-control-plane")
 #: What brokers sign their own requests with.
 BROKERS = Keys("inner-brokers", "s3cret-of-the-brokers")
+#: Who may do what our servers and the sampler ask for, and hardly more.
+LEAST = Keys("least-rights", "s3cret-of-the-least")
 STRANGER = Keys("control-plane", "s3cret-of-nobody")
 
 
@@ -37,11 +47,43 @@ def acl_1(lab_folder, label):
     """Give the broker with this label its accounts, and return its properties."""
     file = lab_folder / label / "conf" / "plain_acl.yml"
     file.parent.mkdir(parents=True, exist_ok=True)
-    account = {"accessKey": CONTROL.access, "secretKey": CONTROL.secret, "admin": True}
-    file.write_text(yaml.safe_dump({"globalWhiteRemoteAddresses": [], "accounts": [account]}))
+    super_user = {"accessKey": CONTROL.access, "secretKey": CONTROL.secret, "admin": True}
+    least = {"accessKey": LEAST.access, "secretKey": LEAST.secret, "admin": False}
+    least |= {"defaultTopicPerm": "DENY", "defaultGroupPerm": "DENY"}
+    file.write_text(yaml.safe_dump({"globalWhiteRemoteAddresses": [], "accounts": [super_user, least]}))
     return {"aclEnable": True}
 
 
+def admit_least(broker):
+    """Let the broker with ACL 2.0 know the user with the least rights; those of ACL 1.0 know it from their file."""
+    user = {"username": LEAST.access, "password": LEAST.secret, "userType": "Normal"}
+    asked(broker, CONTROL, CREATE_USER, {"username": LEAST.access}, user)
+    rights = (("Cluster:DefaultCluster", ["Update"]), ("Topic:*", ["Get"]), ("Group:*", ["Get"]))
+    entries = [{"resource": resource, "actions": actions, "decision": "Allow"} for resource, actions in rights]
+    acl = {"subject": f"User:{LEAST.access}", "policies": [{"policyType": "Custom", "entries": entries}]}
+    asked(broker, CONTROL, CREATE_ACL, {"subject": acl["subject"]}, acl)
+
+
+def asked(broker, keys, code, fields, body):
+    answer = ask_as(broker, keys, code, fields, json.dumps(body).encode())
+    assert answer.code == SUCCESS, answer
+
+
+def ask_as(broker, keys, code, fields, body=b""):
+    """Return a broker's answer to a request that this user has signed."""
+    fields = fields | {"AccessKey": keys.access}
+    content = "".join(fields[name] for name in sorted(fields)).encode() + body
+    digest = hmac.digest(keys.secret.encode(), content, "sha1")
+    signed = fields | {"Signature": base64.b64encode(digest).decode()}
+    return Caller(broker.address).ask(code, signed, body)
+
+
 def servers_keys(keys):
-    """Return the properties with which our servers sign what they send; none without keys."""
-    return {"brokerAccessKey": keys.access, "brokerSecretKey": keys.secret} if keys else {}
+    """Return the properties with which our servers sign what they send to this machine; none without keys."""
+    if keys is None:
+        return {}
+    return {
+        "brokerAccessKey": keys.access,
+        "brokerSecretKey": keys.secret,
+        "brokerAccessAddresses": "127.0.0.1",
+    }

@@ -7,13 +7,14 @@ import pytest
 from fakes.clock import FakeClock
 from listening import REGISTER, PeerStream, a_request, serving, success, until
 
-from remoting.client import ClientLimits, RemotingClient
+from remoting.client import ClientLimits, Denial, RemotingClient
 from remoting.clock import SystemClock
 from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.command import RemotingCommand
 from remoting.errors import InvokeError, InvokeTimeout
 from remoting.frame import encode
-from remoting.signing import Credentials, signed
+from remoting.named_addresses import named_addresses
+from remoting.signing import Credentials, Signer, signed
 from remoting.tls import TlsContexts, TlsSettings, client_context
 
 NOTIFY = RemotingCommand(905, ext_fields={"minBrokerId": "1"})
@@ -32,8 +33,12 @@ class Calling:
         await self.client.close()
 
 
-def a_client(clock=None, tls=None, serialize_type=SerializeType.JSON, credentials=None, **limits):
-    return Calling(RemotingClient(clock or SystemClock(), ClientLimits(**limits), tls, serialize_type, credentials))
+def a_client(clock=None, tls=None, serialize_type=SerializeType.JSON, signer=None, **limits):
+    return Calling(RemotingClient(clock or SystemClock(), ClientLimits(**limits), tls, serialize_type, signer))
+
+
+def a_signer(named="", **values):
+    return Signer(credentials=KEYS, named=named_addresses(named), **values)
 
 
 class Peers:
@@ -90,33 +95,74 @@ async def test_a_request_that_nobody_waits_for_arrives_as_any_other():
         assert (seen[0].code, seen[0].flag, seen[0].ext_fields) == (905, 0, {"minBrokerId": "1"})
 
 
-async def test_every_request_is_signed_where_there_are_keys():
-    seen = []
+async def signed_at(signer, host="127.0.0.1"):
+    """Send a request in each way; return what arrived and which addresses were told as unsigned."""
+    seen, unsigned = [], []
 
     def note(request, connection):
         seen.append(request)
         return request.reply()
 
-    async with serving(note) as site, a_client(credentials=KEYS) as client:
+    async with serving(note) as site, a_client(signer=signer(site.port)) as client:
+        client.unsigned = unsigned.append
         for send in (client.invoke, client.ask_anew, client.post):
-            await send(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
+            await send(f"{host}:{site.port}", NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: len(seen) == 3)
-    expected = signed(NOTIFY, KEYS).ext_fields
-    assert [request.ext_fields for request in seen] == [expected] * 3
+    return [request.ext_fields for request in seen], unsigned
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("127.0.0.1", "127.0.0.0/8"),
+        ("127.0.0.1", "10.0.0.0/8;127.0.0.1:{port}"),
+        # Whatever the text is, the network is that of the other end.
+        ("localhost", "127.0.0.0/8;[::1]"),
+        ("LocalHost", "localhost:{port}"),
+    ],
+)
+async def test_every_request_to_a_named_peer_is_signed(host, named):
+    seen, unsigned = await signed_at(lambda port: a_signer(named.format(port=port)), host)
+    assert seen == [signed(NOTIFY, KEYS).ext_fields] * 3
+    assert unsigned == []
     assert NOTIFY.ext_fields == {"minBrokerId": "1"}
 
 
-async def test_a_peer_that_denies_our_requests_is_told_whoever_waits_for_the_answer():
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("127.0.0.1", ""),
+        ("127.0.0.1", "10.0.0.0/8;127.0.0.1:1;127.0.0.2"),
+        # A name is the operator's only as he wrote it: anybody's may resolve to where another one does.
+        ("127.0.0.1", "localhost"),
+        ("localhost", "localhost.example.org"),
+    ],
+)
+async def test_no_request_to_another_peer_is_signed_and_each_is_told(host, named):
+    seen, unsigned = await signed_at(lambda _: a_signer(named), host)
+    assert seen == [NOTIFY.ext_fields] * 3
+    assert [each.rpartition(":")[0] for each in unsigned] == [host] * 3
+
+
+async def test_peers_that_are_verified_all_get_signed_requests():
+    seen, unsigned = await signed_at(lambda _: a_signer(verifies_all=True))
+    assert seen == [signed(NOTIFY, KEYS).ext_fields] * 3
+    assert unsigned == []
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+async def test_a_peer_that_denies_our_requests_is_told_whoever_waits_for_the_answer(is_signed):
     def deny(request, connection):
         return request.reply(ResponseCode.NO_PERMISSION, remark="check signature failed.")
 
     denied = []
-    async with serving(deny) as site, a_client() as client:
-        client.denied = lambda *told: denied.append(told)
+    async with serving(deny) as site, a_client(signer=a_signer("127.0.0.1" if is_signed else "")) as client:
+        client.denied = denied.append
         for send in (client.invoke, client.ask_anew, client.post):
             await send(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: len(denied) == 3)
-        assert denied == [(address(site), 905, "check signature failed.")] * 3
+        told = Denial(address=address(site), request_code=905, remark="check signature failed.", is_signed=is_signed)
+        assert denied == [told] * 3
 
 
 async def test_other_answers_that_nobody_waits_for_are_dropped():

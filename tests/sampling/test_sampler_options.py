@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remoting.signing import Credentials
+from remoting.named_addresses import named_addresses
+from remoting.signing import Credentials, Signer
 from sampling.options import TOPICS_MAX, asked_options
 
 NEEDED = {"--namesrv": "ns1:9876", "--topics": "orders", "--history": "/h"}
@@ -62,19 +63,33 @@ def test_what_cannot_be_done_is_said_with_what_to_do(capsys, changed, says):
 
 
 def test_without_keys_nothing_is_signed():
-    assert asked().credentials is None
+    assert asked().signer is None
+    assert asked(broker_access_addresses="10.0.0.0/8").signer is None
 
 
 def test_keys_come_from_the_environment_or_from_files(tmp_path):
     (tmp_path / "user").write_text("somebody\n")
     (tmp_path / "password").write_text("a secret\n")
-    keys = Credentials("somebody", "a secret")
+    signer = Signer(credentials=Credentials("somebody", "a secret"), named=named_addresses("10.0.0.0/8"))
     variables = {"RMQ_SAMPLER_BROKER_ACCESS_KEY": "somebody", "RMQ_SAMPLER_BROKER_SECRET_KEY": "a secret"}
-    assert asked(variables).credentials == keys
+    assert asked(variables | {"RMQ_SAMPLER_BROKER_ACCESS_ADDRESSES": "10.0.0.0/8"}).signer == signer
+    assert asked(variables, broker_access_addresses="10.0.0.0/8").signer == signer
     files = {"broker_access_key_path": tmp_path / "user", "broker_secret_key_path": tmp_path / "password"}
-    assert asked(**files).credentials == keys
+    assert asked(broker_access_addresses="10.0.0.0/8", **files).signer == signer
     named = {f"RMQ_SAMPLER_{name.upper()}": str(path) for name, path in files.items()}
-    assert asked(named).credentials == keys
+    assert asked(named, broker_access_addresses="10.0.0.0/8").signer == signer
+
+
+@pytest.mark.parametrize(
+    ("addresses", "says"), [("", "10.0.0.0/16: RMQ_SAMPLER_BROKER_ACCESS_ADDRESSES"), ("10.0.0.1/8", "must be IP")]
+)
+def test_keys_without_the_addresses_that_they_are_for_are_refused(capsys, addresses, says):
+    keys = {"RMQ_SAMPLER_BROKER_ACCESS_KEY": "somebody", "RMQ_SAMPLER_BROKER_SECRET_KEY": "hunter2"}
+    with pytest.raises(SystemExit):
+        asked(keys, broker_access_addresses=addresses)
+    said = " ".join(capsys.readouterr().err.split())
+    assert says in said
+    assert "hunter2" not in said
 
 
 @pytest.mark.parametrize("given", ["ACCESS", "SECRET"])

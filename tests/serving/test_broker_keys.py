@@ -3,9 +3,10 @@
 import pytest
 
 from namesrv.config import NAMESRV, NameServerConfig
+from remoting.named_addresses import named_addresses
 from remoting.properties import Property
-from remoting.signing import Credentials
-from serving.broker_keys import KEY_BYTES_MAX, credentials_of
+from remoting.signing import Credentials, Signer
+from serving.broker_keys import KEY_BYTES_MAX, credentials_of, signer_of
 from serving.config_text import listed_properties, shown_unknown
 from serving.not_started import NotStarted
 from serving.options import Fixed
@@ -15,8 +16,34 @@ def config(**values):
     return NameServerConfig(**values)
 
 
+#: Brokers show certificates of an authority that the operator names.
+VERIFYING = {
+    "tls_enable": True,
+    "tls_test_mode_enable": False,
+    "tls_client_auth_server": True,
+    "tls_client_trust_cert_path": "/etc/ca.pem",
+}
+
+
 def test_without_keys_there_are_no_credentials():
     assert credentials_of(config()) is None
+    assert signer_of(config(broker_access_addresses="10.0.0.0/8")) is None
+
+
+def test_requests_are_signed_for_the_addresses_beside_the_keys():
+    keys = {"broker_access_key": "somebody", "broker_secret_key": "a secret"}
+    named = "10.0.0.0/8;broker-a:10911"
+    expected = Signer(credentials=Credentials("somebody", "a secret"), named=named_addresses(named))
+    assert signer_of(config(broker_access_addresses=named, **keys)) == expected
+
+
+@pytest.mark.parametrize(
+    "less", [{}, *({name: type(value)()} for name, value in VERIFYING.items() if name != "tls_test_mode_enable")]
+)
+def test_requests_are_signed_for_all_brokers_only_if_an_authority_of_the_operator_verifies_them(less):
+    keys = {"broker_access_key": "somebody", "broker_secret_key": "a secret"}
+    assert signer_of(config(**keys, **VERIFYING | less)).verifies_all is (not less)
+    assert not signer_of(config(**keys, **VERIFYING | {"tls_test_mode_enable": True})).verifies_all
 
 
 def test_keys_may_be_properties():
@@ -46,7 +73,7 @@ def test_a_file_that_is_not_there_ends_the_start_with_its_name():
 
 def test_no_request_may_change_them():
     keys = [option for option in NAMESRV.options.values() if option.key.startswith("broker")]
-    assert len(keys) == 4
+    assert len(keys) == 5
     assert all(isinstance(option.by_request, Fixed) for option in keys)
 
 

@@ -5,6 +5,15 @@ import pytest
 from namesrv.config import NAMESRV, NameServerConfig
 from serving.config_checks import BadOption, ConfigError, bad_option, conflicts
 
+KEYS = {"broker_access_key": "u", "broker_secret_key": "p"}
+NAMED = {"broker_access_addresses": "10.0.0.0/8"}
+FOR_WHOM = (
+    "set as well, because there are keys: the addresses or networks of the brokers that requests are signed for, such "
+    "as 10.0.0.0/16;broker-a.example.org:10911 (or brokers are verified: tls.enable=true, tls.client.authServer=true, "
+    "tls.client.trustCertPath and tls.test.mode.enable=false)"
+)
+TO_BE_NAMED = ("broker_access_addresses", FOR_WHOM)
+
 
 @pytest.mark.parametrize(
     ("config", "found"),
@@ -20,7 +29,19 @@ from serving.config_checks import BadOption, ConfigError, bad_option, conflicts
         ({"tls_server_key_path": "/k"}, [("tls_server_cert_path", "set as well, because tls.server.keyPath is")]),
         ({"tls_server_key_path": "/k", "tls_server_cert_path": "/c"}, []),
         ({"tls_client_cert_path": "/c"}, [("tls_client_key_path", "set as well, because tls.client.certPath is")]),
-        ({"broker_access_key": "u", "broker_secret_key_path": "/p"}, []),
+        ({"broker_access_key": "u", "broker_secret_key_path": "/p", **NAMED}, []),
+        (NAMED, []),
+        (KEYS, [TO_BE_NAMED]),
+        (
+            KEYS | {"tls_enable": True, "tls_client_auth_server": True, "tls_client_trust_cert_path": "/c"},
+            [TO_BE_NAMED],
+        ),
+        (
+            KEYS
+            | {"tls_enable": True, "tls_client_auth_server": True, "tls_client_trust_cert_path": "/c"}
+            | {"tls_test_mode_enable": False},
+            [],
+        ),
         (
             {"broker_access_key_path": "/u"},
             [("broker_secret_key", "set as well, or brokerSecretKeyPath, because there is an access key")],
@@ -30,11 +51,11 @@ from serving.config_checks import BadOption, ConfigError, bad_option, conflicts
             [("broker_access_key", "set as well, or brokerAccessKeyPath, because there is a secret key")],
         ),
         (
-            {"broker_access_key": "u", "broker_access_key_path": "/u", "broker_secret_key": "p"},
+            {"broker_access_key": "u", "broker_access_key_path": "/u", "broker_secret_key": "p", **NAMED},
             [("broker_access_key_path", "blank, because brokerAccessKey is set")],
         ),
         (
-            {"broker_access_key": "u", "broker_secret_key_path": "/p", "broker_secret_key": "p"},
+            {"broker_access_key": "u", "broker_secret_key_path": "/p", "broker_secret_key": "p", **NAMED},
             [("broker_secret_key_path", "blank, because brokerSecretKey is set")],
         ),
         ({"http_port": 9876}, [("http_port", "another port than listenPort")]),

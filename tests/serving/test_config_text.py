@@ -7,7 +7,18 @@ from namesrv.config import NAMESRV, NameServerConfig
 from remoting.properties import Property, file_text, listing_text, parse
 from serving.config_sources import PropertiesFile, Sources, from_sources
 from serving.config_text import listed_properties, persisted_properties, shown_unknown
-from serving.options import AddressList, AlwaysFalse, FilePath, Flag, OneOf, Secret, Text, Whole, text_of
+from serving.options import (
+    AddressList,
+    AlwaysFalse,
+    FilePath,
+    Flag,
+    NamedAddressList,
+    OneOf,
+    Secret,
+    Text,
+    Whole,
+    text_of,
+)
 
 # The answer to request 319 of the Java NameServer 5.5.0 (mqadmin 5.5.0 getNamesrvConfig).
 JAVA_LISTING = """\
@@ -125,6 +136,7 @@ VALUES = {
     Text: lambda _: LINES,
     FilePath: lambda _: LINES.filter(lambda text: "://" not in text),
     AddressList: lambda _: st.just("ns1:9876;ns2:9876"),
+    NamedAddressList: lambda _: st.just("10.0.0.0/8;broker-a:10911"),
 }
 TOGETHER = {
     "brokerAccessKey",

@@ -14,6 +14,7 @@ from serving.options import (
     AlwaysFalse,
     FilePath,
     Flag,
+    NamedAddressList,
     OneOf,
     Option,
     Secret,
@@ -150,6 +151,20 @@ def test_a_secret_is_taken_as_it_is():
 )
 def test_an_address_list_is_hosts_with_ports(text, value):
     assert AddressList().value_of(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", ""),
+        (" 10.0.0.0/16 ;; broker-a:10911;", "10.0.0.0/16;broker-a:10911"),
+        ("10.0.0.0/16;broker-a:0", None),
+        ("0.0.0.0/0", None),
+        (";".join(["10.0.0.0/16"] * 400), None),
+    ],
+)
+def test_a_list_of_named_addresses_is_networks_and_hosts_with_ports_or_without(text, value):
+    assert NamedAddressList().value_of(text) == value
 
 
 @pytest.mark.parametrize(

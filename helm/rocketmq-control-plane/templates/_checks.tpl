@@ -5,6 +5,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- include "rmq.checks.controller" . -}}
 {{- include "rmq.checks.etcd" . -}}
 {{- include "rmq.checks.tls" . -}}
+{{- include "rmq.checks.brokers" . -}}
 {{- include "rmq.checks.history" . -}}
 {{- include "rmq.checks.analytics" . -}}
 {{- include "rmq.checks.external" . -}}
@@ -62,6 +63,14 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- end -}}
 {{- end -}}
 
+{{- define "rmq.checks.brokers" -}}
+{{- with .Values.brokers.auth -}}
+{{- if and .existingSecret (not .addresses) (not $.Values.tls.verifyBrokers) -}}
+{{- fail "brokers.auth.existingSecret is set, but not for whom requests are signed: set brokers.auth.addresses to the addresses or networks of the brokers, or tls.verifyBrokers=true." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "rmq.checks.history" -}}
 {{- with .Values.history -}}
 {{- if and $.Values.analytics.enabled (not (and .enabled (eq .volume "shared"))) -}}
@@ -97,7 +106,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
 {{- $free := list "bindAddress" "httpBindAddress" "logFormat" -}}
-{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir)$" -}}
+{{- $reserved := "^(configStorePath|controllerId|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}
 {{- fail (printf "%s.config.%s would stand in the values as plain text: use the existingSecret of tls, brokers.auth or etcd." $.server $key) -}}

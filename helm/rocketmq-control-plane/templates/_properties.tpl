@@ -81,6 +81,9 @@ enableShutdownGracefully: {{ gt (int .values.drainSeconds) 0 }}
 shutdownWaitTimeSeconds: {{ .values.drainSeconds }}
 {{ include "rmq.historyProperties" . }}
 {{ include "rmq.tlsProperties" .root }}
+{{- with .root.Values.brokers.auth.addresses }}
+brokerAccessAddresses: {{ join ";" . | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "rmq.namesrv.own" -}}
