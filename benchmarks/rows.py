@@ -295,7 +295,7 @@ def _buckets(server: Server, histogram: str) -> list[tuple[float, float]]:
 def scan(folder: Path, plan: Plan) -> Iterator[Row]:
     """Measure looks for silent brokers among 10,000, and tell what held the loop longest in the rows before."""
     with (
-        ours(folder, "--scan-not-active-broker-interval", "250") as server,
+        ours(folder, "--scan-not-active-broker-interval", "250", "--brokers-per-connection-max", "10000") as server,
         held(server, frames(folder, "register", "--brokers", 10_000, "--topics", 2), "--one"),
     ):
         before = server.metrics()

@@ -246,6 +246,28 @@ class NameServerConfig(ServerConfig):
 
     # Ours
 
+    #: Read by route_state.py, as the next one.
+    brokers_max: Annotated[
+        int,
+        Option(
+            "brokersMax",
+            _AT_LEAST_1,
+            "Brokers that are kept; beyond it new ones are answered 1, but each connection may have 8 all the same.",
+            by_request=KEEPS_OUT,
+            at_once=True,
+        ),
+    ] = 100_000
+    brokers_per_connection_max: Annotated[
+        int,
+        Option(
+            "brokersPerConnectionMax",
+            _AT_LEAST_1,
+            "Brokers that may register over one connection, as those of a BrokerContainer do; new ones beyond it are "
+            "answered 1.",
+            by_request=KEEPS_OUT,
+            at_once=True,
+        ),
+    ] = 1024
     #: Read by __main__.py, as the next one.
     controller_listen_port: Annotated[
         int,

@@ -60,6 +60,10 @@ class TooManyMembers(RequestRefused):
         super().__init__(f"the set {broker_name} has {members_max} brokers, which is the limit")
 
 
+class TooManyBrokers(RequestRefused):
+    """A new broker beyond what one connection, or all together, may register."""
+
+
 class KvTooLong(RequestRefused):
     """An entry, or a KV table, that is larger than those of operators; the whole is written at each change."""
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from namesrv import broker_connections, departure, registration, routes
+from namesrv import broker_connections, broker_limits, departure, registration, routes
 from namesrv.config import NameServerConfig
 from namesrv.effects import (
     BeatKind,
@@ -172,9 +172,10 @@ class RouteState:
 
         Rests while its topics are compared, and compares them anew if something was applied meanwhile. All else is
         decided at the end, in the step that applies it, when `now_ms` and `is_late` are asked. None: the topics are the
-        difference to something that holds no longer, and the whole is needed. Raises SingleTopicFromUnknownBroker.
-        In both cases nothing has changed.
+        difference to something that holds no longer, and the whole is needed. Raises SingleTopicFromUnknownBroker,
+        TooManyMembers or TooManyBrokers. In all these cases nothing has changed.
         """
+        self._check_room(request)
         for _ in range(_TRIES):
             compared_at = self._applied
             compared = yield from self._comparing(request)
@@ -189,7 +190,18 @@ class RouteState:
             return self.leave_aside(request)
         return self._register(request, compared, now_ms())
 
+    def _check_room(self, request: Registration) -> None:
+        broker_limits.check_room(
+            self.tables.live,
+            request.key,
+            request.connection_id,
+            of_a_connection_max=self._config.brokers_per_connection_max,
+            brokers_max=self._config.brokers_max,
+        )
+
     def _register(self, request: Registration, compared: _Compared, now_ms: int) -> Outcome[MasterAddresses]:
+        # Others may have registered while it rested.
+        self._check_room(request)
         known = self.tables.live.get(request.key)
         decision = self._decide(request, compared, now_ms)
         if isinstance(decision, RegistrationConflicted):

@@ -95,6 +95,10 @@ class LiveTable:
         """Return the members that have registered over a connection."""
         return list(self._by_connection.get(connection_id, ()))
 
+    def count_of_connection(self, connection_id: int) -> int:
+        """Return how many members have registered over a connection."""
+        return len(self._by_connection.get(connection_id, ()))
+
     def has_registered_over(self, connection_id: int) -> bool:
         """Tell whether a living member has registered over a connection."""
         return connection_id in self._by_connection

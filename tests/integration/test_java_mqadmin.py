@@ -16,6 +16,8 @@ pytestmark = pytest.mark.java
 #: Properties in which `getNamesrvConfig` may differ, by the name that namesrv/DIFFERENCES.md gives to the difference.
 LISTED_ONLY_HERE = {
     "config-listing": {
+        "brokersMax",
+        "brokersPerConnectionMax",
         "configWhiteList",
         "connectionsMax",
         "controllerHttpPort",

@@ -52,6 +52,8 @@ def test_no_request_may_change_where_it_listens():
 
 def test_a_change_by_request_counts_at_once_where_the_present_configuration_is_read():
     assert {option.key for option in NAMESRV.options.values() if option.at_once} == {
+        "brokersMax",
+        "brokersPerConnectionMax",
         "deleteTopicWithBrokerRegistration",
         "enableAllTopicList",
         "enableShutdownGracefully",

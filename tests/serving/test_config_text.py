@@ -77,6 +77,8 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
     listed = listed_properties(NAMESRV, config)
     assert listing_text({key: text for key, text in listed.items() if key in java_keys}) == JAVA_LISTING
     assert set(listed) - java_keys == {
+        "brokersMax",
+        "brokersPerConnectionMax",
         "connectionsMax",
         "controllerHttpPort",
         "controllerListenPort",
