@@ -75,19 +75,32 @@ async def test_what_is_to_run_for_ever_begins_again_after_each_failure(tasks, to
 
 
 async def test_what_is_to_run_for_ever_and_ends_begins_again_after_a_pause(tasks, told):
+    begun = asyncio.Semaphore(0)
+
+    async def work():
+        begun.release()
+
+    async with tasks:
+        running = tasks.keep_running(work, "work", pause_s=0.001)
+        async with asyncio.timeout(SOON_S):
+            for _ in range(3):
+                await begun.acquire()
+        running.cancel()
+    assert told == []
+
+
+async def test_what_has_ended_does_not_begin_again_before_the_pause_is_over(tasks):
     begun = []
 
     async def work():
-        begun.append(asyncio.get_running_loop().time())
+        begun.append(work)
 
     async with tasks:
-        running = tasks.keep_running(work, "work", pause_s=0.05)
-        async with asyncio.timeout(SOON_S):
-            while len(begun) < 3:
-                await asyncio.sleep(0.01)
+        running = tasks.keep_running(work, "work", pause_s=3600)
+        for _ in range(100):  # turns of the loop: without a pause it would have begun in each
+            await asyncio.sleep(0)
         running.cancel()
-    assert begun[2] - begun[0] >= 0.1
-    assert told == []
+    assert len(begun) == 1
 
 
 @pytest.mark.parametrize("steps", range(3))
