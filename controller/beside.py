@@ -1,8 +1,9 @@
 """A controller in the process of another server: Java's `enableControllerInNamesrv`.
 
 It reads the same configuration file for what is a controller's own, and stores there what requests change of that. What
-any server has, the addresses it binds, TLS, limits and logs among it, is as the other server has it, but for the ports,
-and changes with that one. Java's stores in `~/controller/controller.properties`, which that process never reads.
+any server has, the addresses it binds, TLS, limits and logs among it, is as the other server has it, and changes
+with it; but the ports and the length of a frame are its own. Java's stores in
+`~/controller/controller.properties`, which that process never reads.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from serving.process import Shared
 
 #: What is not as the other server has it.
-_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "unknown", "stored", "others_keys"})
+_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "frame_bytes_max", "unknown", "stored", "others_keys"})
 _SHARED_FIELDS: Final = tuple(each.name for each in dataclasses.fields(ServerConfig) if each.name not in _OWN_FIELDS)
 #: Properties that the other server has read.
 _COMMON_KEYS: Final = frozenset(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from remoting.codes import NAMESRV_REQUESTS
-from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
+from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
 from serving.options import (
     ANY_VALUE,
     INT_MAX,
@@ -49,6 +49,8 @@ class NameServerConfig(ServerConfig):
     config_black_list: ConfigBlackList = "configBlackList;configStorePath;kvConfigPath"
     listen_port: ListenPort = 9876
     http_port: HttpPort = 9880
+    #: A broker of 200,000 topics registers in one frame.
+    frame_bytes_max: FrameBytesMax = 64 * 1024 * 1024
 
     # NamesrvConfig
 

@@ -90,6 +90,16 @@ ListenPort = Annotated[
 HttpPort = Annotated[
     int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", by_request=LISTENS)
 ]
+FrameBytesMax = Annotated[
+    int,
+    Option(
+        "frameMaxLength",
+        Whole(1024, INT_MAX),
+        "Longest frame that a peer may send, in bytes.",
+        by_request=KEEPS_OUT,
+        also=("com.rocketmq.remoting.frameMaxLength",),
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,16 +300,7 @@ class ServerConfig:
         ),
     ] = "JSON"
     #: Read by process.py.
-    frame_bytes_max: Annotated[
-        int,
-        Option(
-            "frameMaxLength",
-            Whole(1024, INT_MAX),
-            "Longest frame that a peer may send, in bytes.",
-            by_request=KEEPS_OUT,
-            also=("com.rocketmq.remoting.frameMaxLength",),
-        ),
-    ] = 64 * 1024 * 1024
+    frame_bytes_max: FrameBytesMax
     #: Read by process.py.
     connections_max: Annotated[
         int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.", by_request=KEEPS_OUT)
@@ -322,6 +323,17 @@ class ServerConfig:
             "unreadBytesMax",
             _AT_LEAST_0,
             "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed; "
+            "0 for an eighth of the memory that the process may use (64 MiB at least, 512 MiB at most).",
+            by_request=KEEPS_OUT,
+        ),
+    ] = 0
+    #: Read by process.py.
+    queued_bytes_max: Annotated[
+        int,
+        Option(
+            "queuedBytesMax",
+            _AT_LEAST_0,
+            "Bodies of requests that wait for their turn, in bytes; beyond it they are answered SYSTEM_BUSY; "
             "0 for an eighth of the memory that the process may use (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
         ),

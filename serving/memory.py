@@ -1,9 +1,12 @@
 """How much memory this process may use: that of the machine, or less where a control group (a container) limits it."""
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from serving.config import Config
 
 #: What is shared by all peers and has a limit in bytes: unfinished frames, unread answers, bodies that wait. Each may
 #: take this part of the memory, so that all together leave most of it to the tables.
@@ -16,6 +19,17 @@ _SHARE_BYTES_MAX: Final = 512 * 1024 * 1024
 def share_bytes(memory_bytes: int) -> int:
     """Return how many bytes one kind of what peers leave here may have, of so much memory."""
     return max(_SHARE_BYTES_MIN, min(_SHARE_BYTES_MAX, memory_bytes // _SHARE))
+
+
+def with_shares(config: Config, memory_bytes: int) -> Config:
+    """Return a configuration in which each of these limits that was left at 0 is its share of so much memory."""
+    share = share_bytes(memory_bytes)
+    return dataclasses.replace(
+        config,
+        unfinished_bytes_max=config.unfinished_bytes_max or share,
+        unread_bytes_max=config.unread_bytes_max or share,
+        queued_bytes_max=config.queued_bytes_max or share,
+    )
 
 
 def usable_memory_bytes(root: Path = Path("/")) -> int:

@@ -39,7 +39,7 @@ from serving.descriptors import bound_http_socket, raised_file_limit, room_for_c
 from serving.health import Health, Serving
 from serving.log_writer import LineWriter
 from serving.logs import STDOUT, Logs, open_logs
-from serving.memory import share_bytes, usable_memory_bytes
+from serving.memory import usable_memory_bytes, with_shares
 from serving.not_started import NotStarted
 from serving.recording import Measure, Recording
 from serving.server_certificate import ServerCertificate
@@ -306,12 +306,12 @@ def _settled_memory() -> Any:
 
 def _limits(config: ServerConfig, connections_max: int, queued_requests_max: int) -> ServerLimits:
     low, high = config.write_buffer_bytes
-    share = share_bytes(usable_memory_bytes())
+    config = with_shares(config, usable_memory_bytes())
     return ServerLimits(
         frame_bytes_max=config.frame_bytes_max,
-        unfinished_bytes_max=config.unfinished_bytes_max or share,
-        unread_bytes_max=config.unread_bytes_max or share,
-        queued_bytes_max=share,
+        unfinished_bytes_max=config.unfinished_bytes_max,
+        unread_bytes_max=config.unread_bytes_max,
+        queued_bytes_max=config.queued_bytes_max,
         connections_max=connections_max,
         backlog=config.server_socket_backlog,
         idle_seconds=config.server_channel_max_idle_time_seconds,

@@ -22,6 +22,7 @@ from serving.config_checks import ConfigError
 from serving.config_sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys, tls_config_path
 from serving.config_text import listed_properties
 from serving.durable_file import DurableFileError
+from serving.memory import usable_memory_bytes, with_shares
 from serving.not_started import NotStarted
 from serving.properties_files import load_properties, load_tls_properties
 from serving.server_kind import ServerKind
@@ -50,7 +51,8 @@ def asked_start(kind: ServerKind[Config]) -> Start[Config]:
     environment = {"HOME": str(Path("~").expanduser()), **os.environ}
     arguments = parse(kind, sys.argv[1:], environment)
     sources = _sources(kind, arguments, environment)
-    config = from_sources(kind, sources)
+    # What is listed is what is in force.
+    config = with_shares(from_sources(kind, sources), usable_memory_bytes())
     if arguments.prints_config:
         _print(listing_text(listed_properties(kind, config)))
         sys.exit(0)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from remoting.codes import RequestCode
-from serving.config import ConfigBlackList, ConfigStorePath, HttpPort, ListenPort, ServerConfig
+from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
 from serving.options import ANY_VALUE, Option, Whole
 from serving.server_kind import ServerKind
 
@@ -15,6 +15,7 @@ class OtherConfig(ServerConfig):
     config_black_list: ConfigBlackList = "configBlackList;configStorePath"
     listen_port: ListenPort = 1234
     http_port: HttpPort = 1235
+    frame_bytes_max: FrameBytesMax = 1024 * 1024
     least: Annotated[int, Option("least", Whole(0, 9), "The least.", by_request=ANY_VALUE)] = 1
     most: Annotated[int, Option("most", Whole(0, 9), "The most.", by_request=ANY_VALUE)] = 5
 

@@ -20,6 +20,7 @@ OF_ANY_SERVER = [
     "serializeType=ROCKETMQ",
     "unfinishedBytesMax=1024",
     "unreadBytesMax=1024",
+    "queuedBytesMax=1024",
     "writeBufferHighWaterMark=1\nwriteBufferLowWaterMark=1",
     "serverSocketBacklog=1",
     "serverSocketRcvBufSize=1",
@@ -107,6 +108,15 @@ def test_what_operators_change_by_request_is_still_changed(serve, lab):
         b"scanNotActiveBrokerInterval=1000",
     ):
         assert controller.caller.ask(UPDATE_CONTROLLER_CONFIG, {}, change).code == SUCCESS, change
+
+
+@pytest.mark.parametrize("code", [319, 1010], ids=["name server", "controller"])
+def test_a_server_lists_the_byte_limits_that_are_in_force(serve, lab, code):
+    server = serve().server if code == 319 else lab.kept(OurController(lab.folder)).start()
+    limits = listed(server.caller.ask(code))
+    for key in ("unfinishedBytesMax", "unreadBytesMax", "queuedBytesMax"):
+        assert 64 * 2**20 <= int(limits[key]) <= 512 * 2**20, key
+    assert int(limits["frameMaxLength"]) == (64 if code == 319 else 2) * 2**20
 
 
 def test_an_operator_may_open_a_property_to_requests(serve):

@@ -33,6 +33,7 @@ def test_without_a_file_a_controller_beside_has_its_defaults_and_the_ports_it_is
     config = controller_beside("", NameServerConfig(), *PORTS, ()).config
     assert (config.listen_port, config.http_port) == PORTS
     assert config.controller_store_path == f"{tmp_path}/controller/store"
+    assert config.frame_bytes_max == 2 * 1024 * 1024
     assert (config.controller_store, config.suspect_timeout_ms) == ("embedded", 3000)
 
 
@@ -57,7 +58,7 @@ def test_what_any_server_has_is_as_the_other_server_has_it(file):
     # What the file says of it was the other server's to read: the command line may have told it otherwise.
     config = controller_beside(file("bindAddress=9.9.9.9", "logLevel=error"), other, *PORTS, ()).config
     for name in (each.name for each in dataclasses.fields(ServerConfig)):
-        if name not in {"listen_port", "http_port", "unknown", "others_keys"}:
+        if name not in {"listen_port", "http_port", "frame_bytes_max", "unknown", "others_keys"}:
             assert getattr(config, name) == getattr(other, name), name
 
 

@@ -28,6 +28,7 @@ LISTED_ONLY_HERE = {
         "httpPort",
         "logFormat",
         "logLevel",
+        "queuedBytesMax",
         "serializeType",
         "tls.client.authServer",
         "tls.config.file",

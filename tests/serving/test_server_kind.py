@@ -24,7 +24,8 @@ def test_options_of_any_server_have_the_defaults_of_each():
 
 def test_the_own_options_come_first_and_each_once():
     names = list(OTHER.options)
-    assert names[:6] == ["config_store_path", "config_black_list", "listen_port", "http_port", "least", "most"]
+    shared = ["config_store_path", "config_black_list", "listen_port", "http_port", "frame_bytes_max"]
+    assert names[:7] == [*shared, "least", "most"]
     assert len(names) == len(set(names))
     assert set(NAMESRV.options) & set(names) == set(names) - {"least", "most"}
 
