@@ -8,6 +8,7 @@ from rendered_chart import CHART, ETCD, FULLNAME, VALUE_SETS, chart, merged, obj
 
 from helm import values_table
 from serving import __version__
+from serving.memory import share_bytes
 
 #: Kubernetes' own, or the servers': any key may stand in them.
 PASSED_ON = {"global", "labels", "properties", "kubernetesObject", "kubernetesObjects"}
@@ -278,10 +279,38 @@ def test_the_history_is_limited_by_the_chart_only_where_a_profile_has_no_volume(
     assert history_limits(profile("dev")) == {"namesrv": "805306368", "controller": "805306368"}
 
 
+@pytest.mark.parametrize(
+    ("limits", "share"),
+    [
+        ({"memory": "1Gi"}, 128 * 2**20),
+        ({"memory": "256Mi"}, 64 * 2**20),
+        ({"memory": "64Gi"}, 512 * 2**20),
+        ({"memory": 2147483648}, 256 * 2**20),
+        # The server takes its share itself.
+        ({"memory": "1.5Gi"}, None),
+        ({"memory": None}, None),
+        (None, None),
+    ],
+)
+def test_what_peers_can_make_a_server_keep_is_a_part_of_the_memory_limit(limits, share):
+    rendered = objects({each: {"resources": {"limits": limits}} for each in ("namesrv", "controller")})
+    for component in ("namesrv", "controller"):
+        given = dict(line.split("=", 1) for line in properties(rendered, component).splitlines())
+        for key in ("unfinishedBytesMax", "unreadBytesMax", "queuedBytesMax"):
+            assert given.get(key) == (None if share is None else str(share)), (component, key)
+
+
+def test_the_share_that_the_chart_computes_is_that_of_the_server():
+    text = properties(objects({}), "namesrv")
+    assert f"unreadBytesMax={share_bytes(2**30)}" in text.splitlines()
+
+
 def test_what_a_property_of_the_operator_may_replace_is_replaced():
-    own = {"httpBindAddress": "::", "logFormat": "console"}
+    own = {"httpBindAddress": "::", "logFormat": "console", "unreadBytesMax": 1000}
     text = properties(objects({"namesrv": {"config": own}}), "namesrv")
-    assert {"httpBindAddress=::", "logFormat=console", "bindAddress=0.0.0.0"} <= set(text.splitlines())
+    assert {"httpBindAddress=::", "logFormat=console", "bindAddress=0.0.0.0", "unreadBytesMax=1000"} <= set(
+        text.splitlines()
+    )
 
 
 def test_the_release_name_is_not_repeated_where_it_holds_the_chart_name():

@@ -48,6 +48,25 @@ and for what is no history.
 {{- mul (regexFind "^[0-9]+" .quantity | int64) (get $units (regexFind "[a-zA-Z]*$" .quantity) | int64) -}}
 {{- end -}}
 
+{{/*
+An eighth of the memory limit for each of what peers can make a server keep, as the server itself takes it from its control
+group; 64Mi at least and 512Mi at most. Without a limit, or with one that is no whole number (1.5Gi), the server does that.
+Takes values of the server.
+*/}}
+{{- define "rmq.byteLimits" -}}
+{{- $resources := .values.resources | default dict -}}
+{{- with get ($resources.limits | default dict) "memory" -}}
+{{- $limit := include "rmq.propertyText" . -}}
+{{- if regexMatch "^[1-9][0-9]{0,14}([kMGT]|[KMGT]i)?$" $limit -}}
+{{- $bytes := include "rmq.bytes" (dict "value" "resources.limits.memory" "quantity" $limit) | int64 -}}
+{{- $share := max 67108864 (min 536870912 (div $bytes 8)) -}}
+{{- range list "unfinishedBytesMax" "unreadBytesMax" "queuedBytesMax" }}
+{{ . }}: {{ $share }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "rmq.tlsProperties" -}}
 {{- $folder := "/etc/rocketmq/tls" -}}
 {{- if .Values.tls.enabled -}}
@@ -79,6 +98,7 @@ httpBindAddress: 0.0.0.0
 logFormat: json
 enableShutdownGracefully: {{ gt (int .values.drainSeconds) 0 }}
 shutdownWaitTimeSeconds: {{ .values.drainSeconds }}
+{{ include "rmq.byteLimits" . }}
 {{ include "rmq.historyProperties" . }}
 {{ include "rmq.tlsProperties" .root }}
 {{- with .root.Values.brokers.auth.addresses }}
