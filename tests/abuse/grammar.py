@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import msgspec
 
 from controller.config import CONTROLLER
+from controller.handlers import BODY_LIMITS as CONTROLLER_BODY_LIMITS
 from namesrv.config import NAMESRV
+from namesrv.handlers import BODY_LIMITS as NAMESRV_BODY_LIMITS
 from remoting.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 from remoting.shapes import controller, namesrv
 from remoting.shapes.route import DataVersion
@@ -162,6 +164,10 @@ CONTROLLER_GRAMMAR = {
     RequestCode.CONTROLLER_APPLY_BROKER_ID: Request(controller.BrokerIdHeader),
 }
 GRAMMARS = {"namesrv": NAMESRV_GRAMMAR, "controller": CONTROLLER_GRAMMAR}
+BODY_LIMITS = {"namesrv": NAMESRV_BODY_LIMITS, "controller": CONTROLLER_BODY_LIMITS}
+
+#: A field that no header has room for.
+LONG_FIELD = "\x01" * (3 * 1024 * 1024)
 
 #: Names of fields and properties that a well-meaning peer would fill with one of these.
 _LIKELY = {
@@ -183,13 +189,16 @@ _LIKELY = {
 
 
 class Grammar:
-    """Makes frames for one server; the same ones again with the same `random`."""
+    """Makes frames for one server; the same ones again with the same `random`.
 
-    def __init__(self, server, random, *, body_bytes_max, excluded=frozenset()):
-        self._requests = {code: each for code, each in GRAMMARS[server].items() if code not in excluded}
+    Bodies are at most a byte longer than the server takes them, those of registrations so many bytes.
+    """
+
+    def __init__(self, server, random, *, registration_bytes_max):
+        self._requests = GRAMMARS[server]
         self._random = random
-        #: No more than the servers are known to take in their stride.
-        self._body_bytes_max = body_bytes_max
+        limits = BODY_LIMITS[server]
+        self._body_bytes_max = {code: min(limits.of(code) + 1, registration_bytes_max) for code in self._requests}
         self.sent = dict.fromkeys(self._requests, 0)
 
     def frame(self):
@@ -200,7 +209,7 @@ class Grammar:
     def frame_of(self, code):
         """Return a whole frame of this code."""
         request = self._requests[code]
-        body = self._body(request.body)[: self._body_bytes_max]
+        body = self._body(request.body, self._body_bytes_max[code])
         fields = self._fields(request, body)
         if fields.get("compressed") == "true" and self._one_in(1.2):
             body = self._deflated(body)
@@ -227,6 +236,8 @@ class Grammar:
             fields |= {self._random.choice(TEXTS): self._random.choice(TEXTS) for _ in range(20)}
         if self._one_in(200):
             fields |= {f"f{number}": "" for number in range(self._random.choice([100, 10_000]))}
+        if self._one_in(1_000) and fields:
+            fields[self._random.choice([*fields])] = LONG_FIELD
         return fields
 
     def _text_of(self, name, kind):
@@ -240,14 +251,14 @@ class Grammar:
 
     # Bodies
 
-    def _body(self, kind):
-        if kind is None:
+    def _body(self, kind, bytes_max):
+        if kind is None and not self._one_in(20):
             return self._random.choice([b"", b"", b"x", b"{}"])
-        if kind in (NAMESRV, CONTROLLER):
-            return self._properties(kind)
-        if self._one_in(3):
-            return self._odd_json()
-        return _json(self._value_of("", kind, depth=0)).encode("utf-8", "surrogatepass")
+        if kind in (NAMESRV, CONTROLLER) and not self._one_in(20):
+            return self._properties(kind)[:bytes_max]
+        if kind in (None, NAMESRV, CONTROLLER) or self._one_in(3):
+            return self._odd_json(bytes_max)
+        return _json(self._value_of("", kind, depth=0)).encode("utf-8", "surrogatepass")[:bytes_max]
 
     def _value_of(self, name, kind, *, depth):
         """Return a value of a type, now and then one of another type in its place."""
@@ -277,7 +288,7 @@ class Grammar:
             keys[0] = self._random.choice(TEXTS)
         return dict(zip(keys, values, strict=True))
 
-    def _odd_json(self):
+    def _odd_json(self, bytes_max):
         """Return JSON, or what fastjson would read, whose structure costs readers most."""
         unit, opening, closing = self._random.choice(
             [
@@ -300,7 +311,7 @@ class Grammar:
                 (b"1e308,", b"[", b"1]"),
             ]
         )
-        size = self._random.choice([0, 1, 100, 5_000, self._body_bytes_max])
+        size = min(bytes_max, self._random.choice([0, 1, 100, 5_000, bytes_max - 1, bytes_max]))
         return opening + unit * max(0, (size - len(opening) - len(closing)) // len(unit)) + closing
 
     def _deflated(self, body):
