@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any, Final
 
 from namesrv.slices import Result, Steps
-from remoting.errors import RemotingError
+from remoting.errors import RemotingError, without_origin
 from remoting.statistics import timer_ns
 
 #: So long the loop is held at a time.
@@ -153,10 +153,8 @@ class Slices:
         except StopIteration as done:
             work.done.set_result(done.value)
         except RemotingError as error:
-            # A refusal is an answer. Where it comes from would keep all that was read, up to 16 MiB, until the next
-            # collection.
-            error.__context__ = None
-            work.done.set_exception(error.with_traceback(None))
+            # A refusal is an answer.
+            work.done.set_exception(without_origin(error))
         except Exception as error:  # noqa: BLE001  # it is raised where the result is waited for
             work.done.set_exception(error)
         work.used_ns += timer_ns() - began_ns

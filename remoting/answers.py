@@ -5,6 +5,7 @@ decided in `turns.py`.
 """
 
 from collections.abc import Awaitable
+from traceback import clear_frames
 from typing import Final, Protocol
 
 from remoting.background_tasks import is_failure
@@ -138,6 +139,9 @@ class Answers:
             if not is_failure(error):
                 raise
             answer = self._answer_to(error, request, connection)
+            # What waited for the error holds it, and is held by it, with all that the request brought, until the next
+            # collection of garbage, which is rare here.
+            clear_frames(error.__traceback__)
         return self._frame(answer, request, connection)
 
     def busy(self, request: RemotingCommand, connection: Peer) -> bytes:

@@ -12,9 +12,11 @@ RemotingError
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from remoting.codes import ResponseCode
+
+Raised = TypeVar("Raised", bound=BaseException)
 
 
 class RemotingError(Exception):
@@ -80,3 +82,13 @@ class ConnectionRefused(InvokeError):
 
 class OutOfResources(InvokeError):
     """This process or machine has nothing left to connect with; that says nothing about the peer."""
+
+
+def without_origin(error: Raised) -> Raised:
+    """Return the error without where it comes from and what it came from.
+
+    For one that is kept: it would hold the frames that it passed, and with them what they had read, up to 16 MiB. Where
+    they hold it too, that lasts until the next collection of garbage, which is rare here.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

@@ -13,7 +13,7 @@ import msgspec
 from remoting import fastjson
 from remoting.codes import FLAG_RESPONSE, LANGUAGES, SerializeType
 from remoting.command import OUR_LANGUAGE, OUR_VERSION, RemotingCommand
-from remoting.errors import BodyError, FrameError, FrameTooLarge, HeaderError
+from remoting.errors import BodyError, FrameError, FrameTooLarge, HeaderError, without_origin
 from remoting.shapes.integers import Int32
 
 Read = TypeVar("Read")
@@ -126,7 +126,7 @@ class FrameReader(Generic[Read]):
             data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
             at = self._cut(data, frames)
         except FrameError as error:
-            self.error = error
+            self.error = without_origin(error)
             return frames
         if at < len(data):
             self._keep(data[at:] if at else data)
@@ -151,7 +151,7 @@ class FrameReader(Generic[Read]):
             self._is_judged = True
             refused = self._refuse(self._beginning(header_end), length)
         except FrameError as error:
-            self.error = error
+            self.error = without_origin(error)
             self._rest, self.unfinished_bytes = [], 0
             return []
         if refused is None:

@@ -200,6 +200,8 @@ class Grammar:
         limits = BODY_LIMITS[server]
         self._body_bytes_max = {code: min(limits.of(code) + 1, registration_bytes_max) for code in self._requests}
         self.sent = dict.fromkeys(self._requests, 0)
+        #: By so much the frame that is made is less odd than others: what it says is to be believed and stored.
+        self._tameness = 1
 
     def frame(self):
         code = self._random.choice(list(self._requests))
@@ -209,9 +211,10 @@ class Grammar:
     def frame_of(self, code):
         """Return a whole frame of this code."""
         request = self._requests[code]
+        self._tameness = self._random.choice([1, 1, 50])
         body = self._body(request.body, self._body_bytes_max[code])
         fields = self._fields(request, body)
-        if fields.get("compressed") == "true" and self._one_in(1.2):
+        if fields.get("compressed") == "true" and not self._is_odd(6):
             body = self._deflated(body)
             fields["bodyCrc32"] = str(zlib.crc32(body) & 0x7FFFFFFF)
         flag = ONE_WAY if self._one_in(4) else 0
@@ -223,14 +226,18 @@ class Grammar:
     def _one_in(self, times):
         return self._random.random() < 1 / times
 
+    def _is_odd(self, times):
+        """Tell whether something is odd that is so once in so many times, or more where the frame is tame."""
+        return self._one_in(times * self._tameness)
+
     # Fields
 
     def _fields(self, request, body):
         shape = request.fields
         known = {} if shape is None else {each.encode_name: each.type for each in msgspec.structs.fields(shape)}
-        fields = {name: self._text_of(name, kind) for name, kind in known.items() if not self._one_in(8)}
+        fields = {name: self._text_of(name, kind) for name, kind in known.items() if not self._is_odd(8)}
         fields |= {name: self._random.choice(INTEGER_TEXTS) for name in request.more}
-        if "bodyCrc32" in fields and not self._one_in(10):
+        if "bodyCrc32" in fields and not self._is_odd(10):
             fields["bodyCrc32"] = str(zlib.crc32(body) & 0x7FFFFFFF)
         if self._one_in(20):
             fields |= {self._random.choice(TEXTS): self._random.choice(TEXTS) for _ in range(20)}
@@ -241,12 +248,12 @@ class Grammar:
         return fields
 
     def _text_of(self, name, kind):
-        if name in _LIKELY and not self._one_in(4):
+        if name in _LIKELY and not self._is_odd(4):
             return str(self._random.choice(_LIKELY[name]))
         if bool in _parts(kind):
             return self._random.choice(BOOLEAN_TEXTS)
         if int in _parts(kind):
-            return str(self._random.randrange(4)) if self._one_in(2) else self._random.choice(INTEGER_TEXTS)
+            return self._random.choice(INTEGER_TEXTS) if self._is_odd(2) else str(self._random.randrange(4))
         return self._random.choice(TEXTS)
 
     # Bodies
@@ -256,22 +263,24 @@ class Grammar:
             return self._random.choice([b"", b"", b"x", b"{}"])
         if kind in (NAMESRV, CONTROLLER) and not self._one_in(20):
             return self._properties(kind)[:bytes_max]
-        if kind in (None, NAMESRV, CONTROLLER) or self._one_in(3):
+        if kind in (None, NAMESRV, CONTROLLER) or self._is_odd(3):
             return self._odd_json(bytes_max)
         return _json(self._value_of("", kind, depth=0)).encode("utf-8", "surrogatepass")[:bytes_max]
 
     def _value_of(self, name, kind, *, depth):
         """Return a value of a type, now and then one of another type in its place."""
-        if self._one_in(25):
+        if self._is_odd(25):
             return self._random.choice([None, [], {}, "", 0, -1, 1.5, True, [[]], {"a": {}}, *INTEGERS, *TEXTS])
-        if name in _LIKELY and not self._one_in(4):
+        if name in _LIKELY and not self._is_odd(4):
             return self._random.choice(_LIKELY[name])
         kind = self._random.choice([each for each in _parts(kind) if each not in (types.NoneType, msgspec.UnsetType)])
         if typing.get_origin(kind) is not None:
             return self._many_of(kind, depth)
         if issubclass(kind, msgspec.Struct):
-            known = [each for each in msgspec.structs.fields(kind) if not self._one_in(12)]
+            known = [each for each in msgspec.structs.fields(kind) if not self._is_odd(12)]
             return {each.encode_name: self._value_of(each.encode_name, each.type, depth=depth + 1) for each in known}
+        if kind is int and not self._is_odd(2):
+            return self._random.randrange(16)
         return self._random.choice(_VALUES[kind])
 
     def _many_of(self, kind, depth):
@@ -284,7 +293,7 @@ class Grammar:
             return values
         likely = TOPICS if depth < 3 else ["0", "1"]
         keys = [likely[at] if at < len(likely) else f"key-{at}" for at in range(len(values))]
-        if self._one_in(10) and keys:
+        if self._is_odd(10) and keys:
             keys[0] = self._random.choice(TEXTS)
         return dict(zip(keys, values, strict=True))
 
@@ -315,7 +324,7 @@ class Grammar:
         return opening + unit * max(0, (size - len(opening) - len(closing)) // len(unit)) + closing
 
     def _deflated(self, body):
-        way = self._random.randrange(4)
+        way = self._random.randrange(4) if self._is_odd(2) else 0
         if way == 0:
             return zlib.compress(body)
         if way == 1:

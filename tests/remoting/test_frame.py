@@ -3,6 +3,7 @@
 Examples and table rows were produced by, or sent to, running Java NameServers: 5.5.0, and a release with fastjson 1.
 """
 
+import gc
 import struct
 
 import pytest
@@ -828,3 +829,27 @@ def test_a_field_name_that_a_binary_header_cannot_carry_is_not_sent():
 def test_a_header_beyond_24_bits_is_not_sent(kind):
     with pytest.raises(HeaderError, match=r"a header of \d+ bytes is over the limit of 16777215"):
         encode(RemotingCommand(105, remark="r" * 2**24), kind)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", 3),
+        a_frame("{}")[:7] + b"\xff" + b"{}",
+        a_frame('{"code":'),
+        a_frame("{}", kind=1),
+        struct.pack(">II", 1024 * 1024, 512 * 1024) + b"{}",
+    ],
+)
+def test_a_reader_that_met_an_error_goes_with_its_connection(data):
+    """An error with its traceback holds the reader that holds it, and all that was read, until a collection."""
+    gc.collect()
+    gc.disable()
+    try:
+        reader = CommandReader()
+        assert reader.receive(data) == []
+        assert reader.error is not None
+        del reader
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

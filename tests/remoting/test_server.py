@@ -1,8 +1,10 @@
 """What peers see of the server: answers, the limits, and the ends of connections."""
 
 import asyncio
+import gc
 import socket
 import struct
+import weakref
 from contextlib import suppress
 from typing import ClassVar
 
@@ -42,6 +44,10 @@ from remoting.observer import CloseReason, ConnectionKind, Rejection
 from remoting.prepared import PreparedAnswer
 from remoting.server import BindError, RemotingServer, ServerOptions
 from remoting.statistics import SizeTally
+
+
+class Body:
+    """What a request brought."""
 
 
 def route(request, connection):
@@ -255,6 +261,28 @@ async def test_a_fault_of_ours_is_told_with_its_traceback_and_answered_without_d
         (opaque, error), _ = site.told.of("fault")
         assert opaque == 7
         assert error.__traceback__ is not None
+
+
+@pytest.mark.parametrize("error", [RequestRefused("no such broker"), KeyError("secret")])
+async def test_what_a_request_held_is_free_as_soon_as_it_has_failed(error):
+    """An error that was waited for holds the frame that waited, and this holds the error, until a collection."""
+    held = []
+
+    async def fail(request):
+        body = Body()
+        held.append(weakref.ref(body))
+        done = asyncio.get_running_loop().create_future()
+        done.set_exception(type(error)(*error.args))
+        await done
+
+    gc.disable()
+    try:
+        async with serving(lambda request, _: fail(request)) as site:
+            (answer,) = await site.answers_to(a_request(REGISTER))
+            assert answer.code == 1
+            assert [each() for each in held] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_an_answer_that_cannot_be_written_is_a_fault_of_ours():
