@@ -85,7 +85,7 @@ class Hosts:
         self.silent_from_ms: int | None = None
         #: Since when they were not heard.
         self.unheard_since_ms = 0
-        #: Since when a host that counts is heard.
+        #: Since when another host than the own is heard, be it one that does not count.
         self.partly_heard_from_ms: int | None = None
         #: Tells whether a host is that of this controller.
         self.is_own: Callable[[str], bool] = lambda _host: False
@@ -179,7 +179,9 @@ class Hosts:
         hears_any = hears_own or len(silent) < len(counting)
         if silent and self.silent_from_ms is None:
             self.unheard_since_ms = min(silent) - PERIOD_MS_DEFAULT
-        if len(silent) == len(counting):
+        # Where few hosts are proven, as behind proxies, the others have to end the wait for those few.
+        hears_other = any(not host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
+        if len(silent) == len(counting) and not hears_other:
             self.partly_heard_from_ms = None
         elif self.partly_heard_from_ms is None:
             self.partly_heard_from_ms = now_ms

@@ -175,3 +175,13 @@ def test_hosts_that_are_expected_after_a_start_count_until_they_are_heard(hosts)
     hosts.heard(key(3), "10.0.0.3:30911", 13_000, NOWHERE)
     proven(hosts, 1, 4)
     assert hosts.look(1).hosts == 2
+
+
+@pytest.mark.parametrize(("number", "is_given_up"), [(60, True), (1, False)], ids=["another", "its own"])
+def test_silent_hosts_are_given_up_if_any_other_is_heard_be_it_not_proven(hosts, number, is_given_up):
+    proven(hosts, 0, 2)
+    hosts.silent_from_ms = 2_500
+    for now_ms in range(2_500, 2_500 + SILENCE_MS_MAX + 1_500, 500):
+        heard(hosts, now_ms, number)
+        assert hosts.look(now_ms).is_most is (number == 60)
+    assert hosts.is_silent_for_good(now_ms) is is_given_up

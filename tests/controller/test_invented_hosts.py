@@ -1,9 +1,10 @@
 """Strangers that make up sets with hosts of their own invention: how many hosts are silent is not theirs to say."""
 
 import pytest
-from fakes.control_room import CLUSTER, ControlRoom, at
+from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
 from controller.detection import Outcome
+from controller.live_table import BrokerKey
 from remoting.codes import RequestCode
 
 #: More than there are hosts of real brokers.
@@ -97,3 +98,16 @@ async def test_a_controller_that_starts_cut_off_judges_nobody_on_hosts_that_it_h
     await pass_s(room, 40, 3)
     assert (room.stored().master, at(1)) == (1, room.stored().master_address)
     assert len(room.events("hosts_silent")) == 1
+
+
+async def test_the_master_on_the_only_host_that_is_proven_is_replaced_while_others_are_heard(room):
+    """The others come by way of a proxy, and this controller does not reach them."""
+    room.reaches = False
+    await room.a_set(1, 2, 3)
+    room.control.guard.reached(BrokerKey(SET, 1), at(1))
+    await pass_s(room, 15, 1, 2, 3)
+    await pass_s(room, 30, 2, 3)
+    assert room.stored().master == 1
+    await pass_s(room, 40, 2, 3)
+    assert room.stored().master == 2
+    assert [len(room.events(name)) for name in ("hosts_silent", "silent_hosts_given_up")] == [1, 1]
