@@ -161,16 +161,18 @@ class Guard:
         self._ask(probes)
         self._mourn(dead)
 
-    def probed(self, key: BrokerKey, outcome: Outcome) -> None:
-        """Take what came of a question to a broker."""
+    def probed(self, key: BrokerKey, outcome: Outcome, peer: str = "") -> None:
+        """Take what came of a question to a broker; `peer` is the other end of that connection, if that is known."""
         now_ms = self._clock.now_ms()
         self.check_standstill(now_ms)
         address = self._store.address_of(key)
         if address is not None:
             if outcome is Outcome.ANSWERED:
-                self._reach.reached(key, address)
+                self._reach.reached(key, address, peer)
             elif outcome in PROOFS and not self._is_proof(key, address, now_ms):
                 outcome = Outcome.NO_ANSWER
+            if outcome is Outcome.NO_ANSWER:
+                self._reach.unanswered(key)
         self._mourn(self._detection.probed(key, outcome, now_ms))
 
     def greet(self, key: BrokerKey, address: str) -> None:
@@ -181,8 +183,9 @@ class Guard:
             self._reach.forget(key)
         if gone is not None and self._group.is_leader and (broker_set := self._store.get(key.broker_name)) is not None:
             self._elector.tell_returned(broker_set, key.broker_id)
-        if self._reach.has_reached(key, address):
+        if self._reach.has_found(key, address):
             return
+        # Who took a notice at the name of its host is greeted all the same: only so it is known where that is.
         now_ms = self._clock.now_ms()
         if self._greetings >= GREETINGS_MAX:
             self._reach.heard(key, now_ms)

@@ -28,7 +28,7 @@ NOTIFY_TIMEOUT_MS: Final = 3_000
 #: Pauses between the tries.
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
-Probed = Callable[[BrokerKey, Outcome], None]
+Probed = Callable[[BrokerKey, Outcome, str], None]
 Reached = Callable[[BrokerKey, str, str], None]
 #: Does something that nobody waits for; what it raises is told, and ends nothing else.
 Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
@@ -65,8 +65,8 @@ class Performer:
         self._elections = elections
         self._clock = clock
         self._observer = observer
-        #: Told what came of each question.
-        self.probed: Probed = lambda _key, _outcome: None
+        #: Told what came of each question, and the other end of that connection; blank without an answer.
+        self.probed: Probed = lambda _key, _outcome, _peer: None
         #: Told which broker has answered at which address, and the other end of that connection; blank if unknown.
         self.reached: Reached = lambda _key, _address, _peer: None
         self._telling: dict[BrokerKey, asyncio.Task[bool]] = {}
@@ -98,12 +98,12 @@ class Performer:
 
     async def _ask(self, effect: AskBroker) -> None:
         try:
-            outcome, _ = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
+            outcome, peer = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
         except Exception:
             # Who waits for the outcome has to learn that there is none; a fault of ours says nothing about the broker.
-            self.probed(effect.probe.key, Outcome.NOT_ASKED)
+            self.probed(effect.probe.key, Outcome.NOT_ASKED, "")
             raise
-        self.probed(effect.probe.key, outcome)
+        self.probed(effect.probe.key, outcome, peer)
 
     async def _greet(self, effect: GreetBroker) -> None:
         outcome, peer = await self._question(effect.key, effect.address, ANSWER_MS)

@@ -36,6 +36,8 @@ class _Reached(NamedTuple):
     address: str
     #: The number of its host, blank if nobody has told.
     host: str
+    #: It is there; a name may lead to another host since.
+    is_sure: bool
 
 
 class Reach:
@@ -53,17 +55,29 @@ class Reach:
         """Remember that a broker was reached; `peer` is the other end of that connection, if that is known."""
         self._tries.pop(key, None)
         host = host_number(peer) or host_number(address)
+        is_sure = host != ""
         before = self._reached.get(key)
         if not host and before is not None and before.address == address:
-            host = before.host
+            host, is_sure = before.host, before.is_sure
         _make_room(self._reached)
-        self._reached[key] = _Reached(address, host)
+        self._reached[key] = _Reached(address, host, is_sure)
         self.has_reached_any = True
+
+    def unanswered(self, key: BrokerKey) -> None:
+        """Take note that a broker did not answer: its name may lead to another host when it comes back."""
+        before = self._reached.get(key)
+        if before is not None and before.is_sure and not host_number(before.address):
+            self._reached[key] = before._replace(is_sure=False)
 
     def has_reached(self, key: BrokerKey, address: str) -> bool:
         """Tell whether this broker was reached at this address."""
         reached = self._reached.get(key)
         return reached is not None and reached.address == address
+
+    def has_found(self, key: BrokerKey, address: str) -> bool:
+        """Tell whether it is known where this address leads."""
+        reached = self._reached.get(key)
+        return reached is not None and reached.address == address and reached.is_sure
 
     def host_of(self, key: BrokerKey, address: str) -> str:
         """Return the number of the host where this broker was reached at this address; blank if it was not."""

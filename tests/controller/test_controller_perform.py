@@ -119,7 +119,7 @@ class Edge:
         self.tasks = set()
         self.performer = Performer(self.start, self.client, self.elections, self.clock, self.told)
         self.probed = []
-        self.performer.probed = lambda key, outcome: self.probed.append((key, outcome))
+        self.performer.probed = lambda *told: self.probed.append(told)
         self.reached = []
         self.performer.reached = lambda *told: self.reached.append(told)
 
@@ -137,7 +137,7 @@ class Edge:
     async def ask(self, address, timeout_ms=20_000):
         self.performer.perform(AskBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address))
         await self.done()
-        ((key, outcome),) = self.probed
+        ((key, outcome, _),) = self.probed
         assert key == BrokerKey(SET, 1)
         assert self.told.outcomes == [outcome]
         return outcome
@@ -190,6 +190,7 @@ async def test_a_broker_that_answers_lives_whatever_it_answers(edge, code):
         assert await edge.ask(broker.address) is Outcome.ANSWERED
     assert [each.code for each in broker.requests] == [RequestCode.GET_BROKER_EPOCH_CACHE]
     assert not broker.requests[0].is_oneway
+    assert edge.probed == [(BrokerKey(SET, 1), Outcome.ANSWERED, broker.address)]
 
 
 async def test_a_port_that_nobody_listens_at_refuses(edge):
@@ -473,8 +474,8 @@ async def test_a_fault_while_a_broker_is_asked_is_no_verdict_about_it_and_ends_n
         performer = Performer(
             lambda work: tasks.start(work, "work"), FailingClient(), edge.elections, edge.clock, edge.told
         )
-        performer.probed = lambda key, outcome: edge.probed.append((key, outcome))
+        performer.probed = lambda *told: edge.probed.append(told)
         performer.perform(AskBroker(probe=Probe(BrokerKey(SET, 1), 1000), address="10.0.0.1:10911"))
         performer.perform(GreetBroker(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))
-    assert edge.probed == [(BrokerKey(SET, 1), Outcome.NOT_ASKED)]
+    assert edge.probed == [(BrokerKey(SET, 1), Outcome.NOT_ASKED, "")]
     assert failures == [("work", MemoryError)] * 2

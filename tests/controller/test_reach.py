@@ -114,3 +114,19 @@ def test_a_name_whose_number_is_known_keeps_it_when_the_broker_answers_again():
     reach.reached(ONE, "broker-1:30911", "10.0.0.1:30911")
     reach.reached(ONE, "broker-1:30911")
     assert reach.host_of(ONE, "broker-1:30911") == "10.0.0.1"
+
+
+def test_where_a_name_leads_is_to_be_found_out_again_once_nobody_answered_there():
+    reach = Reach()
+    reach.reached(ONE, "broker-1:30911")
+    assert not reach.has_found(ONE, "broker-1:30911")
+    reach.reached(ONE, "broker-1:30911", "10.0.0.1:30911")
+    reach.reached(TWO, an_address(2))
+    assert reach.has_found(ONE, "broker-1:30911")
+    for key in (ONE, TWO):
+        reach.unanswered(key)
+        reach.unanswered(key)
+    reach.reached(ONE, "broker-1:30911")
+    assert (reach.has_found(ONE, "broker-1:30911"), reach.host_of(ONE, "broker-1:30911")) == (False, "10.0.0.1")
+    assert reach.has_found(TWO, an_address(2))
+    assert not reach.has_found(TWO, an_address(3))

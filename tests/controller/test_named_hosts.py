@@ -1,0 +1,66 @@
+"""Brokers that register the name of a host: where that is, is found out however they were reached at first."""
+
+import pytest
+from fakes.control_room import CLUSTER, SET, ControlRoom
+
+from controller.detection import Outcome
+from controller.hosts import Seat
+from controller.live_table import BrokerKey
+from remoting.codes import RequestCode
+
+ONE = BrokerKey(SET, 1)
+ADDRESS = "broker-1:30911"
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        assert (await room.apply(1, address=ADDRESS)).code == 0
+        assert (await room.register(1, address=ADDRESS)).code == 0
+        room.reached_at = lambda _address: "10.0.0.21:30911"
+        yield room
+
+
+async def beat(room):
+    said = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": 1, "brokerAddr": ADDRESS, "epoch": 1, "maxOffset": 9}
+    assert (await room.ask(RequestCode.BROKER_HEARTBEAT, said, over=1)).code == 0
+
+
+async def beat_for(room, seconds):
+    for _ in range(seconds):
+        await beat(room)
+        await room.pass_ms(1_000)
+
+
+def seat(room):
+    return room.control.guard.seat(ONE, ADDRESS)
+
+
+async def test_a_host_is_proven_also_if_the_broker_took_a_notice_before_it_was_greeted(room):
+    room.control.guard.reached(ONE, ADDRESS)
+    await beat(room)
+    assert seat(room) == Seat("10.0.0.21", is_proven=True)
+
+
+async def test_a_broker_whose_number_is_known_is_greeted_no_more(room):
+    await beat_for(room, 3)
+    assert room.greeted == [ONE]
+
+
+async def test_a_broker_that_did_not_answer_and_comes_back_is_looked_for_where_its_name_leads_by_then(room):
+    await beat_for(room, 3)
+    room.control.guard.connection_lost(1)
+    (probe,) = room.asked()
+    room.control.guard.probed(probe.key, Outcome.NO_ANSWER)
+    assert seat(room) == Seat("10.0.0.21", is_proven=True)
+    room.reached_at = lambda _address: "10.0.0.22:30911"
+    await beat(room)
+    assert seat(room) == Seat("10.0.0.22", is_proven=True)
+
+
+async def test_an_answer_to_a_question_tells_where_the_broker_is_by_now(room):
+    await beat_for(room, 3)
+    room.control.guard.connection_lost(1)
+    (probe,) = room.asked()
+    room.control.guard.probed(probe.key, Outcome.ANSWERED, "10.0.0.22:30911")
+    assert seat(room) == Seat("10.0.0.22", is_proven=True)
