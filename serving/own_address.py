@@ -8,7 +8,7 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from serving.logs import Logs
@@ -20,6 +20,8 @@ _LOOPBACKS: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 #: Addresses of examples (RFC 5737, RFC 3849): far away, and nobody's.
 _FAR: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 _ANY_PORT: Final = 9
+#: Hosts of which it is remembered whether they are this machine: strangers name as many as they like.
+_HOSTS_MAX: Final = 20_000
 
 
 def address_towards_others(bind_address: str) -> str | None:
@@ -42,7 +44,7 @@ def warn_of_loopback(bind_address: str, logs: Logs) -> None:
         logs.write(LOOPBACK_ADVERTISED, addr=told_address(bind_address), bind_address=bind_address)
 
 
-@cache
+@lru_cache(maxsize=_HOSTS_MAX)
 def is_own_host(host: str) -> bool:
     """Tell whether an address, or the name of a host, is one of this machine; no name is looked up."""
     try:

@@ -76,3 +76,11 @@ def test_an_address_of_a_network_card_is_its_own():
 @pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "another-host", ""])
 def test_addresses_and_names_of_others_are_not(host):
     assert not is_own_host(host)
+
+
+def test_hosts_that_strangers_name_are_not_remembered_without_end(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "me")
+    for number in range(30_000):
+        assert not is_own_host(f"host-{number}")
+    assert is_own_host.cache_info().currsize <= 20_000
+    is_own_host.cache_clear()
