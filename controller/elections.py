@@ -20,8 +20,9 @@ from controller.live_table import UNKNOWN, Heard
 ELECTIONS_MAX: Final = 1_000
 
 #: Follows the command that forces a master, as a comment of the shell: no request allows it, unless it was opened.
+#: No character is special to a shell that takes no comments there, as zsh: the words are arguments too many then.
 _WHILE_ALLOWED: Final = (
-    "# while controllers run with enableElectUncleanMaster=true (file and restart; false again at once)"
+    "# while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
 )
 
 

@@ -116,7 +116,7 @@ def test_where_nobody_in_sync_lives_it_is_told_what_is_at_stake_and_what_forces_
     assert told.bytes_at_stake == 300
     assert told.force == (
         "mqadmin electMaster -a 10.0.0.99:9878 -b 3 -bn broker-a -c DefaultCluster "
-        "# while controllers run with enableElectUncleanMaster=true (file and restart; false again at once)"
+        "# while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
     )
 
 

@@ -24,13 +24,12 @@ def written(path, *numbers):
     return before, path.read_bytes()
 
 
-@pytest.mark.parametrize("numbers", [(1, 2, 3), (2, 4, 6, 8), (1, 3, 5), (7, 7, 7), (500, 1000)])
+@pytest.mark.parametrize("numbers", [(1, 2, 3), (2, 4, 6, 8), (1, 3, 5), (500, 1000)])
 def test_a_write_that_was_cut_short_leaves_the_number_before(tmp_path, numbers):
     path = tmp_path / "mark"
     before, after = written(path, *numbers)
     changed = [at for at in range(len(after)) if at >= len(before) or before[at] != after[at]]
-    if not changed:
-        return
+    assert changed
     for cut in range(changed[0], changed[-1] + 1):
         path.write_bytes(after[:cut] + b"\xff" + after[cut + 1 :])
         assert reread(path) in (numbers[-2], numbers[-1])
@@ -55,7 +54,6 @@ def test_the_place_that_was_cut_short_is_the_next_to_be_written(tmp_path):
     assert reread(path) == 5
     written(path, 8)
     assert reread(path) == 8
-    assert reread(path) != 0
 
 
 @pytest.mark.parametrize("numbers", [(8, 7), (6, 7), (0, 0)])
