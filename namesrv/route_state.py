@@ -277,22 +277,26 @@ class RouteState:
     def losing(self, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
         """Remove every broker that has no other connection over which it registers; rests while that is prepared."""
         live = self.tables.live
+        #: Broker name -> those that have registered over it; nobody comes to it any more.
+        members: dict[str, list[LiveKey]] = {}
+        for key in live.of_connection(connection_id):
+            members.setdefault(key.broker_name, []).append(key)
         probes: list[Effect] = []
 
         def leaving(broker_name: str) -> list[LiveKey]:
             alone = []
-            for key in live.of_connection(connection_id):
+            for key in members[broker_name]:
                 row = live.get(key)
-                assert row is not None, "who has a connection lives"
+                if row is None or connection_id not in row.connections:
+                    continue
                 if stays := broker_connections.without(row, connection_id, now_ms):
                     live.put(key, stays)
                     probes.extend(_probes(row, stays))
-                elif key.broker_name == broker_name:
+                else:
                     alone.append(key)
             return alone
 
-        names = [key.broker_name for key in live.of_connection(connection_id)]
-        outcome = yield from self._departing(names, leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
+        outcome = yield from self._departing(members, leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
         return msgspec.structs.replace(outcome, effects=(*outcome.effects, *probes))
 
     def scan(self, now_ms: int) -> Outcome[None]:

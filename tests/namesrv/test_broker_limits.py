@@ -7,7 +7,9 @@ from namesrv.broker_limits import SURE_OF_A_CONNECTION
 from namesrv.config import NameServerConfig
 from namesrv.refusals import TooManyBrokers
 from namesrv.route_state import RouteState
+from namesrv.set_change import RouteTables
 from namesrv.slices import whole
+from namesrv.tables.live_table import LiveTable
 
 
 @pytest.fixture
@@ -83,3 +85,27 @@ def test_two_registrations_of_one_connection_that_rest_are_not_both_taken_for_it
     with pytest.raises(TooManyBrokers):
         whole(second)
     assert len(state.tables.live) == 20
+
+
+class CountedTable(LiveTable):
+    """Counts how often a member's row is looked up."""
+
+    looks = 0
+
+    def get(self, key):
+        self.looks += 1
+        return super().get(key)
+
+
+@pytest.mark.parametrize("stay", [False, True], ids=["which leave", "which stay with another connection"])
+def test_a_lost_connection_costs_a_few_looks_at_each_of_its_brokers(stay):
+    count = 200
+    state = RouteState(NameServerConfig())
+    state.tables = RouteTables(live=CountedTable())
+    register(state, 1, *range(count))
+    if stay:
+        register(state, 2, *range(count))
+    before = state.tables.live.looks
+    state.connection_lost(2 if stay else 1, now_ms=1)
+    assert len(state.tables.live) == (count if stay else 0)
+    assert state.tables.live.looks - before < 20 * count
