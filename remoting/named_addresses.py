@@ -18,6 +18,8 @@ _NAME: Final = re.compile(r"[a-z0-9_][a-z0-9_.-]{0,252}")
 #: Ends like an IP address: whoever wrote that meant none of the names that there are.
 _NUMBER_LAST: Final = re.compile(r"(?:.*\.)?[0-9]+")
 _PORT_MAX: Final = 65_535
+#: What stands before an address of version 4 that is written as one of version 6, in bits.
+_MAPPED_BITS: Final = 96
 
 Network = IPv4Network | IPv6Network
 Ip = IPv4Address | IPv6Address
@@ -75,6 +77,8 @@ def _network(text: str) -> Network | None:
         found = ip_network(text)
     except ValueError:
         return None
+    if isinstance(found, IPv6Network) and found.prefixlen >= _MAPPED_BITS and found.network_address.ipv4_mapped:
+        found = IPv4Network((found.network_address.ipv4_mapped, found.prefixlen - _MAPPED_BITS))
     return found if found.prefixlen else None
 
 
