@@ -14,16 +14,15 @@ from namesrv.handlers import BODY_LIMITS, Handlers
 from namesrv.history import RouteHistory
 from namesrv.journal import BROKER_CODES, Journal
 from namesrv.kv_config import KvConfig
+from namesrv.lost_connections import LostConnections
 from namesrv.perform import Performer
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
-from namesrv.slices import PART_TOPICS
 from remoting.codes import RequestCode
 from remoting.observer import CloseReason
 from remoting.server import ServerOptions
 from remoting.statistics import timer_ns
 from serving.journal import Attributed, ConnectionWatch
-from serving.one_by_one import OneByOne
 from serving.process import ServerProcess, Surroundings, import_aside
 
 if TYPE_CHECKING:
@@ -62,9 +61,7 @@ class NameServer:
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
         )
-        #: Lost connections whose brokers are still to be removed; those with very many topics keep no others waiting.
-        self._gone = OneByOne(self._forget, "remove_lost_brokers", self._tasks)
-        self._gone_large = OneByOne(self._forget, "remove_lost_brokers", self._tasks)
+        self._gone = LostConnections(self._state.tables, self._forget, self._tasks)
         self._closing = False
 
     async def run(self) -> None:
@@ -132,13 +129,9 @@ class NameServer:
         self._process.follow(config)
 
     def _lost(self, connection_id: int) -> None:
-        if self._closing:
-            # We close the connections, no broker left: nobody is to be told of a master that is gone.
-            return
-        if members := self._state.tables.live.of_connection(connection_id):
-            topics_of = self._state.tables.topics.topics_of
-            is_large = any(len(topics_of(member.broker_name)) > PART_TOPICS for member in members)
-            (self._gone_large if is_large else self._gone).put(connection_id)
+        # Where we close the connections, no broker left: nobody is to be told of a master that is gone.
+        if not self._closing:
+            self._gone.put(connection_id)
 
     async def _forget(self, connection_id: int) -> None:
         """Remove the brokers of a lost connection."""
