@@ -303,7 +303,7 @@ class NameServerConfig(ServerConfig):
 
     @property
     def has_others_properties(self) -> bool:
-        """Whether the file also holds the properties of a controller, which are not this server's to change."""
+        """Whether there is a controller, whose properties in the file are not this server's to change."""
         return self.enable_controller_in_namesrv
 
 

@@ -312,7 +312,8 @@ class ServerConfig:
             "unfinishedBytesMax",
             _AT_LEAST_0,
             "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed; "
-            "0 for an eighth of the memory that the process may use (64 MiB at least, 512 MiB at most).",
+            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
+            "are one process (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
         ),
     ] = 0
@@ -323,7 +324,8 @@ class ServerConfig:
             "unreadBytesMax",
             _AT_LEAST_0,
             "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed; "
-            "0 for an eighth of the memory that the process may use (64 MiB at least, 512 MiB at most).",
+            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
+            "are one process (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
         ),
     ] = 0
@@ -334,7 +336,8 @@ class ServerConfig:
             "queuedBytesMax",
             _AT_LEAST_0,
             "Bodies of requests that wait for their turn, in bytes; beyond it they are answered SYSTEM_BUSY; "
-            "0 for an eighth of the memory that the process may use (64 MiB at least, 512 MiB at most).",
+            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
+            "are one process (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
         ),
     ] = 0
@@ -532,7 +535,7 @@ class ServerConfig:
 
     @property
     def has_others_properties(self) -> bool:
-        """Whether those properties of the file that this server does not have may be another's in the same process."""
+        """Whether another server is in the same process, which has its own part of the file and of the memory."""
         return False
 
 

@@ -22,8 +22,11 @@ def share_bytes(memory_bytes: int) -> int:
 
 
 def with_shares(config: Config, memory_bytes: int) -> Config:
-    """Return a configuration in which each of these limits that was left at 0 is its share of so much memory."""
-    share = share_bytes(memory_bytes)
+    """Return a configuration in which each of these limits that was left at 0 is its share of so much memory.
+
+    Two servers in a process have half of it each; but no share is less than the longest frame.
+    """
+    share = share_bytes(memory_bytes // (2 if config.has_others_properties else 1))
     return dataclasses.replace(
         config,
         unfinished_bytes_max=config.unfinished_bytes_max or share,

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from serving.memory import share_bytes, usable_memory_bytes
+from namesrv.config import NameServerConfig
+from serving.memory import share_bytes, usable_memory_bytes, with_shares
 
 MIB = 1024 * 1024
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -44,3 +45,13 @@ def test_a_machine_without_control_groups_has_its_own_memory(tmp_path):
 )
 def test_peers_may_take_a_part_of_the_memory_for_each_kind_of_what_they_leave(memory, share):
     assert share_bytes(memory) == share
+
+
+@pytest.mark.parametrize(
+    ("memory", "share"), [(512 * MIB, 64 * MIB), (2048 * MIB, 128 * MIB), (4096 * MIB, 256 * MIB), (2**40, 512 * MIB)]
+)
+def test_two_servers_in_one_process_take_no_more_of_the_memory_than_one(memory, share):
+    alone, both = (NameServerConfig(enable_controller_in_namesrv=both, queued_bytes_max=7) for both in (False, True))
+    config = with_shares(both, memory)
+    assert (config.unfinished_bytes_max, config.unread_bytes_max, config.queued_bytes_max) == (share, share, 7)
+    assert with_shares(alone, memory).unread_bytes_max == share_bytes(memory)
