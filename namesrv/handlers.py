@@ -94,6 +94,7 @@ class Handlers:
             RequestCode.QUERY_DATA_VERSION: self._query_data_version,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._cluster_info,
         } | {code: self._answer_query(query) for code, query in self._queries.table.items()}
         self._table |= {code: self._answer_in_slices(query) for code, query in self._queries.long.items()}
 
@@ -114,6 +115,12 @@ class Handlers:
         self, query: Callable[[RemotingCommand], Steps[RemotingCommand]]
     ) -> Callable[[RemotingCommand, Peer], Answer]:
         return lambda request, peer: self.slices.do(query(request), peer.id, 0)
+
+    def _cluster_info(self, request: RemotingCommand, peer: Peer) -> Answer:
+        steps = self._queries.cluster_info(request)
+        if self._state.cluster_info.takes_long:
+            return self.slices.do(steps, peer.id, 0)
+        return whole(steps)
 
     # Routes
 
@@ -294,7 +301,7 @@ class Handlers:
         """Return who sent a sign of life; Java needs no broker name for it, then whoever has the address is meant."""
         if header.cluster_name and header.broker_addr and not header.broker_name:
             found = self._state.tables.live.at_address(header.cluster_name, header.broker_addr)
-            return header.cluster_name, found[0] if found else LiveKey("", header.broker_addr)
+            return header.cluster_name, found or LiveKey("", header.broker_addr)
         return _identity(code, header)
 
     # What operators change

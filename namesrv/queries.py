@@ -17,7 +17,6 @@ from remoting.shapes.namesrv import (
     BrokerMemberGroup,
     BrokerNameHeader,
     ClusterHeader,
-    ClusterInfo,
     GetBrokerMemberGroupBody,
     KvConfigHeader,
     KvTable,
@@ -37,7 +36,6 @@ class Queries:
         #: Request code -> the method that answers it.
         self.table: dict[int, Callable[[RemotingCommand], RemotingCommand]] = {
             RequestCode.GET_KV_CONFIG: self._kv_value,
-            RequestCode.GET_BROKER_CLUSTER_INFO: self._cluster_info,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._kv_namespace,
             RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_by_cluster,
@@ -66,17 +64,12 @@ class Queries:
             raise KvNamespaceNotFound(namespace)
         return request.reply(body=encode(KvTable(table=dict(table)), Dialect.STANDARD))
 
-    def _cluster_info(self, request: RemotingCommand) -> RemotingCommand:
-        """Every 5.x broker asks for this each 5 s, so the text is kept until a broker set changes."""
-        answers = self._state.answers
-        if answers.cluster_info is None:
-            brokers = self._tables.brokers
-            info = ClusterInfo(
-                broker_addr_table={data.broker_name: routes.broker_data(data) for data in brokers.sets()},
-                cluster_addr_table={cluster: list(names) for cluster, names in brokers.clusters().items()},
-            )
-            answers.cluster_info = encode(info, Dialect.BARE_INTEGER_KEYS)
-        return request.reply(body=answers.cluster_info)
+    def cluster_info(self, request: RemotingCommand) -> Steps[RemotingCommand]:
+        """Answer all clusters and broker sets; what has changed until now is told, however late that is."""
+        return self._cluster_info_since(request, self._state.cluster_info.changes)
+
+    def _cluster_info_since(self, request: RemotingCommand, changes: int) -> Steps[RemotingCommand]:
+        return request.reply(body=(yield from self._state.cluster_info.since(changes)))
 
     def _member_group(self, request: RemotingCommand) -> RemotingCommand:
         header = decode_fields(BrokerNameHeader, request.ext_fields)

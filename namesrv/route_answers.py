@@ -21,8 +21,6 @@ class RouteAnswers:
         self._bytes_max = bytes_max
         self._answers: dict[str, dict[object, PreparedAnswer]] = {}
         self._bytes = 0
-        #: The body of GET_BROKER_CLUSTER_INFO (106), None when a broker set has changed since.
-        self.cluster_info: bytes | None = None
         #: How many answers were made, and how many topics' answers were dropped because they were no longer true.
         self.misses = 0
         self.invalidated = 0

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from namesrv import broker_connections, broker_limits, departure, registration, routes
+from namesrv.cluster_info import ClusterInfoText
 from namesrv.config import NameServerConfig
 from namesrv.effects import (
     BeatKind,
@@ -106,6 +107,8 @@ class RouteState:
         self.census = TopicCensus()
         #: Encoded answers that are still true.
         self.answers = RouteAnswers()
+        #: The list of all clusters and sets, as peers are told it.
+        self.cluster_info = ClusterInfoText(self.tables.brokers)
         #: Broker name -> what each member said last, as long as the tables hold just that.
         self._said: dict[str, dict[LiveKey, _Said]] = {}
         #: How many changes were applied.
@@ -424,7 +427,7 @@ class RouteState:
         removal = yield from topics.removing(name, change.removed_topics)
         # Nearly every change keeps to the topics that the set has, and who else has them does not matter.
         moves = queues.joined or removal.leaving.left
-        others = self._sets_in(change.broker_set.cluster) - {name} if moves else set()
+        others = self.tables.brokers.counted_in(change.broker_set.cluster) - {name} if moves else set()
         new: Counter[TopicKind] = Counter()
         for joined in in_parts(queues.joined.items()):
             new += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])
@@ -461,9 +464,10 @@ class RouteState:
             self._said.pop(name, None)
         if before != change.broker_set or filters_move:
             self.answers.drop(tables.topics.topics_of(name).keys())
-            self.answers.cluster_info = None
         self._apply_topics(change, before, prepared or whole(self._preparing(change)))
         tables.brokers.put(change.broker_set)
+        if before != change.broker_set:
+            self.cluster_info.put(change.broker_set)
         for key in change.forgotten:
             tables.live.remove(key)
         if change.heard:
@@ -496,13 +500,9 @@ class RouteState:
         self.answers.drop(change.mappings.keys())
         self.answers.drop(prepared.unmapped.leaving.topics)
 
-    def _sets_in(self, cluster: str) -> set[str]:
-        """Return the broker sets that count for a cluster."""
-        return {each.broker_name for each in self.tables.brokers.sets() if each.cluster == cluster}
-
     def _only_of(self, broker_name: str, topics: Collection[str], cluster: str) -> Counter[TopicKind]:
         """Count those of a set's topics that no other set of the cluster has."""
-        others = self._sets_in(cluster) - {broker_name}
+        others = self.tables.brokers.counted_in(cluster) - {broker_name}
         holders_of = self.tables.topics.holders_of
         return kinds_of([topic for topic in topics if others.isdisjoint(holders_of(topic))])
 

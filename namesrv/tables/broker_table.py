@@ -4,6 +4,7 @@ A set without members does not exist here; the cluster lists follow from the mem
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -65,6 +66,8 @@ class BrokerTable:
         self._sets: dict[str, BrokerSet] = {}
         #: Cluster -> broker names, in the order they came.
         self._clusters: dict[str, dict[str, None]] = {}
+        #: Cluster -> the sets whose cluster it is.
+        self._counted: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._sets)
@@ -85,9 +88,14 @@ class BrokerTable:
         """Return the broker names of one cluster, none if it is unknown."""
         return list(self._clusters.get(cluster, ()))
 
+    def counted_in(self, cluster: str) -> AbstractSet[str]:
+        """Return the names of the sets that count for a cluster: each set for one, whatever else lists it."""
+        return self._counted.get(cluster, frozenset())
+
     def put(self, broker_set: BrokerSet) -> None:
         """Store a set; one without members is forgotten."""
         name = broker_set.broker_name
+        self._count(self._sets.get(name), broker_set)
         before = self._clusters_of(self._sets.get(name))
         after = self._clusters_of(broker_set)
         if broker_set.members:
@@ -101,6 +109,15 @@ class BrokerTable:
                 del self._clusters[cluster]
         for cluster in after - before:
             self._clusters.setdefault(cluster, {})[name] = None
+
+    def _count(self, before: BrokerSet | None, after: BrokerSet) -> None:
+        if before is not None and not (after.members and before.cluster == after.cluster):
+            names = self._counted[before.cluster]
+            names.remove(before.broker_name)
+            if not names:
+                del self._counted[before.cluster]
+        if after.members:
+            self._counted.setdefault(after.cluster, set()).add(after.broker_name)
 
     @staticmethod
     def _clusters_of(broker_set: BrokerSet | None) -> set[str]:

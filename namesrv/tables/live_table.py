@@ -75,6 +75,8 @@ class LiveTable:
         #: No deadline lies before this: signs of life only move them on.
         self._earliest_ms = 0
         self._by_connection: dict[int, dict[LiveKey, None]] = {}
+        #: Cluster and address -> the members of any set there.
+        self._by_address: dict[tuple[str, str], dict[LiveKey, None]] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -87,9 +89,9 @@ class LiveTable:
         """Return every living member."""
         return self._rows.items()
 
-    def at_address(self, cluster: str, address: str) -> list[LiveKey]:
-        """Return the members of any set at one address of a cluster; walks the whole table."""
-        return [key for key, row in self._rows.items() if key.address == address and row.cluster == cluster]
+    def at_address(self, cluster: str, address: str) -> LiveKey | None:
+        """Return the member of any set that came first to an address of a cluster and is still there."""
+        return next(iter(self._by_address.get((cluster, address), ())), None)
 
     def of_connection(self, connection_id: int) -> list[LiveKey]:
         """Return the members that have registered over a connection."""
@@ -120,6 +122,10 @@ class LiveTable:
     def put(self, key: LiveKey, row: LiveRow) -> None:
         """Store a member's row."""
         self._leave_connections(key)
+        before = self._rows.get(key)
+        if before is None or before.cluster != row.cluster:
+            self._leave_address(key)
+            self._by_address.setdefault((row.cluster, key.address), {})[key] = None
         self._rows[key] = row
         self._deadlines[key] = deadline_ms = row.deadline_ms
         self._earliest_ms = min(self._earliest_ms, deadline_ms)
@@ -135,8 +141,19 @@ class LiveTable:
     def remove(self, key: LiveKey) -> None:
         """Forget a member, if it is known."""
         self._leave_connections(key)
+        self._leave_address(key)
         self._rows.pop(key, None)
         self._deadlines.pop(key, None)
+
+    def _leave_address(self, key: LiveKey) -> None:
+        row = self._rows.get(key)
+        if row is None:
+            return
+        place = row.cluster, key.address
+        keys = self._by_address[place]
+        del keys[key]
+        if not keys:
+            del self._by_address[place]
 
     def _leave_connections(self, key: LiveKey) -> None:
         row = self._rows.get(key)

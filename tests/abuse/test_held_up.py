@@ -19,6 +19,9 @@ from controller import handlers as controller_handlers
 from namesrv import handlers as namesrv_handlers
 from remoting.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 
+#: As many made-up brokers as there may be (brokersMax), of as many as each connection may have.
+CONNECTIONS, OF_A_CONNECTION = 98, 1020
+
 LIMITS = {"namesrv": namesrv_handlers.BODY_LIMITS, "controller": controller_handlers.BODY_LIMITS}
 CODES = {
     "namesrv": [code for code in NAMESRV_REQUESTS if code is not RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE],
@@ -98,3 +101,48 @@ def test_no_request_holds_the_server_up(watched, capsys):
             "".join(f"\n{held_ms:.1f} ms {what}" for what, held_ms in ordered[:8]) + f"\n{HELD_MS} ms are stated\n"
         )
     assert [each for each in ordered if each[1] > HELD_MS_ON_SLOW_MACHINES] == []
+
+
+def registrations(connection, count):
+    """Return the frames that register so many brokers, each of a name of its own."""
+    names = (f"made-up-{connection}-{number}" for number in range(count))
+    return [
+        frame(103, IDENTITY | {"brokerName": name, "brokerAddr": "10.6.6.6:10911", "clusterName": "Made-up"})
+        for name in names
+    ]
+
+
+def answer_body(answers):
+    """Read one answer, and return its body."""
+    length = int.from_bytes(answers.read(4))
+    data = answers.read(length)
+    return data[4 + int.from_bytes(data[1:4]) :]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_as_many_made_up_brokers_as_may_be_do_not_hold_the_list_of_clusters_up(tmp_path, tell):
+    server = Watched("namesrv", tmp_path)
+    with contextlib.ExitStack() as open_ones:
+        lines = []
+        for connection in range(CONNECTIONS):
+            line = open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=600))
+            lines.append((line, open_ones.enter_context(line.makefile("rb"))))
+            line.sendall(b"".join(registrations(connection, OF_A_CONNECTION)))
+            for _ in range(OF_A_CONNECTION):
+                answer_body(lines[-1][1])
+        server.held_ms()
+        held_ms = {"list": 0.0, "change": 0.0}
+        for each in range(5):
+            line, answers = lines[each]
+            line.sendall(registrations(f"changed-{each}", 1)[0])
+            answer_body(answers)
+            held_ms["change"] = max(held_ms["change"], server.held_ms())
+            line.sendall(frame(106))
+            told = answer_body(answers)
+            held_ms["list"] = max(held_ms["list"], server.held_ms())
+            assert b"made-up-changed-%d-0" % each in told
+            assert told.count(b'"brokerAddrs"') == CONNECTIONS * OF_A_CONNECTION + each + 1
+        tell(**held_ms)
+        assert server.process.stop() == 0
+    assert max(held_ms.values()) < HELD_MS

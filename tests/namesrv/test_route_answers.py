@@ -88,14 +88,6 @@ def test_a_change_of_the_configuration_drops_every_route(answers):
     assert answers.invalidated == 2
 
 
-def test_the_list_of_clusters_is_not_a_route_and_outlives_them(answers):
-    assert answers.cluster_info is None
-    answers.cluster_info = b"{}"
-    answers.drop([TOPIC])
-    answers.clear()
-    assert answers.cluster_info == b"{}"
-
-
 # The limit
 
 

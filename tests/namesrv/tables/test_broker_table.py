@@ -97,6 +97,17 @@ def test_a_set_with_members_in_two_clusters_is_listed_in_both_until_one_is_left(
     assert (table.names_in(CLUSTER), table.names_in("Other")) == ([BROKER], [])
 
 
+def test_a_set_counts_for_one_cluster_and_moves_when_nobody_of_that_is_left(table):
+    both = a_broker_set(members={0: a_member(), 1: a_member(broker_id=1, cluster="Other")})
+    table.put(both)
+    table.put(a_broker_set(broker_name="broker-b"))
+    assert (table.counted_in(CLUSTER), table.counted_in("Other")) == ({BROKER, "broker-b"}, set())
+    table.put(both.without([MASTER]))
+    assert (table.counted_in(CLUSTER), table.counted_in("Other")) == ({"broker-b"}, {BROKER})
+    table.put(both.without([MASTER, SLAVE]))
+    assert table.counted_in("Other") == set()
+
+
 def test_a_set_that_moves_to_another_cluster_is_listed_only_there(table):
     table.put(a_broker_set())
     table.put(a_broker_set(cluster="Other"))

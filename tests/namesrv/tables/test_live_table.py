@@ -64,16 +64,21 @@ def test_two_broker_names_at_one_address_live_and_die_apart(table):
     mine, other = a_live_key(address="host:10911"), a_live_key(broker_name="broker-b", address="host:10911")
     table.put(mine, a_live_row())
     table.put(other, a_live_row())
-    assert table.at_address(CLUSTER, "host:10911") == [mine, other]
+    table.put(mine, a_live_row(heard_ms=1))
+    assert table.at_address(CLUSTER, "host:10911") == mine
     table.remove(mine)
-    assert table.at_address(CLUSTER, "host:10911") == [other]
+    assert table.at_address(CLUSTER, "host:10911") == other
+    table.remove(other)
+    assert table.at_address(CLUSTER, "host:10911") is None
 
 
 def test_an_address_is_looked_for_in_one_cluster_only(table):
     table.put(MASTER, a_live_row())
     table.put(a_live_key(broker_name="broker-b", address=MASTER.address), a_live_row(cluster="Other"))
-    assert table.at_address(CLUSTER, MASTER.address) == [MASTER]
-    assert table.at_address(CLUSTER, SLAVE.address) == []
+    assert table.at_address(CLUSTER, MASTER.address) == MASTER
+    assert table.at_address(CLUSTER, SLAVE.address) is None
+    table.put(MASTER, a_live_row(cluster="Other"))
+    assert table.at_address(CLUSTER, MASTER.address) is None
 
 
 # Connections
