@@ -71,6 +71,8 @@ class Elected(NamedTuple):
     reason: str
     #: Nobody leads before a broker answers or beats.
     awaits_brokers: bool = False
+    #: One of them was asked, and stood still for as long as answers are waited for.
+    awaits_answer: bool = False
 
 
 class Elector:
@@ -120,7 +122,8 @@ class Elector:
             changed = await self._working.change(broker_name, decide, within_s - spent_s)
         record = self._explain(changed, cause, began_ms)
         awaits_brokers = _awaits_brokers(changed.decision.reply)
-        return Elected(present(changed.after), record.result, record.reason, awaits_brokers=awaits_brokers)
+        awaits_answer = awaits_brokers and answered is not None and answered.is_awaited
+        return Elected(present(changed.after), record.result, record.reason, awaits_brokers, awaits_answer)
 
     @contextmanager
     def _counted(self, broker_name: str) -> Iterator[None]:

@@ -45,8 +45,9 @@ EXPIRES_MS: Final = 21_600_000
 _EXPIRIES_AT_ONCE: Final = 20
 #: How soon a set for which an election failed is looked at again.
 _AGAIN_MS: Final = 1_000
-#: How soon if it waits for a broker to answer or to beat: that takes two looks with the questions themselves. For so
-#: long, and for so many sets at a time; one that waits for longer waits for a broker that is gone.
+#: How soon if it waits for a broker to answer or to beat: that takes two looks with the questions themselves; at once
+#: after a question that took its whole time. For so long, and for so many sets at a time; one that waits for longer
+#: waits for a broker that is gone.
 _AGAIN_SOON_MS: Final = 200
 _SOON_FOR_MS: Final = 5_000
 _SOON_SETS_MAX: Final = 20
@@ -396,19 +397,27 @@ class Guard:
         except RequestRefused:
             # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
             return
-        if elected.awaits_brokers:
-            self._try_soon(broker_name)
-        else:
+        if not elected.awaits_brokers:
             self._awaits_nobody(broker_name)
+        elif self._is_tried_soon(broker_name) and elected.awaits_answer:
+            # The question took its time, and who stood still for a moment answers the next one as soon as it goes on.
+            self._try_now(broker_name)
 
-    def _try_soon(self, broker_name: str) -> None:
-        """Hold the next election of a set that waits for brokers sooner, unless it has waited for long."""
+    def _is_tried_soon(self, broker_name: str) -> bool:
+        """Tell whether the next election of a set that waits for brokers is held sooner: it has not waited for long."""
         now_ms, soon = self._clock.now_ms(), self._tried_soon
         if now_ms - self._awaiting_ms.setdefault(broker_name, now_ms) >= _SOON_FOR_MS:
             soon.discard(broker_name)
         elif broker_name in soon or len(soon) < _SOON_SETS_MAX:
             soon.add(broker_name)
             self._busy[broker_name] = now_ms + _AGAIN_SOON_MS
+        return broker_name in soon
+
+    def _try_now(self, broker_name: str) -> None:
+        broker_set = self._store.get(broker_name)
+        if broker_set is not None and self._group.is_leader:
+            del self._busy[broker_name]
+            self._look_at_set(broker_set, self._clock.now_ms())
 
     def _awaits_nobody(self, broker_name: str) -> None:
         self._awaiting_ms.pop(broker_name, None)

@@ -8,15 +8,17 @@ import asyncio
 from collections.abc import Collection
 from typing import Final
 
+from msgspec.structs import replace
+
 from controller.broker_set import RAISED_EPOCH_MAX
 from controller.live_table import UNKNOWN, BrokerKey
-from controller.log_ends import NO_ANSWERS, LogEnd, LogEnds, Query
+from controller.log_ends import LogEnd, LogEnds, Query
 from remoting.background_tasks import all_results, begun
 from remoting.client import RemotingClient
 from remoting.codec import decode_body
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
-from remoting.errors import BodyError, InvokeError
+from remoting.errors import BodyError, InvokeError, InvokeTimeout
 from remoting.shapes.broker import EpochCache
 
 #: How long brokers have to tell how far their logs are: a healthy one answers in some ms, and who stands still for
@@ -55,26 +57,27 @@ class LogEndQueries:
 
     async def confirmed_on(self, address: str) -> int | None:
         """Return on how many replicas a broker confirms a message, as `confirmed_on`, within PROPERTIES_MS."""
-        return confirmed_on([await self._answer(address, _PROPERTIES, PROPERTIES_MS)])
+        return confirmed_on([await self._answer(address, _PROPERTIES, PROPERTIES_MS) or b""])
 
     async def _ask(self, query: Query) -> LogEnds:
         keys = [BrokerKey(query.broker_name, i) for i in query.addresses]
         answers = await all_results(self._answer(query.addresses[key.broker_id], _LOG_END, LOG_END_MS) for key in keys)
-        ends = {key.broker_id: log_end(key, body) for key, body in zip(keys, answers, strict=True)}
-        answered = LogEnds(by_id={i: end for i, end in ends.items() if end is not None})
-        if not answered.by_id:
-            return NO_ANSWERS
-        if not answered.leave_doubt(query.in_sync, query.others):
+        ends = {key.broker_id: log_end(key, body or b"") for key, body in zip(keys, answers, strict=True)}
+        found = {i: end for i, end in ends.items() if end is not None}
+        answered = LogEnds(by_id=found, is_awaited=None in answers)
+        if not found or not answered.leave_doubt(query.in_sync, query.others):
             return answered
-        bodies = await all_results(self._answer(query.addresses[i], _PROPERTIES, PROPERTIES_MS) for i in answered.by_id)
-        return LogEnds(by_id=answered.by_id, confirmed_on=confirmed_on(bodies))
+        bodies = await all_results(self._answer(query.addresses[i], _PROPERTIES, PROPERTIES_MS) for i in found)
+        return replace(answered, confirmed_on=confirmed_on([body for body in bodies if body]))
 
-    async def _answer(self, address: str, question: RemotingCommand, within_ms: int) -> bytes:
-        """Return the body of a broker's answer, empty if it does not answer in time, or refuses."""
+    async def _answer(self, address: str, question: RemotingCommand, within_ms: int) -> bytes | None:
+        """Return the body of a broker's answer, empty if it refuses or cannot be reached, None if it takes too long."""
         try:
             async with asyncio.timeout(within_ms / 1000), self._places:
                 answer = await self._client.invoke(address, question, within_ms)
-        except (InvokeError, TimeoutError):
+        except (InvokeTimeout, TimeoutError):
+            return None
+        except InvokeError:
             return b""
         is_read = answer.code == ResponseCode.SUCCESS and len(answer.body) <= ANSWER_BYTES_MAX
         return bytes(answer.body) if is_read else b""

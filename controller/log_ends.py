@@ -37,6 +37,8 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
     #: Each confirmed message is on at least so many replicas of the set, in sync or not.
     #: 1: all of the SyncStateSet have it, or its master alone; None: nobody has told.
     confirmed_on: int | None = None
+    #: Somebody was asked and had neither answered nor refused when the time was over, as who stands still.
+    is_awaited: bool = False
 
     def applied_to(self, heard: Mapping[int, Heard], now_ms: int) -> dict[int, Heard]:
         """Return what is known of brokers, with answers in the place of older heartbeats."""

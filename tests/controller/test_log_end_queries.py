@@ -93,7 +93,7 @@ async def test_one_that_stands_still_holds_nobody_up_for_long_and_the_properties
         # Ten times what it may take: a queue for the processor is none of its own.
         async with asyncio.timeout(LOG_END_MS * 10 / 1000):
             ends = await queries.ask(a_query(addresses))
-    assert (ends.by_id.keys(), ends.confirmed_on) == ({2}, 2)
+    assert (ends.by_id.keys(), ends.confirmed_on, ends.is_awaited) == ({2}, 2, True)
     assert asked == [[EPOCHS, PROPERTIES], [EPOCHS]]
 
 
@@ -108,7 +108,7 @@ async def test_elections_of_one_set_at_the_same_time_ask_once():
 
 async def test_nobody_who_refuses_or_listens_at_no_such_address_has_answered():
     async with brokers({EPOCHS: (16, b"")}) as (addresses, _, queries):
-        assert await queries.ask(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) is NO_ANSWERS
+        assert await queries.ask(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) == NO_ANSWERS
 
 
 async def test_a_master_is_known_by_the_id_that_it_answers_with():

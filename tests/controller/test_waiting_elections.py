@@ -54,6 +54,31 @@ async def test_an_answer_that_is_waited_for_is_asked_for_again_soon_and_then_eac
     assert 50 <= len(room.queried) <= 61
 
 
+async def test_who_stood_still_when_it_was_asked_is_asked_again_at_once(room):
+    """3 alone has what was confirmed last, and stands still for half a second, as in a collection of garbage."""
+    room.confirmed_on = 2
+    await room.a_set(1, 2, 3)
+    await room.beat(1, 2, 3, maxOffset=1000)
+    room.log_ends = {2: LogEnd(1, 900), 3: LogEnd(1, 1000)}
+    lost_ms = room.clock.now_ms() + 100
+    room.stands_still_ms = {3: lost_ms + 500}
+    await room.lose(1)
+    assert room.stored().master == 3
+    assert room.clock.now_ms() - lost_ms == 500
+
+
+async def test_who_stands_still_for_long_is_asked_again_and_again_for_some_seconds_and_then_each_second(room):
+    await waits_for_answers(room)
+    await room.beat(2, 3, maxOffset=1000)
+    room.stands_still_ms = {3: room.clock.now_ms() + 60_000}
+    room.queried.clear()
+    await room.pass_ms(5_000, beating=(2,))
+    assert len(room.queried) <= 25
+    room.queried.clear()
+    await room.pass_ms(20_000, beating=(2,))
+    assert len(room.queried) <= 21
+
+
 async def test_brokers_that_ask_for_a_master_again_and_again_do_not_have_the_others_asked_each_time(room):
     await waits_for_answers(room)
     await room.pass_ms(10_000, beating=(2,))

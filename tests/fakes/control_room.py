@@ -8,6 +8,7 @@ import json
 import socket
 
 import aiohttp
+from msgspec.structs import replace
 from yarl import URL
 
 from controller.config import CONTROLLER, ControllerConfig
@@ -21,6 +22,7 @@ from controller.http_endpoints import ENDPOINTS
 from controller.http_views import Views
 from controller.journal import Journal
 from controller.live_table import BrokerKey, LiveTable
+from controller.log_end_queries import LOG_END_MS
 from controller.log_ends import LogEnds
 from controller.metrics import Metrics, MetricSources
 from controller.recovery import Recovery
@@ -114,6 +116,8 @@ class ControlRoom:
         self.confirmed_on = None
         #: Masters tell so ahead of time.
         self.masters_tell = False
+        #: Until when a broker stands still, by id: a question to it takes its whole time, or until then.
+        self.stands_still_ms = {}
         self.queried_masters = []
         #: Whom a query was for.
         self.queried = []
@@ -174,10 +178,14 @@ class ControlRoom:
 
     async def _log_ends(self, query):
         self.queried.append(sorted(query.addresses))
-        answered = LogEnds(by_id={i: end for i, end in self.log_ends.items() if i in query.addresses})
-        if not answered.leave_doubt(query.in_sync, query.others):
+        still = {i: self.stands_still_ms.get(i, 0) for i in query.addresses}
+        self.clock.pass_ms(min(LOG_END_MS, max(0, max(still.values()) - self.clock.now_ms())))
+        late = {i for i, until_ms in still.items() if until_ms > self.clock.now_ms()}
+        ends = {i: end for i, end in self.log_ends.items() if i in query.addresses and i not in late}
+        answered = LogEnds(by_id=ends, is_awaited=bool(late))
+        if not answered.leave_doubt(query.in_sync, query.others) or not ends:
             return answered
-        return LogEnds(by_id=answered.by_id, confirmed_on=self.confirmed_on if answered.by_id else None)
+        return replace(answered, confirmed_on=self.confirmed_on)
 
     async def _confirmed_on(self, address):
         return await self.confirmed_on_of(address)
