@@ -279,7 +279,7 @@ def _source_variable() -> builders.DatasourceVariable:
 
 
 def _variable(variable: Variable) -> builders.QueryVariable:
-    return (
+    built = (
         builders.QueryVariable(variable.name)
         .label(variable.title)
         .query({"query": variable.query, "refId": "PrometheusVariableQueryEditor-VariableQuery", "qryType": 1})
@@ -287,11 +287,12 @@ def _variable(variable: Variable) -> builders.QueryVariable:
         .datasource(_SOURCE)
         .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(dashboard.VariableSort.NATURAL_ASC)
-        .multi(True)
-        .include_all(True)
-        .all_value(".*")
-        .current(dashboard.VariableOption(selected=True, text="All", value="$__all"))
+        .multi(not variable.single)
+        .include_all(not variable.single)
     )
+    if variable.single:
+        return built
+    return built.all_value(".*").current(dashboard.VariableOption(selected=True, text="All", value="$__all"))
 
 
 def _annotation(annotation: Annotation) -> builders.AnnotationQuery:

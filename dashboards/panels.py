@@ -105,6 +105,8 @@ class Variable:
     label: str
     #: Selectors that narrow the choice by another one, as `cluster=~"$cluster"`.
     within: str = ""
+    #: Whether exactly one is chosen; else several may be, or all.
+    single: bool = False
 
     @property
     def query(self) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dashboards.boards.shared import BROKER, CLUSTER
+from dashboards.boards.shared import BROKER, CLUSTER, PLANE
 from dashboards.panels import (
     Board,
     Column,
@@ -15,7 +15,7 @@ from dashboards.panels import (
     good_from,
     worse_above,
 )
-from dashboards.promql import BY_BROKER
+from dashboards.promql import BY_BROKER, BY_PLANE
 
 _HOUR_S: Final = 3600
 #: The jobs run each day; two hours late is late.
@@ -44,7 +44,7 @@ _FRESH: Final = Row(
             limits=worse_above(*_STALE_S),
             queries=(
                 Query(
-                    f"time() - max by ({_ANALYSIS}) (rocketmq_analytics_last_success_timestamp_seconds)",
+                    f"time() - max by ({_ANALYSIS}) (rocketmq_analytics_last_success_timestamp_seconds{{{BY_PLANE}}})",
                     f"{{{{{_ANALYSIS}}}}}",
                 ),
             ),
@@ -56,7 +56,12 @@ _FRESH: Final = Row(
             description="By analysis. It grows with brokers times days.",
             unit="s",
             limits=worse_above(600, 3600),
-            queries=(Query(f"max by ({_ANALYSIS}) (rocketmq_analytics_run_duration_seconds)", f"{{{{{_ANALYSIS}}}}}"),),
+            queries=(
+                Query(
+                    f"max by ({_ANALYSIS}) (rocketmq_analytics_run_duration_seconds{{{BY_PLANE}}})",
+                    f"{{{{{_ANALYSIS}}}}}",
+                ),
+            ),
             width=6,
         ),
         Panel(
@@ -64,7 +69,9 @@ _FRESH: Final = Row(
             title="Rows read",
             description="By the last run of each analysis. A fall to nothing: recording or ingest stopped.",
             limits=good_from(1),
-            queries=(Query(f"max by ({_ANALYSIS}) (rocketmq_analytics_input_rows)", f"{{{{{_ANALYSIS}}}}}"),),
+            queries=(
+                Query(f"max by ({_ANALYSIS}) (rocketmq_analytics_input_rows{{{BY_PLANE}}})", f"{{{{{_ANALYSIS}}}}}"),
+            ),
             width=6,
         ),
     ),
@@ -154,7 +161,7 @@ _WHOLE: Final = Row(
             "Minutes: brokers could not reach one of them.",
             unit="s",
             limits=worse_above(60, 600),
-            queries=(Query(f"topk({_TOP}, rocketmq_analytics_divergence_seconds)"),),
+            queries=(Query(f"topk({_TOP}, rocketmq_analytics_divergence_seconds{{{BY_PLANE}}})"),),
         ),
         Panel(
             kind=Kind.STAT,
@@ -163,14 +170,16 @@ _WHOLE: Final = Row(
             "grow.",
             unit="d",
             limits=better_above(*_DAYS),
-            queries=(Query("min by (resource) (rocketmq_analytics_capacity_days_left)", "{{resource}}"),),
+            queries=(
+                Query(f"min by (resource) (rocketmq_analytics_capacity_days_left{{{BY_PLANE}}})", "{{resource}}"),
+            ),
         ),
         Panel(
             kind=Kind.STAT,
             title="Proposed changes of queues",
             description="By kind (A8, A9). The report has the topics and the plan.",
             limits=worse_above(1, 50),
-            queries=(Query("sum by (kind) (rocketmq_analytics_queue_recommendations)", "{{kind}}"),),
+            queries=(Query(f"sum by (kind) (rocketmq_analytics_queue_recommendations{{{BY_PLANE}}})", "{{kind}}"),),
             links=(Link("Topics and queues", "rmq-topics"),),
         ),
     ),
@@ -183,6 +192,6 @@ BOARD: Final = Board(
     when_red="These are results of batch jobs, of the window that their last run looked at. `rmq-analytics report` "
     "writes one page with all of them, anomalies and joint failures included. Pages: `AnalyticsStale`, "
     "`HistoryStopped`.",
-    variables=(CLUSTER, BROKER),
+    variables=(PLANE, CLUSTER, BROKER),
     rows=(_FRESH, _BROKERS, _WHOLE),
 )

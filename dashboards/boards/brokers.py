@@ -2,19 +2,21 @@
 
 from typing import Final
 
-from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS
+from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS, PLANE
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, good_from, worse_above
-from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, age_at_scrape, increase, quantile, rate
+from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, BY_PLANE, age_at_scrape, increase, quantile, rate
 
-_HEARD: Final = f"{BY_BROKER}, {BY_INSTANCE}"
-_SEEN: Final = f"{BY_CLUSTER}, {BY_INSTANCE}"
+_HEARD: Final = f'{BY_BROKER}, instance=~"$instance"'
+_SEEN: Final = f'{BY_CLUSTER}, instance=~"$instance"'
 _AGE_SHARE: Final = (0.5, 0.8)
 _TOP: Final = 10
 #: How many ready NameServers have each broker in their routes.
 _KNOWING: Final = (
     "count by (cluster, broker, broker_id) "
-    f"(rocketmq_namesrv_broker_info{{{BY_BROKER}}} and on (job, instance) rocketmq_namesrv_ready == 1)"
+    f"(rocketmq_namesrv_broker_info{{{BY_BROKER}}} and on (job, instance) rocketmq_namesrv_ready{{{BY_PLANE}}} == 1)"
 )
+
+_READY: Final = f"count(rocketmq_namesrv_ready{{{BY_PLANE}}} == 1)"
 
 _STATES: Final = Row(
     "Who lives",
@@ -43,7 +45,7 @@ _STATES: Final = Row(
             limits=((None, "orange"), (1.0, "green")),
             queries=(
                 Query(
-                    f"{_KNOWING} / on () group_left () count(rocketmq_namesrv_ready == 1)",
+                    f"{_KNOWING} / on () group_left () {_READY}",
                     "{{cluster}} {{broker}} {{broker_id}}",
                 ),
             ),
@@ -177,7 +179,7 @@ _COMING: Final = Row(
             limits=worse_above(1, 2),
             queries=(
                 Query(
-                    f"count({_KNOWING} < on () group_left () count(rocketmq_namesrv_ready == 1)) or vector(0)",
+                    f"count({_KNOWING} < on () group_left () {_READY}) or vector(0)",
                 ),
             ),
         ),
@@ -208,7 +210,7 @@ BOARD: Final = Board(
     when_red="A broker that is silent everywhere: its host, or its garbage collection. Silent at one NameServer only: "
     "the network between the two. Many at once: what they share. Pages: `BrokerMissing`, `BrokerHeartbeatStale`, "
     "`BrokerFlapping`, `NameServersDisagree`.",
-    variables=(CLUSTER, BROKER, NAMESRV),
+    variables=(PLANE, CLUSTER, BROKER, NAMESRV),
     annotations=(FAILOVERS, NAMESRV_STARTS),
     rows=(_STATES, _BEATS, _COMING),
 )

@@ -3,9 +3,9 @@
 from typing import Final
 
 from dashboards.boards import server_rows
-from dashboards.boards.shared import CLUSTER, CONTROLLER, FAILOVERS, LEADER_CHANGES
+from dashboards.boards.shared import CLUSTER, CONTROLLER, FAILOVERS, LEADER_CHANGES, PLANE
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, Word, bad_above, worse_above
-from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, most_increase, quantile, rate
+from dashboards.promql import BY_CLUSTER, BY_INSTANCE, BY_PLANE, increase, most_increase, quantile, rate
 
 _PREFIX: Final = "rocketmq_controller_"
 _SLOW_S: Final = (0.5, 2.0)
@@ -85,7 +85,11 @@ _FAILING_OVER: Final = Row(
             queries=(
                 Query(
                     quantile(
-                        0.95, f"{_PREFIX}failover_phase_duration_seconds", 'phase!="total"', by="phase", window="1h"
+                        0.95,
+                        f"{_PREFIX}failover_phase_duration_seconds",
+                        f'{BY_PLANE}, phase!="total"',
+                        by="phase",
+                        window="1h",
                     ),
                     "{{phase}}",
                 ),
@@ -98,7 +102,12 @@ _FAILING_OVER: Final = Row(
             unit="s",
             limits=worse_above(*_FAILOVER_S),
             queries=tuple(
-                Query(quantile(share, f"{_PREFIX}failover_phase_duration_seconds", 'phase="total"', window="1h"), name)
+                Query(
+                    quantile(
+                        share, f"{_PREFIX}failover_phase_duration_seconds", f'{BY_PLANE}, phase="total"', window="1h"
+                    ),
+                    name,
+                )
                 for share, name in ((0.5, "p50"), (0.95, "p95"))
             ),
         ),
@@ -263,7 +272,7 @@ BOARD: Final = Board(
     when_red="A set without master: `curl CONTROLLER:9881/v1/elections` names every candidate and what speaks against "
     "it. No leader: look at the store first. Pages: `BrokerSetWithoutMaster`, `ControllerNoLeader`, `FailoverSlow`, "
     "`EtcdUnavailable`.",
-    variables=(CLUSTER, CONTROLLER),
+    variables=(PLANE, CLUSTER, CONTROLLER),
     annotations=(FAILOVERS, LEADER_CHANGES),
     rows=(
         _GROUP,

@@ -6,19 +6,20 @@ to some names, so they differ from the documentation: `rocketmq_consumer_lag_lat
 
 from typing import Final
 
+from dashboards.boards.shared import PLANE
 from dashboards.panels import Board, Kind, Panel, Query, Row, Variable, worse_above
-from dashboards.promql import BY_CLUSTER, rate
+from dashboards.promql import BY_CLUSTER, BY_PLANE, rate
 
-_CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_broker_permission", "cluster")
+_CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_broker_permission", "cluster", within=BY_PLANE)
 _GROUP: Final = Variable(
-    "consumer_group", "Consumer group", "rocketmq_consumer_lag_messages", "consumer_group", within='cluster=~"$cluster"'
+    "consumer_group", "Consumer group", "rocketmq_consumer_lag_messages", "consumer_group", within=BY_CLUSTER
 )
 _TOPIC: Final = Variable(
     "topic",
     "Topic",
     "rocketmq_consumer_lag_messages",
     "topic",
-    within='cluster=~"$cluster", consumer_group=~"$consumer_group"',
+    within=f'{BY_CLUSTER}, consumer_group=~"$consumer_group"',
 )
 
 #: Groups that RocketMQ itself has say nothing about users.
@@ -47,10 +48,13 @@ _BEHIND: Final = Row(
         Panel(
             kind=Kind.STAT,
             title="Groups that are behind",
-            description="With more than 10,000 messages that wait for them.",
+            description="The oldest message that waits for them was stored more than ten minutes ago: LagGrowing.",
             limits=worse_above(1, 5),
             queries=(
-                Query(f"count({_waiting('cluster, consumer_group', _OF_USERS)} > {_LAG_MESSAGES[0]}) or vector(0)"),
+                Query(
+                    "count(max by (cluster, consumer_group) "
+                    f"(rocketmq_consumer_lag_latency_milliseconds{{{_OF_USERS}}}) / 1000 > {_LAG_S[1]}) or vector(0)"
+                ),
             ),
             width=6,
         ),
@@ -181,6 +185,6 @@ BOARD: Final = Board(
     when_red="These numbers come from Java brokers with `metricsExporterType=PROM` and "
     "`metricsPromExporterPort=5557`; without that the board is empty. A group behind on every broker lacks consumers; "
     "behind on one broker, look at that broker. Page: `LagGrowing`.",
-    variables=(_CLUSTER, _GROUP, _TOPIC),
+    variables=(PLANE, _CLUSTER, _GROUP, _TOPIC),
     rows=(_BEHIND, _CHOSEN_ROW, _BROKERS),
 )

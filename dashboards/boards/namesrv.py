@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.boards import server_rows
-from dashboards.boards.shared import NAMESRV, NAMESRV_STARTS
+from dashboards.boards.shared import NAMESRV, NAMESRV_STARTS, PLANE
 from dashboards.panels import Board, Kind, Panel, Query, Row, bad_above, worse_above
 from dashboards.promql import BY_INSTANCE, mean, quantile, rate
 
@@ -98,7 +98,7 @@ BOARD: Final = Board(
     when_red="Slow requests and a late event loop at the same time: the process lacks a processor, or answers are "
     "large. Slow requests alone: look at the code that is slow. Turned away: a limit was reached; the reason names it. "
     "Pages: `RouteLatencyHigh`, `EventLoopBlocked`, `RequestsRejected`.",
-    variables=(NAMESRV,),
+    variables=(PLANE, NAMESRV),
     annotations=(NAMESRV_STARTS,),
     rows=(
         server_rows.requests(_PREFIX, slow_s=_SLOW_S),

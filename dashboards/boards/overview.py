@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS
+from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS, PLANE
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, bad_above, good_from, worse_above
-from dashboards.promql import BY_CLUSTER, increase, quantile, rate
+from dashboards.promql import BY_CLUSTER, BY_PLANE, increase, quantile, rate
 
 _STAT_WIDTH: Final = 4
 _STAT_HEIGHT: Final = 5
@@ -24,7 +24,7 @@ _NOW: Final = Row(
             title="Ready NameServers",
             description="That serve brokers and clients. Clients try the next one when theirs is gone; without any, "
             "nobody finds a new route.",
-            queries=(Query("sum(rocketmq_namesrv_ready) or vector(0)"),),
+            queries=(Query(f"sum(rocketmq_namesrv_ready{{{BY_PLANE}}}) or vector(0)"),),
             limits=good_from(1),
             links=(Link("NameServers", "rmq-namesrv"),),
             width=_STAT_WIDTH,
@@ -34,7 +34,7 @@ _NOW: Final = Row(
             kind=Kind.STAT,
             title="Servers down",
             description="NameServers and controllers that Prometheus cannot scrape.",
-            queries=(Query('count(up{job=~".*(namesrv|controller).*"} == 0) or vector(0)'),),
+            queries=(Query(f'count(up{{{BY_PLANE}, job=~".*(namesrv|controller).*"}} == 0) or vector(0)'),),
             limits=bad_above(1),
             links=(Link("NameServers", "rmq-namesrv"), Link("Controllers", "rmq-controller")),
             width=_STAT_WIDTH,
@@ -77,7 +77,10 @@ _NOW: Final = Row(
             description="One of a group leads. None: no broker gets a new role. Two: they do not share a store.",
             queries=(
                 # When none can be scraped there is no role at all; and where none is meant to be, nothing is red.
-                Query('sum(rocketmq_controller_role == bool 3) or 0 * sum(up{job=~".*controller.*"})'),
+                Query(
+                    f"sum(rocketmq_controller_role{{{BY_PLANE}}} == bool 3)"
+                    f' or 0 * sum(up{{{BY_PLANE}, job=~".*controller.*"}})'
+                ),
             ),
             limits=_ONE_LEADER,
             links=(Link("Controllers", "rmq-controller"),),
@@ -89,7 +92,7 @@ _NOW: Final = Row(
             title="Firing alerts",
             description="By the rules in dashboards/prometheus; each has a page under dashboards/runbooks.",
             queries=tuple(
-                Query(f'count(ALERTS{{alertstate="firing", severity="{each}"}}) or vector(0)', each)
+                Query(f'count(ALERTS{{{BY_PLANE}, alertstate="firing", severity="{each}"}}) or vector(0)', each)
                 for each in ("critical", "warning")
             ),
             limits=bad_above(1),
@@ -120,7 +123,7 @@ _QUERIES: Final = Row(
             limits=bad_above(0.001),
             queries=(
                 Query(
-                    rate("rocketmq_namesrv_route_queries_total", 'result="error"')
+                    rate("rocketmq_namesrv_route_queries_total", f'{BY_PLANE}, result="error"')
                     + " / ("
                     + rate("rocketmq_namesrv_route_queries_total")
                     + " > 0)",
@@ -139,7 +142,7 @@ _QUERIES: Final = Row(
                     quantile(
                         share,
                         "rocketmq_namesrv_request_duration_seconds",
-                        'request_code="get_routeinfo_by_topic"',
+                        f'{BY_PLANE}, request_code="get_routeinfo_by_topic"',
                     ),
                     name,
                 )
@@ -191,7 +194,9 @@ _EVENTS: Final = Row(
             kind=Kind.TABLE,
             title="What runs",
             description="Release and Python of every server.",
-            queries=(Query("rocketmq_namesrv_build_info or rocketmq_controller_build_info"),),
+            queries=(
+                Query(f"rocketmq_namesrv_build_info{{{BY_PLANE}}} or rocketmq_controller_build_info{{{BY_PLANE}}}"),
+            ),
             columns=(
                 Column("job", "Job"),
                 Column("instance", "Instance"),
@@ -209,8 +214,9 @@ BOARD: Final = Board(
     title="RocketMQ / Overview",
     question="Is the control plane healthy?",
     when_red="Click on what is red: it leads to the board with the details. Marks in the panels are new masters, "
-    "other leading controllers, and starts of NameServers. Every alert has a page under `dashboards/runbooks`.",
-    variables=(CLUSTER,),
+    "other leading controllers, and starts of NameServers. Another plane is chosen at the top. "
+    "Every alert has a page under `dashboards/runbooks`.",
+    variables=(PLANE, CLUSTER),
     annotations=(FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS),
     rows=(_NOW, _QUERIES, _EVENTS),
 )

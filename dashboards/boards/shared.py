@@ -3,30 +3,33 @@
 from typing import Final
 
 from dashboards.panels import Annotation, Variable
+from dashboards.promql import BY_CLUSTER, BY_PLANE
 
-CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_namesrv_broker_sets", "cluster")
-BROKER: Final = Variable("broker", "Broker set", "rocketmq_namesrv_broker_info", "broker", within='cluster=~"$cluster"')
-NAMESRV: Final = Variable("instance", "NameServer", "rocketmq_namesrv_build_info", "instance")
-CONTROLLER: Final = Variable("instance", "Controller", "rocketmq_controller_build_info", "instance")
+#: By `up`: a plane that is wholly down can be chosen too.
+PLANE: Final = Variable("plane", "Plane", "up", "plane", within='job=~".*(namesrv|controller).*"', single=True)
+CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_namesrv_broker_sets", "cluster", within=BY_PLANE)
+BROKER: Final = Variable("broker", "Broker set", "rocketmq_namesrv_broker_info", "broker", within=BY_CLUSTER)
+NAMESRV: Final = Variable("instance", "NameServer", "rocketmq_namesrv_build_info", "instance", within=BY_PLANE)
+CONTROLLER: Final = Variable("instance", "Controller", "rocketmq_controller_build_info", "instance", within=BY_PLANE)
 
 # The epoch moves with every new master and is there since the controller leads; so no election is missed because a
 # counter was born with it.
 FAILOVERS: Final = Annotation(
     "New master",
-    "sum by (cluster, broker) (changes(rocketmq_controller_master_epoch[$__interval])) > 0",
+    f"sum by (cluster, broker) (changes(rocketmq_controller_master_epoch{{{BY_PLANE}}}[$__interval])) > 0",
     "{{cluster}} {{broker}}",
     "red",
 )
 LEADER_CHANGES: Final = Annotation(
     "Another controller leads",
-    "max(increase(rocketmq_controller_leader_changes_total[$__interval])) > 0",
+    f"max(increase(rocketmq_controller_leader_changes_total{{{BY_PLANE}}}[$__interval])) > 0",
     "seen by a controller",
     "purple",
 )
 # By its age and not by a change: a pod that is replaced has another address, and so another series.
 NAMESRV_STARTS: Final = Annotation(
     "NameServer started",
-    'time() - process_start_time_seconds{job=~".*namesrv.*"} < $__interval_ms / 1000',
+    f'time() - process_start_time_seconds{{{BY_PLANE}, job=~".*namesrv.*"}} < $__interval_ms / 1000',
     "{{instance}}",
     "orange",
 )

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from dashboards.boards.shared import CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS
+from dashboards.boards.shared import CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS, PLANE
 from dashboards.panels import Board, Kind, Link, Panel, Query, Row, bad_above, worse_above
-from dashboards.promql import BY_CLUSTER, BY_INSTANCE, increase, mean, quantile
+from dashboards.promql import BY_CLUSTER, BY_INSTANCE, BY_PLANE, increase, mean, quantile
 
-_SEEN: Final = f"{BY_CLUSTER}, {BY_INSTANCE}"
+_SEEN: Final = f'{BY_CLUSTER}, instance=~"$instance"'
 
 _ROUTES: Final = Row(
     "What there is",
@@ -103,7 +103,7 @@ _RECOMMENDED: Final = Row(
             description="By kind, of the last run: moves for balance (A8), and more or fewer queues by load (A9). The "
             "report has the topics and the plan; nothing is done by itself.",
             limits=worse_above(1, 50),
-            queries=(Query("sum by (kind) (rocketmq_analytics_queue_recommendations)", "{{kind}}"),),
+            queries=(Query(f"sum by (kind) (rocketmq_analytics_queue_recommendations{{{BY_PLANE}}})", "{{kind}}"),),
             links=(Link("Analyses", "rmq-analytics"),),
             width=12,
         ),
@@ -111,7 +111,7 @@ _RECOMMENDED: Final = Row(
             kind=Kind.LINES,
             title="Proposals over time",
             description="A number that stays for weeks is a decision that nobody took.",
-            queries=(Query("sum by (kind) (rocketmq_analytics_queue_recommendations)", "{{kind}}"),),
+            queries=(Query(f"sum by (kind) (rocketmq_analytics_queue_recommendations{{{BY_PLANE}}})", "{{kind}}"),),
             width=12,
         ),
     ),
@@ -123,7 +123,7 @@ BOARD: Final = Board(
     question="Did routes or queues change?",
     when_red="Counts here hold no topic names, since there are too many. `rmq-history route TOPIC --at TIME --diff "
     "TIME2` tells what changed of one. Page: `NameServersDisagree`.",
-    variables=(CLUSTER, NAMESRV),
+    variables=(PLANE, CLUSTER, NAMESRV),
     annotations=(FAILOVERS, NAMESRV_STARTS),
     rows=(_ROUTES, _CHANGES, _RECOMMENDED),
 )

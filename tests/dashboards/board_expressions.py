@@ -9,8 +9,11 @@ import promql_parser
 import yaml
 
 ROOT = Path(__file__).parents[2] / "dashboards"
+#: The control plane of which boards are asked.
+PLANE = "here"
 BOARDS = sorted((ROOT / "json").glob("*.json"))
 RULES = sorted((ROOT / "prometheus").glob("*.yaml"))
+UNIT_TESTS = sorted((ROOT / "prometheus/tests").glob("*.yaml"))
 RUNBOOKS = ROOT / "runbooks"
 
 #: label_values(metric{selector}, label), as Grafana asks for the values of a variable.
@@ -34,7 +37,7 @@ class Asked:
 
 def filled(text, *, window_s=60, chosen=".*"):
     """Put something in the place of Grafana's variables; PromQL has no `$`."""
-    text = text.replace("$__interval_ms", str(1000 * window_s))
+    text = text.replace("$plane", PLANE).replace("$__interval_ms", str(1000 * window_s))
     text = text.replace("$__rate_interval", f"{window_s}s").replace("$__interval", f"{window_s}s")
     return re.sub(r"\$\w+", chosen, text)
 
@@ -130,3 +133,29 @@ def needs(expr):
 
     promql_parser.walk(promql_parser.parse(expr), visit)
     return Needs(tuple(selectors), frozenset(grouped_by), frozenset(made))
+
+
+def aggregates(expr):
+    """Return the labels by which each aggregation of an expression counts: none, if over everything."""
+    found = []
+
+    def visit(node):
+        if isinstance(node, promql_parser.AggregateExpr):
+            found.append(set(node.modifier.labels) if node.modifier is not None else set())
+        return True
+
+    promql_parser.walk(promql_parser.parse(expr), visit)
+    return found
+
+
+def joins(expr):
+    """Return the labels of each join of an expression that names them."""
+    found = []
+
+    def visit(node):
+        if isinstance(node, promql_parser.BinaryExpr) and node.modifier is not None and node.modifier.matching:
+            found.append(set(node.modifier.matching.labels))
+        return True
+
+    promql_parser.walk(promql_parser.parse(expr), visit)
+    return found

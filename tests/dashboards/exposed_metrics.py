@@ -16,7 +16,7 @@ DELIBERATELY_UNUSED = {}
 #: Of Prometheus itself, and of its client library in every process.
 OF_EVERY_TARGET = {
     "up": set(),
-    "ALERTS": {"alertname", "alertstate", "severity"},
+    "ALERTS": {"alertname", "alertstate", "severity", "plane"},
     "process_cpu_seconds_total": set(),
     "process_max_fds": set(),
     "process_open_fds": set(),
@@ -24,8 +24,8 @@ OF_EVERY_TARGET = {
     "process_start_time_seconds": set(),
 }
 
-#: What Prometheus adds to every series.
-TARGET_LABELS = {"job", "instance"}
+#: What Prometheus adds to every series; `plane` as its configuration tells it.
+TARGET_LABELS = {"job", "instance", "plane"}
 
 
 def exposed():

@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 
 import yaml
-from board_expressions import RULES
+from board_expressions import PLANE, RULES
 from exposed_metrics import JAVA_BROKER_SCRAPE
 from peers.controllers import OurController, leader_of
 from peers.etcd import Etcd, certificate
@@ -49,7 +49,10 @@ class Prometheus:
         folder.mkdir()
         self.port = free_port()
         scrapes = [
-            {"job_name": job, "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports]}]}
+            {
+                "job_name": job,
+                "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports], "labels": {"plane": PLANE}}],
+            }
             for job, ports in jobs.items()
         ]
         configuration = {
@@ -214,6 +217,7 @@ class Site:
             "ALL_N": " ".join(f"127.0.0.1:{each.http_port}" for each in self.name_servers),
             "H": f"127.0.0.1:{self.leader().http_port}",
             "ALL_H": " ".join(f"127.0.0.1:{each.http_port}" for each in self.controllers),
+            "PROMETHEUS": f"http://127.0.0.1:{self.prometheus.port}",
             "ETCD": f"http://{self.etcd.members[0].endpoint}",
             "BROKER": STEADY,
             "HISTORY_FOLDER": str(self.folder / "history-namesrv-0"),

@@ -8,18 +8,28 @@ import subprocess
 
 import pytest
 import yaml
-from board_expressions import ROOT, RULES, RUNBOOKS, alerts, boards, rules
+from board_expressions import ROOT, RULES, RUNBOOKS, UNIT_TESTS, aggregates, alerts, boards, joins, rules
 from exposed_metrics import exposed
 
 from controller.event_catalogue import EVENTS as CONTROLLER_EVENTS
 from namesrv.event_catalogue import EVENTS as NAMESRV_EVENTS
 
-UNIT_TESTS = sorted((ROOT / "prometheus/tests").glob("*.yaml"))
 EXAMPLE = ROOT / "prometheus/prometheus.example.yml"
 ALERTS = {rule["alert"]: rule for rule in alerts()}
 SECTIONS = ["Meaning", "Impact", "Check", "Fix", "Escalate"]
 #: The board of an alert about NameServers and controllers alike; unit tests show what comes of it.
 EITHER_SERVER = 'rmq-{{ if match "controller" $labels.job }}controller{{ else }}namesrv{{ end }}'
+#: Fires all the time, and so never is silent.
+WATCHDOG = "RocketMQWatchdog"
+#: What is not about one plane.
+ABOUT_PROMETHEUS = {WATCHDOG, "NothingScraped"}
+#: The plane, where a label tells it.
+WHOSE = "{{ with $labels.plane }}{{ . }}: {{ end }}"
+EACH_RULE = pytest.mark.parametrize(
+    "rule",
+    [rule for _, rule in rules() if rule.get("alert") not in ABOUT_PROMETHEUS],
+    ids=lambda rule: rule.get("alert") or rule["record"],
+)
 EACH_ALERT = pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
 
 
@@ -77,13 +87,13 @@ def test_an_alert_has_a_unit_test_in_which_it_fires_and_one_in_which_it_does_not
         if case["alertname"] == alert["alert"]
     ]
     assert any(expected)
-    assert [] in expected
+    assert [] in expected or alert["alert"] == WATCHDOG
 
 
 @EACH_ALERT
 def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert):
     assert alert["labels"].keys() == {"severity"}
-    assert alert["labels"]["severity"] in {"critical", "warning"}
+    assert alert["labels"]["severity"] in ({"none"} if alert["alert"] == WATCHDOG else {"critical", "warning"})
     notes = alert["annotations"]
     assert notes.keys() == {"summary", "description", "runbook_url", "dashboard_uid"}
     assert notes["description"].endswith(".")
@@ -91,6 +101,14 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert):
     uids = {board["uid"] for board in boards()}
     assert notes["dashboard_uid"] in uids or notes["dashboard_uid"] == EITHER_SERVER
     assert notes["dashboard_uid"] != EITHER_SERVER or "$labels.instance" in notes["summary"]
+
+
+@EACH_RULE
+def test_a_rule_counts_and_compares_within_one_plane(rule):
+    assert all("plane" in labels for labels in aggregates(rule["expr"])), "an aggregation is over several planes"
+    assert all("plane" in labels for labels in joins(rule["expr"])), "planes are compared with each other"
+    if "alert" in rule:
+        assert rule["annotations"]["summary"].startswith(WHOSE)
 
 
 def test_the_command_of_the_readme_makes_links_of_the_pages(promtool, tmp_path):

@@ -8,7 +8,9 @@ import pytest
 from board_expressions import (
     BOARDS,
     LEGEND_LABEL,
+    VARIABLE_QUERY,
     everything,
+    filled,
     needs,
     of_annotations,
     of_panels,
@@ -149,7 +151,8 @@ def test_every_choice_is_used_and_nothing_else_is_asked_for(board):
     assert used == names - {"datasource"}
     for variable in board["templating"]["list"]:
         if variable["name"] != "datasource":
-            assert (variable["multi"], variable["includeAll"], variable["allValue"]) == (True, True, ".*")
+            several = (True, True, ".*") if variable["name"] != "plane" else (False, False, None)
+            assert (variable["multi"], variable["includeAll"], variable.get("allValue")) == several
 
 
 @EACH_BOARD
@@ -172,10 +175,29 @@ def test_no_board_mentions_a_page_that_there_is_not(board):
         assert set(re.findall(r"`(\w+)`", pages[1])) <= alerts
 
 
+@pytest.mark.parametrize(
+    ("where", "expr"),
+    [
+        *((asked.where, asked.plain) for asked in (*of_panels(), *of_annotations())),
+        *((where, filled(series)) for where, series, label in variables() if label != "plane"),
+    ],
+    ids=lambda value: value,
+)
+def test_a_board_is_about_one_plane(where, expr):
+    assert all("plane" in labels for _, labels in needs(expr).selectors), where
+
+
+@EACH_BOARD
+def test_the_plane_is_chosen_first(board):
+    source, plane, *_ = board["templating"]["list"]
+    assert (source["name"], plane["name"]) == ("datasource", "plane")
+    assert VARIABLE_QUERY.fullmatch(plane["definition"])["label"] == "plane"
+
+
 @EACH_EXPRESSION
 def test_an_expression_asks_for_what_is_exposed(asked):
     wanted = needs(asked.plain)
-    assert wanted.selectors
+    assert wanted.selectors or asked.where.endswith(" / RocketMQWatchdog")
     there = {label for name in wanted.metrics for label in EXPOSED.get(name, ())}
     for name, labels in wanted.selectors:
         assert name in EXPOSED, f"nobody exposes {name}"

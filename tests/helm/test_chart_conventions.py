@@ -9,6 +9,7 @@ from rendered_chart import (
     FULLNAME,
     VALUE_SETS,
     container,
+    merged,
     objects,
     objects_of,
     of_kind,
@@ -362,6 +363,19 @@ def test_prometheus_scrapes_every_server_once_ready_or_not_within_a_limit():
             one for one, its in of_kind(rendered, "Service").items() if selects(wanted, its["metadata"]["labels"])
         ]
         assert services == [f"{name}-headless"]
+
+
+def test_each_release_is_a_plane_of_its_own():
+    def planes(values, release):
+        monitors = of_kind(objects(values, release=release), "ServiceMonitor").values()
+        found = [rule for each in monitors for rule in each["spec"]["endpoints"][0]["relabelings"]]
+        return [rule["replacement"] for rule in found if rule["targetLabel"] == "plane"]
+
+    values = VALUE_SETS["everything"]
+    assert planes(values, "one") == ["mq/one", "mq/one"]
+    assert planes(values, "two") == ["mq/two", "mq/two"]
+    named = merged(values, {"metrics": {"serviceMonitor": {"plane": "production"}}})
+    assert planes(named, "one") == ["production", "production"]
 
 
 def alerts(values):

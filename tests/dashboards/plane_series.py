@@ -1,0 +1,117 @@
+"""What Prometheus has of whole control planes: as promtool reads series, for minutes of health and of trouble."""
+
+from dataclasses import dataclass, field
+
+#: Between two scrapes, where a test says nothing else.
+INTERVAL_S = 15
+#: How long every series is, where a test says nothing else; scenarios happen inside.
+MINUTES = 30
+CLUSTER = "DefaultCluster"
+BROKERS = (("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1))
+NO_SAMPLE = "_"
+
+
+@dataclass
+class Plane:
+    """A control plane and its consumers, all well. Instances have the same names in every plane, as pods have.
+
+    `plane` is None where no label tells planes apart.
+    """
+
+    plane: str | None
+    name_servers: int = 3
+    controllers: int = 3
+    interval_s: int = INTERVAL_S
+    minutes: int = MINUTES
+    series: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        for number in range(self.name_servers):
+            self._name_server(f"namesrv-{number}")
+        for number in range(self.controllers):
+            self._controller(f"controller-{number}", leads=number == 0)
+        consumed = {
+            "job": "broker",
+            "instance": "broker-a",
+            "cluster": CLUSTER,
+            "consumer_group": "g",
+            "topic": "Orders",
+        }
+        consumed |= {"node_id": "broker-a", "is_retry": "false", "is_system": "false"}
+        self.add("rocketmq_consumer_lag_latency_milliseconds", [200] * self.samples, **consumed)
+
+    @property
+    def samples(self):
+        """How many samples every series has."""
+        return self._at(self.minutes)
+
+    def _at(self, minute):
+        return int(minute * 60 / self.interval_s)
+
+    def add(self, metric, values, **labels):
+        """Say what a series is; what it was before is forgotten."""
+        known = labels if self.plane is None else {"plane": self.plane} | labels
+        self.series[metric, tuple(sorted(known.items()))] = list(values)
+
+    def set(self, values, since, until=None, metric=None, **labels):
+        """Give samples of the series with these labels another value, from one minute on, until another."""
+        first, last = self._at(since), self.samples if until is None else self._at(until)
+        found = [
+            samples
+            for (name, having), samples in self.series.items()
+            if metric in (None, name) and labels.items() <= dict(having).items()
+        ]
+        assert found, (metric, labels)
+        for samples in found:
+            samples[first:last] = [values] * (last - first)
+
+    def die(self, since, until=None, **labels):
+        """Let scrapes of these instances fail: Prometheus says so, and has nothing else of them."""
+        self.set(NO_SAMPLE, since, until, **labels)
+        self.set(0, since, until, metric="up", **labels)
+
+    def vanish(self, since, **labels):
+        """Take these instances from what Prometheus shall scrape: it has nothing of them at all."""
+        self.set(NO_SAMPLE, since, **labels)
+
+    def input_series(self):
+        """Return the series as promtool takes them; a missed sample is marked stale, as Prometheus does."""
+        return [
+            {
+                "series": metric + "{" + ", ".join(f'{name}="{value}"' for name, value in labels) + "}",
+                "values": " ".join("stale" if value == NO_SAMPLE else str(value) for value in samples),
+            }
+            for (metric, labels), samples in self.series.items()
+        ]
+
+    def _name_server(self, instance):
+        where = {"job": "namesrv", "instance": instance}
+        server = "rocketmq_namesrv_"
+        for metric in ("up", f"{server}ready"):
+            self.add(metric, [1] * self.samples, **where)
+        for broker, broker_id in BROKERS:
+            having = where | {"cluster": CLUSTER, "broker": broker, "broker_id": broker_id}
+            heard = [number * self.interval_s for number in range(self.samples)]
+            self.add(f"{server}broker_info", [1] * self.samples, version="V5_5_0", **having)
+            self.add(f"{server}broker_last_heartbeat_timestamp_seconds", heard, **having)
+            self.add(f"{server}broker_heartbeat_timeout_seconds", [120] * self.samples, **having)
+        self.add(f"{server}broker_sets", [2] * self.samples, cluster=CLUSTER, state="ok", **where)
+        self.add(f"{server}broker_sets", [0] * self.samples, cluster=CLUSTER, state="no_master", **where)
+        self.add(f"{server}queues", [64] * self.samples, cluster=CLUSTER, access="write", **where)
+        for reason in ("request", "timeout", "channel_closed"):
+            self.add(f"{server}unregistrations_total", [0] * self.samples, cluster=CLUSTER, reason=reason, **where)
+
+    def _controller(self, instance, *, leads):
+        where = {"job": "controller", "instance": instance}
+        server = "rocketmq_controller_"
+        for metric in ("up", f"{server}ready"):
+            self.add(metric, [1] * self.samples, **where)
+        self.add(f"{server}role", [3 if leads else 2] * self.samples, **where)
+        for metric in ("silent_hosts", "disputed_epochs", "self_doubts_total"):
+            self.add(f"{server}{metric}", [0] * self.samples, **where)
+        if not leads:
+            return
+        self.add(f"{server}broker_sets", [0] * self.samples, cluster=CLUSTER, state="no_master", **where)
+        for broker in sorted({broker for broker, _ in BROKERS}):
+            for metric in ("replicas", "active_brokers", "sync_state_set_size"):
+                self.add(f"{server}{metric}", [2] * self.samples, cluster=CLUSTER, broker=broker, **where)

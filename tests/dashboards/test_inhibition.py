@@ -1,0 +1,184 @@
+"""One crash makes one message: what holds back what, by the shipped configuration of Alertmanager.
+
+The rules are judged here by their text; a real Alertmanager judges the same stories where one is installed.
+"""
+
+import json
+import os
+import re
+import shutil
+import urllib.request
+
+import pytest
+import yaml
+from board_expressions import ROOT, alerts
+from peers.processes import Process, free_port
+from peers.waiting import wait_until
+
+EXAMPLE = ROOT / "prometheus/alertmanager.example.yml"
+CONFIGURATION = yaml.safe_load(EXAMPLE.read_text())
+RULES = CONFIGURATION["inhibit_rules"]
+SEVERITY = {alert["alert"]: alert["labels"]["severity"] for alert in alerts()}
+MATCHER = re.compile(r'(\w+)(=~|=)"([^"]+)"')
+BINARY = next(filter(None, map(shutil.which, ("alertmanager", "prometheus-alertmanager"))), None)
+SOON_S = 60
+
+SERVERS = [("NameServerDown", {"instance": f"namesrv-{n}"}) for n in range(3)]
+SERVERS += [("ControllerDown", {"instance": f"controller-{n}"}) for n in range(3)]
+IN_C, SET = {"cluster": "C"}, {"cluster": "C", "broker": "broker-a"}
+STALE = ("BrokerHeartbeatStale", SET | {"broker_id": "1"})
+
+#: What happened -> what fires, and what of it somebody is told.
+STORIES = {
+    "a plane is down": (
+        [("PlaneDown", {}), ("AllNameServersDegraded", {}), ("ControllerNoLeader", {}), *SERVERS],
+        {"PlaneDown"},
+    ),
+    "one of three NameServers is down": ([SERVERS[0]], {"NameServerDown"}),
+    "all NameServers are down": ([("AllNameServersDegraded", {}), *SERVERS[:3]], {"AllNameServersDegraded"}),
+    "all controllers are down": ([("ControllerNoLeader", {}), *SERVERS[3:]], {"ControllerNoLeader"}),
+    "etcd is down": (
+        [("EtcdUnavailable", {"instance": f"controller-{n}"}) for n in range(3)]
+        + [("ControllerNoLeader", {}), ("EtcdSlow", {"instance": "controller-0"}), *SERVERS[3:]],
+        {"EtcdUnavailable"},
+    ),
+    "a slave died": ([("BrokerMissing", SET), ("BrokersLost", IN_C), STALE], {"BrokerMissing"}),
+    "a broker died where no controller is": ([("BrokersLost", IN_C), STALE], {"BrokersLost"}),
+    "a broker flaps": ([("BrokerFlapping", SET), ("BrokersLost", IN_C), STALE], {"BrokerFlapping"}),
+    "the only broker of a set died": (
+        [
+            ("BrokerSetWithoutMaster", IN_C),
+            ("ElectionFailed", SET),
+            ("BrokerMissing", SET),
+            ("BrokersLost", IN_C),
+            STALE,
+        ],
+        {"BrokerSetWithoutMaster"},
+    ),
+    "most hosts of brokers are silent": (
+        [("BrokerHostsSilent", {"instance": f"controller-{n}"}) for n in range(3)]
+        + [
+            ("BrokerSetWithoutMaster", IN_C),
+            ("BrokerMissing", SET),
+            ("BrokersLost", IN_C),
+            STALE,
+            ("ElectionFailed", SET),
+        ],
+        {"BrokerHostsSilent"},
+    ),
+    "two controllers lead": ([("SplitLeaders", {}), ("MasterEpochDisputed", {})], {"SplitLeaders"}),
+    "brokers of two clusters died": (
+        [("BrokerMissing", SET), ("BrokersLost", IN_C), ("BrokersLost", {"cluster": "D"})],
+        {"BrokerMissing", "BrokersLost"},
+    ),
+}
+EACH_STORY = pytest.mark.parametrize("story", STORIES)
+
+
+def fired(story, plane=None):
+    """Return the labels of the alerts of a story, of a plane that a label names, or of the only one."""
+    of_plane = {"plane": plane} if plane else {}
+    return [{"alertname": name, "severity": SEVERITY[name]} | of_plane | labels for name, labels in STORIES[story][0]]
+
+
+def matches(matchers, labels):
+    found = [MATCHER.fullmatch(matcher).groups() for matcher in matchers]
+    return all(
+        re.fullmatch(value if kind == "=~" else re.escape(value), labels.get(label, "")) for label, kind, value in found
+    )
+
+
+def told(firing):
+    """Return the labels of what is not held back, as Alertmanager says: labels that both lack are equal."""
+    return [
+        target
+        for target in firing
+        if not any(
+            matches(rule["target_matchers"], target)
+            and matches(rule["source_matchers"], source)
+            and all(source.get(label, "") == target.get(label, "") for label in rule.get("equal", ()))
+            for rule in RULES
+            for source in firing
+        )
+    ]
+
+
+def names(firing):
+    return {labels["alertname"] for labels in firing}
+
+
+@EACH_STORY
+@pytest.mark.parametrize("plane", ["west", None])
+def test_one_fault_makes_one_message(story, plane):
+    heard = told(fired(story, plane))
+    assert names(heard) == STORIES[story][1]
+    assert len({labels["alertname"] for labels in heard if labels["severity"] == "critical"}) <= 1
+
+
+@EACH_STORY
+@pytest.mark.parametrize("other", STORIES)
+def test_a_fault_of_a_plane_hides_none_of_another(story, other):
+    heard = told(fired(story, "west") + fired(other, "east"))
+    assert names(each for each in heard if each["plane"] == "east") == STORIES[other][1]
+
+
+def test_a_prometheus_without_targets_says_so_unless_it_knows_which_plane_is_gone():
+    nothing = {"alertname": "NothingScraped", "severity": "critical"}
+    assert told([nothing]) == [nothing]
+    assert names(told([nothing, *fired("a plane is down", "west")])) == {"PlaneDown"}
+
+
+def test_an_alert_of_other_software_is_never_held_back():
+    foreign = {"alertname": "DiskFull", "severity": "critical"}
+    assert all(foreign in told([foreign, *fired(story)]) for story in STORIES)
+
+
+def test_rules_name_alerts_that_there_are_and_worse_ones_hold_back_others():
+    for rule in RULES:
+        sources, targets = (
+            MATCHER.fullmatch(matcher)[3].split("|") for matcher in (*rule["source_matchers"], *rule["target_matchers"])
+        )
+        assert {*sources, *targets} <= SEVERITY.keys()
+        assert not set(sources) & set(targets)
+        if "critical" in {SEVERITY[target] for target in targets}:
+            assert {SEVERITY[source] for source in sources} == {"critical"}
+
+
+def test_the_watchdog_goes_to_a_receiver_of_its_own_again_and_again():
+    (route,) = (each for each in CONFIGURATION["route"]["routes"] if "RocketMQWatchdog" in each["matchers"][0])
+    receivers = {each["receiver"] for each in CONFIGURATION["route"]["routes"]} | {CONFIGURATION["route"]["receiver"]}
+    assert route["receiver"] == "watchdog"
+    assert receivers == {each["name"] for each in CONFIGURATION["receivers"]}
+
+
+@pytest.mark.skipif(BINARY is None, reason="no Alertmanager is installed (Debian's package prometheus-alertmanager)")
+def test_alertmanager_tells_the_same(tmp_path):
+    """Each story in a plane of its own, all at once."""
+    port = free_port()
+    file = tmp_path / "alertmanager.yml"
+    hurried = re.sub(r"group_wait: \w+", "group_wait: 1s", EXAMPLE.read_text())
+    file.write_text(re.sub(r"http://[^']+", f"http://127.0.0.1:{free_port()}/", hurried))
+    words = [BINARY, f"--config.file={file}", f"--storage.path={tmp_path / 'data'}", "--cluster.listen-address="]
+    process = Process(
+        "alertmanager", [*words, f"--web.listen-address=127.0.0.1:{port}"], folder=tmp_path, env=os.environ
+    )
+    try:
+        process.wait_for("Listening on", seconds=SOON_S)
+        firing = [labels for number, story in enumerate(STORIES) for labels in fired(story, f"plane-{number}")]
+        body = json.dumps([{"labels": labels} for labels in firing]).encode()
+        url = f"http://127.0.0.1:{port}/api/v2/alerts"
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=10).close()
+        expected = {(f"plane-{number}", name) for number, story in enumerate(STORIES) for name in STORIES[story][1]}
+        wait_until(lambda: judged(url) == expected, seconds=SOON_S, what=lambda: f"{expected}, not {judged(url)}")
+    finally:
+        process.stop()
+
+
+def judged(url):
+    """Return (plane, alert) of what is not held back."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        found = json.loads(answer.read())
+    return {
+        (each["labels"]["plane"], each["labels"]["alertname"]) for each in found if each["status"]["state"] == "active"
+    }

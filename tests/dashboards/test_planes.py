@@ -1,0 +1,215 @@
+"""Several control planes in one Prometheus: each alert is about one of them, and about no other."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from board_expressions import RULES, UNIT_TESTS
+from plane_series import CLUSTER, INTERVAL_S, MINUTES, Plane
+
+LOOKED_AT_EACH_S = 60
+#: Characters of promtool's complaint: it repeats itself at each look.
+TOLD = 1200
+#: Whoever watches the watchdog wants it to fire all the time; everything else is something to do.
+FIRING = 'group by (plane, alertname) (ALERTS{alertstate="firing", severity!="none"})'
+WHOLLY_DOWN = {"PlaneDown", "AllNameServersDegraded", "ControllerNoLeader"}
+EACH_DOWN = {"NameServerDown", "ControllerDown"}
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None and not os.environ.get("CI"), reason="promtool is not installed"
+)
+
+
+def promtool(folder, tests):
+    """Have promtool carry out tests with the rules of all files."""
+    file = folder / "tests.yaml"
+    whole = {"rule_files": list(map(str, RULES)), "evaluation_interval": f"{INTERVAL_S}s", "tests": tests}
+    file.write_text(yaml.safe_dump(whole))
+    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[:TOLD]
+
+
+@pytest.fixture
+def firing(tmp_path):
+    """Have promtool say whether exactly these alerts fire at some minutes: {minute: {(plane, alert)}}."""
+
+    def run(planes, expected):
+        test = {
+            "name": "a scenario",
+            "interval": f"{INTERVAL_S}s",
+            "input_series": [series for plane in planes for series in plane.input_series()],
+            "promql_expr_test": [
+                {"expr": FIRING, "eval_time": f"{int(minute * 60)}s", "exp_samples": samples(alerts)}
+                for minute, alerts in expected.items()
+            ],
+        }
+        promtool(tmp_path, [test])
+
+    return run
+
+
+def samples(alerts):
+    """Return how promtool writes that these fire."""
+    return [
+        {
+            "labels": "{" + ", ".join([f'alertname="{name}"', *([f'plane="{plane}"'] if plane else [])]) + "}",
+            "value": 1,
+        }
+        for plane, name in sorted(alerts, key=str)
+    ]
+
+
+def of(plane, alerts):
+    return {(plane, alert) for alert in alerts}
+
+
+def all_the_time(alerts, since=0, until=MINUTES):
+    """Expect these alerts at every look."""
+    each = LOOKED_AT_EACH_S / 60
+    return {since + number * each: alerts for number in range(int((until - since) / each))}
+
+
+def test_nothing_fires_while_two_planes_are_well(firing):
+    firing([Plane("east"), Plane("west")], all_the_time(set()))
+
+
+def test_a_plane_that_is_wholly_down_is_told_and_the_other_is_not(firing):
+    west = Plane("west")
+    west.die(10, job="namesrv")
+    west.die(10, job="controller")
+    expected = of("west", WHOLLY_DOWN | EACH_DOWN)
+    firing([Plane("east"), west], all_the_time(set(), until=10.5) | all_the_time(expected, since=12))
+
+
+def test_a_plane_that_is_not_scraped_any_more_is_told_and_the_other_is_not(firing):
+    west = Plane("west")
+    west.vanish(10, job="namesrv")
+    west.vanish(10, job="controller")
+    firing([Plane("east"), west], all_the_time(of("west", WHOLLY_DOWN), since=12))
+
+
+def test_the_only_plane_may_have_no_label(firing):
+    plane = Plane(None)
+    plane.die(10, job="namesrv")
+    plane.die(10, job="controller")
+    firing([plane], all_the_time(set(), until=10.5) | all_the_time(of(None, WHOLLY_DOWN | EACH_DOWN), since=12))
+
+
+def test_a_plane_that_has_been_given_a_label_is_not_missed_under_none(firing):
+    """Series that had no label end when the configuration of Prometheus gets one."""
+    before, after = Plane(None), Plane("west")
+    before.vanish(10)
+    for values in after.series.values():
+        values[: 10 * 60 // INTERVAL_S] = ["_"] * (10 * 60 // INTERVAL_S)
+    firing([before, after], all_the_time(set()))
+
+
+def test_a_prometheus_that_scrapes_nobody_says_so(firing):
+    east, west = Plane("east"), Plane(None)
+    for plane in (east, west):
+        plane.vanish(10)
+    expected = of("east", WHOLLY_DOWN) | {(None, "NothingScraped")}
+    firing([east, west], all_the_time(expected, since=16))
+
+
+def test_a_plane_without_controllers_is_not_told_that_none_leads(firing):
+    west = Plane("west", controllers=0)
+    west.die(10, job="namesrv")
+    expected = of("west", {"PlaneDown", "AllNameServersDegraded", "NameServerDown"})
+    firing([Plane("east"), west], all_the_time(expected, since=12))
+
+
+def test_all_controllers_of_a_plane_are_down_and_its_name_servers_are_not(firing):
+    west = Plane("west")
+    west.die(10, job="controller")
+    firing([Plane("east"), west], all_the_time(of("west", {"ControllerNoLeader", "ControllerDown"}), since=12))
+
+
+def test_a_rolling_restart_of_name_servers_tells_nobody(firing):
+    west = Plane("west")
+    for number in range(3):
+        away, back = 10 + 2 * number, 10.75 + 2 * number
+        instance = f"namesrv-{number}"
+        west.die(away, back, instance=instance)
+        # Brokers register within 30 s.
+        west.set("_", back, back + 0.5, metric="rocketmq_namesrv_broker_info", instance=instance)
+    firing([Plane("east"), west], all_the_time(set()))
+
+
+def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_missing(firing):
+    west = Plane("west")
+    west.set(32, 10, metric="rocketmq_namesrv_queues", access="write")
+    for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
+        west.set("_", 20, metric=f"rocketmq_namesrv_{metric}", broker="broker-b", broker_id=1)
+    west.set(1, 20, metric="rocketmq_namesrv_unregistrations_total", reason="request")
+    for metric in ("active_brokers", "sync_state_set_size"):
+        west.set(1, 20, metric=f"rocketmq_controller_{metric}", broker="broker-b")
+    expected = of("west", {"BrokerMissing"})
+    firing([Plane("east"), west], all_the_time(set(), until=20) | all_the_time(expected, since=22))
+
+
+def test_two_leaders_and_a_lost_broker_of_one_plane_are_of_that_plane(firing):
+    west = Plane("west")
+    west.set(3, 10, metric="rocketmq_controller_role", instance="controller-1")
+    west.set("_", 10, metric="rocketmq_namesrv_broker_info", instance="namesrv-2", broker="broker-a", broker_id=0)
+    firing([Plane("east"), west], all_the_time(of("west", {"SplitLeaders", "NameServersDisagree"}), since=13))
+
+
+def test_a_broker_that_dies_by_silence_is_lost_and_missing(firing):
+    west = Plane("west")
+    for number in range(3):
+        where = {"instance": f"namesrv-{number}", "broker": "broker-b", "broker_id": 1}
+        west.set(600, 10, 12, metric="rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds", **where)
+        for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
+            west.set("_", 12, metric=f"rocketmq_namesrv_{metric}", **where)
+    west.set(1, 12, metric="rocketmq_namesrv_unregistrations_total", reason="timeout")
+    for metric in ("active_brokers", "sync_state_set_size"):
+        west.set(1, 10, metric=f"rocketmq_controller_{metric}", broker="broker-b")
+    stale, lost = of("west", {"BrokerMissing", "BrokerHeartbeatStale"}), of("west", {"BrokerMissing", "BrokersLost"})
+    expected = all_the_time(set(), until=11) | {11.75: stale} | all_the_time(lost, since=13.5, until=21)
+    firing([Plane("east"), west], expected | all_the_time(of("west", {"BrokerMissing"}), since=23))
+
+
+def test_a_group_whose_messages_wait_is_told_of_by_their_age_however_many_they_are(firing):
+    """Five million messages that do not become more; and few that nobody can consume."""
+    west = Plane("west")
+    named = {"job": "broker", "instance": "broker-a", "cluster": CLUSTER, "node_id": "broker-a", "topic": "Orders"}
+    for group, messages, waited_ms in (
+        ("late", 5_000_000, 3_600_000),
+        ("busy", 5_000_000, 2_000),
+        ("stuck", 3, 900_000),
+    ):
+        labels = named | {"consumer_group": group, "is_retry": "false", "is_system": "false"}
+        west.add("rocketmq_consumer_lag_messages", [messages] * west.samples, **labels)
+        west.add("rocketmq_consumer_lag_latency_milliseconds", [waited_ms] * west.samples, **labels)
+    firing([Plane("east"), west], {20: {("west", "LagGrowing")}})
+
+
+def beside_a_healthy_plane(test):
+    """Return a unit test in a Prometheus that scrapes another plane too, about which nothing may be said."""
+    minutes = max(map(minutes_of, (case["eval_time"] for case in test["alert_rule_test"])))
+    east = Plane("east", interval_s=int(minutes_of(test["interval"]) * 60), minutes=int(minutes) + 2)
+    silent = [
+        {"expr": 'ALERTS{plane="east"}', "eval_time": case["eval_time"], "exp_samples": []}
+        for case in test["alert_rule_test"]
+    ]
+    return test | {"input_series": [*test["input_series"], *east.input_series()], "promql_expr_test": silent}
+
+
+def minutes_of(duration):
+    """Return how long something like `1m45s` is."""
+    units = {"h": 60, "m": 1, "s": 1 / 60}
+    return sum(int(number) * units[unit] for number, unit in re.findall(r"(\d+)([hms])", duration))
+
+
+ALONE = {"NothingScraped: no target is found", "PlaneDown: nothing of it is there to be scraped, until it is forgotten"}
+
+
+@pytest.mark.parametrize("path", sorted(UNIT_TESTS), ids=lambda path: path.stem)
+def test_an_alert_of_a_plane_fires_beside_a_healthy_one_of_which_nothing_is_said(tmp_path, path):
+    """The first of those left out is about a Prometheus with no plane at all, the other takes a day."""
+    tests = [test for test in yaml.safe_load(path.read_text())["tests"] if test["name"] not in ALONE]
+    promtool(tmp_path, list(map(beside_a_healthy_plane, tests)))
