@@ -18,10 +18,12 @@ $(VENV)/.dev: $(VENV)/.run
 	touch $@
 
 ## run: a NameServer and a controller in the foreground, on loopback
+# The server tells its addresses, which RUN_ARGS may change. `exec` makes it make's own child: make hands SIGTERM on to its
+# children only, and a shell between the two would end alone.
 run: $(VENV)/.run
-	@echo "Point a broker at the addresses it prints:  namesrvAddr=127.0.0.1:9876  (NAMESRV_ADDR=... for clients)"
-	@echo "For brokers that shall be failed over:  enableControllerMode=true  controllerAddr=127.0.0.1:9878"
-	$(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" $(RUN_ARGS)
+	@echo "It will print two addresses. Brokers need that of the Name Server as namesrvAddr, clients as NAMESRV_ADDR;"
+	@echo "brokers that shall be failed over need enableControllerMode=true, and that of the Controller Server as controllerAddr."
+	exec $(BIN)/rmq-namesrv --bind-address 127.0.0.1 --enable-controller-in-namesrv --history-dir "$(HISTORY)" $(RUN_ARGS)
 
 ## check: format, lint, types, import contracts
 check: $(VENV)/.dev

@@ -1,0 +1,161 @@
+"""The first things that people type, as the Makefile and the README have them: `make run`, and brokers of their own."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from peers.processes import free_port
+from peers.waiting import wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+READY = re.compile(r'"event":"server_ready".*"ns_id"')
+PORTS = ("listen-port", "http-port", "controller-listen-port", "controller-http-port")
+SOON_S = 60
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+class Made:
+    """`make run` in a session of its own, with the Python of this test and nothing of the home folder."""
+
+    def __init__(self, folder):
+        self.ports = {name: free_port() for name in PORTS}
+        environment = folder / "venv"
+        environment.mkdir()
+        (environment / "bin").symlink_to(Path(sys.executable).parent)
+        (environment / ".run").touch()
+        words = ["make", "run", f"VENV={environment}", f"HISTORY={folder / 'history'}"]
+        words.append("RUN_ARGS=" + " ".join(f"--{name} {port}" for name, port in self.ports.items()))
+        self.log = folder / "make.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                words,
+                cwd=REPOSITORY,
+                env=os.environ | {"HOME": str(folder)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self):
+        def ready():
+            assert self.process.poll() is None, self.log.read_text()
+            return READY.search(self.log.read_text())
+
+        wait_until(ready, seconds=SOON_S, what="the server is ready")
+
+    def serves(self):
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", self.ports["listen-port"]), timeout=5).close()
+            return True
+        return False
+
+    def close(self):
+        """End whatever is left of the session."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=SOON_S)
+
+
+@pytest.fixture
+def made(tmp_path):
+    making = Made(tmp_path)
+    try:
+        making.wait_until_ready()
+        yield making
+    finally:
+        making.close()
+
+
+def test_a_terminated_make_ends_the_server_in_order(made):
+    made.process.terminate()
+    made.process.wait(timeout=SOON_S)
+    assert not made.serves()
+    assert '"event":"server_stopped"' in made.log.read_text()
+
+
+def test_make_run_prints_the_addresses_that_the_server_serves_and_no_others(made):
+    told = [line for line in made.log.read_text().splitlines() if not line.startswith("{")]
+    served = {f"127.0.0.1:{made.ports[name]}" for name in ("listen-port", "controller-listen-port")}
+    assert set(re.findall(r"\d+\.\d+\.\d+\.\d+:\d+", "\n".join(told))) == served
+
+
+#: Stands for a program of the tour that is not the matter here.
+NOTHING = "#!/bin/sh\nexit 0\n"
+#: Is seen by `ps` as the Java process that it stands for.
+JAVA = '#!/bin/bash\nexec -a "java $*" /bin/sleep 300\n'
+#: Would be a broker of somebody else.
+BY_NAME = '#!/bin/sh\necho "$0 $*" >> "$KILLED_BY_NAME"\n'
+FOREIGN = "java org.apache.rocketmq.broker.BrokerStartup -c /elsewhere/conf/broker.conf replica-0.conf"
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Run commands in bash, as at a terminal or not; `java` only waits, and nothing is killed by its name."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    texts = {"java": JAVA, "pkill": BY_NAME, "killall": BY_NAME} | dict.fromkeys(("mvn", "curl", "sleep"), NOTHING)
+    for name, text in texts.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    found = {"PATH": f"{programs}:{os.environ['PATH']}", "KILLED_BY_NAME": str(tmp_path / "killed_by_name")}
+
+    def run(commands, *options):
+        file = tmp_path / "commands.sh"
+        file.write_text(commands)
+        with (tmp_path / "told.txt").open("w") as told:
+            words = ["bash", "-u", *options, file]
+            done = subprocess.run(words, cwd=tmp_path, env=os.environ | found, stdout=told, stderr=told, check=False)
+        assert done.returncode == 0, (tmp_path / "told.txt").read_text()
+
+    return run
+
+
+def tour():
+    """Return the commands of the README with a real broker, without those that ask RocketMQ's tools."""
+    text = (REPOSITORY / "README.md").read_text()
+    part = re.search(r"^## Five minutes with a real broker\n(.*?)^## What happened", text, re.MULTILINE | re.DOTALL)[1]
+    blocks = "".join(re.findall(r"```sh\n(.*?)```", part, re.DOTALL))
+    return "\n".join(line for line in blocks.splitlines() if "MQAdminStartup" not in line)
+
+
+def brokers(folder):
+    """Return process id -> command line, of what stands for a broker with a configuration in a folder."""
+    listed = subprocess.run(["ps", "-wweo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+    lines = {int(line.split()[0]): line for line in listed.splitlines()}
+    return {pid: line for pid, line in lines.items() if "broker.BrokerStartup" in line and str(folder) in line}
+
+
+def left(folder):
+    """Return the configurations of the brokers that live."""
+    return [re.search(r"[\w-]+\.conf", line)[0] for line in brokers(folder).values()]
+
+
+def kill_brokers(folder):
+    """Kill them and return whom."""
+    found = brokers(folder)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return found
+
+
+@pytest.mark.parametrize("options", [(), ("-m",)], ids=["script", "terminal"])
+def test_the_tour_kills_its_own_brokers_and_no_others(shell, tmp_path, options):
+    foreign = subprocess.Popen(["bash", "-c", f"exec -a '{FOREIGN}' sleep 300"])
+    try:
+        shell(tour(), *options)
+        wait_until(lambda: left(tmp_path) == ["replica-1.conf"], seconds=SOON_S, what=lambda: f"not {left(tmp_path)}")
+        assert foreign.poll() is None
+        assert not (tmp_path / "killed_by_name").exists(), "brokers of others have the same name"
+    finally:
+        foreign.kill()
+        foreign.wait(timeout=SOON_S)
+        wait_until(lambda: not kill_brokers(tmp_path), seconds=SOON_S, what="nothing is left")
