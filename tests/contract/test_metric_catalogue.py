@@ -155,9 +155,9 @@ async def test_short_lived_clusters_take_no_series_from_later_ones(site):
 
 async def test_a_scrape_stays_small_whatever_names_peers_think_of(site):
     for number in range(2000):
-        registered = register(
-            site.state, f"broker-{number}", cluster=f"cluster-{number}", topics=topic_configs("a", "b")
-        )
+        # As many as one connection may have come over it.
+        fields = {"cluster": f"cluster-{number}", "topics": topic_configs("a", "b"), "connection_id": number // 1000}
+        registered = register(site.state, f"broker-{number}", **fields)
         site.tell(registered)
         site.statistics.count_finished(number, number)
     _, text = await site.get("/metrics")
