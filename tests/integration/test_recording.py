@@ -63,7 +63,7 @@ def past(tmp_path):
 
 @pytest.fixture
 def server(lab, past):
-    return lab.name_server("namesrv", http=True, historyDir=past.folder)
+    return lab.name_server("namesrv", http=True, historyDir=past.folder, configWhiteList="orderMessageEnable")
 
 
 def a_broker(server, name, **values):
@@ -104,7 +104,7 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
     first.register({TOPIC: 8, "other": 8, "new": 1}, counter=2)
     note()
     server.caller.ask(PUT_KV_CONFIG, {"namespace": "ORDER_TOPIC_CONFIG", "key": TOPIC, "value": "broker-a:8"})
-    server.caller.ask(318, {}, b"orderMessageEnable=true\n")
+    assert server.caller.ask(318, {}, b"orderMessageEnable=true\n").code == SUCCESS
     note()
     second.close()
     wait_until(lambda: brokers_in(server.caller.route(TOPIC)) == {"broker-a"}, seconds=20, what="a lost broker")
