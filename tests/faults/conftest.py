@@ -1,12 +1,28 @@
 """What breaks, and how it is broken on purpose: processes, disks, clocks and networks."""
 
 import contextlib
+import os
 
 import pytest
 from peers.lab import Lab
+from peers.networks import Network, why_not
 
 
 @pytest.fixture
 def lab(tmp_path):
     with contextlib.closing(Lab(tmp_path)) as own:
         yield own
+
+
+@pytest.fixture
+def network():
+    """A network that leads nowhere; the test runs in it."""
+    if reason := why_not():
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up(reason)
+    network = Network()
+    try:
+        with network.inside():
+            yield network
+    finally:
+        network.close()

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 import pytest
 from peers.figures import tell
-from peers.networks import Network, why_not
 from peers.scripted import Line, ScriptedBroker
 from peers.waiting import seconds_until, wait_until
 from peers.wire import GET_ALL_TOPICS, GET_CLUSTER_INFO, brokers_in
@@ -92,19 +91,6 @@ class Seen:
     back: list = field(default_factory=list)
     #: Cuts that were over before anybody had to notice.
     short: int = 0
-
-
-@pytest.fixture
-def network():
-    if reason := why_not():
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up(reason)
-    network = Network()
-    try:
-        with network.inside():
-            yield network
-    finally:
-        network.close()
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """A controller that loses the network to most of its brokers: it moves no master, and judges again when it is back."""
 
 import contextlib
-import os
 import socket
 import threading
 import time
 
 import pytest
 from peers.controllers import OurController
-from peers.networks import Network, why_not
+from peers.networks import Network
 from peers.replicas import Replica
 from peers.scripted import Line
 from peers.waiting import holds_for, wait_until
@@ -49,19 +48,6 @@ class RemoteReplica(Replica):
             except OSError:
                 with contextlib.suppress(OSError):
                     self.reconnect()
-
-
-@pytest.fixture
-def network():
-    if reason := why_not():
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up(reason)
-    network = Network()
-    try:
-        with network.inside():
-            yield network
-    finally:
-        network.close()
 
 
 @pytest.fixture

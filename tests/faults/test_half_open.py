@@ -4,13 +4,11 @@ The new process of the broker registers over a connection of its own, and ends s
 """
 
 import contextlib
-import os
 import socket
 import time
 import urllib.request
 
 import pytest
-from peers.networks import Network, why_not
 from peers.scripted import Line, ScriptedBroker
 from peers.waiting import seconds_until, wait_until
 
@@ -21,19 +19,6 @@ TCP_REPAIR = 19
 GONE_S = 10
 #: All has been asked and answered after that.
 PROBED_S = 5
-
-
-@pytest.fixture
-def network():
-    if reason := why_not():
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up(reason)
-    network = Network()
-    try:
-        with network.inside():
-            yield network
-    finally:
-        network.close()
 
 
 @pytest.fixture

@@ -68,6 +68,16 @@ class Controller:
         self.process = self._launch()
         return self
 
+    def _configure(self, properties):
+        self._properties = properties
+        self._file = write_properties(self.folder / "controller.conf", properties)
+
+    def restart_with(self, **properties):
+        """Stop it, put these into its file, and start it, as an operator does."""
+        assert self.process.stop() == 0
+        self._configure(self._properties | properties)
+        return self.start()
+
     def ready(self):
         self.process.wait_for(r"^The Controller Server boot success", seconds=60)
         return self
@@ -129,15 +139,7 @@ class OurController(Controller):
             "configStorePath": self.config_store,
             "httpPort": self.http_port,
         }
-        self._properties = own | properties
-        self._file = write_properties(self.folder / "controller.conf", self._properties)
-
-    def restart_with(self, **properties):
-        """Stop it, put these into its file, and start it, as an operator does."""
-        assert self.process.stop() == 0
-        self._properties |= properties
-        write_properties(self._file, self._properties)
-        return self.start()
+        self._configure(own | properties)
 
     def _launch(self):
         command = [sys.executable, "-m", "controller", "-c", self._file]
@@ -161,15 +163,7 @@ class JavaController(Controller):
             "configStorePath": self.config_store,
             "mappedFileSize": 16 * 1024 * 1024,
         }
-        self._properties = own | properties
-        self._file = write_properties(self.folder / "controller.conf", self._properties)
-
-    def restart_with(self, **properties):
-        """Stop it, put these into its file, and start it, as an operator does."""
-        assert self.process.stop() == 0
-        self._properties |= properties
-        write_properties(self._file, self._properties)
-        return self.start()
+        self._configure(own | properties)
 
     def _launch(self):
         main = "org.apache.rocketmq.controller.ControllerStartup"
