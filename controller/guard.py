@@ -399,12 +399,12 @@ class Guard:
             return
         if not elected.awaits_brokers:
             self._awaits_nobody(broker_name)
-        elif self._is_tried_soon(broker_name) and elected.awaits_answer:
+        elif self._try_soon(broker_name) and elected.awaits_answer:
             # The question took its time, and who stood still for a moment answers the next one as soon as it goes on.
             self._try_now(broker_name)
 
-    def _is_tried_soon(self, broker_name: str) -> bool:
-        """Tell whether the next election of a set that waits for brokers is held sooner: it has not waited for long."""
+    def _try_soon(self, broker_name: str) -> bool:
+        """Hold the next election of a set that waits for brokers sooner, unless it has waited long; tell whether."""
         now_ms, soon = self._clock.now_ms(), self._tried_soon
         if now_ms - self._awaiting_ms.setdefault(broker_name, now_ms) >= _SOON_FOR_MS:
             soon.discard(broker_name)
