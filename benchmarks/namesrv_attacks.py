@@ -45,9 +45,8 @@ def registration(broker_id: str, address: str, **fields: str) -> dict[str, str]:
 
 def notification(target: Target, unprintable: str) -> Result:
     """Have the server tell itself a text that no header can carry."""
-    told = [target.ask(UPDATE_CONFIG, {}, b"notifyMinBrokerIdChanged=true")]
     with contextlib.closing(target.line(binary=True)) as line:
-        told.append(in_words(line.ask(REGISTER_BROKER, registration("5", f"127.0.0.1:{target.port}"))))
+        told = [in_words(line.ask(REGISTER_BROKER, registration("5", f"127.0.0.1:{target.port}")))]
         liar = registration("3", "127.0.0.1:2", haServerAddr=unprintable)
         told.append(target.ask(REGISTER_BROKER, liar, binary=True))
         time.sleep(1)
@@ -240,10 +239,11 @@ def unit_lists(target: Target, _registered: Line) -> Result:
 ATTACKS = [
     Attack("nothing, for 3 s: NameServer", nothing),
     Attack(
-        "318 `notifyMinBrokerIdChanged=true`; 103 of id 5 at the server's own address; 103 of id 3 with 3 MB "
-        "of `\\x01` as haServerAddr",
+        "with notifyMinBrokerIdChanged=true: 103 of id 5 at the server's own address; 103 of id 3 with 3 MB of "
+        "`\\x01` as haServerAddr",
         notification,
         lambda _: "\x01" * (3 * MIB),
+        properties={"notifyMinBrokerIdChanged": "true"},
     ),
     Attack(
         "103, 50 KB: zlib of 1.2 million static topic mappings", requests, frames(REGISTER_BROKER, COMPRESSED, mappings)
@@ -275,9 +275,14 @@ ATTACKS = [
     Attack("the same, silent for 10 s, a third of a registration period", half_open(10)),
     Attack("ten connections that send 0.5 MB of compressed registrations again and again; a broker dies", flood),
     Attack(
-        "318: namesrvAddrList; connectionsMax=1; serverChannelMaxIdleTimeSeconds=1",
+        "318: namesrvAddrList; connectionsMax=1; serverChannelMaxIdleTimeSeconds=1; notifyMinBrokerIdChanged=true",
         name_server_settings,
-        lambda _: ["namesrvAddrList=10.6.6.6:9876", "connectionsMax=1", "serverChannelMaxIdleTimeSeconds=1"],
+        lambda _: [
+            "namesrvAddrList=10.6.6.6:9876",
+            "connectionsMax=1",
+            "serverChannelMaxIdleTimeSeconds=1",
+            "notifyMinBrokerIdChanged=true",
+        ],
     ),
     Attack("318: another listenPort", name_server_settings, lambda _: [f"listenPort={free_port()}"]),
     Attack("318 that changes nothing, then one that does, of a file of mode 0600", written, private_file),
