@@ -148,7 +148,9 @@ class Broker:
         if old is not None and old is not self and self.index not in old.cut_brokers and answer.master != self.master:
             old.lose(self.id)
         self.epoch, self.master = answer.master_epoch, answer.master
-        self.is_running = True
+        if not self.is_running:
+            # Its heartbeats begin with its role.
+            self.is_running, self.fine_since_ms = True, self.world.now_ms
         self.stop_leading()
         self.world.tell("broker %s follows %d in epoch %d", self.id, self.master, self.epoch)
         if self.master == self.id:
