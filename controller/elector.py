@@ -149,9 +149,7 @@ class Elector:
         wanted = msgspec.structs.replace(call, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
         electorate = self._electorate(broker_name, entry, call, now_ms)
         is_unasked = answered is None and self._query(entry, electorate, call) is not None
-        trusted = log_ends.applied_to(electorate.trusted, now_ms)
-        electorate = msgspec.structs.replace(electorate, trusted=trusted, log_ends=log_ends)
-        decision = decide_election(broker_name, entry, electorate, wanted)
+        decision = decide_election(broker_name, entry, electorate.answered(log_ends, now_ms), wanted)
         if is_unasked and decision.reply.result is Result.NEW_MASTER:
             # Nobody could lead when it began, so that nobody was asked.
             raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are asked first")
@@ -184,7 +182,7 @@ class Elector:
         if query is None or elect(broker_set, electorate, call).result is not Result.NEW_MASTER:
             return None
         answered = await self._answered(query, broker_set)
-        if electorate.is_ahead_of(broker_set) or broker_set.is_rebuilding:
+        if electorate.answered(answered, now_ms).is_ahead_of(broker_set) or broker_set.is_rebuilding:
             # The store knows less than the logs.
             return answered
         gone = self._gone(broker_set)

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from controller.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
 from controller.live_table import Heard
@@ -25,14 +26,19 @@ class Electorate(Struct, frozen=True, kw_only=True):
 
     #: The living that nothing speaks against, by broker id.
     trusted: Mapping[int, Heard] = {}
-    #: Everybody that was heard lately, strangers too.
+    #: Everybody that was heard lately, strangers too. Anybody can send the heartbeats of a member.
     heard: Mapping[int, Heard] = {}
     #: Who is not certainly lost, although it may not have been heard.
     may_live: Collection[int] = ()
     #: The master epochs that members report to lead at and that the store does not know, whatever is in their logs.
     reported: Mapping[int, int] = {}
-    #: What the trusted have answered for this election; `trusted` has it in the place of older heartbeats.
+    #: What the trusted have answered for this election, at the addresses that are stored.
     log_ends: LogEnds = NO_ANSWERS
+
+    def answered(self, log_ends: LogEnds, now_ms: int) -> "Electorate":
+        """Return this with answers in the place of heartbeats, which are older and may be somebody else's."""
+        trusted, heard = (log_ends.applied_to(each, now_ms) for each in (self.trusted, self.heard))
+        return replace(self, trusted=trusted, heard=heard, log_ends=log_ends)
 
     def claims(self, broker_set: BrokerSet) -> dict[int, int]:
         """Return the members that know more than the store, and the master epoch that each claims."""

@@ -9,6 +9,7 @@ from controller.detection import Outcome
 from controller.entry import Entry
 from controller.events import MasterElected
 from controller.live_table import BrokerKey
+from controller.log_ends import LogEnd
 from controller.store import Kept, OutcomeUnknown
 from remoting.codes import ResponseCode
 
@@ -156,6 +157,22 @@ async def test_no_claim_of_a_broker_that_lasts_uses_up_epochs(room):
     assert room.stored().master_epoch == 1
     assert (await room.elect(2, designate=True)).code == 0
     assert room.stored().master_epoch == RAISED_EPOCH_MAX + 1
+
+
+async def test_what_a_stranger_claims_for_the_master_ends_where_the_master_answers(room):
+    """A machine of another set is in the place of 3, with a higher epoch. The network holds the master up for a while."""
+    await room.a_set(1, 2, 3, in_sync=(1, 2))
+    await room.beat(3, epoch=403, maxOffset=5)
+    await room.beat(1, 2, maxOffset=1000)
+    room.log_ends = {1: LogEnd(1, 1000, is_master=True), 2: LogEnd(1, 1000), 3: LogEnd(403, 5)}
+    for _ in range(20):
+        await room.pass_ms(1_000)
+        await room.beat(1, over=50, epoch=203, maxOffset=10**6)
+        await room.beat(2, maxOffset=1000)
+        await room.beat(3, epoch=403, maxOffset=5)
+    assert room.queried
+    stored = room.stored()
+    assert (stored.master, stored.master_epoch, stored.sync_state_set) == (1, 1, {1, 2})
 
 
 # Who is not in sync

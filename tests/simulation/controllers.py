@@ -395,8 +395,7 @@ class Controller:
                 if each.is_running and each.reaches(self)
             }
         )
-        trusted = ends.applied_to(electorate.trusted, self.world.now_ms)
-        return replace(electorate, trusted=trusted, log_ends=ends)
+        return electorate.answered(ends, self.world.now_ms)
 
     def notify(self, broker_set):
         alive = self.live.alive(SET, self.world.now_ms)
