@@ -160,7 +160,7 @@ async def test_no_claim_of_a_broker_that_lasts_uses_up_epochs(room):
 
 
 async def test_what_a_stranger_claims_for_the_master_ends_where_the_master_answers(room):
-    """A machine of another set is in the place of 3, with a higher epoch. The network holds the master up for a while."""
+    """A machine of another set is in the place of 3, with a higher epoch. The master is cut off for a while."""
     await room.a_set(1, 2, 3, in_sync=(1, 2))
     await room.beat(3, epoch=403, maxOffset=5)
     await room.beat(1, 2, maxOffset=1000)
