@@ -183,7 +183,11 @@ def lie(world, fault):
 def move_from_another_set(world, fault):
     """Put a machine of another set in the place of a broker that is not in sync: its log begins with a higher epoch."""
     broker, broker_set = broker_of(world, fault), world.store.kept.entry.broker_set
-    if broker_set is None or broker.id is None or broker.id in broker_set.sync_state_set or broker.is_leading:
+    if broker_set is None or broker.id is None or broker.is_leading:
+        return
+    # The store may be slow, and not know yet who is in sync.
+    reported = {i for each in world.brokers if each.is_leading for i in each.sync_state_set | each.pending}
+    if broker.id in reported | broker_set.sync_state_set:
         return
     broker.crash()
     broker.is_foreign = True
