@@ -66,6 +66,7 @@ class Broker:
         self.seconds = self.index
         self.epoch, self.master = 0, None
         self.followed = None
+        self.roles = 0
         self.stop_leading()
         for controller in self.world.controllers:
             self.connect(controller)
@@ -147,6 +148,9 @@ class Broker:
         old = self.world.by_id.get(self.master)
         if old is not None and old is not self and self.index not in old.cut_brokers and answer.master != self.master:
             old.lose(self.id)
+        if not (self.is_leading and answer.master == self.id):
+            # Slaves have to connect anew; those of a master that leads in another epoch stay connected.
+            self.roles += 1
         self.epoch, self.master = answer.master_epoch, answer.master
         if not self.is_running:
             # Its heartbeats begin with its role.
@@ -321,10 +325,11 @@ class Broker:
         master = self.world.by_id.get(self.master)
         if master is None or not master.is_leading or master.is_frozen or master.index in self.cut_brokers:
             return
-        if self.followed != (master.index, master.starts, self.epoch):
+        connection = master.index, master.starts, master.roles, self.epoch
+        if self.followed != connection:
             if not self.shake_hands(master):
                 return
-            self.followed = master.index, master.starts, self.epoch
+            self.followed = connection
         mine = self.log
         mine += master.log[len(mine) : len(mine) + (0 if self.world.now_ms < self.lags_until_ms else 4)]
         self.epochs = [each for each in master.epochs if each[1] < len(mine) or each in self.epochs]

@@ -140,6 +140,9 @@ class World:
     # What must hold
 
     def fail(self, words, *values):
+        if self.is_over:
+            # What else comes of the moment that ended it is not judged.
+            return
         self.tell("VIOLATION: " + words, *values)
         raise Violation(words % values)
 
@@ -213,8 +216,6 @@ class World:
 
     def promoted(self, broker):
         """Check a broker that has just become master."""
-        if self.is_over:
-            return
         if broker.epoch < broker.file_epoch:
             self.fail("broker %s leads in epoch %d, its log has seen %d", broker.id, broker.epoch, broker.file_epoch)
         if self.has_own_epochs:
