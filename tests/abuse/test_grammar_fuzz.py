@@ -9,6 +9,7 @@ import os
 import random
 import socket
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -127,7 +128,7 @@ def start(lab, serve):
     def start(kind):
         if kind == "namesrv":
             return serve(notifyMinBrokerIdChanged=True, supportActingMaster=True)
-        controller = lab.kept(OurController(lab.folder)).start()
+        controller = lab.kept(OurController(Path(tempfile.mkdtemp(dir=lab.folder)))).start()
         controller.process.wait_for("server_ready", seconds=30)
         return Served(controller)
 
@@ -152,10 +153,11 @@ def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, 
     seed = int(os.environ.get("FUZZ_SEED") or random.randrange(2**32))
     # Shown if the test fails.
     sys.stdout.write(f"FUZZ_SEED={seed}\n")
-    served = start(kind)
+    # What peers of a server that nobody harms wait for is the machine's doing.
+    served, left_alone = start(kind), start(kind)
     grammar = Grammar(kind, random.Random(seed), registration_bytes_max=REGISTRATION_BYTES_MAX)
     witness = "witness.py" if kind == "namesrv" else "controller_witness.py"
-    with watched(served, witness) as watch:
+    with watched(left_alone, witness) as control, watched(served, witness) as watch:
         began = time.perf_counter()
         peers = HostilePeers(served.port, grammar, seed)
         try:
@@ -167,11 +169,13 @@ def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, 
         finally:
             peers.close()
     watch.assert_memory_came_back()
-    tell(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **watch.figures())
+    by_itself_ms = control.seen["max_ms"]
+    figures = watch.figures() | {"max_ms_left_alone": by_itself_ms}
+    tell(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **figures)
     assert {each: served.events(each)[:1] for each in FAULTS if served.events(each)} == {}
     assert "Traceback" not in served.server.process.text()
     assert watch.seen["refused"] == []
-    assert 0 < watch.seen["max_ms"] < longest_ms_max
+    assert 0 < watch.seen["max_ms"] < longest_ms_max + by_itself_ms
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not tell what a thread works")
