@@ -367,6 +367,7 @@ class Broker:
 
     def report(self, members):
         self.pending |= members
+        self.world.reported_ms.update(dict.fromkeys(members, self.world.now_ms))
         wanted = WantedSyncStateSet(
             broker_name=SET,
             master=self.id,

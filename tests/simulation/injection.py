@@ -13,6 +13,8 @@ LIE_EVERY_MS = 300
 LIE_AMONG_THE_WELL_MS = 2_500
 #: Longer than it takes until another broker leads a set that was lost.
 LATE_MS = 16_000
+#: Within so long a report arrives, or never.
+REPORTS_ARRIVE_MS = 10_000
 #: Which of the lies is the largest epoch that there is.
 LARGEST = 2
 
@@ -185,9 +187,9 @@ def move_from_another_set(world, fault):
     broker, broker_set = broker_of(world, fault), world.store.kept.entry.broker_set
     if broker_set is None or broker.id is None or broker.is_leading:
         return
-    # The store may be slow, and not know yet who is in sync.
-    reported = {i for each in world.brokers if each.is_leading for i in each.sync_state_set | each.pending}
-    if broker.id in reported | broker_set.sync_state_set:
+    # The report that brings it in sync may be under way.
+    is_reported = world.now_ms - world.reported_ms.get(broker.id, -REPORTS_ARRIVE_MS) < REPORTS_ARRIVE_MS
+    if broker.id in broker_set.sync_state_set or is_reported:
         return
     broker.crash()
     broker.is_foreign = True

@@ -52,6 +52,8 @@ class World:
         self.is_over = False
         #: By how much the next reports of a SyncStateSet come late.
         self.late_reports_ms = []
+        #: When a master last reported a broker as in sync, by broker id.
+        self.reported_ms = {}
         self.heal_from_ms = 0
         # What the world knows, and no controller
         self.acked = []
