@@ -82,7 +82,7 @@ def watched():
 
     @contextlib.contextmanager
     def watched(served, program="witness.py"):
-        command = [sys.executable, str(HERE / program), str(served.port)]
+        command = [sys.executable, str(HERE / program), str(served.port), str(served.server.process.pid)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as witness:
             assert witness.stdout.readline() == "ready\n"
             watch = Watch(served)

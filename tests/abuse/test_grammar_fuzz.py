@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from bounds import QUERY_P99_MS_ON_BUSY_MACHINES, QUERY_P99_MS_UNDER_LOAD
+from bounds import QUERY_P99_MS_ON_BUSY_MACHINES
 from crowd import is_closed
 from grammar import GRAMMARS, Grammar, all_codes_are_there
 from peers.controllers import OurController
@@ -35,6 +35,8 @@ SINGLE_REGISTRATION_BYTES_MAX = 64 * 1024
 #: What one request may cost the thread that serves everybody. It counts what that thread worked, so that a busy machine
 #: changes nothing.
 WORK_MS_MAX = 100
+#: What all of them together may have it work before somebody else is answered.
+HELD_BY_ALL_MS = 100
 #: No server answers it, so that its answer tells that what came before is done.
 UNKNOWN_CODE = 9_999
 
@@ -141,23 +143,16 @@ def test_the_grammar_knows_every_request():
 
 @pytest.mark.parametrize("kind", GRAMMARS)
 @pytest.mark.parametrize(
-    ("seconds", "longest_ms_max"),
-    [
-        (7, 5 * QUERY_P99_MS_ON_BUSY_MACHINES),
-        pytest.param(
-            SOAK_S, QUERY_P99_MS_UNDER_LOAD, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak"
-        ),
-    ],
+    "seconds", [7, pytest.param(SOAK_S, marks=[pytest.mark.soak, pytest.mark.timeout(SOAK_S + 300)], id="soak")]
 )
-def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, seconds, longest_ms_max):
+def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, seconds):
     seed = int(os.environ.get("FUZZ_SEED") or random.randrange(2**32))
     # Shown if the test fails.
     sys.stdout.write(f"FUZZ_SEED={seed}\n")
-    # What peers of a server that nobody harms wait for is the machine's doing.
-    served, left_alone = start(kind), start(kind)
+    served = start(kind)
     grammar = Grammar(kind, random.Random(seed), registration_bytes_max=REGISTRATION_BYTES_MAX)
     witness = "witness.py" if kind == "namesrv" else "controller_witness.py"
-    with watched(left_alone, witness) as control, watched(served, witness) as watch:
+    with watched(served, witness) as watch:
         began = time.perf_counter()
         peers = HostilePeers(served.port, grammar, seed)
         try:
@@ -169,13 +164,13 @@ def test_no_request_breaks_a_server_or_harms_others(start, watched, tell, kind, 
         finally:
             peers.close()
     watch.assert_memory_came_back()
-    by_itself_ms = control.seen["max_ms"]
-    figures = watch.figures() | {"max_ms_left_alone": by_itself_ms}
-    tell(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **figures)
+    tell(seed=seed, sent=sum(grammar.sent.values()), reconnected=peers.reconnected, **watch.figures())
     assert {each: served.events(each)[:1] for each in FAULTS if served.events(each)} == {}
     assert "Traceback" not in served.server.process.text()
     assert watch.seen["refused"] == []
-    assert 0 < watch.seen["max_ms"] < longest_ms_max + by_itself_ms
+    # Others wait for what the server works, and for the rest of the machine.
+    assert 0 < watch.seen["held_ms"] < HELD_BY_ALL_MS
+    assert watch.seen["max_ms"] < 5 * QUERY_P99_MS_ON_BUSY_MACHINES
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system does not tell what a thread works")
