@@ -14,7 +14,7 @@ from controller.broker_set import RAISED_EPOCH_MAX
 from controller.live_table import UNKNOWN, BrokerKey
 from controller.log_ends import LogEnd, LogEnds, Query
 from remoting.background_tasks import all_results, begun
-from remoting.client import RemotingClient
+from remoting.client import Asker
 from remoting.codec import decode_body
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import RemotingCommand
@@ -40,7 +40,7 @@ _PROPERTIES: Final = RemotingCommand(RequestCode.GET_BROKER_CONFIG)
 class LogEndQueries:
     """Questions to brokers; elections of one set that are held at the same time share the answers."""
 
-    def __init__(self, client: RemotingClient) -> None:
+    def __init__(self, client: Asker) -> None:
         self._client = client
         self._places = asyncio.Semaphore(QUERIES_MAX)
         self._under_way: dict[str, asyncio.Task[LogEnds]] = {}

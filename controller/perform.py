@@ -13,7 +13,7 @@ from controller.detection import ANSWER_MS, Outcome
 from controller.effects import AskBroker, Effect, GreetBroker, NotifyRoleChanged, Recipient
 from controller.elections import ElectionRecord, Elections, Notified
 from controller.live_table import BrokerKey
-from remoting.client import RemotingClient
+from remoting.client import Asker
 from remoting.clock import Clock
 from remoting.codec import decode_body, encode_fields
 from remoting.codes import RequestCode, ResponseCode
@@ -55,7 +55,7 @@ class Performer:
     def __init__(
         self,
         start: Starter,
-        client: RemotingClient,
+        client: Asker,
         elections: Elections,
         clock: Clock,
         observer: PerformObserver,

@@ -8,7 +8,7 @@ import errno
 import ssl
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -66,6 +66,16 @@ class Answered(NamedTuple):
     command: RemotingCommand
     #: The "host:port" of the other end, the host as a number; names can stand for any.
     peer: str
+
+
+class Asker(Protocol):
+    """What asks peers; every failure is an InvokeError."""
+
+    async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Return the answer of the peer at "host:port", whatever its code."""
+
+    async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> Answered:
+        """As `invoke`, over a connection of its own."""
 
 
 class RemotingClient:

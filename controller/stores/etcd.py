@@ -15,7 +15,7 @@ from controller.entry import Entry
 from controller.leadership import Leadership
 from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
 from controller.stores import etcd_requests
-from controller.stores.etcd_client import EtcdClient, EtcdOptions, Unreachable
+from controller.stores.etcd_client import EtcdClient, EtcdOptions, System, Unreachable
 from controller.stores.etcd_election import Election
 from controller.stores.etcd_keys import Keys, entry_value, kept_of, shown_key
 from controller.stores.etcd_membership import Membership
@@ -27,7 +27,7 @@ from controller.stores.observer import NoObserver, StoreObserver
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 
-__all__ = ["EtcdOptions", "EtcdStore"]
+__all__ = ["EtcdOptions", "EtcdStore", "System"]
 
 #: Commits and reads that wait for etcd at once; the others wait for a thread, and their deadlines run.
 CALLS_MAX: Final = 8
@@ -57,9 +57,15 @@ class DeposedBy(Deposed):
 class EtcdStore:
     """The entries of one group of controllers."""
 
-    def __init__(self, options: EtcdOptions, clock: Clock, observer: StoreObserver | None = None) -> None:
+    def __init__(
+        self,
+        options: EtcdOptions,
+        clock: Clock,
+        observer: StoreObserver | None = None,
+        system: System | None = None,
+    ) -> None:
         """Ask nobody yet; raises StoreError if the options cannot be followed."""
-        self._client = EtcdClient(options, clock)
+        self._client = EtcdClient(options, clock, system)
         self._clock = clock
         self._keys = Keys(options.group)
         told = observer or NoObserver()

@@ -8,7 +8,7 @@ pings more often than every 5 s, and with TLS all members would have to have one
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -41,6 +41,22 @@ _CHANNEL_OPTIONS: Final = (
 
 Answer = TypeVar("Answer")
 Metadata = tuple[tuple[str, str], ...]
+
+
+def grpc_channel(address: str, credentials: Any) -> Any:
+    """Return a channel to an endpoint; it connects when it is used."""
+    if credentials is None:
+        return grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+    return grpc.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
+
+
+class System(NamedTuple):
+    """What the store needs of its machine."""
+
+    #: Opens a channel of gRPC to an address, encrypted if there are credentials.
+    open_channel: Callable[[str, Any], Any] = grpc_channel
+    #: The module whose threads and events are used.
+    threads: Any = threading
 
 
 class EtcdOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +95,9 @@ class Compacted(StoreError):
 class Connection:
     """A channel to one endpoint. It is closed once it is left and nobody uses it any more."""
 
-    def __init__(self, address: str, credentials: Any) -> None:
+    def __init__(self, address: str, channel: Any) -> None:
         self.address: Final = address
-        self._channel: Any = (
-            grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
-            if credentials is None
-            else grpc.secure_channel(address, credentials, options=_CHANNEL_OPTIONS)
-        )
+        self._channel = channel
         self.kv: Final = stubs.KVStub(self._channel)
         self.lease: Final = stubs.LeaseStub(self._channel)
         self.watch: Final = stubs.WatchStub(self._channel)
@@ -140,11 +152,12 @@ class Connection:
 class EtcdClient:
     """The endpoints of one etcd, and the user's token."""
 
-    def __init__(self, options: EtcdOptions, clock: Clock) -> None:
+    def __init__(self, options: EtcdOptions, clock: Clock, system: System | None = None) -> None:
         """Connect to nobody yet; raises StoreError if the options cannot be followed."""
         if not options.addresses:
             raise StoreError("no endpoint of etcd is configured")
         self._options = options
+        self.system = system or System()
         self._clock = clock
         self._credentials = _credentials(options) if options.is_tls else None
         self._lock = threading.Lock()
@@ -231,7 +244,10 @@ class EtcdClient:
             if self._is_closed:
                 raise StoreError("the store is closed")
             if self._current not in self._connections:
-                self._connections[self._current] = Connection(self._options.addresses[self._current], self._credentials)
+                address = self._options.addresses[self._current]
+                self._connections[self._current] = Connection(
+                    address, self.system.open_channel(address, self._credentials)
+                )
             connection = self._connections[self._current]
             # Under this lock: once it is left by another thread, a connection without user is closed.
             connection.use()

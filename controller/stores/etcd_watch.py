@@ -1,6 +1,5 @@
 """Follows all keys of a group, in a thread of its own, through breaks, other endpoints and compactions."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -72,13 +71,14 @@ class Watch:
         self._hear = hear
         #: Told, in the watching thread, what failed by a fault of ours.
         self._report = report
-        self._stopped = threading.Event()
-        self._is_lost = threading.Event()
+        self._threads = threads = client.system.threads
+        self._stopped = threads.Event()
+        self._is_lost = threads.Event()
         #: The first revision not heard of yet; 0: nothing is known.
         self._next_revision = 0
         self._call: Any = None
         # A daemon: a process that ends without closing its store does not wait for news.
-        self._thread = threading.Thread(target=self._run, name="etcd-watch", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="etcd-watch", daemon=True)
         #: How often it was opened, for tests and metrics.
         self.openings = 0
 
@@ -123,7 +123,7 @@ class Watch:
             self._next_revision = 0
         if not self._next_revision:
             self._sweep()
-        ended = threading.Event()
+        ended = self._threads.Event()
         try:
             self._call = call = self._client.open_stream(
                 etcd_requests.watch(self._keys, self._next_revision, ended.wait),

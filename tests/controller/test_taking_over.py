@@ -8,7 +8,7 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 from fakes.witness import eventually
 
-from controller import service
+from controller import engine
 from controller.config import ControllerConfig
 from controller.entry import Entry
 from controller.service import Controller
@@ -83,8 +83,9 @@ class Candidate:
         )
         self.controller = Controller(config, Surroundings(SystemClock(), self.logs, self.tasks, self.signals))
         self.file = self.controller._backend
-        self.stored = self.controller._backend = self.controller._store._backend = Stored()
-        self.group, self.store = self.controller._group, self.controller._store
+        self.engine = self.controller._engine
+        self.group, self.store = self.engine.group, self.engine.store
+        self.stored = self.controller._backend = self.engine._backend = self.store._backend = Stored()
         self.stored.witness = self.group
 
     def events(self, name):
@@ -93,7 +94,7 @@ class Candidate:
 
 @pytest.fixture
 async def candidate(tmp_path, monkeypatch):
-    monkeypatch.setattr(service, "_STORE_AGAIN_S", 0.001)
+    monkeypatch.setattr(engine, "STORE_AGAIN_S", 0.001)
     candidate = Candidate(tmp_path)
     async with candidate.tasks:
         yield candidate

@@ -10,7 +10,7 @@ from peers.waiting import wait_until
 from controller.leadership import Leadership
 from controller.store import Member
 from controller.stores import etcd_membership, etcd_requests, etcd_watch
-from controller.stores.etcd_client import EtcdClient, EtcdOptions, Unreachable
+from controller.stores.etcd_client import EtcdClient, EtcdOptions, System, Unreachable
 from controller.stores.etcd_election import Election
 from controller.stores.etcd_keys import Keys
 from controller.stores.etcd_membership import Membership
@@ -123,6 +123,8 @@ async def test_a_membership_is_renewed_whatever_one_renewal_raises(client, threa
 
 class Answering:
     """An etcd whose first answers are such as nobody thought of."""
+
+    system = System()
 
     def __init__(self, faults):
         self.faults = faults
