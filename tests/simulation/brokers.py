@@ -1,19 +1,24 @@
 """Models of Java's brokers, as far as a controller can see them (controller.md sections 4.2 to 4.8).
 
-They follow the highest master epoch that they have heard of, and acknowledge what all of the SyncStateSet has. Logs
-are compared as Java's are, by the epochs and where each begins: up to the end of the last one that both have they
-count as the same, whatever is in them, and who has none in common never follows. A second in their life is one step.
+They follow the highest master epoch that they have heard of, and acknowledge what all of the SyncStateSet has, or what
+a fixed number of connections has. Logs are compared as Java's are, by the epochs and where each begins: up to the end
+of the last one that both have they count as the same, whatever is in them, and who has none in common never follows. A
+second in their life is one step.
 One thing is kinder than Java's: a SyncStateSet that was asked for stays in the union until the controller has
 confirmed, also if another was asked for since (Java's keeps the last one only, controller.md 6.14: no controller can
 mend that).
 """
 
-from msgspec.structs import replace
+from typing import NamedTuple
 
-from controller.decisions.membership import Applicant, Registrant
-from controller.decisions.sync_state import WantedSyncStateSet
-from controller.live_table import Heard
+import msgspec
+
+from remoting.codec import decode_fields
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import RemotingCommand
+from remoting.shapes.controller import BrokerHeartbeatHeader, MasterHeader
 from simulation.controllers import CLUSTER, SET
+from simulation.links import LATENCY_MS, Peer
 
 #: Seconds between polls, looks at the SyncStateSet, and searches for the leader.
 POLL_EVERY = 5
@@ -23,16 +28,42 @@ APPLIES_AFTER_MS = 200
 CALL_MS = 3_000
 #: Java's is 15 s; a shorter one makes short histories.
 NOT_CAUGHT_UP_MS = 4_000
+#: What a master calls itself, and one that has no role yet.
+AS_MASTER, AS_NOBODY = 0, -1
+
+_read = msgspec.json.Decoder().decode
+_write = msgspec.json.Encoder().encode
+
+
+class Answer(NamedTuple):
+    """What a broker hears of its set."""
+
+    master: int | None
+    master_epoch: int
+    sync_state_set: frozenset[int]
+    sync_state_set_epoch: int
+
+
+def answer_of(command):
+    """Return what a request or an answer about a set says."""
+    header = decode_fields(MasterHeader, command.ext_fields)
+    body = _read(command.body)
+    return Answer(
+        header.master_broker_id,
+        header.master_epoch or 0,
+        frozenset(body["syncStateSet"]),
+        body.get("syncStateSetEpoch", header.sync_state_set_epoch or 0),
+    )
 
 
 class Broker:
     def __init__(self, world, index):
         self.world = world
         self.index = index
-        self.address = f"b{index}:10911"
+        self.host = f"10.0.0.{index + 1}"
+        self.address = f"b{index}.set:10911" if world.settings.are_named else f"{self.host}:10911"
         # On its disk
         self.id = None
-        self.temporary_id = None
         #: The epoch in which each message was written, and its number.
         self.log = []
         #: The epochs in it, with the offset where each begins.
@@ -48,6 +79,10 @@ class Broker:
         self.fine_since_ms = 0
         self.reset_ms = -10_000
         self.connections = {}
+        #: Until then it answers nobody who asks how far its log is.
+        self.mute_until_ms = 0
+        #: Questions that came while it stood still.
+        self.unanswered = []
         self.next_requests = []
         self.next_answers = 0
         self.next_notices = []
@@ -68,11 +103,15 @@ class Broker:
         self.followed = None
         self.roles = 0
         self.stop_leading()
-        for controller in self.world.controllers:
-            self.connect(controller)
+        self.unanswered.clear()
 
-    def connect(self, controller):
-        self.connections[controller.index] = self.world.next_number()
+    def connection(self, controller):
+        """Return its connection to a controller, a new one to one that has started anew."""
+        found = self.connections.get(controller.index)
+        if found is None or found[0] != controller.runs:
+            found = controller.runs, Peer(self.world.next_number(), self.host)
+            self.connections[controller.index] = found
+        return found[1]
 
     def crash(self):
         """Kill the process: what it has written is kept, its connections close."""
@@ -83,16 +122,52 @@ class Broker:
             self.reset_connection(controller)
         for other in self.world.brokers:
             if other.is_leading and self.index not in other.cut_brokers:
-                other.lose(self.id)
+                other.lose(self)
+
+    def freeze(self):
+        self.is_frozen = self.is_up
+
+    def thaw(self):
+        self.is_frozen = False
+        self.fine_since_ms = self.world.now_ms
+        unanswered, self.unanswered = self.unanswered, []
+        for each in unanswered:
+            self.take_question(*each)
 
     def reset_connection(self, controller):
-        old = self.connections[controller.index]
-        self.connect(controller)
-        if controller.index not in self.cut_controllers:
-            controller.receive(lambda: controller.closed(old))
+        runs, old = self.connections.pop(controller.index, (0, None))
+        if runs == controller.runs and controller.index not in self.cut_controllers:
+            controller.receive(controller.closed, old.id)
+
+    def has_way_to(self, controller):
+        return controller.index not in self.cut_controllers
 
     def reaches(self, controller):
         return self.is_up and not self.is_frozen and controller.index not in self.cut_controllers
+
+    # What it is asked
+
+    def take_question(self, request, answered):
+        """Answer what a controller asks; who stands still does so when it goes on."""
+        if self.is_frozen:
+            self.unanswered.append((request, answered))
+            return
+        match request.code:
+            case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
+                if self.id is not None:
+                    self.adopt(answer_of(request))
+                answered(request.reply())
+            case RequestCode.GET_BROKER_EPOCH_CACHE:
+                if self.world.now_ms >= self.mute_until_ms:
+                    answered(request.reply(body=self.epoch_cache()))
+            case RequestCode.GET_BROKER_CONFIG:
+                if self.world.now_ms >= self.mute_until_ms:
+                    answered(request.reply(body=self.world.settings.broker_properties))
+
+    def epoch_cache(self):
+        role = AS_MASTER if self.is_leading else self.id if self.is_running else AS_NOBODY
+        epochs = [{"epoch": epoch, "startOffset": start} for epoch, start in self.epochs]
+        return _write({"brokerName": SET, "brokerId": role, "epochList": epochs, "maxOffset": len(self.log)})
 
     # Its log
 
@@ -129,11 +204,15 @@ class Broker:
 
     def stop_leading(self):
         self.sync_state_set, self.pending, self.sync_state_set_epoch = frozenset(), frozenset(), 0
-        self.acknowledged, self.caught_up_ms, self.confirmed = {}, {}, 0
+        #: By connection: whose it is, and up to where it has the log.
+        self.followers = {}
+        self.caught_up_ms, self.confirmed = {}, 0
 
-    def lose(self, broker_id):
-        self.acknowledged.pop(broker_id, None)
-        self.caught_up_ms.pop(broker_id, None)
+    def lose(self, broker):
+        """Lose the connection over which another one follows."""
+        self.followers.pop(broker.index, None)
+        if broker.id not in {i for i, _ in self.followers.values()}:
+            self.caught_up_ms.pop(broker.id, None)
 
     def adopt(self, answer):
         """Follow what the controller says, if it is newer than what was heard before."""
@@ -147,10 +226,7 @@ class Broker:
     def change_role(self, answer):
         old = self.world.by_id.get(self.master)
         if old is not None and old is not self and self.index not in old.cut_brokers and answer.master != self.master:
-            old.lose(self.id)
-        if not (self.is_leading and answer.master == self.id):
-            # Slaves have to connect anew; those of a master that leads in another epoch stay connected.
-            self.roles += 1
+            old.lose(self)
         self.epoch, self.master = answer.master_epoch, answer.master
         if not self.is_running:
             # Its heartbeats begin with its role.
@@ -170,11 +246,20 @@ class Broker:
             self.settle()
 
     def settle(self):
-        """Acknowledge what every member of the SyncStateSet has, and of the one that was asked for."""
-        end = len(self.log)
-        for i in self.sync_state_set | self.pending:
-            if i != self.id:
-                end = min(end, self.acknowledged.get(i, 0))
+        """Acknowledge what every member of the SyncStateSet has, and of the one that was asked for.
+
+        Or what so many connections have, whoever is at their other ends (controller.md 4.8).
+        """
+        confirmed_on = self.world.settings.confirmed_on
+        if confirmed_on:
+            ends = sorted((end for _, end in self.followers.values()), reverse=True)
+            end = ends[confirmed_on - 2] if len(ends) > confirmed_on - 2 else 0
+        else:
+            members = self.sync_state_set | self.pending
+            ends = sorted((end for i, end in self.followers.values() if i in members), reverse=True)
+            needed = len(members) - 1
+            end = len(self.log) if not needed else ends[needed - 1] if len(ends) >= needed else 0
+        end = min(end, len(self.log))
         if end > self.confirmed:
             self.confirmed = end
             self.world.acknowledged(self, end)
@@ -201,73 +286,112 @@ class Broker:
             self.replicate()
 
     def beat(self):
-        heard = Heard(
-            0,
-            self.world.settings.heartbeat_timeout_ms,
-            self.file_epoch,
-            len(self.log),
-            self.confirmed,
-            address=self.address,
-            priority=self.index,
+        heard = BrokerHeartbeatHeader(
+            cluster_name=CLUSTER,
+            broker_addr=self.address,
+            broker_name=SET,
+            broker_id=self.id,
+            epoch=self.file_epoch,
+            max_offset=len(self.log),
+            confirm_offset=self.confirmed,
+            heartbeat_timeout_mills=self.world.settings.heartbeat_timeout_ms,
+            election_priority=self.index,
         )
-        cut = self.cut_controllers
         for controller in self.world.controllers:
-            if controller.is_up and controller.index not in cut:
-                mine = replace(heard, connection_id=self.connections[controller.index])
-                if controller.is_frozen:
-                    controller.receive(lambda controller=controller, mine=mine: controller.beat(self.id, mine))
-                else:
-                    controller.beat(self.id, mine)
+            if controller.is_up and controller.index not in self.cut_controllers:
+                controller.receive(controller.beat, heard, self.connection(controller))
 
     def discover(self):
-        for i in range(3):
-            controller = self.world.controllers[(self.seconds + i) % 3]
-            if controller.is_up and not controller.is_frozen and self.reaches(controller):
-                leader = controller.leader_address()
-                if leader is not None:
-                    self.leader = leader
-                    return
+        """Ask one controller after the other who leads them."""
+        controllers = self.world.controllers
+        self.ask_leader(controllers[self.seconds % len(controllers)], len(controllers) - 1)
 
-    def ask(self, request, then):  # noqa: C901  # a request, and all that becomes of it
+    def ask_leader(self, controller, more):
+        def answered(command):
+            address = command.ext_fields.get("controllerLeaderAddress")
+            if address is not None:
+                self.leader = next(each.index for each in self.world.controllers if each.me.address == address)
+            elif more:
+                self.ask_leader(following(), more - 1)
+
+        def following():
+            controllers = self.world.controllers
+            return controllers[(controller.index + 1) % len(controllers)]
+
+        if controller.is_up and self.reaches(controller):
+            self.send(controller, RemotingCommand(RequestCode.CONTROLLER_GET_METADATA_INFO), answered)
+        elif more:
+            self.ask_leader(following(), more - 1)
+
+    def ask(self, code, fields, then, body=b""):
         """Send a request to the leader as this broker knows it; `then` gets the answer, if one comes in time."""
         if self.leader is None:
             return
         controller = self.world.controllers[self.leader]
-        if not self.reaches(controller):
-            return
-        starts, sent_ms = self.starts, self.world.now_ms
-        connection_id = self.connections[controller.index]
+        texts = {"clusterName": CLUSTER, "brokerName": SET} | {key: str(value) for key, value in fields.items()}
+        if controller.is_up and self.reaches(controller):
+            self.send(controller, RemotingCommand(code, ext_fields=texts, body=body), then)
 
-        def answered(answer):
+    def send(self, controller, request, then):
+        world, starts, sent_ms, peer = self.world, self.starts, self.world.now_ms, self.connection(controller)
+        is_answered = False
+
+        def answered(command):
+            if controller.is_up:
+                world.at(world.now_ms + LATENCY_MS, lambda: come(command))
+
+        def come(command):
+            nonlocal is_answered
             is_there = self.starts == starts and self.reaches(controller)
-            if answer is None or not is_there or self.world.now_ms - sent_ms > CALL_MS:
+            if is_answered or not is_there or world.now_ms - sent_ms > CALL_MS:
                 return
-            if self.next_answers:
+            if self.next_answers and request.code != RequestCode.CONTROLLER_GET_METADATA_INFO:
                 self.next_answers -= 1
                 return
-            then(answer)
+            is_answered = True
+            if command.code in (ResponseCode.SUCCESS, ResponseCode.CONTROLLER_MASTER_STILL_EXIST):
+                then(command)
+            else:
+                self.refused(request, command)
+
+        def give_up():
+            # The Java client closes the connection on which no answer came.
+            if not is_answered and self.starts == starts and self.reaches(controller):
+                found = self.connections.get(controller.index)
+                if found is not None and found[1] is peer:
+                    self.reset_connection(controller)
 
         def arrive():
-            controller.receive(lambda: request(controller, connection_id, answered))
+            controller.receive(controller.take, request, peer, answered)
 
-        what, for_ms = self.next_requests.pop(0) if self.next_requests else ("", 0)
+        is_of_set = request.code != RequestCode.CONTROLLER_GET_METADATA_INFO
+        what, for_ms = self.next_requests.pop(0) if self.next_requests and is_of_set else ("", LATENCY_MS)
         if what in ("delay", "repeat"):
-            self.world.at(sent_ms + for_ms, arrive)
+            world.at(sent_ms + for_ms, arrive)
         if what not in ("delay", "lose"):
-            arrive()
+            world.at(sent_ms + LATENCY_MS, arrive)
+        world.at(sent_ms + CALL_MS, give_up)
+
+    def refused(self, request, command):
+        is_poll = request.code == RequestCode.CONTROLLER_GET_REPLICA_INFO
+        if is_poll and command.code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+            self.register(lambda _: None)
 
     # Starting
 
     def start_up(self):
         now_ms = self.world.now_ms
-        if now_ms < self.start_again_ms:
+        if now_ms < self.start_again_ms or self.leader is None:
             return
         self.start_again_ms = now_ms + START_AGAIN_MS
         if self.id is None:
             # Others ask between the two.
             self.ask(
-                lambda controller, _, done: controller.next_id(done),
-                lambda broker_id: self.world.at(now_ms + APPLIES_AFTER_MS, lambda: self.apply_id(broker_id)),
+                RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
+                {},
+                lambda command: self.world.at(
+                    now_ms + APPLIES_AFTER_MS, lambda: self.apply_id(int(command.ext_fields["nextBrokerId"]))
+                ),
             )
         elif self.is_registered:
             self.stand()
@@ -276,26 +400,22 @@ class Broker:
 
     def apply_id(self, broker_id):
         # A refusal, as anything else but success, makes it begin anew with another check code.
-        check_code = f"{self.address};{self.world.next_number()}"
-        applicant = Applicant(
-            cluster=CLUSTER,
-            broker_name=SET,
-            broker_id=broker_id,
-            address=self.address,
-            check_code=check_code,
-        )
-
-        def applied(is_mine):
-            if is_mine and self.id is None:
+        def applied(_):
+            if self.id is None:
                 self.id = broker_id
                 self.world.identified(self)
                 self.register(self.registered)
 
-        self.ask(lambda controller, _, done: controller.apply_id(applicant, done), applied)
+        fields = {"appliedBrokerId": broker_id, "registerCheckCode": f"{self.address};{self.world.next_number()}"}
+        if self.is_up and not self.is_frozen:
+            self.ask(RequestCode.CONTROLLER_APPLY_BROKER_ID, fields, applied)
 
     def register(self, then):
-        registrant = Registrant(cluster=CLUSTER, broker_name=SET, broker_id=self.id, address=self.address)
-        self.ask(lambda controller, connection, done: controller.register(registrant, connection, done), then)
+        self.ask(
+            RequestCode.CONTROLLER_REGISTER_BROKER,
+            {"brokerId": self.id, "brokerAddress": self.address},
+            lambda command: then(answer_of(command)),
+        )
 
     def registered(self, answer):
         self.is_registered = True
@@ -305,24 +425,26 @@ class Broker:
 
     def stand(self):
         self.beat()
-        self.ask(lambda controller, connection, done: controller.elect_for(self.id, connection, done), self.adopt)
+        self.ask(
+            RequestCode.CONTROLLER_ELECT_MASTER,
+            {"brokerId": self.id},
+            lambda command: self.adopt(answer_of(command)),
+        )
 
     # Running
 
     def poll(self):
-        self.ask(lambda controller, _, done: controller.replica_info(done), self.polled)
+        self.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {}, lambda command: self.polled(answer_of(command)))
 
     def polled(self, answer):
-        if not answer.is_known:
-            self.register(lambda _: None)
-        elif answer.master is None and answer.master_epoch > self.epoch:
+        if answer.master is None and answer.master_epoch > self.epoch:
             self.stand()
         else:
             self.adopt(answer)
 
     def replicate(self):
         """Take the next messages from the master, and drop what it does not have."""
-        master = self.world.by_id.get(self.master)
+        master = self.world.leader_for(self)
         if master is None or not master.is_leading or master.is_frozen or master.index in self.cut_brokers:
             return
         connection = master.index, master.starts, master.roles, self.epoch
@@ -333,7 +455,7 @@ class Broker:
         mine = self.log
         mine += master.log[len(mine) : len(mine) + (0 if self.world.now_ms < self.lags_until_ms else 4)]
         self.epochs = [each for each in master.epochs if each[1] < len(mine) or each in self.epochs]
-        master.followed_by(self.id, len(mine))
+        master.followed_by(self, len(mine))
 
     def shake_hands(self, master):
         """Drop what the master does not have; a broker without epochs takes all that the master has."""
@@ -347,40 +469,38 @@ class Broker:
         self.epochs = [each for each in self.epochs if each[1] < same]
         return True
 
-    def followed_by(self, broker_id, end):
-        self.acknowledged[broker_id] = end
+    def followed_by(self, broker, end):
+        self.followers[broker.index] = broker.id, end
         if end == len(self.log):
-            self.caught_up_ms[broker_id] = self.world.now_ms
+            self.caught_up_ms[broker.id] = self.world.now_ms
         self.settle()
-        if broker_id not in self.sync_state_set and end >= max(self.confirmed, self.file_start):
-            self.report(self.sync_state_set | {broker_id})
+        if broker.id not in self.sync_state_set and end >= max(self.confirmed, self.file_start):
+            self.report(self.sync_state_set | {broker.id})
 
     def check_sync_state_set(self):
         oldest_ms = self.world.now_ms - NOT_CAUGHT_UP_MS
+        following = {i for i, _ in self.followers.values()}
         out = {
             i
             for i in self.sync_state_set
-            if i != self.id and (i not in self.acknowledged or self.caught_up_ms.get(i, 0) < oldest_ms)
+            if i != self.id and (i not in following or self.caught_up_ms.get(i, 0) < oldest_ms)
         }
         if out:
             self.report(self.sync_state_set - out)
 
     def report(self, members):
         self.pending |= members
-        self.world.reported_ms.update(dict.fromkeys(members, self.world.now_ms))
-        wanted = WantedSyncStateSet(
-            broker_name=SET,
-            master=self.id,
-            master_epoch=self.epoch,
-            members=members,
-            sync_state_set_epoch=self.sync_state_set_epoch,
-        )
         if self.world.late_reports_ms:
             self.next_requests.insert(0, ("delay", self.world.late_reports_ms.pop()))
         epoch = self.epoch
 
-        def altered(answer):
+        def altered(command):
             if self.epoch == epoch and self.is_leading:
-                self.confirm(answer)
+                self.confirm(answer_of(command))
 
-        self.ask(lambda controller, connection, done: controller.alter(wanted, connection, done), altered)
+        self.ask(
+            RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET,
+            {"masterBrokerId": self.id, "masterEpoch": self.epoch},
+            altered,
+            _write({"syncStateSet": sorted(members), "syncStateSetEpoch": self.sync_state_set_epoch}),
+        )

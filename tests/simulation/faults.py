@@ -3,8 +3,12 @@
 import random
 from typing import Final, NamedTuple
 
-#: When the faults are over.
-FAULTS_END_MS: Final = 18_000
+#: When the last faults begin: soon in most histories, later in those that are about what a controller does once it has
+#: run for a while.
+HORIZONS_MS: Final = (8_000, 8_000, 11_000, 18_000)
+#: How many histories have brokers that confirm on a fixed number of replicas, or that are known by names; and how many
+#: pairs of a controller and a broker have no way from the first to the second.
+FIXED_CONFIRMATIONS, NAMED, BLOCKED = 0.2, 0.15, 0.04
 #: No fault lasts longer.
 _LONGEST_MS: Final = 9_000
 
@@ -33,9 +37,23 @@ class Settings(NamedTuple):
     profile: str = "safe"
     brokers: int = 3
     heartbeat_timeout_ms: int = 10_000
-    #: When in each second a broker beats, and in each half second a controller looks round.
+    #: When in each second a broker beats, and when each controller is there.
     broker_phases_ms: tuple[int, ...] = (100, 400, 700)
-    controller_phases_ms: tuple[int, ...] = (0, 170, 340)
+    controllers: int = 3
+    controller_phases_ms: tuple[int, ...] = (0, 17, 34)
+    #: On how many replicas brokers confirm (inSyncReplicas); 0: on all in sync (allAckInSyncStateSet).
+    confirmed_on: int = 0
+    #: Brokers are known by names, not by the numbers of their hosts.
+    are_named: bool = False
+    #: Controllers that never reach the port of a broker, with what comes of it: ((controller, broker), how).
+    blocked: tuple[tuple[tuple[int, int], str], ...] = ()
+
+    @property
+    def broker_properties(self) -> bytes:
+        """What a broker answers to GET_BROKER_CONFIG (26)."""
+        if self.confirmed_on:
+            return b"allAckInSyncStateSet=false\ninSyncReplicas=%d\n" % self.confirmed_on
+        return b"allAckInSyncStateSet=true\n"
 
 
 _OF_BROKERS: Final = {
@@ -55,6 +73,8 @@ _OF_BROKERS: Final = {
     "lose_notice": 2,
     "delay_notice": 2,
     "lag": 3,
+    "block_questions": 3,
+    "mute_broker": 3,
 }
 _OF_CONTROLLERS: Final = {
     "crash_controller": 4,
@@ -64,6 +84,12 @@ _OF_CONTROLLERS: Final = {
     "fail_commit": 2,
     "delay_commit": 4,
     "lose_commit_answer": 4,
+    "lose_store_answer": 3,
+    "delay_store_answer": 2,
+    "slow_store": 2,
+    "freeze_in_call": 2,
+    "freeze_and_cut": 2,
+    "set_clock": 1,
     "resign": 1,
 }
 _OF_OPERATORS: Final = {"designate": 3, "clean": 2}
@@ -89,6 +115,7 @@ KINDS: Final = {
         "cut_broker_from_broker": 2,
         "lag": 2,
         "lie": 6,
+        "mute_broker": 2,
     },
 }
 _PROFILES: Final = ("safe",) * 7 + ("calm", "unclean", "lost", "late", "late", "liar", "liar")
@@ -99,16 +126,23 @@ def history_of(seed: int) -> tuple[Settings, tuple[Fault, ...]]:
     draw = random.Random(seed)
     profile = draw.choice(_PROFILES)
     brokers = draw.choice((2, 3, 3))
+    controllers = draw.choice((1, 2, 2, 3, 3, 3))
+    pairs = [(controller, broker) for controller in range(controllers) for broker in range(brokers)]
     settings = Settings(
         profile=profile,
         brokers=brokers,
         heartbeat_timeout_ms=draw.choice((3_000, 10_000)),
         broker_phases_ms=tuple(draw.randrange(0, 1_000) for _ in range(brokers)),
-        controller_phases_ms=tuple(draw.randrange(0, 500) for _ in range(3)),
+        controllers=controllers,
+        controller_phases_ms=tuple(draw.randrange(0, 50) for _ in range(controllers)),
+        confirmed_on=2 if profile == "safe" and draw.random() < FIXED_CONFIRMATIONS else 0,
+        are_named=draw.random() < NAMED,
+        blocked=tuple((pair, draw.choice(("silent", "refused"))) for pair in pairs if draw.random() < BLOCKED),
     )
     # Faults that come close to each other are those that nobody thought of together.
     begin_ms = 0 if profile in ("safe", "unclean") and draw.random() < 0.3 else 3_000
-    moments = [draw.randrange(begin_ms, FAULTS_END_MS - 3_000) for _ in range(draw.randint(1, 4))]
+    end_ms = draw.choice(HORIZONS_MS)
+    moments = [draw.randrange(begin_ms, end_ms - 3_000) for _ in range(draw.randint(1, 4))]
     kinds = KINDS[profile]
     chosen = draw.choices(list(kinds), list(kinds.values()), k=draw.randint(3, 12))
     faults = [_fault(draw, kind, moments) for kind in chosen]
@@ -126,5 +160,5 @@ def _lost_store(draw: random.Random) -> list[Fault]:
 
 def _fault(draw: random.Random, kind: str, moments: list[int]) -> Fault:
     at_ms = draw.choice(moments) + draw.randrange(0, 3_000)
-    for_ms = draw.choice((200, 700, 1_500, 2_500, 4_000, 6_500, _LONGEST_MS))
+    for_ms = draw.choice((200, 700, 1_500, 1_500, 2_500, 2_500, 4_000, 6_500, _LONGEST_MS))
     return Fault(at_ms, kind, draw.randrange(3), draw.randrange(3), for_ms)

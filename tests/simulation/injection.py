@@ -1,9 +1,10 @@
 """How each fault is done, and how it ends."""
 
-from controller.decisions.election import Call
-from controller.decisions.membership import Cleaning
-from controller.live_table import Heard
-from simulation.controllers import SET
+from remoting.codes import RequestCode
+from remoting.command import RemotingCommand
+from remoting.shapes.controller import BrokerHeartbeatHeader
+from simulation.controllers import CLUSTER, SET
+from simulation.links import Peer
 
 PAUSE_MS = 2_000
 #: After a pause a broker beats at least once before the next.
@@ -17,6 +18,21 @@ LATE_MS = 16_000
 REPORTS_ARRIVE_MS = 10_000
 #: Which of the lies is the largest epoch that there is.
 LARGEST = 2
+
+
+def controller_of(world, number):
+    return world.controllers[number % len(world.controllers)]
+
+
+def request(world, controller, code, peer, body=b"", **fields):
+    """Let a request come whose answer nobody reads."""
+    texts = {"clusterName": CLUSTER, "brokerName": SET} | {key: str(value) for key, value in fields.items()}
+    command = RemotingCommand(code, ext_fields=texts, body=body)
+    controller.receive(controller.take, command, peer, lambda _: None)
+
+
+def operator(world):
+    return Peer(world.next_number(), "10.0.8.8")
 
 
 def broker_of(world, fault):
@@ -37,7 +53,7 @@ def crash_broker(world, fault):
 
 
 def crash_master(world, fault):
-    broker_set = world.store.kept.entry.broker_set
+    broker_set = world.etcd.entry.broker_set
     master = world.by_id.get(broker_set.master) if broker_set is not None else None
     if master is not None:
         master.crash()
@@ -46,12 +62,11 @@ def crash_master(world, fault):
 
 def freeze_broker(world, fault):
     broker, starts = broker_of(world, fault), broker_of(world, fault).starts
-    broker.is_frozen = broker.is_up
+    broker.freeze()
 
     def thaw():
         if broker.starts == starts and broker.is_frozen:
-            broker.is_frozen = False
-            broker.fine_since_ms = world.now_ms
+            broker.thaw()
 
     end_after(world, fault.for_ms, thaw)
 
@@ -79,7 +94,7 @@ def cut_broker_from_controllers(world, fault):
 
 
 def cut_broker_from_controller(world, fault):
-    cut(world, fault, {fault.other})
+    cut(world, fault, {fault.other % len(world.controllers)})
 
 
 def cut_broker_from_broker(world, fault):
@@ -100,13 +115,13 @@ def reset_connection(world, fault):
     """Close the connection to a controller; the broker opens another."""
     broker = broker_of(world, fault)
     if broker.is_up and not broker.is_frozen:
-        broker.reset_connection(world.controllers[fault.other])
+        broker.reset_connection(controller_of(world, fault.other))
         broker.reset_ms = world.now_ms
 
 
 def reset_and_ask(world, fault):
     """Close the connection between the master and the leading controller, just as another broker asks for a master."""
-    broker_set, controller = world.store.kept.entry.broker_set, of_leader(world)
+    broker_set, controller = world.etcd.entry.broker_set, of_leader(world)
     master = world.by_id.get(broker_set.master) if broker_set is not None else None
     if master is not None and master.is_up and not master.is_frozen:
         master.reset_connection(controller)
@@ -135,8 +150,9 @@ def stray_election(world, fault):
     """Let a request for a master arrive that its sender has long given up."""
     broker, controller = broker_of(world, fault), of_leader(world)
     if broker.id is not None and broker.reaches(controller):
-        connection_id = broker.connections[controller.index]
-        controller.receive(lambda: controller.elect_for(broker.id, connection_id, lambda _: None))
+        request(
+            world, controller, RequestCode.CONTROLLER_ELECT_MASTER, broker.connection(controller), brokerId=broker.id
+        )
 
 
 def lose_answer(world, fault):
@@ -157,26 +173,27 @@ def lag(world, fault):
 
 def lie(world, fault):
     """Send heartbeats of a member over a connection of somebody else, with an epoch that it has not seen."""
-    broker, connection_id = broker_of(world, fault), world.next_number()
-    broker_set = world.store.kept.entry.broker_set
+    broker, peer = broker_of(world, fault), Peer(world.next_number(), "10.0.9.9")
+    broker_set = world.etcd.entry.broker_set
     if broker.id is None or broker_set is None:
         return
     claim = 2**31 - 1 if fault.other == LARGEST else broker_set.master_epoch + 1 + 200 * fault.other
     for_ms = min(fault.for_ms, LIE_AMONG_THE_WELL_MS) if world.settings.profile == "calm" else fault.for_ms
     until_ms = world.now_ms + for_ms
-    heard = Heard(
-        0,
-        world.settings.heartbeat_timeout_ms,
-        claim,
-        10**6,
-        address=broker.address,
-        connection_id=connection_id,
+    heard = BrokerHeartbeatHeader(
+        cluster_name=CLUSTER,
+        broker_addr=broker.address,
+        broker_name=SET,
+        broker_id=broker.id,
+        epoch=claim,
+        max_offset=10**6,
+        heartbeat_timeout_mills=world.settings.heartbeat_timeout_ms,
     )
 
     def beat():
         if world.now_ms < until_ms:
             for controller in world.controllers:
-                controller.receive(lambda controller=controller: controller.beat(broker.id, heard))
+                controller.receive(controller.beat, heard, peer)
             end_after(world, LIE_EVERY_MS, beat)
 
     beat()
@@ -184,12 +201,8 @@ def lie(world, fault):
 
 def move_from_another_set(world, fault):
     """Put a machine of another set in the place of a broker that is not in sync: its log begins with a higher epoch."""
-    broker, broker_set = broker_of(world, fault), world.store.kept.entry.broker_set
-    if broker_set is None or broker.id is None or broker.is_leading:
-        return
-    # The report that brings it in sync may be under way.
-    is_reported = world.now_ms - world.reported_ms.get(broker.id, -REPORTS_ARRIVE_MS) < REPORTS_ARRIVE_MS
-    if broker.id in broker_set.sync_state_set or is_reported:
+    broker, broker_set = broker_of(world, fault), world.etcd.entry.broker_set
+    if broker_set is None or broker.id is None or broker.id in broker_set.sync_state_set or broker.is_leading:
         return
     broker.crash()
     broker.is_foreign = True
@@ -202,69 +215,140 @@ def move_from_another_set(world, fault):
 
 
 def crash_controller(world, fault):
-    controller = world.controllers[fault.who]
+    controller = controller_of(world, fault.who)
     controller.crash()
     end_after(world, fault.for_ms, controller.start)
 
 
 def freeze_controller(world, fault):
-    controller = world.controllers[fault.who]
+    controller = controller_of(world, fault.who)
     if controller.is_up:
         controller.freeze()
         end_after(world, fault.for_ms, controller.thaw)
 
 
 def cut_controller_from_store(world, fault):
-    controller = world.controllers[fault.who]
+    controller = controller_of(world, fault.who)
     controller.is_cut_from_store = True
 
-    def mend():
-        controller.is_cut_from_store = False
-
-    end_after(world, fault.for_ms, mend)
+    end_after(world, fault.for_ms, controller.mend_store)
 
 
 def stop_store(world, fault):
-    world.store.is_down = True
+    world.etcd.stop()
 
     def start():
-        world.store.is_down = False
+        world.etcd.is_down = False
 
     end_after(world, fault.for_ms, start)
 
 
 def of_leader(world):
     """Return the controller that leads; a fault of a commit of another one would hardly ever be seen."""
-    return next((each for each in world.controllers if each.is_up and each.leadership.token), world.controllers[0])
+    return next((each for each in world.controllers if each.is_up and each.leads), world.controllers[0])
 
 
 def fail_commit(world, _fault):
-    of_leader(world).next_commits.append(("fail", 0))
+    """Break the connection as the next commit is sent: it does not arrive, and its sender cannot know that."""
+    of_leader(world).next_calls.append((True, "fail", 0))
 
 
 def delay_commit(world, fault):
-    of_leader(world).next_commits.append(("delay", fault.for_ms))
+    of_leader(world).next_calls.append((True, "delay", fault.for_ms))
 
 
-def lose_commit_answer(world, _fault):
-    of_leader(world).next_commits.append(("lose", 0))
+def lose_commit_answer(world, fault):
+    """Let the next commit be stored, and its answer never come; or the connection breaks instead."""
+    of_leader(world).next_calls.append((True, "swallow" if fault.other else "lose", 0))
+
+
+def lose_store_answer(world, fault):
+    """As that, of any call: a renewal, a lease that is granted, the campaign for the lead."""
+    controller = controller_of(world, fault.who)
+    controller.next_calls.append((False, ("lose", "swallow", "fail")[fault.other], 0))
+
+
+def delay_store_answer(world, fault):
+    """Let the answer to the next call, of whatever kind, come late, though it was done at once."""
+    controller_of(world, fault.who).next_calls.append((False, "delay answer", fault.for_ms))
+
+
+def slow_store(world, fault):
+    """Let all answers of etcd to a controller come late, and cut it off at the end."""
+    controller = of_leader(world)
+    controller.slow_store_ms = (300, 900, 1_700)[fault.other]
+
+    def cut_off():
+        controller.slow_store_ms = 0
+        controller.is_cut_from_store = True
+        end_after(world, fault.for_ms, controller.mend_store)
+
+    end_after(world, 3_000, cut_off)
+
+
+def freeze_in_call(world, fault):
+    """Let a controller stand still while the answer to its question for the lead is on its way, and cut it off then."""
+    controller = of_leader(world) if fault.who else controller_of(world, fault.other)
+    stands_ms = min(fault.for_ms, 3_000)
+    controller.freeze_at_call = (("LeaseKeepAlive", "LeaseGrant", "Txn")[fault.other], stands_ms)
+
+
+def freeze_and_cut(world, fault):
+    """As that at the next renewal or grant of a lease; the controller is cut off from the store as it goes on."""
+    controller = of_leader(world)
+    controller.freeze_at_call = ("LeaseGrant" if fault.who == 0 else "LeaseKeepAlive", 2_500)
+
+    def cut_off():
+        controller.is_cut_from_store = True
+        end_after(world, fault.for_ms, controller.mend_store)
+
+    end_after(world, 4_100, cut_off)
 
 
 def resign(world, _fault):
     """Stop the leading controller in order; it starts again."""
     controller = of_leader(world)
-    if controller.is_up and not controller.is_frozen and not controller.is_cut_from_store and not world.store.is_down:
-        world.store.release(controller.leadership.token)
-        controller.crash()
-        end_after(world, 1_000, controller.start)
+    runs = controller.runs
+
+    def stopped():
+        if controller.runs == runs:
+            controller.crash()
+            end_after(world, 1_000, controller.start)
+
+    if controller.is_up and not controller.is_frozen:
+        controller.resign(stopped)
+
+
+def set_clock(world, fault):
+    """Set the wall clock of a controller, back or ahead."""
+    controller = controller_of(world, fault.who)
+    if controller.is_up:
+        controller.process.wall_offset_ms += (fault.other - 1) * 3_600_000 - fault.for_ms
+
+
+# Ways from controllers to brokers
+
+
+def block_questions(world, fault):
+    """Let a firewall keep a controller from the port of a broker, whose heartbeats come all the same."""
+    pair = controller_of(world, fault.other).index, broker_of(world, fault).index
+    if pair not in world.blocked:
+        world.was_blocked.add(pair)
+        world.blocked[pair] = "refused" if fault.for_ms in (700, 2_500) else "silent"
+        end_after(world, fault.for_ms, lambda: world.blocked.pop(pair, None))
+
+
+def mute_broker(world, fault):
+    """Let a broker beat, and not answer how far its log is."""
+    broker_of(world, fault).mute_until_ms = world.now_ms + fault.for_ms
 
 
 def restore_backup(world, fault):
-    world.store.restore(1 + fault.who + fault.other)
+    world.etcd.restore(1 + fault.who + fault.other)
 
 
 def wipe_store(world, _fault):
-    world.store.restore(10**6)
+    world.etcd.restore(10**6)
 
 
 def lose_store_and_master(world, fault):
@@ -277,24 +361,23 @@ def lose_store_and_master(world, fault):
 
 
 def designate(world, fault):
-    broker, controller = broker_of(world, fault), of_leader(world)
+    broker = broker_of(world, fault)
     if broker.id is not None:
-        controller.receive(
-            lambda: controller.leads and controller.elect(Call, None, broker_id=broker.id, is_designated=True)
-        )
+        fields = {"brokerId": broker.id, "designateElect": "true"}
+        request(world, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
 
 
 def clean(world, fault):
     """Take a broker out of the set; a living one is refused."""
-    broker, controller = broker_of(world, fault), of_leader(world)
+    broker = broker_of(world, fault)
     if broker.id is not None:
-        wanted = Cleaning(broker_name=SET, broker_ids=frozenset({broker.id}), even_living=False)
-        controller.receive(lambda: controller.clean(wanted))
+        code = RequestCode.CLEAN_BROKER_DATA
+        request(world, of_leader(world), code, operator(world), brokerControllerIdsToClean=broker.id)
 
 
 def clean_all(world, _fault):
-    controller = of_leader(world)
-    controller.receive(lambda: controller.clean(Cleaning(broker_name=SET, broker_ids=None, even_living=True)))
+    fields = {"isCleanLivingBroker": "true"}
+    request(world, of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), **fields)
 
 
 ACTS = {
@@ -327,6 +410,14 @@ ACTS = {
         fail_commit,
         delay_commit,
         lose_commit_answer,
+        lose_store_answer,
+        delay_store_answer,
+        slow_store,
+        freeze_in_call,
+        freeze_and_cut,
+        set_clock,
+        block_questions,
+        mute_broker,
         resign,
         restore_backup,
         wipe_store,
@@ -339,31 +430,38 @@ ACTS = {
 
 
 def mend_everything(world):
-    world.store.is_down = False
+    world.etcd.is_down = False
     world.late_reports_ms.clear()
+    world.blocked = dict(world.settings.blocked)
     for controller in world.controllers:
-        controller.is_cut_from_store = False
+        controller.slow_store_ms, controller.freeze_at_call = 0, None
+        controller.mend_store()
         controller.thaw()
         controller.start()
-        controller.next_commits.clear()
-    broker_set = world.store.kept.entry.broker_set
+        controller.next_calls.clear()
+    broker_set = world.etcd.entry.broker_set
     for broker in world.brokers:
-        if not world.is_kept:
-            # After a lost or restored store: a master that knows higher epochs than the store is refused for ever.
-            broker.crash()
-        if broker.is_up and broker_set is not None and broker.id not in broker_set.replicas:
-            # An operator took it out of the set while it could not be heard. It does not notice (controller.md 2.5),
-            # and its master asks for a stranger in sync for ever: who takes a broker out has to stop it.
-            broker.crash()
-        if broker.is_foreign:
-            # Its operator finds out.
-            broker.crash()
-            broker.epochs, broker.log, broker.is_foreign = [], [], False
-        broker.cut_controllers.clear()
-        broker.cut_brokers.clear()
-        broker.is_frozen = False
-        broker.start()
-        broker.fine_since_ms = world.now_ms
-        broker.next_requests.clear()
-        broker.next_notices.clear()
-        broker.next_answers = broker.lags_until_ms = 0
+        mend_broker(world, broker, broker_set)
+
+
+def mend_broker(world, broker, broker_set):
+    if not world.is_kept:
+        # After a lost or restored store: a master that knows higher epochs than the store is refused for ever.
+        broker.crash()
+    if broker.is_up and broker_set is not None and broker.id not in broker_set.replicas:
+        # An operator took it out of the set while it could not be heard. It does not notice (controller.md 2.5),
+        # and its master asks for a stranger in sync for ever: who takes a broker out has to stop it.
+        broker.crash()
+    if broker.is_foreign:
+        # Its operator finds out.
+        broker.crash()
+        broker.epochs, broker.log, broker.is_foreign = [], [], False
+    broker.cut_controllers.clear()
+    broker.cut_brokers.clear()
+    if broker.is_frozen:
+        broker.thaw()
+    broker.start()
+    broker.fine_since_ms = world.now_ms
+    broker.next_requests.clear()
+    broker.next_notices.clear()
+    broker.next_answers = broker.lags_until_ms = broker.mute_until_ms = 0

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from simulation.faults import history_of
-from simulation.world import THE_RULES, Violation, World
+from simulation.world import Violation, World
 
 
 class Failure:
@@ -13,26 +13,26 @@ class Failure:
         self.seed, self.settings, self.plan, self.what = seed, settings, plan, what
 
 
-def what_fails(settings, plan, core=THE_RULES):
+def what_fails(settings, plan):
     """Return what does not hold in a history; None if all does."""
     try:
-        World(settings, plan, core).run()
+        World(settings, plan).run()
     except Violation as violation:
         return str(violation)
     return None
 
 
-def first_failure(seeds, core=THE_RULES):
+def first_failure(seeds):
     """Return the first history of these seeds that fails."""
     for seed in seeds:
         settings, plan = history_of(seed)
-        what = what_fails(settings, plan, core)
+        what = what_fails(settings, plan)
         if what is not None:
             return Failure(seed, settings, plan, what)
     return None
 
 
-def shrunk(failure, core=THE_RULES):
+def shrunk(failure):
     """Return the same failure with as few faults, as short ones, as still fail: delta debugging."""
     plan, what = list(failure.plan), failure.what
     size = max(1, len(plan) // 2)
@@ -40,7 +40,7 @@ def shrunk(failure, core=THE_RULES):
         at = 0
         while at < len(plan):
             less = plan[:at] + plan[at + size :]
-            found = what_fails(failure.settings, tuple(less), core)
+            found = what_fails(failure.settings, tuple(less))
             if found is None:
                 at += size
             else:
@@ -49,16 +49,16 @@ def shrunk(failure, core=THE_RULES):
     for i, fault in enumerate(plan):
         for for_ms in (200, 700, 1_500, 2_500, 4_000):
             less = [*plan[:i], fault._replace(for_ms=for_ms), *plan[i + 1 :]]
-            found = what_fails(failure.settings, tuple(less), core) if for_ms < fault.for_ms else None
+            found = what_fails(failure.settings, tuple(less)) if for_ms < fault.for_ms else None
             if found is not None:
                 plan, what = less, found
                 break
     return Failure(failure.seed, failure.settings, tuple(plan), what)
 
 
-def told(failure, core=THE_RULES):
+def told(failure):
     """Return a history as text: its faults, and what happened."""
-    world = World(failure.settings, failure.plan, core)
+    world = World(failure.settings, failure.plan)
     world.story = []
     with suppress(Violation):
         world.run()

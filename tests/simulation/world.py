@@ -1,30 +1,32 @@
-"""Three controllers, their store and the brokers of one set in one thread of virtual time, and what must always hold.
+"""Controllers, their store and the brokers of one set in one thread of virtual time, and what must always hold.
 
-Everything is decided by the settings and the plan of faults, so that a history can be run again, and without some of
-its faults. `Violation` says what did not hold.
+The controllers are the product's. Everything is decided by the settings and the plan of faults, so that a history can
+be run again, and without some of its faults. `Violation` says what did not hold.
 """
 
+from asyncio import events
+from contextlib import contextmanager
 from heapq import heappop, heappush
+from unittest import mock
 
 from controller.broker_set import BrokerSet
 from controller.decisions.election import Result, Verdict
-from controller.detection import Outcome
-from controller.elections import Cause, Elections, Held, Trigger
-from simulation import injection
+from controller.stores import etcd_requests
+from simulation import etcd, injection
 from simulation.brokers import Broker
-from simulation.controllers import ROUND_MS, Controller
-from simulation.core import Core
-from simulation.faults import FAULTS_END_MS, Fault, Settings
-from simulation.store import Store
+from simulation.controllers import Controller, config_of
+from simulation.faults import Fault, Settings
 
 #: Within so long after the last fault everything must be well again.
 HEALED_WITHIN_MS = 40_000
+#: So long after the end of the last fault everything is mended that is not yet.
+MENDED_AFTER_MS = 1_000
+#: A world in which nothing goes wrong begins to be looked at then.
+BEGUN_MS = 6_000
 #: A broker that was well for so long must not be called dead.
 WELL_MS = 1_600
-CONTROLLERS = 3
-
-
-THE_RULES = Core()
+#: How often it is looked whether all is well.
+LOOK_MS = 500
 
 
 class Violation(AssertionError):
@@ -32,9 +34,9 @@ class Violation(AssertionError):
 
 
 class World:
-    def __init__(self, settings: Settings, plan: tuple[Fault, ...], core: Core = THE_RULES):
+    def __init__(self, settings: Settings, plan: tuple[Fault, ...]):
         self.settings = settings
-        self.core = core
+        self.config = config_of(settings)
         self.now_ms = 0
         self.queue = []
         self.numbers = 0
@@ -43,12 +45,18 @@ class World:
         self.story = None
         self.is_unclean = settings.profile == "unclean"
         self.keeps_messages = settings.profile in ("safe", "calm", "liar")
+        #: The master epochs of elections that may lose messages.
+        self.unclean_epochs = set()
         #: The store has whatever it said it had.
         self.is_kept = settings.profile not in ("lost", "late")
         #: No epoch is handed out twice: what is lost of the store shows, as brokers know higher ones.
         self.has_own_epochs = settings.profile != "lost"
-        #: The master epochs of elections whose record says that messages may be lost.
-        self.unclean_epochs = set()
+        #: What did not hold; the product may have caught the exception that says so.
+        self.violation = None
+        #: Pairs of controllers and brokers of which the first cannot reach the second: how it ends to try so.
+        self.blocked = dict(settings.blocked)
+        #: Those of them between which there was a way once: what is refused there counts as proof.
+        self.was_blocked = set()
         self.is_over = False
         #: By how much the next reports of a SyncStateSet come late.
         self.late_reports_ms = []
@@ -60,21 +68,23 @@ class World:
         self.masters = {}
         self.elected_epochs = {}
         self.highest_epoch = 0
-        self.store = Store(self, core)
+        #: The process whose event loop runs, or ran last.
+        self.running = None
+        self.etcd = etcd.Etcd(self)
         self.controllers = []
         self.brokers = []
         self.by_id = {}
-        self.reasons = Elections("n0:9878")
         self.elections = 0
-        for i in range(CONTROLLERS):
+        for i in range(settings.controllers):
+            self.at(settings.controller_phases_ms[i], lambda i=i: self.controllers[i].start())
             self.controllers.append(Controller(self, i))
-            self.every(settings.controller_phases_ms[i], ROUND_MS, self.controllers[i].look_round)
         for i in range(settings.brokers):
             self.brokers.append(Broker(self, i))
             self.every(300 + settings.broker_phases_ms[i], 1_000, self.brokers[i].live)
         for fault in plan:
             self.at(fault.at_ms, lambda fault=fault: self.suffer(fault))
-        self.at(FAULTS_END_MS + 9_000 if plan else 6_000, self.heal)
+        ends_ms = max((fault.at_ms + fault.for_ms + MENDED_AFTER_MS for fault in plan), default=BEGUN_MS)
+        self.at(max(ends_ms, BEGUN_MS), self.heal)
 
     # Time
 
@@ -83,21 +93,26 @@ class World:
         heappush(self.queue, (at_ms, self.numbers, act))
 
     def every(self, first_ms, pause_ms, act):
-        queue = self.queue
-
         def again():
             act()
-            self.numbers += 1
-            heappush(queue, (self.now_ms + pause_ms, self.numbers, again))
+            self.at(self.now_ms + pause_ms, again)
 
         self.at(first_ms, again)
 
     def run(self):
         queue = self.queue
-        while not self.is_over:
-            self.now_ms, _, act = heappop(queue)
-            self.events += 1
-            act()
+        try:
+            while not self.is_over:
+                self.now_ms, _, act = heappop(queue)
+                self.events += 1
+                act()
+        finally:
+            for each in self.controllers:
+                each.crash()
+            self.running = None
+            events._set_running_loop(None)
+        if self.violation is not None:
+            raise Violation(self.violation)
 
     def next_number(self):
         self.numbers += 1
@@ -109,59 +124,46 @@ class World:
 
     # Between brokers and controllers
 
-    def probe(self, controller, probe):
-        broker = self.by_id[probe.key.broker_id]
-        run = controller.runs
+    def at_address(self, address):
+        return next(each for each in self.brokers if each.address == address)
 
-        def ended():
-            if broker.reaches(controller):
-                outcome = Outcome.ANSWERED
-            elif broker.is_up or controller.index in broker.cut_controllers:
-                outcome = Outcome.NO_ANSWER
-            else:
-                outcome = Outcome.REFUSED
-            controller.receive(lambda: controller.probed(run, probe.key, outcome))
+    def way_to(self, controller, broker):
+        """Return what comes of an attempt of a controller to reach the port of a broker."""
+        if controller.index in broker.cut_controllers:
+            return "silent"
+        return self.blocked.get((controller.index, broker.index), "open")
 
-        is_silent = broker.is_frozen or controller.index in broker.cut_controllers
-        self.at(self.now_ms + (probe.timeout_ms if is_silent else 5), ended)
-
-    def notify(self, controller, broker_id, answer):
-        broker = self.by_id.get(broker_id)
-        if broker is None:
-            return
-        what, for_ms = broker.next_notices.pop(0) if broker.next_notices else ("", 10)
-        starts = broker.starts
-
-        def arrive():
-            if broker.reaches(controller) and broker.starts == starts and broker.is_running:
-                broker.adopt(answer)
-
-        if what != "lose":
-            self.at(self.now_ms + for_ms, arrive)
+    def leader_for(self, broker):
+        """Return the master that a broker follows."""
+        return self.by_id.get(broker.master)
 
     # What must hold
 
     def fail(self, words, *values):
-        if self.is_over:
-            # What else comes of the moment that ended it is not judged.
-            return
-        self.tell("VIOLATION: " + words, *values)
-        raise Violation(words % values)
+        if self.violation is None:
+            self.tell("VIOLATION: " + words, *values)
+            self.violation = words % values
+        self.is_over = True
+        raise Violation(self.violation)
 
-    def stored(self, before, after, basis, token, leader):
+    def note_failure(self, words, error=None):
+        """Take note that something in the product failed that must not."""
+        if not isinstance(error, Violation) and self.violation is None:
+            self.tell("VIOLATION: %s", words)
+            self.violation, self.is_over = words, True
+
+    def stored(self, before, after, process):
         """Check an entry that has just been stored."""
-        old, new = before.entry.broker_set, after.entry.broker_set
-        if leader is None or leader.token != token:
-            self.fail("stored under token %d, which is not the leader's %s", token, leader)
-        if basis.revision != before.revision or basis.entry != before.entry:
-            self.fail("decided on revision %d, stored over %d", basis.revision, before.revision)
+        old, new = before.broker_set, after.broker_set
+        if self.etcd.leading_process is not process:
+            self.fail("stored by a controller that does not lead")
         if old is None:
-            floor = before.entry.floor
+            floor = before.floor
             if new is not None and new.master_epoch < floor.master_epoch:
                 self.fail("begins at epoch %d below its floor %d", new.master_epoch, floor.master_epoch)
             return
         if new is None:
-            if after.entry.floor.master_epoch < old.master_epoch:
+            if after.floor.master_epoch < old.master_epoch:
                 self.fail("forgets the epoch %d", old.master_epoch)
             self.tell("stored: the set is cleaned")
             # Who cleans a whole set gives up its messages.
@@ -188,10 +190,10 @@ class World:
         if new.master is not None and new.master not in new.sync_state_set:
             self.fail("master %d is not in its SyncStateSet %s", new.master, sorted(new.sync_state_set))
         if new.master is not None and new.master_epoch == old.master_epoch:
-            if self.is_kept:
+            if self.is_kept and not self.settings.confirmed_on:
                 self.is_waited_for(new)
         elif new.master is not None:
-            self.new_master(new)
+            self.new_master(old, new)
         if self.settings.profile == "calm" and old.is_elected and new.master_epoch != old.master_epoch:
             self.fail("master %s after %s without a reason", new.master, old.master)
 
@@ -202,12 +204,19 @@ class World:
         if master.is_leading and master.epoch == new.master_epoch and not new.sync_state_set <= union:
             self.fail("in sync are %s, the master waits for %s", sorted(new.sync_state_set), sorted(union))
 
-    def new_master(self, new):
+    def new_master(self, old, new):
+        if self.is_certainly_unclean(old, new):
+            self.unclean_epochs.add(new.master_epoch)
         if self.has_own_epochs:
             known = self.elected_epochs.setdefault(new.master_epoch, new.master)
             if known != new.master:
                 self.fail("epoch %d has the masters %d and %d", new.master_epoch, known, new.master)
         self.has_all(self.by_id[new.master], may_lose=new.master_epoch in self.unclean_epochs)
+
+    def is_certainly_unclean(self, old, new):
+        """Tell whether an election is one that says itself that messages may be lost: somebody lied about epochs."""
+        is_known = old.is_elected and not old.is_rebuilding
+        return self.settings.profile == "liar" and is_known and new.master not in old.sync_state_set
 
     def has_all(self, broker, *, may_lose):
         if self.is_unclean or may_lose:
@@ -261,52 +270,52 @@ class World:
             self.is_over = True
         self.tell("broker at %s has the id %d", broker.address, broker.id)
 
-    def is_unwell(self, controller, broker_id, dead=None):
+    def judged_dead(self, controller, dead):
         """Fail if a broker is judged dead that this controller could reach all the time."""
-        broker = self.by_id[broker_id]
+        broker_id = dead.key.broker_id
+        self.tell("%s judges broker %d dead: %s", controller.me.id, broker_id, dead.reason)
+        broker = self.by_id.get(broker_id)
+        if broker is None or (controller.index, broker.index) in self.was_blocked:
+            return
         fine_ms = min(self.now_ms - broker.fine_since_ms, self.now_ms - controller.fine_since_ms)
         if broker.reaches(controller) and broker.is_running and fine_ms > WELL_MS:
-            why = dead.reason if dead else "not heard"
-            self.fail("%s judges broker %d dead, well for %d ms: %s", controller.me.id, broker_id, fine_ms, why)
+            self.fail("%s judges broker %d dead, well for %d ms: %s", controller.me.id, broker_id, fine_ms, dead.reason)
 
-    def one_leads(self, controller):
-        for other in self.controllers:
-            if other is not controller and other.is_up and not other.is_frozen and other.leads and self.is_kept:
-                self.fail("%s and %s lead at once", controller.me.id, other.me.id)
+    def look_who_leads(self):
+        leading = [each.me.id for each in self.controllers if each.is_up and not each.is_frozen and each.leads]
+        if len(leading) > 1 and self.is_kept:
+            self.fail("%s lead at once", " and ".join(leading))
 
-    def decided(self, decision, entry):
-        """Take note of an election that says itself that messages may be lost."""
-        if decision.reply.is_unclean:
-            self.unclean_epochs.add(decision.after(entry).broker_set.master_epoch)
-
-    def elected(self, controller, changed, wanted, known):
+    def elected(self, controller, record, *, is_news):
         """Check the reason of an election."""
-        election, before, after = changed.decision.reply, changed.before, changed.after
-        self.elections += 1
-        if {each.broker_id for each in election.candidates} != before.replicas.keys():
-            self.fail("an election without a verdict on some broker: %s", election.candidates)
-        chosen = [each for each in election.candidates if each.verdict in (Verdict.ELECTED, Verdict.KEPT)]
-        if len(chosen) != (election.result is not Result.NOBODY):
-            self.fail("%s with the chosen %s", election.result, chosen)
-        if election.result is Result.NEW_MASTER:
-            if chosen[0].broker_id != after.master:
-                self.fail("%s was chosen, %s is master", chosen, after.master)
-            # Strangers do not count: anybody can send a heartbeat.
-            heard = max((each.epoch for i, each in known.items() if self.is_honest(i, before)), default=0)
-            if after.master_epoch <= heard:
-                self.fail("epoch %d is handed out, %d was heard", after.master_epoch, heard)
-            self.tell("%s elects %s (asked: %s)", controller.me.id, after.master, wanted)
-        cause = Cause(trigger=Trigger.NO_MASTER, why="simulated")
-        held = Held(before=before, after=after, cause=cause, election=election, last=known, commit_ms=0)
-        record, _ = self.reasons.add(held, self.now_ms)
+        if is_news:
+            self.elections += 1
         if not record.reason:
             self.fail("an election without a reason")
+        chosen = [each for each in record.standings if each.verdict in (Verdict.ELECTED, Verdict.KEPT)]
+        if len(chosen) != (record.result is not Result.NOBODY):
+            self.fail("%s with the chosen %s", record.result, chosen)
+        if record.result is Result.NEW_MASTER:
+            if chosen[0].broker_id != record.new_master:
+                self.fail("%s was chosen, %s is master", chosen, record.new_master)
+            if record.is_unclean and not self.is_unclean and record.master_epoch not in self.unclean_epochs:
+                self.losses_allowed(record)
+            # Strangers do not count: anybody can send a heartbeat.
+            heard = max(
+                (each.epoch or 0 for each in record.standings if self.is_honest(each.broker_id)),
+                default=0,
+            )
+            if record.master_epoch <= heard:
+                self.fail("epoch %d is handed out, %d was heard", record.master_epoch, heard)
+        self.tell("%s: %s (%s)", controller.me.id, record.reason, record.cause.why)
 
-    def is_honest(self, broker_id, broker_set):
-        """Tell whether what is heard of a broker can be what its log has seen in this set."""
-        broker = self.by_id.get(broker_id)
-        is_lied_about = self.settings.profile in ("liar", "calm")
-        return broker_id in broker_set.replicas and broker is not None and not is_lied_about
+    def losses_allowed(self, record):
+        if self.keeps_messages:
+            self.fail("an election that nobody asked for may lose messages: %s", record.reason)
+
+    def is_honest(self, broker_id):
+        """Tell whether what is heard of a member can be what its log has seen in this set."""
+        return broker_id in self.by_id and self.settings.profile not in ("liar", "calm")
 
     # The end
 
@@ -320,7 +329,7 @@ class World:
         injection.mend_everything(self)
         self.heal_from_ms = self.now_ms
         self.messages_before = len(self.acked)
-        self.every(self.now_ms + 1_000, 1_000, self.look_whether_well)
+        self.every(self.now_ms + LOOK_MS, LOOK_MS, self.look_whether_well)
 
     def look_whether_well(self):
         ill = self.what_is_ill()
@@ -331,7 +340,7 @@ class World:
             self.fail("not well %d ms after the last fault: %s", self.now_ms - self.heal_from_ms, ill)
 
     def what_is_ill(self):
-        broker_set = self.store.kept.entry.broker_set
+        broker_set = self.etcd.entry.broker_set
         if broker_set is None or broker_set.master is None:
             return "there is no master"
         leading = [each for each in self.brokers if each.is_leading]
@@ -345,3 +354,10 @@ class World:
         if self.acked != master.log[: len(self.acked)] and self.keeps_messages:
             self.fail("acknowledged messages are lost")
         return None if len(self.acked) > self.messages_before else "nothing is acknowledged"
+
+
+@contextmanager
+def light_messages():
+    """Let requests to etcd be made of light messages: the etcd of a world reads no others."""
+    with mock.patch.object(etcd_requests, "messages", etcd.MESSAGES):
+        yield
