@@ -258,13 +258,14 @@ class Elector:
             changed = Changed(attempt.decision, attempt.before, broker_set)
             self._explain(changed, attempt.cause, attempt.began_ms)
             return
-        heard = self._live.of_set(name).get(broker_set.master)
-        if heard is None or heard.awaits_beat or not heard.address:
-            # It has not said how far its log is.
+        now_ms = self._clock.now_ms()
+        heard = self._detection.electable(name, now_ms).get(broker_set.master)
+        if heard is None or not heard.address or not _is_beating(heard, now_ms):
+            # It has not said how far its log is. Or it has started anew and not registered yet: who takes up an epoch
+            # again in another process writes another beginning of it into its log, and nobody can follow it.
             return
         self._told[name] = broker_set.master_epoch
         if heard.epoch < broker_set.master_epoch and self._config().notify_broker_role_changed:
-            now_ms = self._clock.now_ms()
             self._observer.roles_told_again(broker_set)
             self._perform(self._notification(broker_set, 0, now_ms, self._live.alive(name, now_ms)))
 
@@ -347,6 +348,12 @@ class Elector:
             if heard is not None:
                 found[broker_id] = heard
         return found
+
+
+def _is_beating(heard: Heard, now_ms: int) -> bool:
+    """Tell whether the process that was heard last is there: its heartbeats come, and not only answers of its port."""
+    silent_ms = now_ms - (heard.beat_ms or heard.heard_ms)
+    return not heard.is_starting and silent_ms <= max(BEAT_OVERDUE_MS, heard.period_ms * 3 // 2)
 
 
 def _awaits_brokers(election: Election) -> bool:

@@ -28,6 +28,8 @@ APPLIES_AFTER_MS = 200
 CALL_MS = 3_000
 #: Java's is 15 s; a shorter one makes short histories.
 NOT_CAUGHT_UP_MS = 4_000
+#: How long the first try to start takes at most; then its port is open, whatever came of it (`startBasicService`).
+LISTENS_AFTER_MS = 3_000
 #: What a master calls itself, and one that has no role yet.
 AS_MASTER, AS_NOBODY = 0, -1
 
@@ -76,7 +78,8 @@ class Broker:
         self.starts = 0
         self.cut_controllers = set()
         self.cut_brokers = set()
-        self.fine_since_ms = 0
+        #: Since when nothing is wrong with it, and since when it serves.
+        self.fine_since_ms = self.running_since_ms = 0
         self.reset_ms = -10_000
         self.connections = {}
         #: Until then it answers nobody who asks how far its log is.
@@ -94,7 +97,7 @@ class Broker:
             return
         self.is_up, self.is_frozen = True, False
         self.starts += 1
-        self.fine_since_ms = self.world.now_ms
+        self.started_ms = self.fine_since_ms = self.world.now_ms
         self.leader = None
         self.is_running = self.is_registered = False
         self.start_again_ms = 0
@@ -146,6 +149,12 @@ class Broker:
         return self.is_up and not self.is_frozen and controller.index not in self.cut_controllers
 
     # What it is asked
+
+    @property
+    def listens(self):
+        """Tell whether somebody is at its port."""
+        is_late = self.world.now_ms - self.started_ms > LISTENS_AFTER_MS
+        return self.is_up and (self.is_running or is_late)
 
     def take_question(self, request, answered):
         """Answer what a controller asks; who stands still does so when it goes on."""
@@ -229,8 +238,7 @@ class Broker:
             old.lose(self)
         self.epoch, self.master = answer.master_epoch, answer.master
         if not self.is_running:
-            # Its heartbeats begin with its role.
-            self.is_running, self.fine_since_ms = True, self.world.now_ms
+            self.is_running, self.running_since_ms = True, self.world.now_ms
         self.stop_leading()
         self.world.tell("broker %s follows %d in epoch %d", self.id, self.master, self.epoch)
         if self.master == self.id:

@@ -324,7 +324,7 @@ class Channel:
     def _call(self, path, request, timeout, metadata):
         waiting = self.process.waiting()
         if path.endswith("/Txn"):
-            self.controller.sends_once(waiting.thread)
+            self.controller.sends(request, waiting.thread)
         self.waits.add(waiting)
         self.etcd.ask(self, path, request, waiting)
         answer = waiting.wait(timeout)

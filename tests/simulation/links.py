@@ -54,11 +54,10 @@ class Client:
 
         def arrive():
             way = world.way_to(controller, broker)
-            if way == "open" and broker.is_up:
+            if way == "open" and broker.listens:
                 broker.take_question(request, answered)
-            elif way == "refused" or (way == "open" and not broker.is_up):
+            elif way != "silent":
                 back(ConnectionRefused(address, "connection refused"))
-            # Else nothing comes back.
 
         what, for_ms = "", LATENCY_MS
         if request.code == RequestCode.NOTIFY_BROKER_ROLE_CHANGED and broker.next_notices:

@@ -253,12 +253,8 @@ class World:
             self.fail("the logs of %s and %s count as one up to %d, and differ", broker.id, master.id, end)
 
     def has_nothing_in_common(self, broker):
-        """Let an operator empty a broker that can never follow, as where an empty one has led after it.
-
-        That happens after a lost store, in an unclean election, and before the first message was confirmed
-        (apache/rocketmq#9942). Confirmed messages that are lost by it are found where the other begins to lead.
-        """
-        if self.heal_from_ms:
+        """Let an operator empty a broker that can never follow: an empty one came first, after a lost store or unclean."""
+        if self.heal_from_ms and (self.is_unclean or not self.is_kept):
             broker.epochs, broker.log = [], []
 
     def identified(self, broker):
@@ -277,7 +273,11 @@ class World:
         broker = self.by_id.get(broker_id)
         if broker is None or (controller.index, broker.index) in self.was_blocked:
             return
-        fine_ms = min(self.now_ms - broker.fine_since_ms, self.now_ms - controller.fine_since_ms)
+        fine_since_ms = max(broker.fine_since_ms, controller.fine_since_ms)
+        if (controller.index, broker.index) in self.blocked:
+            # Only its heartbeats tell, which begin when it serves.
+            fine_since_ms = max(fine_since_ms, broker.running_since_ms + 1_000)
+        fine_ms = self.now_ms - fine_since_ms
         if broker.reaches(controller) and broker.is_running and fine_ms > WELL_MS:
             self.fail("%s judges broker %d dead, well for %d ms: %s", controller.me.id, broker_id, fine_ms, dead.reason)
 

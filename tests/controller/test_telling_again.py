@@ -1,0 +1,46 @@
+"""Telling a set again who leads it: a new leader does not know who was told, nor which process is there."""
+
+import pytest
+from fakes.control_room import SET, ControlRoom
+
+from controller.detection import Outcome
+
+
+@pytest.fixture
+async def follower(tmp_path):
+    """A controller that has heard both brokers of a set, and has told neither who leads it."""
+    async with ControlRoom(tmp_path) as room:
+        await room.a_set(1, 2)
+        room.start_again()
+        await room.beat(1, 2, epoch=0)
+        room.clock.pass_ms(1_000)
+        await room.beat(1, 2, epoch=0)
+        room.effects.clear()
+        yield room
+
+
+async def test_a_new_leader_tells_a_set_again_that_may_not_know_its_master(follower):
+    follower.control.guard.look_at_sets()
+    assert [each.broker_id for notice in follower.notices() for each in notice.recipients] == [1, 2]
+
+
+async def test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_anew(follower):
+    # Killed and started again while nobody led: its port is open, it has not registered, and to take up an epoch again
+    # makes it write another beginning of it into its log (controller.md 6.2).
+    for _ in range(40):
+        follower.clock.pass_ms(100)
+        if follower.clock.now_ms() % 1_000 == 0:
+            await follower.beat(2, epoch=0)
+        follower.control.guard.look_at_brokers()
+        for probe in follower.asked():
+            follower.control.guard.probed(probe.key, Outcome.ANSWERED)
+    assert 1 in follower.live.of_set(SET)
+    follower.control.guard.look_at_sets()
+    assert follower.notices() == []
+
+
+async def test_it_tells_it_once_the_master_beats_again(follower):
+    await test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_anew(follower)
+    await follower.beat(1, 2, epoch=0)
+    follower.control.guard.look_at_sets()
+    assert len(follower.notices()) == 1
