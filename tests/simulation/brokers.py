@@ -70,6 +70,8 @@ class Broker:
         self.log = []
         #: The epochs in it, with the offset where each begins.
         self.epochs = []
+        #: What runs elsewhere with a copy of its disk; and of which broker this is one itself.
+        self.copy = self.original = None
         #: It was moved here from another set, with all that is on its disk.
         self.is_foreign = False
         # Around it
@@ -90,7 +92,19 @@ class Broker:
         self.next_answers = 0
         self.next_notices = []
         self.lags_until_ms = 0
-        self.start()
+
+    def copied_to(self, index):
+        """Return a broker with a copy of the disk of this one, which takes itself for it."""
+        copy = self.copy = Broker(self.world, index)
+        copy.original, copy.id = self, self.id
+        copy.log, copy.epochs = list(self.log), list(self.epochs)
+        return copy
+
+    def end_copy(self):
+        """Stop what runs with a copy of its disk: once this one is not there, nobody can tell which of them it is."""
+        if self.copy is not None:
+            self.copy.crash()
+            self.copy = None
 
     def start(self):
         if self.is_up:
@@ -120,6 +134,7 @@ class Broker:
         """Kill the process: what it has written is kept, its connections close."""
         if not self.is_up:
             return
+        self.end_copy()
         self.is_up = self.is_frozen = False
         for controller in self.world.controllers:
             self.reset_connection(controller)
@@ -128,6 +143,7 @@ class Broker:
                 other.lose(self)
 
     def freeze(self):
+        self.end_copy()
         self.is_frozen = self.is_up
 
     def thaw(self):
@@ -233,6 +249,9 @@ class Broker:
             self.confirm(answer)
 
     def change_role(self, answer):
+        if self.original is not None:
+            self.world.copy_gets_role(self)
+            return
         old = self.world.by_id.get(self.master)
         if old is not None and old is not self and self.index not in old.cut_brokers and answer.master != self.master:
             old.lose(self)
@@ -340,7 +359,7 @@ class Broker:
         if controller.is_up and self.reaches(controller):
             self.send(controller, RemotingCommand(code, ext_fields=texts, body=body), then)
 
-    def send(self, controller, request, then):
+    def send(self, controller, request, then):  # noqa: C901  # a request, and all that becomes of it
         world, starts, sent_ms, peer = self.world, self.starts, self.world.now_ms, self.connection(controller)
         is_answered = False
 

@@ -36,7 +36,19 @@ class Compare(Message):
 MESSAGES = SimpleNamespace(
     Compare=Compare,
     **dict.fromkeys(
-        ["RangeRequest", "PutRequest", "DeleteRangeRequest", "RequestOp", "TxnRequest", "LeaseGrantRequest", "LeaseKeepAliveRequest", "LeaseRevokeRequest", "WatchRequest", "WatchCreateRequest", "StatusRequest"],
+        [
+            "RangeRequest",
+            "PutRequest",
+            "DeleteRangeRequest",
+            "RequestOp",
+            "TxnRequest",
+            "LeaseGrantRequest",
+            "LeaseKeepAliveRequest",
+            "LeaseRevokeRequest",
+            "WatchRequest",
+            "WatchCreateRequest",
+            "StatusRequest",
+        ],
         Message,
     ),
 )
@@ -107,7 +119,7 @@ class Etcd:
 
     # Calls
 
-    def ask(self, channel, path, request, waiting):
+    def ask(self, channel, path, request, waiting):  # noqa: C901  # a call, and all that becomes of it
         """Let a call come, and its answer go back, or neither."""
         process, world, run = channel.process, self.world, self.run
         what, for_ms = channel.controller.fate_of_call(path, request)

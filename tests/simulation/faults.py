@@ -75,6 +75,7 @@ _OF_BROKERS: Final = {
     "lag": 3,
     "block_questions": 3,
     "mute_broker": 3,
+    "copy_broker": 2,
 }
 _OF_CONTROLLERS: Final = {
     "crash_controller": 4,
@@ -121,10 +122,10 @@ KINDS: Final = {
 _PROFILES: Final = ("safe",) * 7 + ("calm", "unclean", "lost", "late", "late", "liar", "liar")
 
 
-def history_of(seed: int) -> tuple[Settings, tuple[Fault, ...]]:
-    """Return a world and what goes wrong in it."""
+def history_of(seed: int, profile: str = "") -> tuple[Settings, tuple[Fault, ...]]:
+    """Return a world, of this profile if one is given, and what goes wrong in it."""
     draw = random.Random(seed)
-    profile = draw.choice(_PROFILES)
+    profile = profile or draw.choice(_PROFILES)
     brokers = draw.choice((2, 3, 3))
     controllers = draw.choice((1, 2, 2, 3, 3, 3))
     pairs = [(controller, broker) for controller in range(controllers) for broker in range(brokers)]

@@ -80,6 +80,7 @@ def pause_broker(world, fault):
 
 def cut(world, fault, controllers):
     broker = broker_of(world, fault)
+    broker.end_copy()
     broker.cut_controllers |= controllers
 
     def mend():
@@ -111,9 +112,22 @@ def cut_broker_from_broker(world, fault):
     end_after(world, fault.for_ms, mend)
 
 
+def copy_broker(world, fault):
+    """Start another broker with a copy of the disk of one that is well: two of one id."""
+    broker = broker_of(world, fault)
+    if broker.is_running and broker.reaches(controller_of(world, 0)) and not broker.cut_controllers:
+        broker.end_copy()
+        copy = broker.copied_to(len(world.brokers) + len(world.copies))
+        world.copies.append(copy)
+        copy.start()
+        world.every(world.now_ms + 300, 1_000, copy.live)
+        end_after(world, fault.for_ms, copy.crash)
+
+
 def reset_connection(world, fault):
     """Close the connection to a controller; the broker opens another."""
     broker = broker_of(world, fault)
+    broker.end_copy()
     if broker.is_up and not broker.is_frozen:
         broker.reset_connection(controller_of(world, fault.other))
         broker.reset_ms = world.now_ms
@@ -124,6 +138,7 @@ def reset_and_ask(world, fault):
     broker_set, controller = world.etcd.entry.broker_set, of_leader(world)
     master = world.by_id.get(broker_set.master) if broker_set is not None else None
     if master is not None and master.is_up and not master.is_frozen:
+        master.end_copy()
         master.reset_connection(controller)
         master.reset_ms = world.now_ms
         end_after(world, 100, lambda: stray_election(world, fault))
@@ -390,6 +405,7 @@ ACTS = {
         cut_broker_from_controllers,
         cut_broker_from_controller,
         cut_broker_from_broker,
+        copy_broker,
         reset_connection,
         reset_and_ask,
         lose_request,
@@ -441,6 +457,7 @@ def mend_everything(world):
         controller.next_calls.clear()
     broker_set = world.etcd.entry.broker_set
     for broker in world.brokers:
+        broker.end_copy()
         mend_broker(world, broker, broker_set)
 
 

@@ -41,7 +41,7 @@ class Client:
         finally:
             timer.cancel()
 
-    def _send(self, address, request, waiting):
+    def _send(self, address, request, waiting):  # noqa: C901  # a question, and all that becomes of it
         world, controller = self.world, self.controller
         broker = world.at_address(address)
 

@@ -1,18 +1,28 @@
-"""The rules with one thing wrong each, to see that a simulated history shows it."""
+"""The product with one thing wrong each, to see that a simulated history shows it."""
+
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+from unittest import mock
 
 from msgspec.structs import replace
 
+from controller import control, elector, engine
 from controller.broker_set import RECOVERY_MARGIN
+from controller.decisions import election
 from controller.decisions.election import decide_election
 from controller.decisions.electorate import Electorate
 from controller.decisions.membership import decide_adoption, decide_id
 from controller.decisions.sync_state import decide_alteration
 from controller.detection import Detection, Outcome
+from controller.elector import Elector
 from controller.entry import Decision, Entry
 from controller.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
-from controller.leadership import Leadership
+from controller.leadership import Grant, Leadership, Renew
 from controller.live_table import LiveTable
-from simulation.core import Core
+from controller.stores import etcd, etcd_requests
+from controller.stores.etcd_client import EtcdClient
+from controller.stores.etcd_election import Election as EtcdElection
+from simulation.etcd import MESSAGES
 
 
 def anybody_is_elected(name, entry, electorate, call):
@@ -82,16 +92,19 @@ class AnyConnectionRaises(LiveTable):
         return super().beat(key, heard if before is None else replace(heard, connection_id=before.connection_id), home)
 
 
+_after = Decision.after
+
+
 def the_epoch_stays(decision, entry):
     """Let a master be elected in the epoch before."""
-    after = decision.after(entry)
+    after = _after(decision, entry)
     if entry.broker_set is None or after.broker_set is None or not entry.broker_set.is_elected:
         return after
     return replace(after, broker_set=replace(after.broker_set, master_epoch=entry.broker_set.master_epoch))
 
 
 def the_epoch_of_the_sync_state_set_stays(decision, entry):
-    after = decision.after(entry)
+    after = _after(decision, entry)
     if entry.broker_set is None or after.broker_set is None or not entry.broker_set.is_elected:
         return after
     same = entry.broker_set.sync_state_set_epoch
@@ -99,7 +112,7 @@ def the_epoch_of_the_sync_state_set_stays(decision, entry):
 
 
 def the_sync_state_set_outlives_an_election(decision, entry):
-    after = decision.after(entry)
+    after = _after(decision, entry)
     if any(isinstance(each, MasterElected) for each in decision.events) and entry.broker_set.is_elected:
         members = entry.broker_set.sync_state_set
         return replace(after, broker_set=replace(after.broker_set, sync_state_set=members))
@@ -163,29 +176,103 @@ class GreedyLeadership(Leadership):
         return self if self.token else super().at(now_ms)
 
 
-RULES = Core()
+def commits_without(compared):
+    """Return a commit that does not compare one of the two: the leader's key (0), or the revision of the entry (1)."""
+    commit = etcd_requests.commit
+
+    def commits(*args):
+        def without(compare, success, failure):
+            left = [each for i, each in enumerate(compare) if i != compared]
+            return MESSAGES.TxnRequest(compare=left, success=success, failure=failure)
+
+        messages = mock.Mock(wraps=MESSAGES, TxnRequest=without)
+        with mock.patch.object(etcd_requests, "messages", messages):
+            return commit(*args)
+
+    return commits
+
+
+def counted_from_its_answer(kind):
+    """Let a lease live from when its answer came."""
+    perform = EtcdElection._perform
+
+    async def performed(self, step, sent_ms):
+        state = await perform(self, step, sent_ms)
+        if type(step) is kind and state.lease is not None:
+            return replace(state, lease=replace(state.lease, renewed_ms=self._clock.now_ms()))
+        return state
+
+    return performed
+
+
+_ask = EtcdClient.ask
+
+
+def asks_again(self, question, *, deadline_ms, is_repeatable=True):
+    return _ask(self, question, deadline_ms=deadline_ms)
+
+
+_longest = election._longest
+
+
+def does_not_wait_for_beats(field, electorate, call):
+    heard = {i: replace(each, awaits_beat=False) for i, each in electorate.heard.items()}
+    alive = {i: replace(each, awaits_beat=False) for i, each in field.alive.items()}
+    return _longest(field._replace(alive=alive), replace(electorate, heard=heard), call)
+
+
+class Mutant(NamedTuple):
+    """What is wrong, and how it is done: what stands where under which name."""
+
+    patches: tuple[tuple[object, str, object], ...]
+    #: From which history on it is looked for, as those before do not show it, and in which profile; blank for all.
+    seed: int = 0
+    profile: str = ""
+
+
+def wrong(where, name, instead, *, seed=0, profile=""):
+    return Mutant(((where, name, instead),), seed, profile)
+
+
 MUTANTS = {
-    "the SyncStateSet does not count in elections": RULES._replace(decide_election=anybody_is_elected),
-    "whoever asks is elected": RULES._replace(decide_election=first_come_is_elected),
-    "a living master is replaced": RULES._replace(decide_election=the_recorded_master_is_lost_to_whoever_asks),
-    "a suspect master is replaced": RULES._replace(decide_election=suspects_are_replaced),
-    "epochs in logs do not count": RULES._replace(decide_election=epochs_in_logs_do_not_count),
-    "a claim of anybody wins": RULES._replace(decide_election=a_claim_of_anybody_wins),
-    "what comes over any connection counts": RULES._replace(live_table=AnyConnectionRaises),
-    "a late broker can have seen the next epoch": RULES._replace(
-        decide_election=no_margin_in_elections, decide_adoption=no_margin_in_adoptions
+    "the SyncStateSet does not count in elections": wrong(elector, "decide_election", anybody_is_elected),
+    "whoever asks is elected": wrong(elector, "decide_election", first_come_is_elected),
+    "a living master is replaced": wrong(elector, "decide_election", the_recorded_master_is_lost_to_whoever_asks),
+    "a suspect master is replaced": wrong(elector, "decide_election", suspects_are_replaced),
+    "epochs in logs do not count": wrong(elector, "decide_election", epochs_in_logs_do_not_count),
+    "a claim of anybody wins": wrong(elector, "decide_election", a_claim_of_anybody_wins),
+    "what comes over any connection counts": wrong(engine, "LiveTable", AnyConnectionRaises),
+    "a late broker can have seen the next epoch": Mutant(
+        (
+            (elector, "decide_election", no_margin_in_elections),
+            (control, "decide_adoption", no_margin_in_adoptions),
+        )
     ),
-    "the master epoch does not move": RULES._replace(after=the_epoch_stays),
-    "the SyncStateSet epoch does not move": RULES._replace(after=the_epoch_of_the_sync_state_set_stays),
-    "a new master keeps the old SyncStateSet": RULES._replace(after=the_sync_state_set_outlives_an_election),
-    "a restarted master keeps its epoch": RULES._replace(decide_adoption=a_restarted_master_goes_on),
-    "any report of the SyncStateSet counts": RULES._replace(decide_alteration=any_report_counts),
-    "late reports of the SyncStateSet count": RULES._replace(decide_alteration=old_reports_count),
-    "ids are given twice": RULES._replace(decide_id=ids_are_given_twice),
-    "a closed connection is a dead broker": RULES._replace(detection=ClosedIsDead),
-    "silent brokers are not asked": RULES._replace(detection=NobodyIsAsked),
-    "a new controller judges at once": RULES._replace(detection=JudgesAtOnce),
-    "a leader leads on after its lease": RULES._replace(leadership=GreedyLeadership),
-    "the store does not compare the leader": RULES._replace(fences=False),
-    "the store does not compare the revision": RULES._replace(compares=False),
+    "the master epoch does not move": wrong(Decision, "after", the_epoch_stays),
+    "the SyncStateSet epoch does not move": wrong(Decision, "after", the_epoch_of_the_sync_state_set_stays),
+    "a new master keeps the old SyncStateSet": wrong(Decision, "after", the_sync_state_set_outlives_an_election),
+    "a restarted master keeps its epoch": wrong(control, "decide_adoption", a_restarted_master_goes_on),
+    "any report of the SyncStateSet counts": wrong(control, "decide_alteration", any_report_counts),
+    "late reports of the SyncStateSet count": wrong(control, "decide_alteration", old_reports_count),
+    "ids are given twice": wrong(control, "decide_id", ids_are_given_twice),
+    "a closed connection is a dead broker": wrong(engine, "Detection", ClosedIsDead),
+    "silent brokers are not asked": wrong(engine, "Detection", NobodyIsAsked),
+    "a new controller judges at once": wrong(engine, "Detection", JudgesAtOnce),
+    "a leader leads on after its lease": wrong(etcd, "Leadership", GreedyLeadership),
+    "the store does not compare the leader": wrong(etcd_requests, "commit", commits_without(0)),
+    "the store does not compare the revision": wrong(etcd_requests, "commit", commits_without(1)),
+    "a renewed lease is counted from its answer": wrong(EtcdElection, "_perform", counted_from_its_answer(Renew)),
+    "a granted lease is counted from its answer": wrong(EtcdElection, "_perform", counted_from_its_answer(Grant)),
+    "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again),
+    "old heartbeats tell how far logs are": wrong(Elector, "_fresh_from_ms", lambda *_: 0),
+    "who has not beaten is left out of the longest": wrong(election, "_longest", does_not_wait_for_beats),
 }
+
+
+@contextmanager
+def mutated(name):
+    """Let one thing be wrong."""
+    with ExitStack() as stack:
+        for where, what, instead in MUTANTS[name].patches:
+            stack.enter_context(mock.patch.object(where, what, instead))
+        yield

@@ -258,7 +258,7 @@ class _Pool:
         try:
             if not future.cancelled():
                 result, error = func(*args), None
-        except Exception as raised:
+        except Exception as raised:  # noqa: BLE001  # it is for who waits
             result, error = None, raised
         finally:
             self.free += 1

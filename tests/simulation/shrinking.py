@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from simulation.faults import history_of
-from simulation.world import Violation, World
+from simulation.world import Violation, World, light_messages
 
 
 class Failure:
@@ -16,16 +16,17 @@ class Failure:
 def what_fails(settings, plan):
     """Return what does not hold in a history; None if all does."""
     try:
-        World(settings, plan).run()
+        with light_messages():
+            World(settings, plan).run()
     except Violation as violation:
         return str(violation)
     return None
 
 
-def first_failure(seeds):
+def first_failure(seeds, profile=""):
     """Return the first history of these seeds that fails."""
     for seed in seeds:
-        settings, plan = history_of(seed)
+        settings, plan = history_of(seed, profile)
         what = what_fails(settings, plan)
         if what is not None:
             return Failure(seed, settings, plan, what)
@@ -60,7 +61,7 @@ def told(failure):
     """Return a history as text: its faults, and what happened."""
     world = World(failure.settings, failure.plan)
     world.story = []
-    with suppress(Violation):
+    with suppress(Violation), light_messages():
         world.run()
     lines = [f"seed {failure.seed}: {failure.what}", str(failure.settings), "faults:"]
     lines += [f"  {fault}" for fault in failure.plan] or ["  none"]

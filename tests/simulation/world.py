@@ -25,6 +25,8 @@ MENDED_AFTER_MS = 1_000
 BEGUN_MS = 6_000
 #: A broker that was well for so long must not be called dead.
 WELL_MS = 1_600
+#: A controller that runs for so long has heard everybody that is well.
+HEARD_MS = 4_000
 #: How often it is looked whether all is well.
 LOOK_MS = 500
 
@@ -73,6 +75,8 @@ class World:
         self.etcd = etcd.Etcd(self)
         self.controllers = []
         self.brokers = []
+        #: Brokers that run with a copy of the disk of another one.
+        self.copies = []
         self.by_id = {}
         self.elections = 0
         for i in range(settings.controllers):
@@ -80,6 +84,7 @@ class World:
             self.controllers.append(Controller(self, i))
         for i in range(settings.brokers):
             self.brokers.append(Broker(self, i))
+            self.brokers[i].start()
             self.every(300 + settings.broker_phases_ms[i], 1_000, self.brokers[i].live)
         for fault in plan:
             self.at(fault.at_ms, lambda fault=fault: self.suffer(fault))
@@ -125,7 +130,7 @@ class World:
     # Between brokers and controllers
 
     def at_address(self, address):
-        return next(each for each in self.brokers if each.address == address)
+        return next(each for each in (*self.brokers, *self.copies) if each.address == address)
 
     def way_to(self, controller, broker):
         """Return what comes of an attempt of a controller to reach the port of a broker."""
@@ -253,9 +258,17 @@ class World:
             self.fail("the logs of %s and %s count as one up to %d, and differ", broker.id, master.id, end)
 
     def has_nothing_in_common(self, broker):
-        """Let an operator empty a broker that can never follow: an empty one came first, after a lost store or unclean."""
+        """Let an operator empty a broker that can never follow: an empty one came first, where that may be."""
         if self.heal_from_ms and (self.is_unclean or not self.is_kept):
             broker.epochs, broker.log = [], []
+
+    def copy_gets_role(self, copy):
+        """Fail if a copy takes the place of a living broker: both would be the master that their id names."""
+        heard_ms = min((self.now_ms - each.fine_since_ms for each in self.controllers if each.is_up), default=0)
+        if heard_ms > HEARD_MS and self.now_ms - copy.original.running_since_ms > HEARD_MS:
+            self.fail("a copy of broker %d takes its place, which is well", copy.id)
+        # A controller that has just started has not heard the other yet.
+        self.is_over = True
 
     def identified(self, broker):
         other = self.by_id.setdefault(broker.id, broker)
