@@ -208,7 +208,9 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
             return self
         seen = replace(self, holder=holder, seen_revision=revision).knowing(revision)
         if self.token:
-            return seen if holder is not None and holder.token == self.token else seen.without_key()
+            # Where the store was put back to an older state, its revisions come again.
+            is_mine = holder is not None and (holder.token, holder.run) == (self.token, self.run)
+            return seen if is_mine else seen.without_key()
         if holder is not None and self.lease is not None and holder.lease_id == self.lease.id:
             return replace(seen, token=holder.token, is_new=False)  # the answer to a campaign was lost
         return seen

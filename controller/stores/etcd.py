@@ -19,7 +19,7 @@ from controller.stores.etcd_client import EtcdClient, EtcdOptions, System, Unrea
 from controller.stores.etcd_election import Election
 from controller.stores.etcd_keys import Keys, entry_value, kept_of, shown_key
 from controller.stores.etcd_membership import Membership
-from controller.stores.etcd_requests import Sight
+from controller.stores.etcd_requests import Lead, Sight
 from controller.stores.etcd_revisions import KnownRevisions
 from controller.stores.etcd_threads import CallThreads
 from controller.stores.etcd_watch import TASK, Change, EntryChanged, MemberChanged, Swept, Unreadable, Watch
@@ -150,15 +150,15 @@ class EtcdStore:
     async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
         """Store an entry in one transaction; a majority of etcd has it when this returns."""
         election = self._election
-        token = 0 if election is None else election.token
-        if election is None or not token:
+        lead = None if election is None else election.lead
+        if election is None or lead is None:
             raise Deposed(f"{broker_name}: this controller does not lead")
         value = entry_value(entry) if entry != Entry() else None
         self._known.begins(broker_name)
         try:
             stored = await self._calls.run(
                 "commit",
-                partial(self._commit, self._keys.broker_set(broker_name), value, revision, token),
+                partial(self._commit, self._keys.broker_set(broker_name), value, revision, lead),
             )
             self._known.learned(broker_name, stored)
             election.knowing(stored)
@@ -211,13 +211,12 @@ class EtcdStore:
         except StoreError as error:
             return name, Kept(revision=kv.mod_revision, problem=str(error))
 
-    def _commit(self, key: bytes, value: bytes | None, revision: int, token: int, deadline_ms: int) -> int:
-        question = etcd_requests.commit(self._keys, token, key, value, revision)
+    def _commit(self, key: bytes, value: bytes | None, revision: int, lead: Lead, deadline_ms: int) -> int:
+        question = etcd_requests.commit(self._keys, lead, key, value, revision)
         outcome = self._client.ask(question, deadline_ms=deadline_ms, is_repeatable=False)
         if outcome.is_stored:
             return outcome.sight.revision
-        holder = outcome.sight.holder
-        if holder is None or holder.token != token:
+        if not lead.is_of(outcome.sight.holder):
             raise DeposedBy(outcome.sight)
         raise EntryMoved(f"{self._keys.broker_name(key)} is no longer at revision {revision}")
 

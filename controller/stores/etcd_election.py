@@ -23,7 +23,7 @@ from controller.store import StoreError, Witness
 from controller.stores import etcd_requests
 from controller.stores.etcd_client import CALL_MS, Connection, EtcdClient, Metadata
 from controller.stores.etcd_keys import Keys
-from controller.stores.etcd_requests import Sight
+from controller.stores.etcd_requests import Lead, Sight
 from controller.stores.etcd_threads import CallThreads
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
@@ -65,10 +65,11 @@ class Election:
         return self._task
 
     @property
-    def token(self) -> int:
-        """The create revision of the key `leader` while this controller leads, else 0."""
+    def lead(self) -> Lead | None:
+        """The key `leader` while it is this controller's."""
         self._take(self._state.at(self._clock.now_ms()))
-        return self._state.token
+        state = self._state
+        return Lead(state.me, state.run, state.token) if state.token else None
 
     def heard(self, sight: Sight) -> None:
         """Learn of a change of the key `leader`."""

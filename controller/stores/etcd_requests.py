@@ -29,6 +29,19 @@ class Sight(NamedTuple):
     revision: int
 
 
+class Lead(NamedTuple):
+    """The key `leader` of one run of one controller."""
+
+    me: Member
+    run: str
+    #: Its create revision.
+    token: int
+
+    def is_of(self, holder: Holder | None) -> bool:
+        """Tell whether it is this key that somebody was seen to hold."""
+        return holder is not None and (holder.token, holder.run) == (self.token, self.run)
+
+
 class Outcome(NamedTuple):
     """What came of a commit."""
 
@@ -113,14 +126,19 @@ def release(keys: Keys, token: int) -> Callable[[Connection, float, Metadata], N
 
 
 def commit(
-    keys: Keys, token: int, key: bytes, value: bytes | None, revision: int
+    keys: Keys, lead: Lead, key: bytes, value: bytes | None, revision: int
 ) -> Callable[[Connection, float, Metadata], Outcome]:
     """Put a value if the key is still at this revision (0: not there) and this controller still leads.
 
-    None removes the key.
+    None removes the key. Revisions come again where etcd was put back to an older state, so the key `leader` has to say
+    whose it is as well.
     """
     request = messages.TxnRequest(
-        compare=[_created_at(keys.leader, token), _modified_at(key, revision)],
+        compare=[
+            _created_at(keys.leader, lead.token),
+            _has_value(keys.leader, leader_value(lead.me, lead.run)),
+            _modified_at(key, revision),
+        ],
         success=[_delete(key) if value is None else _put(key, value, 0)],
         failure=[_get(keys.leader)],
     )
@@ -237,6 +255,10 @@ def _created_at(key: bytes, revision: int) -> Any:
 
 def _modified_at(key: bytes, revision: int) -> Any:
     return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.MOD, key=key, mod_revision=revision)
+
+
+def _has_value(key: bytes, value: bytes) -> Any:
+    return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.VALUE, key=key, value=value)
 
 
 def _put(key: bytes, value: bytes, lease_id: int) -> Any:

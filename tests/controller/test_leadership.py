@@ -251,3 +251,10 @@ def test_a_lease_lasts_as_long_as_it_was_granted_from_the_moment_it_was_asked_fo
 
 def test_a_renewal_counts_for_as_long_as_it_says(leading):
     assert leading.renewed(LEASE, ttl_s=2, sent_ms=1500).role == Leads(1500 + 2000 - MARGIN_MS)
+
+
+def test_the_key_of_another_is_not_taken_for_the_own_though_its_revision_is_the_same(leading):
+    # etcd was put back to an older state, twice: its revisions have come again.
+    other = a_holder(OTHER, run="theirs", token=MINE.token)
+    assert leading.heard(other, 21).role == Follows(OTHER)
+    assert leading.heard(other, 21).token == 0

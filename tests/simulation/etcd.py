@@ -29,7 +29,7 @@ class Message:
 
 
 class Compare(Message):
-    EQUAL, CREATE, MOD = "=", "create_revision", "mod_revision"
+    EQUAL, CREATE, MOD, VALUE = "=", "create_revision", "mod_revision", "value"
 
 
 #: Stands for `etcd3.etcdrpc.rpc_pb2`.
@@ -85,6 +85,10 @@ class Kv(NamedTuple):
     lease: int = 0
     #: Which process has written it; nobody but the world knows.
     writer: object = None
+
+
+#: What comparisons find where there is no key.
+NO_KV = Kv(b"", b"", 0, 0)
 
 
 class Lease:
@@ -165,7 +169,8 @@ class Etcd:
 
     def _txn(self, request, process):
         is_as_wanted = all(
-            getattr(self.kvs.get(each.key), each.target, 0) == getattr(each, each.target) for each in request.compare
+            getattr(self.kvs.get(each.key, NO_KV), each.target) == getattr(each, each.target)
+            for each in request.compare
         )
         changes = []
         done = request.success if is_as_wanted else request.failure

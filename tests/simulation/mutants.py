@@ -176,13 +176,13 @@ class GreedyLeadership(Leadership):
         return self if self.token else super().at(now_ms)
 
 
-def commits_without(compared):
-    """Return a commit that does not compare one of the two: the leader's key (0), or the revision of the entry (1)."""
+def commits_without(*compared):
+    """Return a commit without some comparisons: of the key `leader` (0, 1), of the revision of the entry (2)."""
     commit = etcd_requests.commit
 
     def commits(*args):
         def without(compare, success, failure):
-            left = [each for i, each in enumerate(compare) if i != compared]
+            left = [each for i, each in enumerate(compare) if i not in compared]
             return MESSAGES.TxnRequest(compare=left, success=success, failure=failure)
 
         messages = mock.Mock(wraps=MESSAGES, TxnRequest=without)
@@ -259,8 +259,11 @@ MUTANTS = {
     "silent brokers are not asked": wrong(engine, "Detection", NobodyIsAsked),
     "a new controller judges at once": wrong(engine, "Detection", JudgesAtOnce),
     "a leader leads on after its lease": wrong(etcd, "Leadership", GreedyLeadership),
-    "the store does not compare the leader": wrong(etcd_requests, "commit", commits_without(0)),
-    "the store does not compare the revision": wrong(etcd_requests, "commit", commits_without(1)),
+    "the store does not compare the leader": wrong(etcd_requests, "commit", commits_without(0, 1)),
+    "the store does not compare the revision": wrong(etcd_requests, "commit", commits_without(2)),
+    "leaders are told apart by revisions alone": wrong(
+        etcd_requests, "commit", commits_without(1), seed=0, profile="lost"
+    ),
     "a renewed lease is counted from its answer": wrong(EtcdElection, "_perform", counted_from_its_answer(Renew)),
     "a granted lease is counted from its answer": wrong(EtcdElection, "_perform", counted_from_its_answer(Grant)),
     "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again),

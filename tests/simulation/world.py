@@ -286,10 +286,11 @@ class World:
         broker = self.by_id.get(broker_id)
         if broker is None or (controller.index, broker.index) in self.was_blocked:
             return
-        fine_since_ms = max(broker.fine_since_ms, controller.fine_since_ms)
+        # While it starts nobody is at its port.
+        fine_since_ms = max(broker.fine_since_ms, broker.running_since_ms, controller.fine_since_ms)
         if (controller.index, broker.index) in self.blocked:
-            # Only its heartbeats tell, which begin when it serves.
-            fine_since_ms = max(fine_since_ms, broker.running_since_ms + 1_000)
+            # Only its heartbeats tell, each second.
+            fine_since_ms += 1_000
         fine_ms = self.now_ms - fine_since_ms
         if broker.reaches(controller) and broker.is_running and fine_ms > WELL_MS:
             self.fail("%s judges broker %d dead, well for %d ms: %s", controller.me.id, broker_id, fine_ms, dead.reason)
