@@ -51,7 +51,7 @@ class Controller:
         self.next_calls = []
         #: Threads that have made a call whose outcome is not known.
         self.unknown_of = set()
-        #: Stand still for so long as soon as the next call of such a kind is sent.
+        #: The next call of such a kind finds it standing still: (kind, ms, what follows).
         self.freeze_at_call = None
 
     # The process
@@ -127,7 +127,8 @@ class Controller:
     def fate_of_call(self, path, request):
         is_commit = path.endswith("/Txn") and any(b"/sets/" in _key_of(op) for op in request.success)
         if self.freeze_at_call is not None and path.endswith(self.freeze_at_call[0]):
-            for_ms, self.freeze_at_call = self.freeze_at_call[1], None
+            (_, for_ms, then), self.freeze_at_call = self.freeze_at_call, None
+            then()
             self.freeze()
             self.world.at(self.world.now_ms + for_ms, self.thaw)
         for each in self.next_calls:
@@ -218,7 +219,9 @@ class Watcher:
             self.world.judged_dead(self.controller, dead)
 
     def leadership_gained(self, *_):
-        self.world.tell("%s serves as leader", self.controller.me.id)
+        if not self.process.is_dead:
+            self.world.tell("%s serves as leader", self.controller.me.id)
+            self.world.look_who_leads()
 
     def leadership_lost(self, *_):
         if not self.process.is_dead:

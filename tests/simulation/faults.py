@@ -89,7 +89,8 @@ _OF_CONTROLLERS: Final = {
     "delay_store_answer": 2,
     "slow_store": 2,
     "freeze_in_call": 2,
-    "freeze_and_cut": 2,
+    "renew_and_cut": 2,
+    "grant_and_cut": 2,
     "set_clock": 1,
     "resign": 1,
 }

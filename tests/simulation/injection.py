@@ -302,33 +302,53 @@ def slow_store(world, fault):
 
 
 def freeze_in_call(world, fault):
-    """Let a controller stand still while the answer to its question for the lead is on its way, and cut it off then."""
+    """Let a controller stand still while the answer to its question for the lead is on its way."""
     controller = of_leader(world) if fault.who else controller_of(world, fault.other)
-    stands_ms = min(fault.for_ms, 3_000)
-    controller.freeze_at_call = (("LeaseKeepAlive", "LeaseGrant", "Txn")[fault.other], stands_ms)
+    kind = ("LeaseKeepAlive", "LeaseGrant", "Txn")[fault.other]
+    controller.freeze_at_call = kind, min(fault.for_ms, 3_000), lambda: None
 
 
-def freeze_and_cut(world, fault):
-    """As that at the next renewal or grant of a lease; the controller is cut off from the store as it goes on."""
+def renew_and_cut(world, fault):
+    """As that at its next renewal, and cut it off from the store as it goes on: its lease ends when etcd says."""
     controller = of_leader(world)
-    controller.freeze_at_call = ("LeaseGrant" if fault.who == 0 else "LeaseKeepAlive", 2_500)
+    controller.freeze_at_call = "LeaseKeepAlive", 2_000, lambda: cut_off_after(world, controller, 2_100, fault)
 
+
+def grant_and_cut(world, fault):
+    """The same of a lease that is granted: the leader resigns, and the others are not there for a while."""
+    leader, controllers = of_leader(world), [each for each in world.controllers if each.is_up]
+    heirs = [each for each in controllers if each is not leader]
+    if not heirs or not leader.leads:
+        return
+    heir = heirs[fault.who % len(heirs)]
+    heir.freeze_at_call = "LeaseGrant", 2_500, lambda: cut_off_after(world, heir, 3_000, fault)
+    for each in heirs:
+        if each is not heir:
+            each.freeze()
+            end_after(world, 4_000, each.thaw)
+    stop_in_order(world, leader, 4_000)
+
+
+def cut_off_after(world, controller, ms, fault):
     def cut_off():
         controller.is_cut_from_store = True
-        end_after(world, fault.for_ms, controller.mend_store)
+        end_after(world, max(fault.for_ms, 5_000), controller.mend_store)
 
-    end_after(world, 4_100, cut_off)
+    end_after(world, ms, cut_off)
 
 
 def resign(world, _fault):
     """Stop the leading controller in order; it starts again."""
-    controller = of_leader(world)
+    stop_in_order(world, of_leader(world), 1_000)
+
+
+def stop_in_order(world, controller, for_ms):
     runs = controller.runs
 
     def stopped():
         if controller.runs == runs:
             controller.crash()
-            end_after(world, 1_000, controller.start)
+            end_after(world, for_ms, controller.start)
 
     if controller.is_up and not controller.is_frozen:
         controller.resign(stopped)
@@ -430,7 +450,8 @@ ACTS = {
         delay_store_answer,
         slow_store,
         freeze_in_call,
-        freeze_and_cut,
+        renew_and_cut,
+        grant_and_cut,
         set_clock,
         block_questions,
         mute_broker,
