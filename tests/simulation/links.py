@@ -44,6 +44,7 @@ class Client:
     def _send(self, address, request, waiting):  # noqa: C901  # a question, and all that becomes of it
         world, controller = self.world, self.controller
         broker = world.at_address(address)
+        starts = broker.starts
 
         def back(what):
             world.at(world.now_ms + LATENCY_MS, lambda: self.process.receive(_end, waiting, what))
@@ -53,7 +54,8 @@ class Client:
                 back(Answered(command, f"{broker.host}:10911"))
 
         def arrive():
-            way = world.way_to(controller, broker)
+            # What is on its way to a process comes to no later one.
+            way = world.way_to(controller, broker) if broker.starts == starts else "silent"
             if way == "open" and broker.listens:
                 broker.take_question(request, answered)
             elif way != "silent":

@@ -1,6 +1,7 @@
 """The product with one thing wrong each, to see that a simulated history shows it."""
 
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
 
@@ -185,7 +186,7 @@ def commits_without(*compared):
             left = [each for i, each in enumerate(compare) if i not in compared]
             return MESSAGES.TxnRequest(compare=left, success=success, failure=failure)
 
-        messages = mock.Mock(wraps=MESSAGES, TxnRequest=without)
+        messages = SimpleNamespace(**vars(MESSAGES) | {"TxnRequest": without})
         with mock.patch.object(etcd_requests, "messages", messages):
             return commit(*args)
 
