@@ -255,6 +255,9 @@ class Broker:
         old = self.world.by_id.get(self.master)
         if old is not None and old is not self and self.index not in old.cut_brokers and answer.master != self.master:
             old.lose(self)
+        if not (self.is_leading and answer.master == self.id):
+            # Slaves have to connect anew; those of a master that leads in another epoch stay connected.
+            self.roles += 1
         self.epoch, self.master = answer.master_epoch, answer.master
         if not self.is_running:
             self.is_running, self.running_since_ms = True, self.world.now_ms
@@ -517,6 +520,7 @@ class Broker:
 
     def report(self, members):
         self.pending |= members
+        self.world.reported_ms.update(dict.fromkeys(members, self.world.now_ms))
         if self.world.late_reports_ms:
             self.next_requests.insert(0, ("delay", self.world.late_reports_ms.pop()))
         epoch = self.epoch

@@ -145,6 +145,9 @@ class World:
     # What must hold
 
     def fail(self, words, *values):
+        if self.is_over and self.violation is None:
+            # What else comes of the moment that ended it is not judged.
+            return
         if self.violation is None:
             self.tell("VIOLATION: " + words, *values)
             self.violation = words % values
@@ -258,8 +261,12 @@ class World:
             self.fail("the logs of %s and %s count as one up to %d, and differ", broker.id, master.id, end)
 
     def has_nothing_in_common(self, broker):
-        """Let an operator empty a broker that can never follow: an empty one came first, where that may be."""
-        if self.heal_from_ms and (self.is_unclean or not self.is_kept):
+        """Let an operator empty a broker that can never follow, as where an empty one has led after it.
+
+        That happens after a lost store, in an unclean election, and before the first message was confirmed
+        (apache/rocketmq#9942). Confirmed messages that are lost by it are found where the other begins to lead.
+        """
+        if self.heal_from_ms:
             broker.epochs, broker.log = [], []
 
     def copy_gets_role(self, copy):
