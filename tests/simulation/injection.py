@@ -396,8 +396,9 @@ def lose_store_and_master(world, fault):
 
 
 def designate(world, fault):
+    """Let an operator want a master. Where any replicas confirm, who is in sync may lack messages: nobody is asked."""
     broker = broker_of(world, fault)
-    if broker.id is not None:
+    if broker.id is not None and not world.settings.confirmed_on:
         fields = {"brokerId": broker.id, "designateElect": "true"}
         request(world, of_leader(world), RequestCode.CONTROLLER_ELECT_MASTER, operator(world), **fields)
 
