@@ -236,40 +236,56 @@ def wrong(where, name, instead, *, seed=0, profile=""):
 
 
 MUTANTS = {
-    "the SyncStateSet does not count in elections": wrong(elector, "decide_election", anybody_is_elected),
-    "whoever asks is elected": wrong(elector, "decide_election", first_come_is_elected),
-    "a living master is replaced": wrong(elector, "decide_election", the_recorded_master_is_lost_to_whoever_asks),
-    "a suspect master is replaced": wrong(elector, "decide_election", suspects_are_replaced),
-    "epochs in logs do not count": wrong(elector, "decide_election", epochs_in_logs_do_not_count),
-    "a claim of anybody wins": wrong(elector, "decide_election", a_claim_of_anybody_wins),
-    "what comes over any connection counts": wrong(engine, "LiveTable", AnyConnectionRaises),
+    "the SyncStateSet does not count in elections": wrong(elector, "decide_election", anybody_is_elected, seed=59),
+    "whoever asks is elected": wrong(elector, "decide_election", first_come_is_elected, seed=165, profile="safe"),
+    "a living master is replaced": wrong(
+        elector, "decide_election", the_recorded_master_is_lost_to_whoever_asks, seed=46, profile="calm"
+    ),
+    "a suspect master is replaced": wrong(elector, "decide_election", suspects_are_replaced, seed=46, profile="calm"),
+    "epochs in logs do not count": wrong(elector, "decide_election", epochs_in_logs_do_not_count, profile="lost"),
+    "a claim of anybody wins": wrong(elector, "decide_election", a_claim_of_anybody_wins, profile="liar"),
+    "what comes over any connection counts": wrong(engine, "LiveTable", AnyConnectionRaises, profile="liar"),
     "a late broker can have seen the next epoch": Mutant(
         (
             (elector, "decide_election", no_margin_in_elections),
             (control, "decide_adoption", no_margin_in_adoptions),
         )
     ),
-    "the master epoch does not move": wrong(Decision, "after", the_epoch_stays),
-    "the SyncStateSet epoch does not move": wrong(Decision, "after", the_epoch_of_the_sync_state_set_stays),
+    "the master epoch does not move": wrong(Decision, "after", the_epoch_stays, seed=1, profile="safe"),
+    "the SyncStateSet epoch does not move": wrong(
+        Decision, "after", the_epoch_of_the_sync_state_set_stays, profile="safe"
+    ),
     "a new master keeps the old SyncStateSet": wrong(Decision, "after", the_sync_state_set_outlives_an_election),
-    "a restarted master keeps its epoch": wrong(control, "decide_adoption", a_restarted_master_goes_on),
+    "a restarted master keeps its epoch": wrong(
+        control, "decide_adoption", a_restarted_master_goes_on, seed=42, profile="safe"
+    ),
     "any report of the SyncStateSet counts": wrong(control, "decide_alteration", any_report_counts),
     "late reports of the SyncStateSet count": wrong(control, "decide_alteration", old_reports_count),
-    "ids are given twice": wrong(control, "decide_id", ids_are_given_twice),
-    "a closed connection is a dead broker": wrong(engine, "Detection", ClosedIsDead),
-    "silent brokers are not asked": wrong(engine, "Detection", NobodyIsAsked),
+    "ids are given twice": wrong(control, "decide_id", ids_are_given_twice, seed=4),
+    "a closed connection is a dead broker": wrong(engine, "Detection", ClosedIsDead, seed=12),
+    "silent brokers are not asked": wrong(engine, "Detection", NobodyIsAsked, seed=12),
     "a new controller judges at once": wrong(engine, "Detection", JudgesAtOnce),
     "a leader leads on after its lease": wrong(etcd, "Leadership", GreedyLeadership),
-    "the store does not compare the leader": wrong(etcd_requests, "commit", commits_without(0, 1)),
-    "the store does not compare the revision": wrong(etcd_requests, "commit", commits_without(2)),
-    "leaders are told apart by revisions alone": wrong(
-        etcd_requests, "commit", commits_without(1), seed=0, profile="lost"
+    "the store does not compare the leader": wrong(
+        etcd_requests, "commit", commits_without(0, 1), seed=38, profile="safe"
     ),
-    "a renewed lease is counted from its answer": wrong(EtcdElection, "_perform", counted_from_its_answer(Renew)),
-    "a granted lease is counted from its answer": wrong(EtcdElection, "_perform", counted_from_its_answer(Grant)),
-    "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again),
+    "the store does not compare the revision": wrong(
+        etcd_requests, "commit", commits_without(2), seed=9, profile="safe"
+    ),
+    "leaders are told apart by revisions alone": wrong(
+        etcd_requests, "commit", commits_without(1), seed=214, profile="lost"
+    ),
+    "a renewed lease is counted from its answer": wrong(
+        EtcdElection, "_perform", counted_from_its_answer(Renew), seed=8, profile="safe"
+    ),
+    "a granted lease is counted from its answer": wrong(
+        EtcdElection, "_perform", counted_from_its_answer(Grant), profile="safe"
+    ),
+    "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again, seed=3, profile="safe"),
     "old heartbeats tell how far logs are": wrong(Elector, "_fresh_from_ms", lambda *_: 0),
-    "who has not beaten is left out of the longest": wrong(election, "_longest", does_not_wait_for_beats),
+    "who has not beaten is left out of the longest": wrong(
+        election, "_longest", does_not_wait_for_beats, profile="late"
+    ),
 }
 
 

@@ -213,6 +213,8 @@ class World:
             self.fail("in sync are %s, the master waits for %s", sorted(new.sync_state_set), sorted(union))
 
     def new_master(self, old, new):
+        if new.sync_state_set != {new.master}:
+            self.fail("master %d begins with %s in sync", new.master, sorted(new.sync_state_set))
         if self.is_certainly_unclean(old, new):
             self.unclean_epochs.add(new.master_epoch)
         if self.has_own_epochs:
@@ -321,11 +323,9 @@ class World:
                 self.fail("%s was chosen, %s is master", chosen, record.new_master)
             if record.is_unclean and not self.is_unclean and record.master_epoch not in self.unclean_epochs:
                 self.losses_allowed(record)
-            # Strangers do not count: anybody can send a heartbeat.
-            heard = max(
-                (each.epoch or 0 for each in record.standings if self.is_honest(each.broker_id)),
-                default=0,
-            )
+            # Strangers do not count: anybody can send a heartbeat. Nor does who is dead, however much it had.
+            living = [each for each in record.standings if each.verdict not in (Verdict.NOT_ALIVE, Verdict.UNHEARD)]
+            heard = max((each.epoch or 0 for each in living if self.is_honest(each.broker_id)), default=0)
             if record.master_epoch <= heard:
                 self.fail("epoch %d is handed out, %d was heard", record.master_epoch, heard)
         self.tell("%s: %s (%s)", controller.me.id, record.reason, record.cause.why)
