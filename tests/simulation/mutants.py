@@ -249,7 +249,9 @@ MUTANTS = {
         (
             (elector, "decide_election", no_margin_in_elections),
             (control, "decide_adoption", no_margin_in_adoptions),
-        )
+        ),
+        seed=33,
+        profile="late",
     ),
     "the master epoch does not move": wrong(Decision, "after", the_epoch_stays, seed=1, profile="safe"),
     "the SyncStateSet epoch does not move": wrong(
@@ -259,8 +261,12 @@ MUTANTS = {
     "a restarted master keeps its epoch": wrong(
         control, "decide_adoption", a_restarted_master_goes_on, seed=42, profile="safe"
     ),
-    "any report of the SyncStateSet counts": wrong(control, "decide_alteration", any_report_counts),
-    "late reports of the SyncStateSet count": wrong(control, "decide_alteration", old_reports_count),
+    "any report of the SyncStateSet counts": wrong(
+        control, "decide_alteration", any_report_counts, seed=69, profile="safe"
+    ),
+    "late reports of the SyncStateSet count": wrong(
+        control, "decide_alteration", old_reports_count, seed=69, profile="safe"
+    ),
     "ids are given twice": wrong(control, "decide_id", ids_are_given_twice, seed=4),
     "a closed connection is a dead broker": wrong(engine, "Detection", ClosedIsDead, seed=12),
     "silent brokers are not asked": wrong(engine, "Detection", NobodyIsAsked, seed=12),
