@@ -102,6 +102,8 @@ _LATE: Final = ("crash_master", "lose_store_and_master")
 
 KINDS: Final = {
     "safe": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
+    #: As `safe`, where brokers confirm on a fixed number of replicas: drawn as such, or asked for by its name.
+    "fixed": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
     "unclean": _OF_BROKERS | _OF_CONTROLLERS | _OF_OPERATORS,
     "lost": _OF_BROKERS | _OF_CONTROLLERS | {"restore_backup": 9, "wipe_store": 4, "clean_all": 4},
     "late": _OF_BROKERS | _OF_CONTROLLERS | dict.fromkeys(_LATE, 0),
@@ -137,7 +139,7 @@ def history_of(seed: int, profile: str = "") -> tuple[Settings, tuple[Fault, ...
         broker_phases_ms=tuple(draw.randrange(0, 1_000) for _ in range(brokers)),
         controllers=controllers,
         controller_phases_ms=tuple(draw.randrange(0, 50) for _ in range(controllers)),
-        confirmed_on=2 if profile == "safe" and draw.random() < FIXED_CONFIRMATIONS else 0,
+        confirmed_on=2 if profile == "fixed" or (profile == "safe" and draw.random() < FIXED_CONFIRMATIONS) else 0,
         are_named=draw.random() < NAMED,
         blocked=tuple((pair, draw.choice(("silent", "refused"))) for pair in pairs if draw.random() < BLOCKED),
     )

@@ -46,7 +46,7 @@ class World:
         #: What happened, for people; None where nobody reads it.
         self.story = None
         self.is_unclean = settings.profile == "unclean"
-        self.keeps_messages = settings.profile in ("safe", "calm", "liar")
+        self.keeps_messages = settings.profile in ("safe", "fixed", "calm", "liar")
         #: The master epochs of elections that may lose messages.
         self.unclean_epochs = set()
         #: The store has whatever it said it had.
