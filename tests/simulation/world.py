@@ -248,6 +248,11 @@ class World:
 
     def acknowledged(self, broker, end):
         """Take note of what a master has told a producer."""
+        current = self.etcd.entry.broker_set
+        if self.settings.confirmed_on and current is not None and broker.epoch < current.master_epoch:
+            # No controller can fence a master of Java that it cannot reach: without allAckInSyncStateSet it may go on
+            # with a slave that has not heard of the next one either (controller.md 6.12).
+            return
         if not self.keeps_messages:
             if len(broker.log) > len(self.acked):
                 self.acked = broker.log[:end]
