@@ -243,7 +243,9 @@ MUTANTS = {
         elector, "decide_election", the_recorded_master_is_lost_to_whoever_asks, seed=46, profile="calm"
     ),
     "a suspect master is replaced": wrong(elector, "decide_election", suspects_are_replaced, seed=46, profile="calm"),
-    "epochs in logs do not count": wrong(elector, "decide_election", epochs_in_logs_do_not_count, profile="lost"),
+    "epochs in logs do not count": wrong(
+        elector, "decide_election", epochs_in_logs_do_not_count, seed=342, profile="lost"
+    ),
     "a claim of anybody wins": wrong(elector, "decide_election", a_claim_of_anybody_wins, profile="liar"),
     "what comes over any connection counts": wrong(engine, "LiveTable", AnyConnectionRaises, profile="liar"),
     "a late broker can have seen the next epoch": Mutant(
@@ -295,11 +297,24 @@ MUTANTS = {
         EtcdElection, "_perform", counted_from_its_answer(Grant), profile="safe"
     ),
     "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again, seed=3, profile="safe"),
-    "old heartbeats tell how far logs are": wrong(Elector, "_fresh_from_ms", lambda *_: 0),
+    "old heartbeats tell how far logs are": wrong(Elector, "_fresh_from_ms", lambda *_: 0, profile="fixed"),
     "who has not beaten is left out of the longest": wrong(
         election, "_longest", does_not_wait_for_beats, profile="late"
     ),
 }
+
+
+#: What some hundred histories of the profile that is about it have not shown yet: brokers are asked before an election,
+#: and several rules stand behind one another.
+UNSEEN = frozenset(
+    {
+        "a claim of anybody wins",
+        "what comes over any connection counts",
+        "a new controller judges at once",
+        "old heartbeats tell how far logs are",
+        "who has not beaten is left out of the longest",
+    }
+)
 
 
 @contextmanager
