@@ -1,0 +1,170 @@
+"""A6 divergence: when NameServers that were watching told different things about one broker."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from plain.beats import PROMISED_MS, Configured
+from plain.lives import Key, key_of
+from plain.spans import Span, clipped, covers
+from plain.watching import Row, Rows, boots, number, servers, watched
+
+Answer = dict[str, Any]
+
+#: So long NameServers may differ: nobody tells all of them at once.
+GRACE_US = 2_000_000
+#: Of a data version, so many periods: a beat may bring it.
+GRACE_PERIODS = 1.5
+
+
+class Told(NamedTuple):
+    """What a NameServer answers about a broker; None: it has it not."""
+
+    address: str | None = None
+    version: tuple[int, ...] | None = None
+
+
+ABSENT = Told()
+
+#: What is compared: of two answers that differ in it, NameServers differ. None: nothing to compare.
+KINDS: dict[str, Callable[[Told], Hashable | None]] = {
+    "presence": lambda told: told.address is not None,
+    "address": lambda told: told.address,
+    "version": lambda told: told.version,
+}
+
+
+def divergence(rows: Rows, window: Span, configured: Configured = lambda key, kind: None) -> list[Answer]:
+    """A6: one row for each time that NameServers differed for longer than they may."""
+    names = servers(rows)
+    seen = {ns_id: clipped(watched(rows, ns_id), *window) for ns_id in names}
+    keys = sorted({key_of(row) for row in rows["broker_state"] if row.get("broker_id") is not None})
+    changes = {ns_id: _changes(rows, ns_id) for ns_id in names}
+    found = []
+    for key in keys:
+        period_ms = configured(key, "register") or PROMISED_MS["register"]
+        told = {ns_id: _of_key(changes[ns_id], key) for ns_id in names}
+        for kind, view in KINDS.items():
+            grace_us = int(GRACE_PERIODS * period_ms * 1000) if kind == "version" else GRACE_US
+            spans = _differing(told, seen, view)
+            found += [_answer(key, kind, span, told, seen, view) for span in spans if span[1] - span[0] > grace_us]
+    return found
+
+
+def _changes(rows: Rows, ns_id: str) -> list[tuple[int, Key | None, Told]]:
+    """Return when the answers of a NameServer changed, and to what; without a broker: about all of them."""
+    found: list[tuple[int, Key | None, Told]] = []
+    for boot in boots(rows, ns_id):
+        found.append((_serves_from(rows, boot.boot_id, boot.start_us), None, ABSENT))
+        own = [row for family in ("broker_state", "heartbeat") for row in rows[family]]
+        held: dict[Key, Told] = {}
+        for row in sorted((row for row in own if row["boot_id"] == boot.boot_id), key=number):
+            for key, told in _after(row, held):
+                held[key] = told
+                found.append((row["event_time"], key, told))
+    return found
+
+
+def _serves_from(rows: Rows, boot_id: str, start_us: int) -> int:
+    """Return from when on a NameServer answers; it knows no broker then."""
+    ready = [row["event_time"] for row in rows["ns_lifecycle"] if row["boot_id"] == boot_id]
+    own = [row for row in rows["ns_lifecycle"] if row["boot_id"] == boot_id and row["event_type"] == "ready"]
+    return own[0]["event_time"] if own else min([start_us, *ready])
+
+
+def _after(row: Row, held: dict[Key, Told]) -> list[tuple[Key, Told]]:
+    """Return what a NameServer answers after an event about the brokers of its set."""
+    found: dict[Key, Told] = {}
+    if row.get("broker_id") is not None:
+        key = key_of(row)
+        found[key] = _after_own(row, held.get(key, ABSENT))
+    if row.get("set_ids") is not None:
+        place = (row["cluster"], row["broker_name"])
+        members = dict(zip(row["set_ids"], row["set_addrs"], strict=True))
+        found |= {key: ABSENT for key in held if key[:2] == place and key.broker_id not in members}
+        for broker_id, address in members.items():
+            key = Key(*place, broker_id)
+            found[key] = found.get(key, held.get(key, ABSENT))._replace(address=address)
+    return [(key, told) for key, told in found.items() if told != held.get(key)]
+
+
+def _after_own(row: Row, before: Told) -> Told:
+    version = _version(row) or before.version
+    match row["event_type"]:
+        case "unregistered" | "expired" | "channel_closed":
+            return ABSENT
+        case "registered_first" | "changed" | "address_changed" | "role_changed":
+            return Told(row.get("broker_addr", before.address), version)
+        case "beat" if before != ABSENT:
+            return before._replace(version=version)
+    return before
+
+
+def _version(row: Row) -> tuple[int, ...] | None:
+    if "dv_counter" not in row:
+        return None
+    return row["dv_counter"], row["dv_timestamp"], row["dv_state_version"]
+
+
+def _of_key(changes: list[tuple[int, Key | None, Told]], key: Key) -> list[tuple[int, Told]]:
+    return [(at_us, told) for at_us, about, told in changes if about in (key, None)]
+
+
+def _at(told: list[tuple[int, Told]], at_us: int) -> Told | None:
+    """Return the answer at a moment; None before the first one."""
+    past = [answer for since_us, answer in told if since_us <= at_us]
+    return past[-1] if past else None
+
+
+def _views(
+    told: dict[str, list[tuple[int, Told]]],
+    seen: dict[str, list[Span]],
+    view: Callable[[Told], Hashable | None],
+    at_us: int,
+) -> dict[str, Hashable]:
+    """Return what each NameServer that watches says at a moment."""
+    found = {}
+    for ns_id, own in told.items():
+        answer = _at(own, at_us) if covers(seen[ns_id], at_us) else None
+        if answer is not None and (said := view(answer)) is not None:
+            found[ns_id] = said
+    return found
+
+
+def _differing(
+    told: dict[str, list[tuple[int, Told]]], seen: dict[str, list[Span]], view: Callable[[Told], Hashable | None]
+) -> list[Span]:
+    edges = {at_us for own in told.values() for at_us, _ in own}
+    edges |= {edge for spans in seen.values() for span in spans for edge in span}
+    moments = sorted(edges)
+    found: list[Span] = []
+    for begin, end in pairwise(moments):
+        if len(set(_views(told, seen, view, begin).values())) > 1:
+            if found and found[-1][1] == begin:
+                found[-1] = (found[-1][0], end)
+            else:
+                found.append((begin, end))
+    return found
+
+
+def _answer(
+    key: Key,
+    kind: str,
+    span: Span,
+    told: dict[str, list[tuple[int, Told]]],
+    seen: dict[str, list[Span]],
+    view: Callable[[Told], Hashable | None],
+) -> Answer:
+    views = _views(told, seen, view, span[0] + GRACE_US)
+    sides: dict[Hashable, list[str]] = defaultdict(list)
+    for ns_id, said in views.items():
+        sides[said].append(ns_id)
+    return {
+        **key._asdict(),
+        "kind": kind,
+        "start_time": span[0],
+        "end_time": span[1],
+        "seconds": (span[1] - span[0]) / 1e6,
+        "sides": sorted(sorted(side) for side in sides.values()),
+    }

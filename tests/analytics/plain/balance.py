@@ -1,0 +1,126 @@
+"""A8 queue balance, without its proposals: how full each set is at the end of the window, how uneven each topic."""
+
+from collections import Counter, defaultdict
+from statistics import mean, pstdev
+from typing import Any, NamedTuple
+
+from plain.spans import Span
+from plain.watching import Row, Rows, number, servers
+
+Answer = dict[str, Any]
+
+WRITABLE = 2
+
+
+class Queues(NamedTuple):
+    """A topic on a set."""
+
+    read: int
+    write: int
+    perm: int
+
+
+#: Set -> topic -> queues.
+Routes = dict[str, dict[str, Queues]]
+
+
+def queue_balance(rows: Rows, window: Span) -> list[Answer]:
+    """A8: one row for each set and one for each topic."""
+    routes, clusters = routes_at(rows, window[1])
+    found: list[Answer] = []
+    for cluster in sorted(set(clusters.values())):
+        of_cluster = {name: table for name, table in routes.items() if clusters.get(name) == cluster}
+        found += [*_sets(cluster, of_cluster), *_topics(cluster, of_cluster)]
+    return found
+
+
+def routes_at(rows: Rows, at_us: int) -> tuple[Routes, dict[str, str]]:
+    """Return the routes as most NameServers have them at a moment, and the cluster of each set."""
+    past = {family: [row for row in told if row["event_time"] < at_us] for family, told in rows.items()}
+    views = [_routes_of(past, ns_id) for ns_id in servers(past)]
+    clusters = {row["broker_name"]: row["cluster"] for row in past["broker_state"] if "cluster" in row}
+    names = {name for view in views for name in view}
+    found: Routes = {}
+    for name in names:
+        tables = Counter(tuple(sorted(view.get(name, {}).items())) for view in views)
+        table, _ = tables.most_common(1)[0]
+        if table:
+            found[name] = dict(table)
+    return found, clusters
+
+
+def _routes_of(rows: Rows, ns_id: str) -> Routes:
+    """Replay what a NameServer wrote of its routes: what it learned since its last start."""
+    found: Routes = defaultdict(dict)
+    own = [row for row in [*rows["route_change"], *rows["route_snapshot"]] if row["ns_id"] == ns_id]
+    own.sort(key=number)
+    boot_id = own[-1]["boot_id"] if own else None
+    whole = {row["snapshot_id"] for row in own if row["event_type"] == "finished"}
+    snapshot_id = None
+    for row in own:
+        if row["boot_id"] != boot_id:
+            continue
+        if row["event_type"] == "queues" and row["scope"] == "all" and row["snapshot_id"] in whole:
+            if row["snapshot_id"] != snapshot_id:
+                found, snapshot_id = defaultdict(dict), row["snapshot_id"]
+            for name in row["broker_names"]:
+                found[name] |= {topic: Queues(row["read"], row["write"], row["perm"]) for topic in row["topics"]}
+        elif row["event_type"] == "topic_changed":
+            _change(found[row["broker_name"]], row)
+    return found
+
+
+def _change(table: dict[str, Queues], row: Row) -> None:
+    if row.get("new_read") is None:
+        table.pop(row["topic"], None)
+    else:
+        table[row["topic"]] = Queues(row["new_read"], row["new_write"], row["new_perm"])
+
+
+def _written(queues: Queues) -> int:
+    return queues.write if queues.perm & WRITABLE else 0
+
+
+def _sets(cluster: str, routes: Routes) -> list[Answer]:
+    counts = {name: sum(_written(queues) for queues in table.values()) for name, table in routes.items()}
+    counts = {name: count for name, count in counts.items() if count}
+    if not counts:
+        return []
+    total, usual = sum(counts.values()), mean(counts.values())
+    return [
+        {
+            "kind": "broker",
+            "cluster": cluster,
+            "broker_name": name,
+            "queues": count,
+            "share": count / total,
+            "ratio": count / usual,
+            "max_mean": max(counts.values()) / usual,
+            "cv": pstdev(counts.values()) / usual,
+            "gini": gini(list(counts.values())),
+        }
+        for name, count in counts.items()
+    ]
+
+
+def gini(counts: list[int]) -> float:
+    """Return the mean difference of any two, as a share of twice the mean: 0 if all are equal."""
+    return sum(abs(one - other) for one in counts for other in counts) / (2 * len(counts) * sum(counts))
+
+
+def _topics(cluster: str, routes: Routes) -> list[Answer]:
+    writes: dict[str, list[int]] = defaultdict(list)
+    for table in routes.values():
+        for topic, queues in table.items():
+            if _written(queues):
+                writes[topic].append(_written(queues))
+    return [
+        {
+            "kind": "topic",
+            "cluster": cluster,
+            "topic": topic,
+            "queues": sum(counts),
+            "spread": max(counts) - min(counts),
+        }
+        for topic, counts in writes.items()
+    ]

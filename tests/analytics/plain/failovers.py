@@ -1,0 +1,115 @@
+"""A10 failover timelines: the moments of each failover, and what lies between them."""
+
+from typing import Any
+
+from plain.removals import between
+from plain.spans import Span, covers
+from plain.watching import Row, Rows, servers, watched
+
+Answer = dict[str, Any]
+
+#: Phase -> from which moment to which.
+PHASES = {
+    "detect": ("last_beat", "detected"),
+    "start": ("detected", "election_started"),
+    "elect": ("election_started", "elected"),
+    "notify": ("elected", "notified"),
+    "register": ("elected", "visible_first"),
+    "spread": ("visible_first", "visible_last"),
+    "total": ("last_beat", "visible_last"),
+}
+MOMENTS = ("last_beat", "detected", "election_started", "elected", "notified", "visible_first", "visible_last")
+#: By these a NameServer shows another master.
+SHOWS = ("registered_first", "role_changed", "address_changed", "changed")
+
+
+def failover_timeline(rows: Rows, window: Span) -> list[Answer]:
+    """A10: one row for each failover, and one for each phase over all failovers of a cluster."""
+    elections = [
+        row
+        for row in rows["controller"]
+        if row["event_type"] == "elected"
+        and row.get("result") == "new_master_elected"
+        and window[0] <= row["event_time"] < window[1]
+    ]
+    elections.sort(key=lambda row: row["event_time"])
+    failovers = [_failover(rows, row, elections) for row in elections]
+    return failovers + [
+        _phase(cluster, phase, [each for each in failovers if each["cluster"] == cluster])
+        for cluster in sorted({each["cluster"] for each in failovers})
+        for phase in PHASES
+        if any(each[f"{phase}_s"] is not None for each in failovers if each["cluster"] == cluster)
+    ]
+
+
+def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
+    own = [row for row in rows["controller"] if row.get("failover_id") == election["failover_id"]]
+    later = [row["event_time"] for row in elections if _is_next(row, election)]
+    visible = _visible(rows, election, min(later, default=1 << 62))
+    first, last = (min(visible.values()), max(visible.values())) if visible else (None, None)
+    moments = {
+        "last_beat": _first(own, "failure_detected", "last_heartbeat_time"),
+        "detected": _first(own, "failure_detected"),
+        "election_started": _first(own, "election_started"),
+        "elected": election["event_time"],
+        "notified": _first([row for row in own if row.get("result") == "ok"], "role_notified"),
+        "visible_first": first,
+        "visible_last": last,
+    }
+    watching = [ns for ns in servers(rows) if covers(watched(rows, ns), election["event_time"])]
+    missing = [name for name in MOMENTS if moments[name] is None]
+    order = sorted(visible, key=lambda ns: (visible[ns], ns))
+    return {
+        "kind": "failover",
+        "cluster": election["cluster"],
+        "broker_name": election["broker_name"],
+        "failover_id": election["failover_id"],
+        "old_master": election.get("old_master"),
+        "new_master": election["new_master"],
+        **moments,
+        **{f"{phase}_s": _seconds(moments[begin], moments[end]) for phase, (begin, end) in PHASES.items()},
+        "namesrvs": order,
+        "visible_ms": [(visible[ns] - election["event_time"]) // 1000 for ns in order],
+        "slowest_namesrv": order[-1] if order else None,
+        "missing": sorted(missing + [f"visible on {ns}" for ns in watching if ns not in visible]),
+    }
+
+
+def _is_next(row: Row, election: Row) -> bool:
+    same_set = (row["cluster"], row["broker_name"]) == (election["cluster"], election["broker_name"])
+    return same_set and row["event_time"] > election["event_time"]
+
+
+def _visible(rows: Rows, election: Row, until_us: int) -> dict[str, int]:
+    """Return when each NameServer first showed the elected as master."""
+    found: dict[str, int] = {}
+    for row in rows["broker_state"]:
+        is_it = (row["broker_name"], row.get("broker_id"), row.get("broker_addr")) == (
+            election["broker_name"],
+            0,
+            election.get("broker_addr"),
+        )
+        if is_it and row["event_type"] in SHOWS and election["event_time"] <= row["event_time"] < until_us:
+            found[row["ns_id"]] = min(found.get(row["ns_id"], row["event_time"]), row["event_time"])
+    return found
+
+
+def _first(rows: list[Row], event_type: str, column: str = "event_time") -> int | None:
+    return min((row[column] for row in rows if row["event_type"] == event_type and column in row), default=None)
+
+
+def _seconds(begin_us: int | None, end_us: int | None) -> float | None:
+    return None if begin_us is None or end_us is None else (end_us - begin_us) / 1e6
+
+
+def _phase(cluster: str, phase: str, failovers: list[Answer]) -> Answer:
+    lengths = sorted(each[f"{phase}_s"] for each in failovers if each[f"{phase}_s"] is not None)
+    return {
+        "kind": "phase",
+        "cluster": cluster,
+        "phase": phase,
+        "n": len(lengths),
+        "p50_s": between(lengths, 0.5),
+        "p95_s": between(lengths, 0.95),
+        "max_s": lengths[-1],
+    }

@@ -1,0 +1,232 @@
+"""What each NameServer knew of each broker, and when a broker was down: what A1, A3, A11 and A14 are made of.
+
+- A NameServer has a broker from its registration until it leaves. One that was silent is down since it was heard last,
+  by this NameServer or, if later, by a controller; one whose connection ended, since that moment.
+- A broker id whose process took another one of its set is nobody's from then on, and not down.
+- A NameServer that has just started knows nothing of a broker before it registers; if it does not within its timeout,
+  the NameServer has it not, and it is down there.
+- A broker is down while fewer than a majority of the NameServers that know its state have it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+from plain.spans import Span, common
+from plain.watching import Boot, Row, Rows, boots, number, servers, watched
+
+#: What a NameServer gives a broker that says nothing of a timeout.
+TIMEOUT_US = 120_000_000
+
+HAVE = "have"
+SILENT = "silent"
+PLANNED = "planned"
+
+
+class Key(NamedTuple):
+    """Which broker."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+
+
+class Piece(NamedTuple):
+    """A NameServer knew that it had a broker, or that it had it not, for some time."""
+
+    ns_id: str
+    state: str
+    from_us: int
+    to_us: int
+
+
+class Outage(NamedTuple):
+    """A broker was down; what of that was observed."""
+
+    planned: bool
+    spans: list[Span]
+
+    @property
+    def from_us(self) -> int:
+        """When it went down."""
+        return self.spans[0][0]
+
+
+class Life(NamedTuple):
+    """A broker as most NameServers saw it."""
+
+    up: list[Span]
+    outages: list[Outage]
+
+
+def pieces(rows: Rows, end_us: int) -> dict[Key, list[Piece]]:
+    """Return what each NameServer knew of each broker while it was watching."""
+    told: dict[Key, list[Piece]] = defaultdict(list)
+    for ns_id in servers(rows):
+        seen = watched(rows, ns_id)
+        for key, piece in _Memory(rows, ns_id, end_us).told():
+            for begin, end in common([(piece.from_us, piece.to_us)], seen):
+                told[key].append(piece._replace(from_us=begin, to_us=end))
+    return told
+
+
+def lives(rows: Rows, end_us: int) -> dict[Key, Life]:
+    """Return when each broker was up and when it was down."""
+    return {key: _life(told) for key, told in pieces(rows, end_us).items()}
+
+
+def _life(told: list[Piece]) -> Life:
+    edges = sorted({edge for piece in told for edge in (piece.from_us, piece.to_us)})
+    up: list[Span] = []
+    outages: list[Outage] = []
+    was_up = True
+    for begin, end in pairwise(edges):
+        states = [piece.state for piece in told if piece.from_us <= begin < piece.to_us]
+        if not states:
+            continue
+        is_up = states.count(HAVE) >= len(states) // 2 + 1
+        if is_up:
+            up.append((begin, end))
+        elif was_up:
+            outages.append(Outage(PLANNED in states, [(begin, end)]))
+        else:
+            last = outages[-1]
+            outages[-1] = Outage(last.planned or PLANNED in states, [*last.spans, (begin, end)])
+        was_up = is_up
+    return Life(up, outages)
+
+
+class _Memory:
+    """One NameServer, as its rows tell."""
+
+    def __init__(self, rows: Rows, ns_id: str, end_us: int) -> None:
+        self._rows, self._ns_id, self._end_us = rows, ns_id, end_us
+        self._signs = signs_of_life(rows)
+        self._state: dict[Key, tuple[str, int]] = {}
+        self._address: dict[Key, str] = {}
+        self._timeout_us: dict[Key, int] = {}
+        #: Brokers that it or another NameServer had, and since when.
+        self._exists = _first_heard(rows)
+        #: Brokers whose process took another broker id.
+        self._moved: set[Key] = set()
+        self._done: list[tuple[Key, Piece]] = []
+
+    def told(self) -> list[tuple[Key, Piece]]:
+        """Return all pieces."""
+        own = [row for row in self._rows["broker_state"] if row["ns_id"] == self._ns_id]
+        for boot in boots(self._rows, self._ns_id):
+            self._state = {}
+            of_boot = sorted((row for row in own if row["boot_id"] == boot.boot_id), key=number)
+            for at_us, together in groupby(of_boot, key=lambda row: row["event_time"]):
+                self._take(at_us, list(together))
+            self._finish(boot)
+        return self._done
+
+    def _take(self, at_us: int, together: list[Row]) -> None:
+        """Take all that happened at one moment: the set's columns tell how it stands after all of it."""
+        for row in together:
+            if row.get("broker_id") is not None:
+                self._about(key_of(row), row, at_us)
+        for row in together:
+            if row.get("set_ids") is not None:
+                self._compare(row, at_us)
+        if any(row["event_type"] == "shown" for row in together):
+            shown = {(row["cluster"], row["broker_name"]) for row in together if row["event_type"] == "shown"}
+            for key in [key for key in self._state if (key.cluster, key.broker_name) not in shown]:
+                self._lose(key, at_us, SILENT)
+
+    def _about(self, key: Key, row: Row, at_us: int) -> None:
+        if "timeout_ms" in row:
+            self._timeout_us[key] = row["timeout_ms"] * 1000
+        match row["event_type"]:
+            case "registered_first" | "changed" | "address_changed" | "role_changed":
+                self._gain(key, at_us, row.get("broker_addr", ""))
+            case "unregistered":
+                self._lose(key, at_us, PLANNED)
+            case "channel_closed":
+                self._lose(key, at_us, SILENT)
+            case "expired":
+                heard = [row["last_heartbeat_time"], *self._signs[row["broker_name"], row.get("broker_addr")]]
+                self._lose(key, max(each for each in heard if each <= at_us), SILENT)
+
+    def _compare(self, row: Row, at_us: int) -> None:
+        """Take the members of a set as they are told."""
+        members = dict(zip(row["set_ids"], row["set_addrs"], strict=True))
+        place = (row["cluster"], row["broker_name"])
+        for key in [key for key, (state, _) in self._state.items() if key[:2] == place and state == HAVE]:
+            if key.broker_id in members:
+                continue
+            if self._address[key] in members.values() or row["event_type"] != "shown":
+                self._tell(key, at_us)
+                del self._state[key]
+                self._moved.add(key)
+            else:
+                self._lose(key, at_us, SILENT)
+        for broker_id, address in members.items():
+            self._gain(Key(*place, broker_id), at_us, address)
+
+    def _gain(self, key: Key, at_us: int, address: str) -> None:
+        self._address[key] = address
+        self._moved.discard(key)
+        if key not in self._state or self._state[key][0] != HAVE:
+            self._tell(key, at_us)
+            self._state[key] = (HAVE, at_us)
+
+    def _lose(self, key: Key, at_us: int, why: str) -> None:
+        if key in self._state and self._state[key][0] == HAVE:
+            self._tell(key, at_us)
+            self._state[key] = (why, max(at_us, self._state[key][1]))
+
+    def _tell(self, key: Key, until_us: int) -> None:
+        if key in self._state:
+            state, since_us = self._state[key]
+            self._done.append((key, Piece(self._ns_id, state, since_us, until_us)))
+
+    def _finish(self, boot: Boot) -> None:
+        """End what is known with the process; tell which brokers it never heard though it had the time."""
+        heard = defaultdict(lambda: boot.end_us)
+        for key, piece in self._done:
+            if boot.start_us <= piece.from_us <= boot.end_us:
+                heard[key] = min(heard[key], piece.from_us)
+        for key, (_, since_us) in self._state.items():
+            heard[key] = min(heard[key], since_us)
+            self._tell(key, boot.end_us)
+        for key, first_us in self._exists.items():
+            since_us = max(boot.start_us, first_us) + self._timeout_us.get(key, TIMEOUT_US)
+            if key not in self._moved and since_us < heard[key]:
+                self._done.append((key, Piece(self._ns_id, SILENT, since_us, heard[key])))
+
+
+def _first_heard(rows: Rows) -> dict[Key, int]:
+    found: dict[Key, int] = {}
+    for row in rows["broker_state"]:
+        if row.get("broker_id") is not None:
+            key = key_of(row)
+            found[key] = min(found.get(key, row["event_time"]), row["event_time"])
+    return found
+
+
+def key_of(row: Row) -> Key:
+    """Return which broker a row is about."""
+    return Key(row["cluster"], row["broker_name"], row["broker_id"])
+
+
+def signs_of_life(rows: Rows) -> dict[tuple[str, str | None], list[int]]:
+    """Return when controllers heard a process, by its set and address: broker ids are others there."""
+    found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    for row, at_us in _controllers_heard(rows):
+        if row["source"] == "controller":
+            found[row["broker_name"], row.get("broker_addr")].append(at_us)
+    return found
+
+
+def _controllers_heard(rows: Rows) -> Iterator[tuple[Row, int]]:
+    for row in rows["heartbeat"]:
+        yield row, row["event_time"]
+    for row in rows["heartbeat_summary"]:
+        # A summary is written when a later minute begins, or the broker has left: it was heard in its minute.
+        yield row, row["minute"]
+    for row in rows["controller"]:
+        if row["event_type"] == "failure_detected" and "last_heartbeat_time" in row:
+            yield row, row["last_heartbeat_time"]

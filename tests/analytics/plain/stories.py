@@ -1,0 +1,153 @@
+"""Small histories in each of which one thing happens that is easily told wrong, and the questions it concerns."""
+
+from collections.abc import Iterator
+from random import Random
+
+from synthetic.generator import History, generate
+from synthetic.plan import (
+    HOUR,
+    MINUTE,
+    MONDAY,
+    SECOND,
+    Broker,
+    BrokerKey,
+    Cut,
+    Downtime,
+    End,
+    Freeze,
+    Move,
+    Outage,
+    Pause,
+    Plan,
+    Plant,
+    Server,
+    Topic,
+    TopicChange,
+    brokers,
+    three_servers,
+)
+
+from history.beat_rows import BeatRow, moment_of
+from history.beats import Beat, Beats
+from history.rows import Moment, Row, RowMaker, Who
+
+NOON = MONDAY + 12 * HOUR
+END = NOON + 2 * HOUR
+ONE, TWO = BrokerKey("broker-000"), BrokerKey("broker-001")
+SLAVE = BrokerKey("broker-000", 1)
+CONTROLLER = Server(name="ctl-0", source="controller")
+
+
+def _plan(plant: Plant, **values: object) -> Plan:
+    usual: dict[str, object] = {"start_us": NOON, "end_us": END, "brokers": brokers(2)}
+    return Plan(**(usual | values), plant=plant)  # type: ignore[arg-type]
+
+
+def _altered(every_us: int, drop: float) -> Plan:
+    """A broker registers once more with each change of its topics, far more often than each 30 s."""
+    times = range(NOON + 5 * MINUTE, END - 5 * MINUTE, every_us)
+    changes = tuple(TopicChange(at_us, "t", "broker-000", 4 + n % 3, 4) for n, at_us in enumerate(times))
+    plant = Plant(topics=(Topic("t", ("broker-000",)),), topic_changes=changes)
+    return _plan(plant, brokers=brokers(2, drop=drop))
+
+
+def _everywhere(broker: BrokerKey, from_us: int, to_us: int) -> tuple[Cut, ...]:
+    return tuple(Cut(broker, f"ns-{number}", from_us, to_us) for number in range(3))
+
+
+def _restarted(*, clean: bool, length_us: int) -> Plan:
+    """A NameServer is restarted, and knows nobody until brokers register again."""
+    down = Downtime(NOON + HOUR, NOON + HOUR + length_us, clean)
+    return _plan(Plant(), servers=(Server(name="ns-0", downtimes=(down,)), *three_servers()[1:]))
+
+
+_CRASH = Outage(ONE, NOON + 40 * MINUTE + 17 * SECOND, NOON + 60 * MINUTE, End.CRASH)
+_SILENCE = _CRASH._replace(end=End.SILENT)
+_GOODBYE = _CRASH._replace(end=End.PLANNED)
+
+STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
+    "a broker registers at each of many changes": (_altered(9 * SECOND, 0), ("A2", "A7")),
+    "a broker registers at some changes, and beats are lost": (_altered(70 * SECOND, 0.1), ("A2", "A7")),
+    "a broker is configured to beat each 60 s": (_plan(Plant(), brokers=brokers(2, period_ms=60_000)), ("A2",)),
+    "a broker stands still for two minutes": (
+        _plan(Plant(freezes=(Freeze(ONE, NOON + HOUR, NOON + HOUR + 115 * SECOND),))),
+        ("A1", "A2", "A4"),
+    ),
+    "a connection ends with its process": (_plan(Plant(outages=(_CRASH,))), ("A1", "A3", "A4", "A14")),
+    "a host dies silently": (_plan(Plant(outages=(_SILENCE,))), ("A1", "A3", "A4", "A6")),
+    "a broker says good-bye": (_plan(Plant(outages=(_GOODBYE,))), ("A1", "A3", "A4", "A14")),
+    "one NameServer does not hear a broker": (
+        _plan(Plant(cuts=(Cut(ONE, "ns-1", NOON + 30 * MINUTE, NOON + 50 * MINUTE),))),
+        ("A1", "A2", "A4", "A6"),
+    ),
+    "NameServers do not hear a broker, a controller does": (
+        _plan(
+            Plant(cuts=_everywhere(ONE, NOON + 30 * MINUTE, NOON + 50 * MINUTE)),
+            servers=(*three_servers(), CONTROLLER),
+            beats_to_controllers=True,
+        ),
+        ("A1", "A2", "A4", "A5"),
+    ),
+    "a slave becomes master": (
+        _plan(
+            Plant(
+                outages=(Outage(ONE, NOON + HOUR, None, End.SILENT),),
+                moves=(Move(SLAVE, ONE, NOON + HOUR + 5 * SECOND),),
+            ),
+            brokers=(*brokers(2), Broker(key=SLAVE)),
+        ),
+        ("A1", "A3", "A6", "A14"),
+    ),
+    "a NameServer is restarted in order": (_restarted(clean=True, length_us=20 * SECOND), ("A1", "A6", "A7", "A11")),
+    "a NameServer is killed, and is back after ten minutes": (
+        _restarted(clean=False, length_us=10 * MINUTE),
+        ("A1", "A2", "A6", "A7", "A11"),
+    ),
+    "a NameServer cannot record": (
+        _plan(
+            Plant(outages=(_SILENCE,)),
+            servers=(
+                Server(name="ns-0", pauses=(Pause(NOON + 35 * MINUTE, NOON + 65 * MINUTE),)),
+                *three_servers()[1:],
+            ),
+        ),
+        ("A1", "A2", "A6"),
+    ),
+    "a broker comes back at another address": (
+        _plan(Plant(outages=(_CRASH._replace(to_us=NOON + 41 * MINUTE, address="other:10911"),))),
+        ("A1", "A3", "A6"),
+    ),
+    "a broker that lets a slave act beats each second beside its registrations": (_plan(Plant()), ("A2",)),
+    "two brokers lose their rack": (_plan(Plant(outages=(_SILENCE, _SILENCE._replace(broker=TWO)))), ("A14", "A1")),
+}
+
+#: A story that the plan cannot tell: a NameServer hears both kinds of beats, and decides itself what it writes of them.
+QUICK = "a broker that lets a slave act beats each second beside its registrations"
+
+
+def story_of(name: str) -> tuple[Plan, History]:
+    """Return a story's plan and what its servers record."""
+    plan = STORIES[name][0]
+    history = generate(plan)
+    if name == QUICK:
+        history.rows["heartbeat"].clear()
+        for row in _quick_beats():
+            history.rows[row.family.name].append(dict(row.columns))
+    return plan, history
+
+
+def _quick_beats() -> Iterator[Row]:
+    """Yield what is recorded of an hour of registrations each 30 s and questions for the data version each second."""
+    random = Random("quick")
+    beats, maker = Beats(), RowMaker("ns-0", NOON // 1000, "namesrv")
+    due = [(NOON + 2 * SECOND + n * SECOND, "data_version") for n in range(3600)]
+    due += [(NOON + 2 * SECOND + 300_000 + n * 30 * SECOND, "register") for n in range(120)]
+    heard_us = None
+    for at_us, kind in sorted(due):
+        if heard_us is None or random.random() > 0.05:
+            interval_ms = None if heard_us is None else (at_us - heard_us) // 1000
+            who = Who("DefaultCluster", "broker-000", 0, "broker-000-0:10911")
+            beat = Beat(Moment(at_us, at_us - NOON), who, kind, interval_ms, 10_000, (1, 2, 0))
+            for noted in beats.take(beat):
+                yield from BeatRow(noted).rows(maker, moment_of(noted))
+            heard_us = at_us

@@ -1,0 +1,56 @@
+"""A12 capacity: what servers use, how fast that grows, and how long it lasts."""
+
+from collections import defaultdict
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from plain.spans import Span
+from plain.watching import Rows
+
+Answer = dict[str, Any]
+
+RESOURCES = ("brokers", "topics", "queues", "route_bytes", "connections", "etcd_db_bytes")
+#: Where resources end by default.
+LIMITS = {"route_bytes": 1 << 30, "connections": 16_384, "etcd_db_bytes": 2 << 30}
+DAY_US = 86_400_000_000
+#: A trend needs so many days.
+DAYS_LEAST = 4
+#: A day counts if so much of it was watched.
+WATCHED_LEAST = 0.5
+TICK_US = 10_000_000
+
+
+def capacity(rows: Rows, window: Span) -> list[Answer]:
+    """A12: one row for each resource of NameServers and of controllers, of days that are whole."""
+    used: dict[tuple[str, str], dict[int, dict[str, list[int]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for row in rows["ns_tick"]:
+        for resource in RESOURCES:
+            if resource in row and window[0] <= row["event_time"] < window[1]:
+                used[row["source"], resource][row["event_time"] // DAY_US][row["ns_id"]].append(row[resource])
+    return [_answer(source, resource, days) for (source, resource), days in used.items()]
+
+
+def _answer(source: str, resource: str, days: dict[int, dict[str, list[int]]]) -> Answer:
+    by_day = {
+        day: max(median(values) for values in servers.values())
+        for day, servers in sorted(days.items())
+        if any(len(values) * TICK_US >= WATCHED_LEAST * DAY_US for values in servers.values())
+    }
+    now = by_day[max(by_day)]
+    slope = None
+    if len(by_day) >= DAYS_LEAST:
+        slope = median((by_day[b] - by_day[a]) / (b - a) for a, b in combinations(by_day, 2))
+    return {
+        "source": source,
+        "resource": resource,
+        "days": len(by_day),
+        "now": now,
+        "slope_day": slope,
+        "in_30d": None if slope is None else now + 30 * slope,
+        "limit": LIMITS.get(resource),
+        "history_days": sorted(by_day),
+        "history": [by_day[day] for day in sorted(by_day)],
+    }

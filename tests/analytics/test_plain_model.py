@@ -1,0 +1,91 @@
+"""Each analysis tells of random histories what a plain model of its question says, which knows nothing of Spark.
+
+`RMQ_PLAIN_SEEDS=0-200 pytest -m soak tests/analytics/test_plain_model.py` tries many histories.
+"""
+
+import os
+from datetime import datetime
+from functools import lru_cache
+
+import pytest
+from hand_tables import found
+from plain.comparing import differences
+from plain.histories import history_of, long_history_of, weeks_of
+from plain.questions import LONG, QUESTIONS
+from plain.stories import STORIES, story_of
+from plain.timeouts import faults
+from synthetic.frames import frames
+
+from analytics.days import unix_us
+from analytics.job import Span
+from analytics.jobs import load_jobs
+
+CI_SEEDS = range(4)
+SOAK_SEEDS = range(*map(int, os.environ.get("RMQ_PLAIN_SEEDS", "4-200").split("-")))
+
+
+@lru_cache(maxsize=1)
+def played(seed, how):
+    return how(seed)
+
+
+def play(job_id, seed):
+    how = {"A13": weeks_of, **dict.fromkeys(LONG, long_history_of)}.get(job_id, history_of)
+    return played(seed, how)
+
+
+def answers(spark, job_id, history, window):
+    """What an analysis publishes, with times as the model has them."""
+    (job,) = load_jobs([job_id])
+    inputs = frames(spark, history.rows)
+    told = found(job, {name: inputs[name] for name in job.inputs}, Span(*window))
+    return [
+        {name: unix_us(value) if isinstance(value, datetime) else value for name, value in row.items()} for row in told
+    ]
+
+
+def compared(spark, job_id, plan, history):
+    window = (plan.start_us, plan.end_us)
+    told = answers(spark, job_id, history, window)
+    if job_id == "A5":
+        return faults(history.rows, window, told)
+    question = QUESTIONS[job_id]
+    if question.kinds:
+        told = [row for row in told if row["kind"] in question.kinds]
+    if job_id == "A13":
+        told = [row for row in told if row["metric"].startswith("interval")]
+    if job_id == "A6":
+        told = [row | {"sides": sides(row["states"])} for row in told]
+    model = question.model(plan, history.rows, window)
+    return differences(told, model, question.keys, question.tolerances)
+
+
+def sides(states):
+    """Which NameServers tell the same, of `<NameServer>=<its answer>`."""
+    by_answer = {}
+    for state in states:
+        name, _, answer = state.partition("=")
+        by_answer.setdefault(answer, []).append(name)
+    return sorted(sorted(names) for names in by_answer.values())
+
+
+JOBS = [*QUESTIONS, "A5"]
+
+
+@pytest.mark.parametrize("seed", CI_SEEDS)
+@pytest.mark.parametrize("job_id", JOBS)
+def test_an_analysis_tells_what_the_plain_model_says(spark, job_id, seed):
+    assert compared(spark, job_id, *play(job_id, seed)) == []
+
+
+@pytest.mark.parametrize(("name", "job_id"), [(name, job_id) for name, (_, ids) in STORIES.items() for job_id in ids])
+def test_an_analysis_tells_a_story_as_the_plain_model_does(spark, name, job_id):
+    assert compared(spark, job_id, *story_of(name)) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("job_id", JOBS)
+def test_an_analysis_tells_what_the_plain_model_says_of_many_histories(spark, job_id):
+    apart = {seed: unlike for seed in SOAK_SEEDS if (unlike := compared(spark, job_id, *play(job_id, seed)))}
+    assert apart == {}
