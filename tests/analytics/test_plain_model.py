@@ -9,11 +9,11 @@ from functools import lru_cache
 
 import pytest
 from hand_tables import found
+from plain import proposals, timeouts, trends
 from plain.comparing import differences
 from plain.histories import history_of, long_history_of, weeks_of
 from plain.questions import LONG, QUESTIONS
 from plain.stories import STORIES, story_of
-from plain.timeouts import faults
 from synthetic.frames import frames
 
 from analytics.days import unix_us
@@ -48,8 +48,9 @@ def compared(spark, job_id, plan, history):
     window = (plan.start_us, plan.end_us)
     told = answers(spark, job_id, history, window)
     if job_id == "A5":
-        return faults(history.rows, window, told)
+        return timeouts.faults(history.rows, window, told)
     question = QUESTIONS[job_id]
+    faults = impossible(job_id, history, window, told)
     if question.kinds:
         told = [row for row in told if row["kind"] in question.kinds]
     if job_id == "A13":
@@ -57,7 +58,14 @@ def compared(spark, job_id, plan, history):
     if job_id == "A6":
         told = [row | {"sides": sides(row["states"])} for row in told]
     model = question.model(plan, history.rows, window)
-    return differences(told, model, question.keys, question.tolerances)
+    return faults + differences(told, model, question.keys, question.tolerances)
+
+
+def impossible(job_id, history, window, told):
+    """What cannot be, whatever the model leaves open."""
+    if job_id in ("A8", "A9"):
+        return proposals.faults(history.rows, window, told)
+    return trends.faults(told) if job_id == "A12" else []
 
 
 def sides(states):

@@ -5,7 +5,7 @@ from statistics import mean, pstdev
 from typing import Any, NamedTuple
 
 from plain.spans import Span
-from plain.watching import Row, Rows, number, servers
+from plain.watching import Row, Rows, boots, number, servers
 
 Answer = dict[str, Any]
 
@@ -28,8 +28,9 @@ def queue_balance(rows: Rows, window: Span) -> list[Answer]:
     """A8: one row for each set and one for each topic."""
     routes, clusters = routes_at(rows, window[1])
     found: list[Answer] = []
+    led = _led(rows, window[1])
     for cluster in sorted(set(clusters.values())):
-        of_cluster = {name: table for name, table in routes.items() if clusters.get(name) == cluster}
+        of_cluster = {name: routes.get(name, {}) for name in led if clusters[name] == cluster}
         found += [*_sets(cluster, of_cluster), *_topics(cluster, of_cluster)]
     return found
 
@@ -47,6 +48,20 @@ def routes_at(rows: Rows, at_us: int) -> tuple[Routes, dict[str, str]]:
         if table:
             found[name] = dict(table)
     return found, clusters
+
+
+def _led(rows: Rows, at_us: int) -> list[str]:
+    """Return the sets that have a master, for most NameServers that know the set since their last start."""
+    last: dict[tuple[str, str], Row] = {}
+    for row in sorted(rows["broker_state"], key=number):
+        if row.get("set_ids") is not None and row["event_time"] < at_us:
+            last[row["broker_name"], row["ns_id"]] = row
+    newest = {ns_id: boots(rows, ns_id)[-1].boot_id for ns_id in servers(rows)}
+    views: dict[str, list[bool]] = defaultdict(list)
+    for (name, ns_id), row in last.items():
+        if row["boot_id"] == newest[ns_id]:
+            views[name].append(0 in row["set_ids"])
+    return sorted(name for name, said in views.items() if 2 * sum(said) > len(said))
 
 
 def _routes_of(rows: Rows, ns_id: str) -> Routes:
@@ -83,8 +98,7 @@ def _written(queues: Queues) -> int:
 
 def _sets(cluster: str, routes: Routes) -> list[Answer]:
     counts = {name: sum(_written(queues) for queues in table.values()) for name, table in routes.items()}
-    counts = {name: count for name, count in counts.items() if count}
-    if not counts:
+    if not any(counts.values()):
         return []
     total, usual = sum(counts.values()), mean(counts.values())
     return [

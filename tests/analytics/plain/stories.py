@@ -26,6 +26,7 @@ from synthetic.plan import (
     brokers,
     three_servers,
 )
+from synthetic.plants import failover, flaps, storm
 
 from history.beat_rows import BeatRow, moment_of
 from history.beats import Beat, Beats
@@ -59,6 +60,25 @@ def _restarted(*, clean: bool, length_us: int) -> Plan:
     """A NameServer is restarted, and knows nobody until brokers register again."""
     down = Downtime(NOON + HOUR, NOON + HOUR + length_us, clean)
     return _plan(Plant(), servers=(Server(name="ns-0", downtimes=(down,)), *three_servers()[1:]))
+
+
+def _storm(count: int) -> Plan:
+    everybody = brokers(8)
+    return _plan(storm([broker.key for broker in everybody[:count]], NOON + HOUR), brokers=everybody)
+
+
+def _failed_over() -> Plan:
+    one = failover("broker-000", NOON + HOUR, controller="ctl-0", epoch=2)
+    (told,) = one.truth["failovers"]
+    registered_us = told.elected_us + SECOND
+    late = Cut(ONE, "ns-2", registered_us - SECOND, registered_us + 20 * SECOND)
+    moved = Plant(
+        outages=(Outage(ONE, told.died_us, None, End.SILENT),),
+        moves=(Move(SLAVE, ONE, registered_us),),
+        cuts=(late,),
+    )
+    plan = _plan(one, brokers=(*brokers(2), Broker(key=SLAVE)), servers=(*three_servers(), CONTROLLER))
+    return plan.with_plants(moved)
 
 
 _CRASH = Outage(ONE, NOON + 40 * MINUTE + 17 * SECOND, NOON + 60 * MINUTE, End.CRASH)
@@ -118,6 +138,23 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         ("A1", "A3", "A6"),
     ),
     "a broker that lets a slave act beats each second beside its registrations": (_plan(Plant()), ("A2",)),
+    "a broker crashes each five minutes": (
+        _plan(flaps(ONE, NOON + 10 * MINUTE, every_us=5 * MINUTE, count=12)),
+        ("A1", "A3", "A14"),
+    ),
+    "six brokers are restarted at once": (_storm(6), ("A1", "A11")),
+    "four brokers are restarted at once": (_storm(4), ("A11",)),
+    "a topic is altered while one NameServer hears nothing for a minute": (
+        _plan(
+            Plant(
+                topics=(Topic("t", ("broker-000",)),),
+                topic_changes=(TopicChange(NOON + HOUR + 5 * SECOND, "t", "broker-000", 4, 4),),
+                cuts=(Cut(ONE, "ns-2", NOON + HOUR, NOON + HOUR + 80 * SECOND),),
+            )
+        ),
+        ("A6", "A7", "A8"),
+    ),
+    "a master dies, and one NameServer shows the new one late": (_failed_over(), ("A1", "A6", "A10")),
     "two brokers lose their rack": (_plan(Plant(outages=(_SILENCE, _SILENCE._replace(broker=TWO)))), ("A14", "A1")),
 }
 

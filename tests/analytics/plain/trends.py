@@ -54,3 +54,21 @@ def _answer(source: str, resource: str, days: dict[int, dict[str, list[int]]]) -
         "history_days": sorted(by_day),
         "history": [by_day[day] for day in sorted(by_day)],
     }
+
+
+def faults(told: list[Answer]) -> list[str]:
+    """A12: return what is wrong with forecasts, a sentence each."""
+    found = []
+    for row in told:
+        name = f"{row['source']} {row['resource']}"
+        if row["slope_day"] is None:
+            continue
+        if not row["slope_p10"] <= row["slope_day"] <= row["slope_p90"]:
+            found.append(f"{name}: slope {row['slope_day']} is outside {row['slope_p10']} to {row['slope_p90']}")
+        if not row["p10"] <= row["in_30d"] <= row["p90"]:
+            found.append(f"{name}: {row['in_30d']} is outside {row['p10']} to {row['p90']}")
+        grows = row["limit"] is not None and row["slope_p10"] > 0
+        days = (row["limit"] - row["now"]) / row["slope_day"] if grows else None
+        if (row["days_left"] is None) != (days is None) or (days is not None and abs(days - row["days_left"]) > 1):
+            found.append(f"{name}: {row['days_left']} days left, by its own figures {days}")
+    return found
