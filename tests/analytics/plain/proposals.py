@@ -20,7 +20,23 @@ def faults(rows: Rows, window: Span, told: list[Answer]) -> list[str]:
     for row in proposals:
         name = f"{row['topic']} on {row['broker_name']}"
         found += [f"{name}: {fault}" for fault in _faults(row, routes)]
+    found += [f"{row['topic']}: {fault}" for row in told if "verdict" in row for fault in _verdict(row)]
     return found + _totals(told, proposals)
+
+
+def _verdict(row: Answer) -> list[str]:
+    """Return what is wrong with what A9 says of a topic."""
+    if row["kind"] != "topic":
+        return []
+    more = row["queues_proposed"] - row["queues_now"]
+    right = {"grow": more > 0, "shrink": more < 0 and row["lag"] == 0, "keep": more == 0, "wait": more == 0}
+    decided = row["verdict"] in ("grow", "shrink")
+    faulty = {
+        f"{row['verdict']} from {row['queues_now']} to {row['queues_proposed']}": not right[row["verdict"]],
+        f"{row['verdict']} after {row['days_differing']} days": decided and row["days_differing"] < 3,
+        f"{row['days_differing']} days of {row['days']}": row["days_differing"] > row["days"],
+    }
+    return [fault for fault, is_so in faulty.items() if is_so]
 
 
 def _faults(row: Answer, routes: Routes) -> list[str]:

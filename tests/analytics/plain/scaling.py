@@ -52,4 +52,11 @@ def _answer(cluster: str, topic: str, writes: list[int], days: dict[int, list[Ro
         "days": len(days),
         "p95_tps": (max(between(each, 0.95)[0] for each in rates), max(between(each, 0.95)[1] for each in rates)),
         "consumers": max(members, default=None),
+        "lag": _lag(days[max(days)]),
     }
+
+
+def _lag(told: list[Row]) -> int | None:
+    """Return what the group that is farthest behind had left at the end of a day."""
+    last = {row["group"]: row["max_offset"] - row["consumer_offset"] for row in told if "group" in row}
+    return max(last.values(), default=None)

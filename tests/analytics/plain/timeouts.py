@@ -1,5 +1,7 @@
 """A5 best timeout: what must hold of any recommendation, as the choice itself weighs costs that no definition names."""
 
+from collections import Counter
+from math import log
 from typing import Any
 
 from plain.lives import Key, key_of
@@ -11,6 +13,7 @@ Answer = dict[str, Any]
 GRID_S = (3, 180)
 HALF_SCAN_S = 2.5
 PERIODS_LEAST = 3
+REMOVALS = ("expired", "channel_closed")
 
 
 def timeouts_in_force(rows: Rows, window: Span) -> dict[Key, float]:
@@ -26,21 +29,40 @@ def timeouts_in_force(rows: Rows, window: Span) -> dict[Key, float]:
 def faults(rows: Rows, window: Span, told: list[Answer]) -> list[str]:
     """A5: return what is wrong with recommendations, a sentence each."""
     in_force = timeouts_in_force(rows, window)
-    keys = {Key(row["cluster"], row["broker_name"], row["broker_id"]) for row in told}
-    found = [f"{key} has no row" for key in in_force.keys() - keys]
-    for row in told:
-        key = Key(row["cluster"], row["broker_name"], row["broker_id"])
-        best_s, period_s = row["best_timeout_s"], (row["period_ms"] or 0) / 1000
-        if row["current_timeout_s"] != in_force.get(key):
-            found.append(f"{key}: timeout in force {in_force.get(key)}, told {row['current_timeout_s']}")
-        if row["fp_day"] is not None and not 0 <= row["fp_day"] <= row["fp_day_upper"]:
-            found.append(f"{key}: {row['fp_day']} false alarms a day are not below their bound {row['fp_day_upper']}")
-        if best_s is None:
-            continue
-        if not GRID_S[0] <= best_s <= GRID_S[1]:
-            found.append(f"{key}: {best_s} s is outside of {GRID_S}")
-        if best_s < PERIODS_LEAST * period_s and best_s < GRID_S[1]:
-            found.append(f"{key}: {best_s} s is shorter than {PERIODS_LEAST} periods of {period_s} s")
-        if abs(row["delay_s"] - best_s - HALF_SCAN_S) > period_s / 2 + 0.001:
-            found.append(f"{key}: with {best_s} s a failure is noticed after {row['delay_s']} s")
+    removals = Counter(key_of(row) for row in rows["broker_state"] if row["event_type"] in REMOVALS)
+    rows_of = {Key(row["cluster"], row["broker_name"], row["broker_id"]): row for row in told}
+    found = [f"{key} has no row" for key in in_force.keys() - rows_of.keys()]
+    for key, row in rows_of.items():
+        faulty = _evidence(row) | _choice(row)
+        faulty[f"timeout in force {in_force.get(key)}"] = row["current_timeout_s"] != in_force.get(key)
+        faulty[f"given up {removals[key]} times"] = row["failures"] > removals[key] or bool(
+            not removals[key] and row["current_fp_day"]
+        )
+        found += [f"{key}: {fault}: {_short(row)}" for fault, is_so in faulty.items() if is_so]
     return found
+
+
+def _evidence(row: Answer) -> dict[str, bool]:
+    """Return what may be wrong with how sure a recommendation is."""
+    upper, days = row["fp_day_upper"], row["evidence_days"]
+    return {
+        "more false alarms than their bound": row["fp_day"] is not None and not 0 <= row["fp_day"] <= upper,
+        "the bound of no false alarms": row["fp_day"] == 0 and abs(upper * days - log(1 / 0.05)) > 0.01,
+        "sure after hours": row["confidence"] == "high" and (upper is None or upper * 30 > 1),
+    }
+
+
+def _choice(row: Answer) -> dict[str, bool]:
+    """Return what may be wrong with the timeout that is recommended."""
+    best_s, period_s = row["best_timeout_s"], (row["period_ms"] or 0) / 1000
+    if best_s is None:
+        return {}
+    return {
+        f"outside of {GRID_S}": not GRID_S[0] <= best_s <= GRID_S[1],
+        f"shorter than {PERIODS_LEAST} periods": best_s < min(PERIODS_LEAST * period_s, GRID_S[1]),
+        f"noticed after {row['delay_s']} s": abs(row["delay_s"] - best_s - HALF_SCAN_S) > period_s / 2 + 0.001,
+    }
+
+
+def _short(row: Answer) -> str:
+    return ", ".join(f"{name} {value}" for name, value in row.items() if value is not None)
