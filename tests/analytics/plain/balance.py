@@ -30,7 +30,7 @@ def queue_balance(rows: Rows, window: Span) -> list[Answer]:
     found: list[Answer] = []
     led = _led(rows, window[1])
     for cluster in sorted(set(clusters.values())):
-        of_cluster = {name: routes.get(name, {}) for name in led if clusters[name] == cluster}
+        of_cluster = {name: routes[name] for name in led if clusters[name] == cluster and name in routes}
         found += [*_sets(cluster, of_cluster), *_topics(cluster, of_cluster)]
     return found
 
@@ -123,18 +123,11 @@ def gini(counts: list[int]) -> float:
 
 
 def _topics(cluster: str, routes: Routes) -> list[Answer]:
-    writes: dict[str, list[int]] = defaultdict(list)
-    for table in routes.values():
-        for topic, queues in table.items():
-            if _written(queues):
-                writes[topic].append(_written(queues))
-    return [
-        {
-            "kind": "topic",
-            "cluster": cluster,
-            "topic": topic,
-            "queues": sum(counts),
-            "spread": max(counts) - min(counts),
-        }
-        for topic, counts in writes.items()
-    ]
+    """Return topics that have not as many queues on each set; a set that has a topic not has no queue of it."""
+    found = []
+    for topic in sorted({topic for table in routes.values() for topic in table}):
+        counts = [_written(table[topic]) if topic in table else 0 for table in routes.values()]
+        if max(counts) > min(counts):
+            spread = max(counts) - min(counts)
+            found.append({"kind": "topic", "cluster": cluster, "topic": topic, "queues": sum(counts), "spread": spread})
+    return found

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from plain.lives import Key, key_of
-from plain.spans import Span, common
+from plain.spans import Span, common, joined
 from plain.watching import Row, Rows, number, watched
 
 Answer = dict[str, Any]
@@ -47,7 +47,7 @@ class Silence(NamedTuple):
 
 def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key, kind: None) -> list[Answer]:
     """A2: one row for each broker by whom it beats to, of intervals that ended in the window and were watched."""
-    seen = {ns_id: watched(rows, ns_id, SIGNS) for ns_id in {row["ns_id"] for row in rows["ns_tick"]}}
+    seen = {ns_id: _heard(rows, ns_id) for ns_id in {row["ns_id"] for row in rows["ns_tick"]}}
     silences: dict[tuple[str, Key], list[Silence]] = defaultdict(list)
     periods: dict[tuple[str, Key], int] = {}
     for stream, beats in _streams(rows).items():
@@ -63,6 +63,16 @@ def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key
     found = [_answer(*place, silences[place], periods[place]) for place in silences if place not in summaries]
     found += [_summed(*place, silences[place], told) for place, told in summaries.items()]
     return [answer for answer in found if answer]
+
+
+def _heard(rows: Rows, ns_id: str) -> list[Span]:
+    """Return when a server heard beats, written down or not: what it measured while it wrote nothing counts."""
+    pauses = [
+        (row["unobserved_from"], row["event_time"])
+        for row in rows["ns_lifecycle"]
+        if (row["ns_id"], row["event_type"]) == (ns_id, "recording_resumed") and "unobserved_from" in row
+    ]
+    return joined([*watched(rows, ns_id, SIGNS), *pauses])
 
 
 def _streams(rows: Rows) -> dict[Stream, list[Row]]:

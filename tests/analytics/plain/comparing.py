@@ -56,6 +56,8 @@ def _alike(one: Any, other: Any, tolerance: float | str) -> bool:
         )
     if isinstance(one, bool | str | list) or isinstance(other, bool | str | list) or one is None or other is None:
         return bool(one == other)
+    if isinstance(one, int) and isinstance(other, int) and not isinstance(tolerance, str):
+        return abs(one - other) <= tolerance
     if isinstance(tolerance, str):
         return isclose(one, other, rel_tol=float(tolerance.rstrip("%")) / 100, abs_tol=1e-6)
     return isclose(one, other, rel_tol=1e-6, abs_tol=max(tolerance, 1e-6))

@@ -22,6 +22,8 @@ TIMEOUT_US = 120_000_000
 HAVE = "have"
 SILENT = "silent"
 PLANNED = "planned"
+#: Its process took another broker id.
+MOVED = "moved"
 
 
 class Key(NamedTuple):
@@ -88,6 +90,8 @@ def _life(told: list[Piece]) -> Life:
         is_up = states.count(HAVE) >= len(states) // 2 + 1
         if is_up:
             up.append((begin, end))
+        elif MOVED in states:
+            is_up = True
         elif was_up:
             outages.append(Outage(PLANNED in states, [(begin, end)]))
         else:
@@ -159,7 +163,7 @@ class _Memory:
                 continue
             if self._address[key] in members.values() or row["event_type"] != "shown":
                 self._tell(key, at_us)
-                del self._state[key]
+                self._state[key] = (MOVED, at_us)
                 self._moved.add(key)
             else:
                 self._lose(key, at_us, SILENT)

@@ -19,7 +19,7 @@ WINDOWS_LEAST = 2
 #: The deviation of a normal distribution in medians of distances.
 NORMAL = 0.6745
 #: A broker that is very regular may be off by this share of its median.
-FLOOR = 0.05
+FLOOR = 0.005
 
 Values = dict[tuple[Key, str], dict[int, float]]
 

@@ -58,13 +58,14 @@ def _divergence(plan: Plan, rows: Rows, window: Span) -> list[Answer]:
 _FOUR_DIGITS = "0.1%"
 
 QUESTIONS: dict[str, Question] = {
-    "A1": Question(_of_rows(availability), BROKER),
+    # A bound may be worked out by a formula that is nearly right.
+    "A1": Question(_of_rows(availability), BROKER, {"mtbf_lower_s": "1%", "mtbf_upper_s": "1%"}),
     "A2": Question(
         _gaps,
         ("source", *BROKER),
         dict.fromkeys(("p50_ms", "p95_ms", "p99_ms", "p999_ms"), _FOUR_DIGITS) | {"mad_ms": 10.0},
     ),
-    "A3": Question(_of_rows(flapping), BROKER, {"peak": 1e-3, "time_flagged_s": 0.01}),
+    "A3": Question(_of_rows(flapping), BROKER, {"peak": 1e-3, "peak_time": 1_500, "time_flagged_s": 0.01}),
     "A4": Question(_of_rows(detection_delay), ("cluster", "source", "reason", "timeout_ms")),
     "A6": Question(_divergence, (*BROKER, "kind", "start_time")),
     "A7": Question(_of_rows(route_churn), ("cluster", "topic")),
@@ -72,7 +73,7 @@ QUESTIONS: dict[str, Question] = {
     "A9": Question(_of_rows(queue_scaling), ("cluster", "topic"), {"p95_tps": "1%"}, kinds=("topic",)),
     "A10": Question(_of_rows(failover_timeline), ("cluster", "kind", "failover_id", "phase")),
     "A11": Question(_of_rows(restart_storms), ("cluster", "cause", "start")),
-    "A12": Question(_of_rows(capacity), ("source", "resource")),
+    "A12": Question(_of_rows(capacity), ("source", "resource"), {"in_30d": 60.0}),
     "A13": Question(_of_rows(anomalies), (*BROKER, "metric", "start")),
     "A14": Question(_of_rows(joint_failures), ("cluster", "broker_a", "broker_b", "cluster_b")),
 }

@@ -12,8 +12,8 @@ from plain.watching import Rows
 
 Answer = dict[str, Any]
 
-#: NameServers look each five seconds; what is silent for its timeout waits for half of that on average.
-HALF_SCAN_MS = 2_500
+#: NameServers look each ten seconds by default; what is silent for its timeout waits for half of that on average.
+HALF_SCAN_MS = 5_000
 
 #: What servers tell when they give a broker up.
 GIVEN_UP = frozenset({"expired", "channel_closed", "failure_detected"})
