@@ -62,8 +62,15 @@ def plan_of(seed: int) -> Plan:
     calm = [key for key in keys if key.broker_name not in failing]
     plan = plan.with_plants(*(_trouble(random, key, servers) for key in calm), *_failovers(random, plan, failing))
     if random.random() < 0.3:
-        plan = plan.with_plants(storm(calm, MONDAY + 8 * HOUR, seed=seed))
+        at_us = MONDAY + 8 * HOUR
+        busy = {each.broker for each in plan.plant.outages if _is_near(each, at_us)}
+        plan = plan.with_plants(storm([key for key in calm if key not in busy], at_us, seed=seed))
     return plan
+
+
+def _is_near(outage: Outage, at_us: int) -> bool:
+    """Tell whether an outage is in the way of another one of some minutes."""
+    return outage.from_us < at_us + 5 * MINUTE and (outage.to_us is None or at_us < outage.to_us + MINUTE)
 
 
 def _brokers(random: Random) -> tuple[Broker, ...]:

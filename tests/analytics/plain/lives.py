@@ -132,9 +132,9 @@ class _Memory:
         for row in together:
             if row.get("broker_id") is not None:
                 self._about(key_of(row), row, at_us)
-        for row in together:
-            if row.get("set_ids") is not None:
-                self._compare(row, at_us)
+        last = {(row["cluster"], row["broker_name"]): row for row in together if row.get("set_ids") is not None}
+        for row in last.values():
+            self._compare(row, at_us)
         if any(row["event_type"] == "shown" for row in together):
             shown = {(row["cluster"], row["broker_name"]) for row in together if row["event_type"] == "shown"}
             for key in [key for key in self._state if (key.cluster, key.broker_name) not in shown]:

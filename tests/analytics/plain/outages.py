@@ -15,6 +15,8 @@ FLAGGED_ABOVE = 3
 CLEARED_BELOW = 1.5
 SURE = 0.95
 MINUTE_US = 60_000_000
+#: Brokers that are less alike are not told.
+JACCARD_LEAST = 0.1
 
 
 def availability(rows: Rows, window: Span) -> list[Answer]:
@@ -108,14 +110,15 @@ def joint_failures(rows: Rows, window: Span) -> list[Answer]:
     found = []
     for one, other in combinations(sorted(minutes, key=_name), 2):
         joint = minutes[one] & minutes[other]
-        if joint:
+        jaccard = len(joint) / len(minutes[one] | minutes[other]) if joint else 0
+        if jaccard >= JACCARD_LEAST:
             found.append(
                 {
                     "cluster": one.cluster,
                     "broker_a": _name(one),
                     "broker_b": _name(other),
                     "cluster_b": other.cluster,
-                    "jaccard": len(joint) / len(minutes[one] | minutes[other]),
+                    "jaccard": jaccard,
                     "joint_minutes": len(joint),
                     "joint_outages": sum(minute - 1 not in joint for minute in joint),
                     "minutes_a": len(minutes[one]),
