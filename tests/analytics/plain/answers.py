@@ -59,8 +59,10 @@ def _changes(rows: Rows, ns_id: str) -> list[tuple[int, Key | None, Told]]:
         found.append((_serves_from(rows, boot.boot_id, boot.start_us), None, ABSENT))
         own = [row for family in ("broker_state", "heartbeat") for row in rows[family]]
         held: dict[Key, Told] = {}
-        for row in sorted((row for row in own if row["boot_id"] == boot.boot_id), key=number):
-            for key, told in _after(row, held):
+        of_boot = [row for row in own if row["boot_id"] == boot.boot_id]
+        shown = _shown(of_boot)
+        for row in sorted(of_boot, key=number):
+            for key, told in _after(row, held, shown.get(row["event_time"])):
                 held[key] = told
                 found.append((row["event_time"], key, told))
     return found
@@ -73,9 +75,20 @@ def _serves_from(rows: Rows, boot_id: str, start_us: int) -> int:
     return own[0]["event_time"] if own else min([start_us, *ready])
 
 
-def _after(row: Row, held: dict[Key, Told]) -> list[tuple[Key, Told]]:
+def _shown(rows: list[Row]) -> dict[int, set[tuple[str, str]]]:
+    """Return which sets each snapshot shows, by its time: there are no others then."""
+    found: dict[int, set[tuple[str, str]]] = defaultdict(set)
+    for row in rows:
+        if row["event_type"] == "shown":
+            found[row["event_time"]].add((row["cluster"], row["broker_name"]))
+    return found
+
+
+def _after(row: Row, held: dict[Key, Told], shown: set[tuple[str, str]] | None) -> list[tuple[Key, Told]]:
     """Return what a NameServer answers after an event about the brokers of its set."""
     found: dict[Key, Told] = {}
+    if row["event_type"] == "shown" and shown:
+        found |= {key: ABSENT for key in held if key[:2] not in shown}
     if row.get("broker_id") is not None:
         key = key_of(row)
         found[key] = _after_own(row, held.get(key, ABSENT))
