@@ -167,6 +167,14 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="where a resource ends, for A12; may be repeated (route_bytes=2147483648)",
     )
+    parser.add_argument(
+        "--period",
+        metavar="[SET/]KIND=MS",
+        action="append",
+        default=[],
+        help="how often brokers are configured to beat, of all or of one set, where it is not the default, for A2 and A5; "
+        "may be repeated (register=60000, broker-a/heartbeat=500)",
+    )
     parser.add_argument("--raw", action="store_true", help="make all of it from rows, not from what was kept of days")
 
 

@@ -1,7 +1,8 @@
 """A5: how long NameServers should bear with each broker's silence before they give it up.
 
 The least timeout that gives up a living broker at most once in 30 days, so surely that it can be said with 95 %; if
-nothing is so sure, the one that costs least. Beside it: what phi-accrual would do with the same intervals.
+nothing is so sure, the one that costs least. Beside it: what phi-accrual would do with the same intervals. A NameServer
+gives a silent broker up when its timeout is over, not at a scan after it, so that a failure is noticed after the timeout.
 
 A broker that pauses is silent for all NameServers at once. So silences and days are divided by how many of them watched
 in the mean: 30 days at three NameServers are 30 days of evidence. Of a broker that beats to some of them only, that is
@@ -9,14 +10,16 @@ less than there is, and nothing is said too surely.
 """
 
 from collections.abc import Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.detection_delay import SCAN_MS
-from analytics.gap_histogram import GAP_KEYS, added_up, usual_period_ms
+from analytics.beat_periods import Periods
+from analytics.gap_histogram import GAP_KEYS, added_up, period_of_most
 from analytics.job import Job, Span
 from analytics.rates import poisson_upper
 from analytics.schemas import in_columns
@@ -42,9 +45,6 @@ PERIODS_MIN: Final = 3
 #: The period of a broker is not known more exactly: 30,001 ms must not rule out three times 30 s.
 PERIOD_TOLERANCE: Final = 0.02
 
-#: A removal is half a scan late in the mean.
-SCAN_S: Final = SCAN_MS / 1000
-
 #: So many living brokers may be given up in a day: one in 30 days.
 FALSE_ALARMS_A_DAY: Final = 1 / 30
 
@@ -64,7 +64,7 @@ _ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
-    Column("period_ms", Type.DOUBLE, "ms between its beats as a rule"),
+    Column("period_ms", Type.DOUBLE, "ms between its beats, as in A2"),
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
     Column("current_fp_day", Type.DOUBLE, "times a day that it is given up alive with that timeout"),
     Column(
@@ -89,10 +89,10 @@ COLUMNS: Final = (
 )
 
 
-def best_timeout(parts: DataFrame, _span: Span) -> DataFrame:
-    """Return one row for each broker that beat at least twice."""
+def best_timeout(parts: DataFrame, _span: Span, periods: Periods = MappingProxyType({})) -> DataFrame:
+    """Return one row for each broker that beat at least twice; `periods` tell how brokers are configured."""
     brokers = (
-        _watched(parts.filter(F.col("what") == GAP))
+        _watched(parts.filter(F.col("what") == GAP), periods)
         .join(_told_apart(parts), list(_BROKER), "left")
         .crossJoin(F.broadcast(_servers(parts)))
         .withColumns(
@@ -130,7 +130,7 @@ def _told() -> list[SparkColumn]:
 # What is known of each broker
 
 
-def _watched(gaps: DataFrame) -> DataFrame:
+def _watched(gaps: DataFrame, periods: Periods) -> DataFrame:
     """Return each broker's histogram as sums: for each timeout of the grid the silences that were longer.
 
     `gaps` holds the long silences themselves, for timeouts that are not of the grid.
@@ -138,20 +138,20 @@ def _watched(gaps: DataFrame) -> DataFrame:
     longer = (F.sum(F.when(F.col("gap_ms") > limit_s * 1000, F.col("n")).otherwise(0)) for limit_s in GRID_S)
     long_ones = F.when((F.col("gap_ms") > GRID_S[0] * 1000) & (F.col("n") > 0), F.struct("gap_ms", "n"))
     sums = (
-        added_up(gaps)
+        added_up(gaps, periods)
         .groupBy(*GAP_KEYS)
         .agg(
             F.array(*longer).alias("false_alarms"),
             F.collect_list(long_ones).alias("gaps"),
-            *(F.sum(name).alias(name) for name in ("n", "sum_ms", "uncounted_n", "period_sum_ms")),
-            F.max("p50_ms").alias("p50_ms"),
+            F.sum("sum_ms").alias("sum_ms"),
+            period_of_most().alias("period_ms"),
         )
     )
     return sums.select(
         *_BROKER,
         "false_alarms",
         "gaps",
-        usual_period_ms(F.col("p50_ms")).alias("period_ms"),
+        "period_ms",
         (F.col("sum_ms") / _DAY_MS).alias("days"),
     )
 
@@ -201,7 +201,7 @@ def _fixed_choices() -> SparkColumn:
         place = (F.array_position(grid, limit_s) - 1).cast("int")
         # Null outside of the grid.
         alarms = F.get("false_alarms", place)
-        return _choice(limit_s, F.coalesce(alarms, _longer_than(limit_s)), limit_s + SCAN_S / 2, F.col("days"))
+        return _choice(limit_s, F.coalesce(alarms, _longer_than(limit_s)), limit_s, F.col("days"))
 
     return F.transform(settings, choice)
 
@@ -212,7 +212,7 @@ def _phi_choices() -> SparkColumn:
 
     def choice(threshold: SparkColumn, number: SparkColumn) -> SparkColumn:
         limit_ms = F.col("phi_mean_ms") + F.get(deviations, number) * F.col("phi_deviation_ms")
-        return _choice(threshold, F.get("phi_alarms", number), limit_ms / 1000 + SCAN_S / 2, F.col("phi_days"))
+        return _choice(threshold, F.get("phi_alarms", number), limit_ms / 1000, F.col("phi_days"))
 
     return F.when(F.col("phi_days") > 0, F.transform(_array(PHI_THRESHOLDS), choice))
 
@@ -251,3 +251,8 @@ JOB: Final = Job(
     columns=COLUMNS,
     order=("abs(best_timeout_s - current_timeout_s) DESC NULLS LAST",),
 )
+
+
+def with_periods(periods: Periods) -> Job:
+    """Return the analysis with brokers configured so."""
+    return JOB._replace(result=partial(best_timeout, periods=periods))

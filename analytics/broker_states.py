@@ -2,8 +2,10 @@
 
 The parts of a day are what became known in it: brokers that came or left, servers that began without knowledge, pieces
 of observed time, and, since a day has to be readable by itself, how everything stood at its beginning. A removal is
-known when the server decides it, and reaches back to the last heartbeat, which may lie before midnight; so `at_us` is
-always in the day and `since_us` may be earlier. What is told twice by two days changes nothing.
+known when the server decides it, and where the broker was silent it reaches back to its last sign of life, which may lie
+before midnight; so `at_us` is always in the day and `since_us` may be earlier. What is told twice by two days changes
+nothing. A broker that a controller heard after the NameServer lived until then. One whose connection ended died then:
+its host ended it, or it ended it itself.
 
 A NameServer that has just started, or could not record, knows a broker again when it hears of it, and knows that it
 is absent once the broker's timeout is over; until then its word does not count.
@@ -23,6 +25,9 @@ from analytics.schemas import in_columns
 from history.schemas import Column, Type
 
 STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
+
+#: With what controllers heard.
+LIFE_INPUTS: Final = (*STATE_INPUTS, "heartbeat_summary", "controller")
 
 UP: Final = "up"
 DOWN: Final = "down"
@@ -44,26 +49,40 @@ STATE_PARTS: Final = (
     Column("broker_name", Type.STRING, "broker set; null where all brokers are meant"),
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("at_us", Type.LONG, "when it was known, Unix us; the end of observed time"),
-    Column("since_us", Type.LONG, "from when on it is so: the last heartbeat before a silent end; else at_us"),
+    Column("since_us", Type.LONG, "from when on it may be so: the last sign of life before a silent end; else at_us"),
     Column("planned", Type.BOOLEAN, "down: the broker said good-bye"),
     Column("address", Type.STRING, "up: where the broker is"),
-    Column("silent", Type.BOOLEAN, "down: a scan gave it up, some seconds after its timeout"),
+    Column("silent", Type.BOOLEAN, "down: it was given up for its silence"),
 )
 
 #: So long after its start the word of a NameServer counts for brokers that it has not heard of: their usual timeout.
 GRACE_US: Final = 120_000_000
 
+#: Servers close connections on which so long nothing came, unless serverChannelMaxIdleTimeSeconds is set otherwise.
+_IDLE_MS: Final = 120_000
+
 _LEFT: Final = ("expired", "channel_closed", "unregistered", "conflict")
 _KNOWN: Final = ("registered_first", "changed", "address_changed", "role_changed")
 
 #: Which broker; in one store two groups of NameServers may serve clusters with brokers of the same names.
-_BROKER: Final = ("cluster", "broker_name", "broker_id")
-_VIEW: Final = ("ns_id", *_BROKER)
+BROKER: Final = ("cluster", "broker_name", "broker_id")
+_VIEW: Final = ("ns_id", *BROKER)
 
 
 def of_name_servers(inputs: Inputs, names: tuple[str, ...]) -> dict[str, DataFrame]:
     """Return these inputs without what controllers recorded."""
     return {name: inputs[name].filter("source IS NULL OR source = 'namesrv'") for name in names}
+
+
+def ended_by_silence() -> SparkColumn:
+    """Tell of a row whether silence ended the connection: nothing came for the timeout, or until the server closed it."""
+    return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(_IDLE_MS)), F.lit(False))
+
+
+def life_parts(inputs: Inputs, span: Span) -> DataFrame:
+    """Return STATE_PARTS with regard to what controllers heard of brokers that NameServers heard no longer."""
+    mine = of_name_servers(inputs, STATE_INPUTS)
+    return state_parts({**mine, "broker_state": _with_signs(mine["broker_state"], inputs)}, span)
 
 
 def state_parts(inputs: Inputs, span: Span) -> DataFrame:
@@ -80,11 +99,11 @@ def state_parts(inputs: Inputs, span: Span) -> DataFrame:
 
 
 def lives(parts: DataFrame, span: Span) -> DataFrame:
-    """Return what each NameServer says of each broker, as it really was: a silent broker is down since its last beat.
+    """Return what each NameServer says of each broker, as it really was: a silent one is down since its last sign.
 
     One row for each piece of observed time in which that does not change: cluster, ns_id, broker_name, broker_id,
-    start_us, end_us, state (up, down, moved, absent), planned, address, silent. Time in which its word does not count
-    is left out.
+    start_us, end_us, state (up, down, moved, absent), planned, address, silent, sure_us. Before `sure_us` a broker that
+    is down may have lived: it was silent, and not given up yet. Time in which a server's word does not count is left out.
     """
     return _views(parts, span, F.greatest("since_us", _BEFORE_US))
 
@@ -108,14 +127,19 @@ def _points(states: DataFrame, span: Span) -> DataFrame:
     """
     us = F.unix_micros("event_time")
     earlier = (Window.unboundedPreceding, -1)
-    of_set = Window.partitionBy("ns_id", "boot_id", "broker_name").orderBy("mono_us", "seq").rowsBetween(*earlier)
+    of_set = Window.partitionBy("ns_id", "boot_id", "broker_name").orderBy("mono_us", "seq")
+    next_us = F.first(F.when(F.col("set_ids").isNotNull(), F.col("at_us")), ignorenulls=True).over(
+        of_set.rowsBetween(1, Window.unboundedFollowing)
+    )
     of_address = Window.partitionBy("ns_id", "broker_name", "broker_addr").orderBy("at_us", "seq")
     own = F.when(_is_member(), F.struct("cluster", F.col("broker_id").alias("id")))
+    told = states if _SIGN in states.columns else states.withColumn(_SIGN, F.lit(None).cast("bigint"))
     rows = (
-        states.filter(us < span.end_us)
+        told.filter(us < span.end_us)
         .withColumns({"at_us": us, "seq": F.substring_index("event_id", "-", -1).cast("bigint")})
-        .withColumn("members", _members())
-        .withColumn("before", F.last("members", ignorenulls=True).over(of_set))
+        # Of several rows of one moment the last word about the set counts.
+        .withColumn("members", F.when(~next_us.eqNullSafe(F.col("at_us")), _members()))
+        .withColumn("before", F.last("members", ignorenulls=True).over(of_set.rowsBetween(*earlier)))
         .withColumn("former", F.last(own, ignorenulls=True).over(of_address.rowsBetween(*earlier)))
     )
     said = F.concat(_present(), _vanished(), _gone(), _renumbered(), _without_set())
@@ -123,6 +147,46 @@ def _points(states: DataFrame, span: Span) -> DataFrame:
     points = exploded.select("ns_id", "broker_name", "at_us", "said.*")
     # Who still waits for its broker id has a negative one.
     return points.filter("broker_id >= 0")
+
+
+#: When a controller had heard a broker last.
+_SIGN: Final = "sign_us"
+
+
+def _with_signs(states: DataFrame, inputs: Inputs) -> DataFrame:
+    """Add `sign_us`: when a controller had heard a broker last that a NameServer gave up for its silence.
+
+    Processes are told apart by their addresses, as they have other broker ids there. Of a minute that a controller
+    summarised, its beginning is known to be before the last beat.
+    """
+    at_us = F.unix_micros("event_time")
+    given_up = states.filter("event_type = 'expired'").select(
+        "event_id", "broker_name", "broker_addr", _heard_us(at_us).alias("heard_us"), at_us.alias("at_us")
+    )
+    who = ["broker_name", "broker_addr"]
+    signs = (
+        inputs["heartbeat_summary"]
+        .filter("source = 'controller'")
+        .select(*who, F.unix_micros("minute").alias(_SIGN))
+        .unionByName(
+            inputs["controller"]
+            .filter("event_type = 'failure_detected'")
+            .select(*who, F.unix_micros("last_heartbeat_time").alias(_SIGN))
+        )
+    )
+    last = (
+        signs.join(F.broadcast(given_up), who, "inner")
+        .filter("sign_us > heard_us AND sign_us <= at_us")
+        .groupBy("event_id")
+        .agg(F.max(_SIGN).alias(_SIGN))
+    )
+    return states.join(F.broadcast(last), "event_id", "left")
+
+
+def _heard_us(at_us: SparkColumn | None = None) -> SparkColumn:
+    """Return when the server itself heard the row's broker last; when it left, if that is not told."""
+    at_us = F.col("at_us") if at_us is None else at_us
+    return F.coalesce(at_us - F.col("silent_ms") * 1000, F.unix_micros("last_heartbeat_time"), at_us)
 
 
 def _is_member() -> SparkColumn:
@@ -182,12 +246,11 @@ def _gone() -> SparkColumn:
     """Say that the row's own broker left. One whose id another holds is not missed."""
     event = F.col("event_type")
     still_there = F.coalesce(F.array_contains("set_ids", F.col("broker_id")), F.lit(False))
-    silent_us = F.coalesce(F.col("silent_ms") * 1000, F.col("at_us") - F.unix_micros("last_heartbeat_time"), F.lit(0))
-    unasked = event.isin("expired", "channel_closed")
+    was_silent = (event == "expired") | ((event == "channel_closed") & ended_by_silence())
     down = _said(
         F.lit(DOWN),
         F.col("broker_id"),
-        since_us=F.when(unasked, F.col("at_us") - silent_us).otherwise(F.col("at_us")),
+        since_us=F.when(was_silent, F.greatest(_heard_us(), _SIGN)).otherwise(F.col("at_us")),
         planned=event == "unregistered",
         silent=event == "expired",
     )
@@ -306,8 +369,9 @@ def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
             "state": F.when(forgotten, ABSENT).otherwise(F.col("kind")),
         }
     ).filter("start_us < end_us")
+    sure_us = F.when(F.col("state") == DOWN, F.col("at_us")).otherwise(F.col("start_us")).alias("sure_us")
     return overlaps(spoken, observed, ["ns_id"]).select(
-        *_VIEW, "start_us", "end_us", "state", "planned", "address", "silent"
+        *_VIEW, "start_us", "end_us", "state", "planned", "address", "silent", sure_us
     )
 
 

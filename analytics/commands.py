@@ -5,14 +5,16 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
+from analytics import best_timeout, heartbeat_gaps
 from analytics.capacity import JOB as CAPACITY
 from analytics.capacity import RESOURCES, with_limits
 from analytics.compaction import compact as compact_days
 from analytics.failures import SomeFailed
 from analytics.ingest import Places
 from analytics.ingest import ingest as ingest_landing
+from analytics.job import Job
 from analytics.jobs import MODULES, job_id, load_jobs
-from analytics.options import limits, require_history, require_stored, settings, window
+from analytics.options import limits, periods, require_history, require_stored, settings, window
 from analytics.progress import to_stderr, unix_us
 from analytics.retention import forget
 from analytics.runner import Run, run_id_at, run_jobs
@@ -39,11 +41,14 @@ def stream(options: argparse.Namespace) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run analyses; each is published as soon as it is done."""
     chosen = [job_id(asked) for asked in options.job]
-    ends = limits(options.limit, RESOURCES)
+    told = {
+        CAPACITY.id: with_limits(limits(options.limit, RESOURCES)),
+        **{each.JOB.id: each.with_periods(periods(options.period)) for each in (heartbeat_gaps, best_timeout)},
+    }
     now_us = unix_us()
     span = window(options.start, options.end, now_us)
     spark, stored = _opened(options, options.output or options.history, require_stored)
-    jobs = [with_limits(ends) if job.id == CAPACITY.id else job for job in load_jobs(chosen or MODULES)]
+    jobs: list[Job] = [told.get(job.id, job) for job in load_jobs(chosen or MODULES)]
     run_jobs(spark, stored, jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
 
 

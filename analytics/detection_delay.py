@@ -1,24 +1,27 @@
-"""A4: how long it took from a broker's last heartbeat until it was given up.
+"""A4: how long it took from a broker's last sign of life until it was given up.
 
-A NameServer gives a silent broker up by the first scan after its timeout, so the delay is even between the timeout and
-a scan later: 120 to 130 s as they are set by default, 125 s in the mean. A controller looks all the time, and gives up
-who was silent for as long as it waits, which its rows tell. What is longer points at looks that are late. A connection
-that ends is noticed at once: there the delay is the time since the last beat, and says nothing about the server.
+A NameServer gives a silent broker up when its timeout is over, 120 s as it is set by default, and a controller who was
+silent for as long as it waits, which its rows tell. What is longer points at looks that are late.
+
+A connection that ends is a sign: a process that dies, whoever kills it, has its connections ended by FIN or RST by its
+host. There a NameServer takes no time, and a controller what it took to ask whether the broker lives. A connection tells
+nothing where the host cannot speak any more: its power is off, its cable is pulled, its switch is dead. Then it ends
+later, or for its silence alone, and whoever was silent until then for as long as its timeout, or for the 120 s after
+which servers close idle connections, was given up for silence.
 """
 
 from functools import reduce
 from typing import Final
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from analytics.broker_states import ended_by_silence
 from analytics.gap_histogram import NAMESRV, of_brokers
 from analytics.job import Inputs, Job, Span
 from analytics.schemas import in_columns
 from history.schemas import Column, Type
-
-#: NameServers look for silent brokers so often, unless scanNotActiveBrokerInterval is set otherwise.
-SCAN_MS: Final = 10_000
 
 PARTS: Final = (
     Column("cluster", Type.STRING, "cluster of the broker"),
@@ -26,7 +29,11 @@ PARTS: Final = (
     Column("ns_id", Type.STRING, "the server that gave it up"),
     Column("reason", Type.STRING, "expired, channel_closed; of a controller what spoke for the broker's death"),
     Column("timeout_ms", Type.LONG, "ms of silence after which it is given up; null where the row does not tell it"),
-    Column("delay_ms", Type.LONG, "ms from the last heartbeat to the removal, by the server's monotonic clock"),
+    Column(
+        "delay_ms",
+        Type.LONG,
+        "ms from the last sign of life to the removal, by the server's monotonic clock; 0 where the connection ended",
+    ),
 )
 
 COLUMNS: Final = (
@@ -41,12 +48,14 @@ COLUMNS: Final = (
     Column(
         "expected_ms",
         Type.DOUBLE,
-        "the mean to expect: the timeout, of NameServers half a scan more; null if no silence was timed",
+        "the mean to expect: the timeout; null if no silence was timed",
     ),
 )
 
 #: Reasons that mean: it was silent for its timeout.
 _SILENCE: Final = ("expired", "timeout")
+#: The one that means: its connection ended.
+_CLOSED: Final = "channel_closed"
 
 
 def removals(inputs: Inputs, span: Span) -> DataFrame:
@@ -62,7 +71,7 @@ def removals(inputs: Inputs, span: Span) -> DataFrame:
             "ns_id",
             F.col("event_type").alias("reason"),
             "timeout_ms",
-            "silent_ms",
+            F.when(_is_closed(F.col("event_type")), 0).otherwise(F.col("silent_ms")).alias("delay_ms"),
         )
     )
     cause = F.coalesce("cause", "event_type")
@@ -75,11 +84,18 @@ def removals(inputs: Inputs, span: Span) -> DataFrame:
             "ns_id",
             cause.alias("reason"),
             "timeout_ms",
-            "silent_ms",
+            F.when(_is_closed(cause), F.coalesce("duration_ms", F.lit(0)))
+            .otherwise(F.col("silent_ms"))
+            .alias("delay_ms"),
         )
     )
     both = reduce(lambda one, other: one.unionByName(other), [by_name_servers, by_controllers])
-    return both.withColumnRenamed("silent_ms", "delay_ms").select(*in_columns(PARTS))
+    return both.select(*in_columns(PARTS))
+
+
+def _is_closed(reason: SparkColumn) -> SparkColumn:
+    """Tell whether the end of a connection was the last sign."""
+    return (reason == _CLOSED) & ~ended_by_silence()
 
 
 def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
@@ -91,15 +107,14 @@ def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
         F.max("delay_ms").alias("max_ms"),
         F.avg("delay_ms").alias("mean_ms"),
     )
-    late_ms = F.when(F.col("source") == NAMESRV, SCAN_MS / 2).otherwise(0.0)
-    expected_ms = F.when(F.col("reason").isin(*_SILENCE), F.col("timeout_ms") + late_ms)
+    expected_ms = F.when(F.col("reason").isin(*_SILENCE), F.col("timeout_ms").cast("double"))
     return delays.withColumn("expected_ms", expected_ms).select("cluster", *in_columns(COLUMNS))
 
 
 JOB: Final = Job(
     id="A4",
     name="detection_delay",
-    question="How long did it take from a broker's last heartbeat until it was given up?",
+    question="How long did it take from a broker's last sign of life until it was given up?",
     inputs=("broker_state", "controller"),
     parts=removals,
     result=detection_delay,

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.broker_lives import runs
-from analytics.broker_states import STATE_INPUTS, STATE_PARTS, state_parts
+from analytics.broker_states import LIFE_INPUTS, STATE_PARTS, life_parts
 from analytics.job import Job, Span
 from analytics.schemas import in_columns
 from history.schemas import Column, Type
@@ -89,8 +89,8 @@ JOB: Final = Job(
     id="A3",
     name="flapping",
     question="Which brokers leave and come back so often that they should be put aside?",
-    inputs=STATE_INPUTS,
-    parts=state_parts,
+    inputs=LIFE_INPUTS,
+    parts=life_parts,
     result=flapping,
     part_columns=STATE_PARTS,
     columns=COLUMNS,

@@ -10,9 +10,10 @@ from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from analytics.beat_periods import Periods, is_longer, missed_in, promised_ms, usual_n
 from analytics.job import Inputs, Span
 from analytics.standstills import without_standstills
 from history.schemas import INTERVAL_BINS, Column, Type
@@ -31,15 +32,11 @@ GAP_COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
+    Column("kind", Type.STRING, "register, heartbeat, data_version or controller: the beat that ended the interval"),
     Column("gap_ms", Type.LONG, "ms between two beats, rounded up to four digits"),
-    Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell of missed beats"),
+    Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell sums"),
     Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row tells it of all"),
-    Column("max_ms", Type.LONG, "the longest of them"),
-    Column("missed", Type.LONG, "beats that did not come in intervals of quick brokers, by their summaries"),
-    Column(
-        "uncounted_n", Type.LONG, "all other intervals: how many beats did not come in them depends on their median"
-    ),
-    Column("period_sum_ms", Type.LONG, "sum of the periods of quick brokers, one for each interval"),
+    Column("max_ms", Type.LONG, "the longest of them; of quick brokers one row tells it of all"),
     Column("last_us", Type.LONG, "when the last of them ended, Unix us"),
 )
 
@@ -85,24 +82,31 @@ def four_digits(gap_ms: SparkColumn) -> SparkColumn:
     return F.ceil(gap_ms / step) * step
 
 
-def added_up(histograms: DataFrame) -> DataFrame:
-    """Return the histograms of all days and timeouts as one for each broker, with its median on each row.
+def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
+    """Return the histograms of all days as one for each broker, with what is known of its beats.
 
-    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, missed, uncounted_n, period_sum_ms, p50_ms. Here `missed` tells of
-    all intervals: the period of brokers that are not summarised is the median of their intervals.
+    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, period_ms, missed. A broker that changed the kind of its beats, and
+    with it its timeout, has a period of its own for each timeout.
     """
-    sums = histograms.groupBy(*GAP_KEYS, "gap_ms").agg(
-        *(F.sum(name).alias(name) for name in ("n", "sum_ms", "missed", "uncounted_n", "period_sum_ms")),
-        F.max("max_ms").alias("max_ms"),
+    sums = histograms.groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms").agg(
+        F.sum("n").alias("n"), F.sum("sum_ms").alias("sum_ms"), F.max("max_ms").alias("max_ms")
     )
-    late = F.greatest(F.round(F.try_divide("gap_ms", "p50_ms")) - 1, F.lit(0.0)).cast("bigint")
-    missed = F.col("missed") + F.coalesce(F.col("uncounted_n") * late, F.lit(0))
-    return with_quantiles(sums, "gap_ms", {"p50_ms": 0.5}).withColumn("missed", missed)
+    same = Window.partitionBy(*GAP_KEYS, "timeout_ms")
+    promised = sums.withColumn("period_ms", F.min(promised_ms(periods)).over(same))
+    usual = F.sum(usual_n(F.col("gap_ms"), F.col("period_ms"), F.col("n"))).over(same)
+    longer = with_quantiles(
+        promised.withColumn("longer", is_longer(usual, F.sum("n").over(same))), "gap_ms", {"half_ms": 0.5}, same
+    )
+    told = longer.withColumn("period_ms", F.when(F.col("longer"), F.col("half_ms")).otherwise(F.col("period_ms")))
+    missed = missed_in(F.col("gap_ms"), F.col("period_ms")) * F.col("n")
+    return told.withColumn("missed", missed).drop("longer", "half_ms")
 
 
-def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -> DataFrame:
-    """Add to all rows of a broker the least values that so large shares of its intervals do not exceed."""
-    whole = Window.partitionBy(*GAP_KEYS)
+def with_quantiles(
+    histogram: DataFrame, value: str, shares: dict[str, float], whole: WindowSpec | None = None
+) -> DataFrame:
+    """Add to all rows of a broker, or of another `whole`, the least values that so large shares do not exceed."""
+    whole = whole or Window.partitionBy(*GAP_KEYS)
     in_order = whole.orderBy(value)
     up_to_now = in_order.rangeBetween(Window.unboundedPreceding, Window.currentRow)
     ranked = histogram.withColumns({"_up_to": F.sum("n").over(up_to_now), "_all": F.sum("n").over(whole)})
@@ -115,10 +119,9 @@ def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -
     return ranked.withColumns(least).drop("_up_to", "_all")
 
 
-def usual_period_ms(median_ms: SparkColumn) -> SparkColumn:
-    """Return ms between beats as a rule, from sums over a broker's histogram: the median, unless summaries tell it."""
-    known_ms = F.try_divide(F.col("period_sum_ms"), F.col("n") - F.col("uncounted_n"))
-    return F.when(F.col("period_sum_ms") > 0, known_ms).otherwise(median_ms)
+def period_of_most() -> SparkColumn:
+    """Return ms between beats, from the rows of a broker as `added_up` has them: the period of most intervals."""
+    return F.max_by("period_ms", F.struct("n", "period_ms")).cast("double")
 
 
 def ended_in(span: Span) -> SparkColumn:
@@ -130,25 +133,19 @@ def ended_in(span: Span) -> SparkColumn:
 
 def _of_beats(beats: DataFrame) -> DataFrame:
     """Count intervals that have rows. Sums over those of quick brokers stand in their summaries."""
-    gap_ms = F.col("interval_ms")
     is_summarised = F.col("event_type") == "gap"
     return (
         beats.withColumns(
             {
-                "gap_ms": four_digits(gap_ms),
-                "told_ms": F.when(is_summarised, 0).otherwise(gap_ms),
-                "uncounted": F.when(is_summarised, 0).otherwise(1),
-                "usual_ms": F.when(is_summarised, F.coalesce("period_ms", F.lit(0))).otherwise(0),
+                "gap_ms": four_digits(F.col("interval_ms")),
+                "told_ms": F.when(is_summarised, 0).otherwise(F.col("interval_ms")),
             }
         )
-        .groupBy(*GAP_KEYS, "timeout_ms", "gap_ms")
+        .groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms")
         .agg(
             F.count_if(F.lit(True)).alias("n"),
             F.sum("told_ms").alias("sum_ms"),
             F.max("interval_ms").alias("max_ms"),
-            F.lit(0).cast("bigint").alias("missed"),
-            F.sum("uncounted").alias("uncounted_n"),
-            F.sum("usual_ms").alias("period_sum_ms"),
             F.unix_micros(F.max("event_time")).alias("last_us"),
         )
     )
@@ -172,28 +169,25 @@ def _summaries(inputs: Inputs, span: Span) -> DataFrame:
 def _of_summaries(summaries: DataFrame) -> DataFrame:
     """Count intervals that are only known by the bin of a summary, as if all were as long as its middle.
 
-    The row of the first bin, which is there even if it is empty, tells the sums over all, late ones too.
+    The row of the first bin, which is there even if it is empty, tells sum and longest of all, late ones too.
     """
     bins = F.array(*(F.sum(F.get("hist", F.lit(bin_))) for bin_ in range(len(_MIDDLES))))
-    by_period = summaries.groupBy(*GAP_KEYS, "timeout_ms", "period_ms").agg(
+    by_period = summaries.groupBy(*GAP_KEYS, "timeout_ms", "kind", "period_ms").agg(
         bins.alias("bins"),
-        F.sum("missed").alias("all_missed"),
         F.sum("interval_sum_ms").alias("all_ms"),
+        F.max("interval_max_ms").alias("longest_ms"),
         F.unix_micros(F.max("event_time")).alias("last_us"),
     )
     each = by_period.select("*", F.posexplode("bins").alias("bin", "n"))
     middle_ms = F.get(F.array(*(F.lit(middle) for middle in _MIDDLES)), F.col("bin")) * F.col("period_ms")
-    gap_ms = four_digits(F.ceil(middle_ms))
-    nothing = F.lit(0).cast("bigint")
+    first = F.col("bin") == 0
     return each.filter("n > 0 OR bin = 0").select(
         *GAP_KEYS,
         "timeout_ms",
-        gap_ms.alias("gap_ms"),
+        "kind",
+        four_digits(F.ceil(middle_ms)).alias("gap_ms"),
         "n",
-        F.when(F.col("bin") == 0, F.col("all_ms")).otherwise(nothing).alias("sum_ms"),
-        F.when(F.col("n") > 0, gap_ms).alias("max_ms"),
-        F.when(F.col("bin") == 0, F.col("all_missed")).otherwise(nothing).alias("missed"),
-        nothing.alias("uncounted_n"),
-        (F.col("period_ms") * F.col("n")).alias("period_sum_ms"),
+        F.when(first, F.col("all_ms")).otherwise(0).alias("sum_ms"),
+        F.when(first, F.col("longest_ms")).alias("max_ms"),
         "last_us",
     )

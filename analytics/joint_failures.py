@@ -1,9 +1,8 @@
 """A14: which brokers fail together, as if they shared a rack, a switch or a power line.
 
 Two brokers are alike in the minutes in which they are down: the minutes in which both are, as a part of those in which
-at least one of them is. A broker is down in a minute in which not more than half of the NameServers that were watching
-had it all the time. Times after a good-bye were planned and count for nothing, and so do minutes in which very many
-brokers are down at once.
+at least one of them is. A broker is down in a minute that a time down of A1 touches. Times after a good-bye were planned
+and count for nothing, and so do minutes in which very many brokers are down at once.
 """
 
 from typing import Final
@@ -11,8 +10,10 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.job import Inputs, Job, Span
-from analytics.rows import CLUSTER, DAY_US, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from analytics.broker_lives import times_down
+from analytics.broker_states import BROKER, LIFE_INPUTS, STATE_PARTS, life_parts
+from analytics.job import Job, Span
+from analytics.rows import CLUSTER, DAY_US, MINUTE_US, shaped
 from history.schemas import Column, Type
 
 #: Pairs that are less alike are left out.
@@ -27,24 +28,6 @@ DOWN_MINUTES_MAX: Final = 720
 #: If more brokers are down in a minute, something larger than a rack has failed, and the pairs would be too many.
 BROKERS_DOWN_MAX: Final = 500
 
-_BROKER: Final = ("cluster", "broker_name", "broker_id")
-
-_LEFT: Final = ("expired", "channel_closed", "unregistered")
-#: After a failover a broker that was known all along holds id 0, so its row is no first registration.
-_CAME: Final = ("registered_first", "changed", "address_changed", "role_changed")
-
-PART_COLUMNS: Final = (
-    KIND,
-    CLUSTER,
-    Column("ns_id", Type.STRING, "the NameServer"),
-    Column("broker_name", Type.STRING, "down: broker set"),
-    Column("broker_id", Type.LONG, "down: broker id"),
-    Column("day", Type.LONG, "days since 1970"),
-    Column(
-        "minutes", Type.LONGS, "minutes since 1970; watching: in which it ticked; down: in which it lacked the broker"
-    ),
-)
-
 COLUMNS: Final = (
     Column("broker_a", Type.STRING, "one broker: <broker set>:<broker id>"),
     Column("broker_b", Type.STRING, "the other one"),
@@ -57,52 +40,9 @@ COLUMNS: Final = (
 )
 
 
-def parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return in which minutes each NameServer was watching, and in which it was without a broker."""
-    ticks = of_span(inputs["ns_tick"], span).where("coalesce(source, 'namesrv') = 'namesrv'")
-    watched = ticks.select("ns_id", F.floor(F.col("at_us") / MINUTE_US).alias("minute"))
-    down = _down_minutes(_down_times(inputs["broker_state"], span), span)
-    frames = {"watching": _by_day(watched, "ns_id"), "down": _by_day(down, "ns_id", *_BROKER)}
-    return of_kinds(frames, PART_COLUMNS)
-
-
-def _by_day(minutes: DataFrame, *key: str) -> DataFrame:
-    day = F.floor(F.col("minute") * MINUTE_US / DAY_US).alias("day")
-    return minutes.groupBy(*key, day).agg(F.array_sort(F.collect_set("minute")).alias("minutes"))
-
-
-def _down_times(states: DataFrame, span: Span) -> DataFrame:
-    """Return, by NameServer, from when to when a broker was down without having said good-bye, Unix us.
-
-    A broker that was down when the span began is told of by its last event before it.
-    """
-    came, left = F.col("event_type").isin(*_CAME), F.col("event_type").isin(*_LEFT)
-    events = timed(states).where((came | left) & F.col("broker_id").isNotNull() & (F.col("at_us") < span.end_us))
-    by_broker = Window.partitionBy("ns_id", *_BROKER).orderBy("at_us", "event_id")
-    silent_us = F.coalesce("silent_ms", F.lit(0)) * 1000
-    heard_us = F.coalesce(F.unix_micros("last_heartbeat_time"), F.col("at_us") - silent_us)
-    # That a broker is gone may turn out after midnight: the day that learns it tells of the minutes before too.
-    known_before = F.col("at_us") < span.start_us
-    times = events.withColumns(
-        {
-            "since_us": F.when(known_before, F.greatest(heard_us, F.lit(span.start_us))).otherwise(heard_us),
-            "until_us": F.coalesce(F.lead("at_us").over(by_broker), F.lit(span.end_us)),
-        }
-    )
-    return times.where(left & (F.col("event_type") != "unregistered") & (F.col("until_us") > span.start_us))
-
-
-def _down_minutes(times: DataFrame, span: Span) -> DataFrame:
-    """Return the minutes that these times touch."""
-    first = F.floor(F.col("since_us") / MINUTE_US)
-    last = F.floor((F.least("until_us", F.lit(span.end_us)) - 1) / MINUTE_US)
-    touched = times.withColumns({"first": first, "last": last}).where("first <= last")
-    return touched.select("ns_id", *_BROKER, F.explode(F.sequence("first", "last")).alias("minute"))
-
-
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
+def result(parts: DataFrame, span: Span) -> DataFrame:
     """Return the pairs of brokers that are down together, the most alike first."""
-    down = agreed(of_kind(parts, "down"), of_kind(parts, "watching")).localCheckpoint()
+    down = _few(_minutes(times_down(parts, span))).localCheckpoint()
     sizes = down.groupBy("cluster", "broker").agg(F.count(F.lit(1)).alias("minutes"))
     of_a = sizes.select(*(F.col(name).alias(f"{name}_a") for name in ("cluster", "broker", "minutes")))
     of_b = sizes.select(*(F.col(name).alias(f"{name}_b") for name in ("cluster", "broker", "minutes")))
@@ -120,20 +60,17 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what th
     return shaped(best.limit(PAIRS_MAX), (CLUSTER, *COLUMNS))
 
 
-def agreed(down: DataFrame, watching: DataFrame) -> DataFrame:
-    """Return the minutes (`cluster`, `broker`, `minute`) in which a majority of those watching was without a broker."""
-    watched = watching.select("ns_id", F.explode("minutes").alias("minute")).distinct()
-    watchers = watched.groupBy("minute").agg(F.count(F.lit(1)).alias("watchers"))
-    minutes = (
-        down.select("ns_id", *_BROKER, F.explode("minutes").alias("minute"))
-        .join(watched, ["ns_id", "minute"], "left_semi")
-        .groupBy(*_BROKER, "minute")
-        .agg(F.count_distinct("ns_id").alias("without"))
-        .join(watchers, "minute", "inner")
-        .where(F.col("without") * 2 >= F.col("watchers"))
-        .withColumn("day", F.floor(F.col("minute") * MINUTE_US / DAY_US))
-    )
-    of_day = F.count(F.lit(1)).over(Window.partitionBy(*_BROKER, "day"))
+def _minutes(times: DataFrame) -> DataFrame:
+    """Return the minutes that these times touch."""
+    first = F.floor(F.col("start_us") / MINUTE_US)
+    last = F.floor((F.col("end_us") - 1) / MINUTE_US)
+    return times.select(*BROKER, F.explode(F.sequence(first, last)).alias("minute")).distinct()
+
+
+def _few(minutes: DataFrame) -> DataFrame:
+    """Return the minutes (`cluster`, `broker`, `minute`) that say something: not those of what is down for very long."""
+    day = F.floor(F.col("minute") * MINUTE_US / DAY_US)
+    of_day = F.count(F.lit(1)).over(Window.partitionBy(*BROKER, day))
     brief = minutes.withColumn("of_day", of_day).where(F.col("of_day") <= DOWN_MINUTES_MAX)
     of_minute = F.count(F.lit(1)).over(Window.partitionBy("minute"))
     few = brief.withColumn("of_minute", of_minute).where(F.col("of_minute") <= BROKERS_DOWN_MAX)
@@ -159,10 +96,10 @@ JOB: Final = Job(
     id="A14",
     name="joint_failures",
     question="Which brokers fail together, as if they shared a rack, a switch or a power line?",
-    inputs=("broker_state", "ns_tick"),
-    parts=parts,
+    inputs=LIFE_INPUTS,
+    parts=life_parts,
     result=result,
-    part_columns=PART_COLUMNS,
+    part_columns=STATE_PARTS,
     columns=COLUMNS,
     order=("jaccard DESC", "joint_minutes DESC"),
 )

@@ -14,6 +14,9 @@ from analytics.storage import Storage
 #: The window of a run that names no beginning.
 WINDOW_DAYS: Final = 30
 
+#: What brokers send, as `heartbeat.kind` has it.
+KINDS_OF_BEATS: Final = ("register", "heartbeat", "data_version", "controller")
+
 
 class WrongOptions(Exception):
     """An option has a value that cannot be taken; the text says which and why."""
@@ -60,6 +63,21 @@ def limits(texts: Iterable[str], known: Collection[str]) -> dict[str, float]:
                 f"{', '.join(known)}"
             )
         found[resource] = float(number)
+    return found
+
+
+def periods(texts: Iterable[str]) -> dict[tuple[str | None, str], int]:
+    """Return how often brokers are configured to beat, given as KIND=MS or SET/KIND=MS: by broker set and kind."""
+    found: dict[tuple[str | None, str], int] = {}
+    for text in texts:
+        beats, _, number = text.rpartition("=")
+        name, _, kind = beats.rpartition("/")
+        if kind not in KINDS_OF_BEATS or not number.isdecimal() or not int(number):
+            raise WrongOptions(
+                f"--period {text} is no period: write KIND=MS, or SET/KIND=MS of one broker set, as register=60000; "
+                f"kinds are {', '.join(KINDS_OF_BEATS)}"
+            )
+        found[name or None, kind] = int(number)
     return found
 
 

@@ -1,7 +1,8 @@
 """A7: which topics are altered again and again, by which brokers, and how often to and fro.
 
-Each NameServer records each change, so a topic's changes are those of the NameServer that saw most of them. Rows that
-tell of many topics at once count for no topic; they stand in a row of the cluster without one. What a NameServer
+Each NameServer records each change, so the changes of a topic on a set are those of the NameServer that saw most of
+them: of two that were away at different times each may have seen most of another set. Rows that tell of many topics at
+once count for no topic; they stand in a row of the cluster without one. What a NameServer
 learns right after its start is no change, and neither is what it shows of how things stand.
 """
 
@@ -52,9 +53,9 @@ PARTS: Final = (
     Column("topic", Type.STRING, "the topic; null: many at once"),
     Column("hour_us", Type.LONG, "beginning of the hour, Unix us"),
     Column("ns_id", Type.STRING, "the NameServer that saw it"),
+    Column("broker_name", Type.STRING, "the set on which it changed"),
     *_COUNTED,
     _FETCHES,
-    Column("broker_names", Type.STRINGS, "sets on which it changed"),
 )
 
 COLUMNS: Final = (
@@ -68,8 +69,8 @@ COLUMNS: Final = (
 
 
 def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
-    """Return the changes of each topic in each hour, by the NameServer that saw them."""
-    keys = ["cluster", "topic", "hour_us", "ns_id"]
+    """Return the changes of each topic on each set in each hour, by the NameServer that saw them."""
+    keys = ["cluster", "topic", "hour_us", "ns_id", "broker_name"]
     mine = of_name_servers(inputs, CHURN_INPUTS)
     changes = mine["route_change"].filter(F.col("event_type").isin(*_CHANGES))
     rows = _with_flips(_after_the_start(changes, mine["ns_lifecycle"])).filter(ended_in(span))
@@ -82,7 +83,6 @@ def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
             F.count_if("flip").alias("flips"),
             *(F.count_if(F.col("kind") == kind).alias(kind) for kind in _KINDS),
             F.count_if(other).alias("other"),
-            F.collect_set("broker_name").alias("broker_names"),
         )
     )
     fetches = F.round(F.col("changes") * F.coalesce("connections", F.lit(0.0)))
@@ -92,20 +92,22 @@ def changes_by_hour(inputs: Inputs, span: Span) -> DataFrame:
 
 def route_churn(parts: DataFrame, _span: Span) -> DataFrame:
     """Return one row for each topic that changed."""
-    keys = ["cluster", "topic"]
-    by_server = parts.groupBy(*keys, "ns_id").agg(
+    place = Window.partitionBy("cluster", "topic", "broker_name")
+    of_server = F.sum("changes").over(Window.partitionBy("cluster", "topic", "broker_name", "ns_id"))
+    seen = parts.withColumn("seen", F.struct(of_server.alias("changes"), "ns_id"))
+    counts = seen.withColumn("counts", F.col("seen") == F.max("seen").over(place))
+    by_hour = counts.groupBy("cluster", "topic", "hour_us").agg(
+        *(F.sum(F.when(F.col("counts"), F.col(name))).alias(name) for name in _COUNTS if name != _FETCHES.name),
+        F.sum(_FETCHES.name).alias(_FETCHES.name),
+        F.collect_set("broker_name").alias("broker_names"),
+    )
+    by_topic = by_hour.groupBy("cluster", "topic").agg(
         *(F.sum(name).alias(name) for name in _COUNTS),
+        F.size(F.array_distinct(F.flatten(F.collect_list("broker_names")))).alias("brokers"),
         F.max("changes").alias("busiest_hour_changes"),
         F.timestamp_micros(F.max_by("hour_us", F.struct("changes", -F.col("hour_us")))).alias("busiest_hour"),
-        F.flatten(F.collect_list("broker_names")).alias("broker_names"),
     )
-    told = [name for name in by_server.columns if name not in (*keys, "ns_id", "broker_names", "fetches_max")]
-    by_topic = by_server.groupBy(*keys).agg(
-        F.max_by(F.struct(*told), F.struct("changes", "ns_id")).alias("most"),
-        F.sum("fetches_max").alias("fetches_max"),
-        F.size(F.array_distinct(F.flatten(F.collect_list("broker_names")))).alias("brokers"),
-    )
-    return by_topic.select(*keys, "most.*", "brokers", "fetches_max").select("cluster", *in_columns(COLUMNS))
+    return by_topic.select("cluster", *in_columns(COLUMNS))
 
 
 def _with_flips(changes: DataFrame) -> DataFrame:

@@ -166,13 +166,11 @@ def _removals(inputs: Inputs, span: Span) -> list[DataFrame]:
         *_BROKER,
         F.lit(NAMESRV).alias("source"),
         F.lit(GAP).alias("what"),
+        F.lit("register").alias("kind"),
         four_digits(gap_ms).alias("gap_ms"),
         F.lit(1).alias("n"),
         gap_ms.alias("sum_ms"),
         gap_ms.alias("max_ms"),
-        F.lit(0).alias("missed"),
-        F.lit(0).alias("uncounted_n"),
-        F.lit(0).alias("period_sum_ms"),
     )
     return [false_alarms, _failures(rows.filter("event_type = 'expired'"), 1), _failures(slow, -1)]
 

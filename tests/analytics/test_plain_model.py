@@ -16,6 +16,7 @@ from plain.questions import LONG, QUESTIONS
 from plain.stories import STORIES, story_of
 from synthetic.frames import frame
 
+from analytics import best_timeout, heartbeat_gaps
 from analytics.days import unix_us
 from analytics.job import Span
 from analytics.jobs import load_jobs
@@ -46,9 +47,15 @@ def play(job_id, seed):
     return played(seed, how)
 
 
-def answers(spark, job_id, history, window):
-    """What an analysis publishes, with times as the model has them."""
+def configured(job_id, plan):
+    """An analysis that knows how brokers of the plan are configured to beat."""
     (job,) = load_jobs([job_id])
+    periods = {(broker.key.broker_name, "register"): broker.period_ms for broker in plan.brokers}
+    return {"A2": heartbeat_gaps, "A5": best_timeout}[job_id].with_periods(periods) if job_id in ("A2", "A5") else job
+
+
+def answers(spark, job, history, window):
+    """What an analysis publishes, with times as the model has them."""
     inputs = {family: frame(spark, family, history.rows[family]) for family in job.inputs}
     told = found(job, inputs, Span(*window))
     return [
@@ -58,7 +65,7 @@ def answers(spark, job_id, history, window):
 
 def compared(spark, job_id, plan, history):
     window = (plan.start_us, plan.end_us)
-    told = answers(spark, job_id, history, window)
+    told = answers(spark, configured(job_id, plan), history, window)
     if job_id == "A5":
         return timeouts.faults(history.rows, window, told)
     question = QUESTIONS[job_id]

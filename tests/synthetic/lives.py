@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
-from synthetic.plan import MS, SECOND, Broker, End, Freeze, Plan, address_of
+from synthetic.plan import MS, Broker, End, Freeze, Plan, address_of
 
 
 class Life(NamedTuple):
@@ -102,6 +102,3 @@ def _random(plan: Plan, broker: Broker, purpose: str) -> Random:
 
 #: What a network takes, us.
 LATENCY_US = (200, 2_000)
-
-#: How often servers look for brokers that are silent.
-SCAN_US = 10 * SECOND

@@ -1,7 +1,7 @@
 """What one server sees of one broker: its beats, first registrations, silences and departures, as a server would.
 
-The rules are those of a NameServer: known from its first registration on, given up by a scan each 10 s once it was
-silent for its timeout, at once when its connection ends, and unknown to a server that has just started.
+The rules are those of a NameServer: known from its first registration on, given up within 0.1 s once it was silent for
+its timeout, at once when its connection ends, and unknown to a server that has just started.
 """
 
 from collections import deque
@@ -12,8 +12,11 @@ from statistics import median_low
 from typing import Any, NamedTuple
 
 from history.schemas import INTERVAL_BINS
-from synthetic.lives import LATENCY_US, SCAN_US, Life, lives, sayings
+from synthetic.lives import LATENCY_US, Life, lives, sayings
 from synthetic.plan import MINUTE, MS, Broker, BrokerKey, End, Plan, Server
+
+#: How late a timer may be.
+TIMER_US = 100 * MS
 
 #: Beats that come more often than each 10 s are summarised.
 RAW_PERIOD_MS = 10_000
@@ -75,7 +78,7 @@ class Watch:
         self._timeout_ms = CONTROLLER_TIMEOUT_MS if to_controller else broker.timeout_ms
         self._kind = "controller" if to_controller else "register"
         self._random = Random(f"{plan.seed} watch {server.name} {broker.key}")
-        self._scan_phase_us = int(Random(f"{plan.seed} scan {server.name}").random() * SCAN_US)
+        self._timer = Random(f"{plan.seed} timer {server.name} {broker.key}")
         here = (broker.key, server.name)
         self._cuts = [cut for cut in plan.plant.cuts if (cut.broker, cut.server) == here]
         self._boot: Boot | None = None
@@ -84,6 +87,8 @@ class Watch:
 
     def _forget(self) -> None:
         self._heard_us: int | None = None
+        #: How late it will be when the timeout is over.
+        self._late_us = 0
         self._address = ""
         self._version = 0
         self._intervals: deque[int] = deque(maxlen=11)
@@ -137,12 +142,10 @@ class Watch:
     # What the server makes of it
 
     def _look(self, until_us: int) -> Iterator[Seen]:
-        """Give the broker up at the first scan after its timeout, if that is before `until_us`."""
+        """Give the broker up when its timeout is over, if that is before `until_us`."""
         if self._heard_us is None or self._boot is None:
             return
-        base_us = self._boot.start_us + self._scan_phase_us
-        scans = (self._heard_us + self._timeout_ms * MS - base_us) // SCAN_US + 1
-        at_us = base_us + scans * SCAN_US
+        at_us = self._heard_us + self._timeout_ms * MS + self._late_us
         if at_us < until_us:
             yield from self._leave(at_us, End.SILENT)
 
@@ -165,6 +168,7 @@ class Watch:
             yield self._state("changed", encounter)
         interval_ms = None if self._heard_us is None else (encounter.at_us - self._heard_us) // MS
         self._heard_us, self._address, self._version = encounter.at_us, encounter.life.address, encounter.version
+        self._late_us = self._timer.randrange(TIMER_US)
         yield from self._note_beat(encounter, interval_ms)
         self.drops += self._not_heard
         self._not_heard.clear()

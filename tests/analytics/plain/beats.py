@@ -16,6 +16,9 @@ Answer = dict[str, Any]
 #: Ms between two beats of each kind as brokers promise them, where a broker is not configured otherwise.
 PROMISED_MS = {"register": 30_000, "heartbeat": 1_000, "data_version": 1_000, "controller": 1_000}
 
+#: An interval up to so many periods keeps the promise; of so many intervals at least one does.
+USUAL, OFTEN = 1.25, 20
+
 #: A beat proves that its server was watching, as ticks do.
 SIGNS = ("ns_tick", "ns_lifecycle", "heartbeat")
 
@@ -37,31 +40,35 @@ class Silence(NamedTuple):
 
     from_us: int
     to_us: int
-    missed: int
-
-    @property
-    def interval_ms(self) -> int:
-        """How long it was."""
-        return (self.to_us - self.from_us) // 1000
+    interval_ms: int
 
 
 def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key, kind: None) -> list[Answer]:
     """A2: one row for each broker by whom it beats to, of intervals that ended in the window and were watched."""
     seen = {ns_id: _heard(rows, ns_id) for ns_id in {row["ns_id"] for row in rows["ns_tick"]}}
     silences: dict[tuple[str, Key], list[Silence]] = defaultdict(list)
-    periods: dict[tuple[str, Key], int] = {}
-    for stream, beats in _streams(rows).items():
+    kinds: dict[tuple[str, Key], set[str]] = defaultdict(set)
+    for stream, beats in _streams(rows, "beat").items():
         place = (stream.source, stream.key)
-        period_ms = periods[place] = _period_ms(stream.key, beats, configured)
+        kinds[place] |= {row["kind"] for row in beats}
         silences[place] += [
             silence
-            for silence in _silences(beats, period_ms)
+            for silence in _silences(beats)
             if window[0] <= silence.to_us < window[1]
             and common([(silence.from_us, silence.to_us)], seen.get(stream.ns_id, [])) == [silence[:2]]
         ]
+    late: dict[tuple[str, Key], list[int]] = defaultdict(list)
+    for stream, beats in _streams(rows, "gap").items():
+        late[stream.source, stream.key] += [row["interval_ms"] for row in beats]
     summaries = _summaries(rows, window)
+    for place, told in summaries.items():
+        kinds[place] |= {row["kind"] for row in told}
+    periods = {place: _period_ms(place[1], own, configured) for place, own in kinds.items()}
     found = [_answer(*place, silences[place], periods[place]) for place in silences if place not in summaries]
-    found += [_summed(*place, silences[place], told) for place, told in summaries.items()]
+    found += [
+        _summed(*place, [each.interval_ms for each in silences[place]], late[place], told, periods[place])
+        for place, told in summaries.items()
+    ]
     return [answer for answer in found if answer]
 
 
@@ -75,48 +82,35 @@ def _heard(rows: Rows, ns_id: str) -> list[Span]:
     return joined([*watched(rows, ns_id, SIGNS), *pauses])
 
 
-def _streams(rows: Rows) -> dict[Stream, list[Row]]:
+def _streams(rows: Rows, event_type: str) -> dict[Stream, list[Row]]:
     found = defaultdict(list)
     for row in sorted(rows["heartbeat"], key=number):
-        if row["event_type"] == "beat":
+        if row["event_type"] == event_type:
             found[Stream(row["source"], key_of(row), row["ns_id"], row["boot_id"])].append(row)
     return found
 
 
-def _period_ms(key: Key, beats: list[Row], configured: Configured) -> int:
+def _period_ms(key: Key, kinds: set[str], configured: Configured) -> int:
     """Return the shortest period that its kinds of beats promise."""
-    kinds = {row["kind"] for row in beats}
     return min(configured(key, kind) or PROMISED_MS[kind] for kind in kinds)
 
 
-def _silences(beats: list[Row], period_ms: int) -> Iterator[Silence]:
-    """Yield what lies between beats, with what was due in it.
-
-    Beats are due a period apart, from the first one on. One counts for the time that it is nearest to, so a second one
-    there is an extra one. The beat that is on time, or a period after another one, sets the time of the next: clocks do
-    not run alike, and a process that was restarted beats at other times.
-    """
-    due_us: int | None = None
-    heard_us: int | None = None
-    period_us = period_ms * 1000
+def _silences(beats: list[Row]) -> Iterator[Silence]:
+    """Yield what lies between beats that followed each other."""
     for row in beats:
-        at_us = row["event_time"]
-        if "interval_ms" not in row:
-            due_us, heard_us = at_us + period_us, at_us
-            continue
-        from_us = at_us - row["interval_ms"] * 1000
-        if heard_us is None or abs(from_us - heard_us) > 2_000:
-            # Beats before it were not recorded: nothing is known of them but when the last one came.
-            due_us, heard_us = from_us + period_us, from_us
-        assert due_us is not None, "there is a beat before it"
-        missed = 0
-        while due_us + period_us // 2 < at_us:
-            missed += heard_us < due_us - period_us // 2
-            due_us += period_us
-        if min(abs(at_us - due_us), abs(at_us - heard_us - period_us)) <= period_us // 10:
-            due_us = at_us + period_us
-        yield Silence(heard_us, at_us, missed)
-        heard_us = at_us
+        if "interval_ms" in row:
+            from_us = row["event_time"] - row["interval_ms"] * 1000
+            yield Silence(from_us, row["event_time"], row["interval_ms"])
+
+
+def due_in(interval_ms: int, period_ms: int) -> int:
+    """Return how many beats were due between two of them, and did not come: those that came late came.
+
+    A beat that nobody waited for ends an interval early. So an extra one never makes others missed; of beats that are
+    lost beside it at most one is forgiven.
+    """
+    late_ms = max(period_ms / 4, min(3 * period_ms / 4, 750))
+    return max(0, ceil((interval_ms - late_ms) / period_ms) - 1)
 
 
 def _answer(source: str, key: Key, silences: list[Silence], period_ms: int) -> Answer | None:
@@ -124,7 +118,10 @@ def _answer(source: str, key: Key, silences: list[Silence], period_ms: int) -> A
     if not lengths:
         return None
     middle = quantile(lengths, "0.5")
-    missed = sum(silence.missed for silence in silences)
+    if len(lengths) >= OFTEN and sum(each <= USUAL * period_ms for each in lengths) < len(lengths) / OFTEN:
+        # Extra beats make intervals shorter, and lost ones leave some as they are: it is configured otherwise.
+        period_ms = middle
+    missed = sum(due_in(each, period_ms) for each in lengths)
     return {
         "source": source,
         **key._asdict(),
@@ -140,6 +137,7 @@ def _answer(source: str, key: Key, silences: list[Silence], period_ms: int) -> A
         "mad_ms": quantile(sorted(abs(each - middle) for each in lengths), "0.5"),
         "missed": missed,
         "miss_ratio": missed / (missed + len(lengths)),
+        "confidence": sure(missed + len(lengths)),
     }
 
 
@@ -156,17 +154,27 @@ def _summaries(rows: Rows, window: Span) -> dict[tuple[str, Key], list[Row]]:
     return found
 
 
-def _summed(source: str, key: Key, single: list[Silence], told: list[Row]) -> Answer:
-    """Add up minutes and beats told singly: the server judged those of minutes; how they lie in bins is left out."""
+def _summed(source: str, key: Key, single: list[int], late: list[int], told: list[Row], period_ms: int) -> Answer:
+    """Add up minutes and beats told singly; how they lie in bins is left out.
+
+    Those that came late have rows, and what is not late was not missed.
+    """
     n = len(single) + sum(row["n"] for row in told)
-    missed = sum(each.missed for each in single) + sum(row["missed"] for row in told)
-    sum_ms = sum(each.interval_ms for each in single) + sum(row["interval_sum_ms"] for row in told)
+    missed = sum(due_in(each, period_ms) for each in [*single, *late])
+    sum_ms = sum(single) + sum(row["interval_sum_ms"] for row in told)
     return {
         "source": source,
         **key._asdict(),
         "n": n,
+        "period_ms": float(period_ms),
         "mean_ms": sum_ms / n,
-        "max_ms": max([each.interval_ms for each in single] + [row["interval_max_ms"] for row in told]),
+        "max_ms": max(single + [row["interval_max_ms"] for row in told]),
         "missed": missed,
         "miss_ratio": missed / (missed + n),
+        "confidence": sure(n + missed),
     }
+
+
+def sure(due: int) -> str:
+    """Return whether so many beats tell a share."""
+    return "high" if due >= 100 else "low"

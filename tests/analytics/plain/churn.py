@@ -21,7 +21,8 @@ def route_churn(rows: Rows, window: Span) -> list[Answer]:
             by_place[row["cluster"], row.get("topic"), row["broker_name"]][row["ns_id"]].append(row)
     by_topic: dict[tuple[str, str | None], list[list[Row]]] = defaultdict(list)
     for (cluster, topic, _), seen in by_place.items():
-        by_topic[cluster, topic].append(max(seen.values(), key=len))
+        most = max(seen, key=lambda ns_id: (len(seen[ns_id]), ns_id))
+        by_topic[cluster, topic].append(seen[most])
     return [_answer(cluster, topic, sets) for (cluster, topic), sets in by_topic.items()]
 
 

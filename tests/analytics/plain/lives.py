@@ -1,7 +1,8 @@
 """What each NameServer knew of each broker, and when a broker was down: what A1, A3, A11 and A14 are made of.
 
 - A NameServer has a broker from its registration until it leaves. One that was silent is down since it was heard last,
-  by this NameServer or, if later, by a controller; one whose connection ended, since that moment.
+  by this NameServer or, if later, by a controller; one whose connection ended, since that moment. Until a silent one was
+  given up, it is not sure that it was down.
 - A broker id whose process took another one of its set is nobody's from then on, and not down.
 - A NameServer that has just started knows nothing of a broker before it registers; if it does not within its timeout,
   the NameServer has it not, and it is down there.
@@ -9,7 +10,6 @@
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -18,6 +18,9 @@ from plain.watching import Boot, Row, Rows, boots, number, servers, watched
 
 #: What a NameServer gives a broker that says nothing of a timeout.
 TIMEOUT_US = 120_000_000
+
+#: Servers close connections on which nothing came for so long.
+IDLE_MS = 120_000
 
 HAVE = "have"
 SILENT = "silent"
@@ -41,6 +44,8 @@ class Piece(NamedTuple):
     state: str
     from_us: int
     to_us: int
+    #: From when on it is sure.
+    sure_us: int = 0
 
 
 class Outage(NamedTuple):
@@ -48,6 +53,8 @@ class Outage(NamedTuple):
 
     planned: bool
     spans: list[Span]
+    #: What of it is sure.
+    sure: list[Span]
 
     @property
     def from_us(self) -> int:
@@ -79,24 +86,29 @@ def lives(rows: Rows, end_us: int) -> dict[Key, Life]:
 
 
 def _life(told: list[Piece]) -> Life:
-    edges = sorted({edge for piece in told for edge in (piece.from_us, piece.to_us)})
+    edges = sorted({edge for piece in told for edge in (piece.from_us, piece.to_us, piece.sure_us)})
     up: list[Span] = []
     outages: list[Outage] = []
     was_up = True
     for begin, end in pairwise(edges):
-        states = [piece.state for piece in told if piece.from_us <= begin < piece.to_us]
+        now = [piece for piece in told if piece.from_us <= begin < piece.to_us]
+        states = [piece.state for piece in now]
         if not states:
             continue
-        is_up = states.count(HAVE) >= len(states) // 2 + 1
+        majority = len(states) // 2 + 1
+        is_up = states.count(HAVE) >= majority
+        is_sure = sum(piece.state == HAVE or begin < piece.sure_us for piece in now) < majority
+        sure = [(begin, end)] if is_sure else []
         if is_up:
             up.append((begin, end))
         elif MOVED in states:
             is_up = True
         elif was_up:
-            outages.append(Outage(PLANNED in states, [(begin, end)]))
+            outages.append(Outage(PLANNED in states, [(begin, end)], sure))
         else:
             last = outages[-1]
-            outages[-1] = Outage(last.planned or PLANNED in states, [*last.spans, (begin, end)])
+            planned = last.planned or PLANNED in states
+            outages[-1] = Outage(planned, [*last.spans, (begin, end)], [*last.sure, *sure])
         was_up = is_up
     return Life(up, outages)
 
@@ -108,6 +120,8 @@ class _Memory:
         self._rows, self._ns_id, self._end_us = rows, ns_id, end_us
         self._signs = signs_of_life(rows)
         self._state: dict[Key, tuple[str, int]] = {}
+        #: When those that are silent were given up.
+        self._given_up: dict[Key, int] = {}
         self._address: dict[Key, str] = {}
         self._timeout_us: dict[Key, int] = {}
         #: Brokers that it or another NameServer had, and since when.
@@ -148,11 +162,15 @@ class _Memory:
                 self._gain(key, at_us, row.get("broker_addr", ""))
             case "unregistered":
                 self._lose(key, at_us, PLANNED)
-            case "channel_closed":
+            case "channel_closed" if not ended_by_silence(row):
                 self._lose(key, at_us, SILENT)
+            case "channel_closed":
+                self._lose(key, row["last_heartbeat_time"], SILENT)
+                self._given_up[key] = at_us
             case "expired":
                 heard = [row["last_heartbeat_time"], *self._signs[row["broker_name"], row.get("broker_addr")]]
                 self._lose(key, max(each for each in heard if each <= at_us), SILENT)
+                self._given_up[key] = at_us
 
     def _compare(self, row: Row, at_us: int) -> None:
         """Take the members of a set as they are told."""
@@ -179,13 +197,15 @@ class _Memory:
 
     def _lose(self, key: Key, at_us: int, why: str) -> None:
         if key in self._state and self._state[key][0] == HAVE:
+            self._given_up.pop(key, None)
             self._tell(key, at_us)
             self._state[key] = (why, max(at_us, self._state[key][1]))
 
     def _tell(self, key: Key, until_us: int) -> None:
         if key in self._state:
             state, since_us = self._state[key]
-            self._done.append((key, Piece(self._ns_id, state, since_us, until_us)))
+            sure_us = self._given_up.get(key, 0) if state == SILENT else 0
+            self._done.append((key, Piece(self._ns_id, state, since_us, until_us, sure_us)))
 
     def _finish(self, boot: Boot) -> None:
         """End what is known with the process; tell which brokers it never heard though it had the time."""
@@ -216,21 +236,19 @@ def key_of(row: Row) -> Key:
     return Key(row["cluster"], row["broker_name"], row["broker_id"])
 
 
+def ended_by_silence(row: Row) -> bool:
+    """Tell whether a connection ended because nothing came for the timeout, or until the server closed it as idle."""
+    return bool(row["silent_ms"] >= min(row.get("timeout_ms", IDLE_MS), IDLE_MS))
+
+
 def signs_of_life(rows: Rows) -> dict[tuple[str, str | None], list[int]]:
     """Return when controllers heard a process, by its set and address: broker ids are others there."""
     found: dict[tuple[str, str | None], list[int]] = defaultdict(list)
-    for row, at_us in _controllers_heard(rows):
-        if row["source"] == "controller":
-            found[row["broker_name"], row.get("broker_addr")].append(at_us)
-    return found
-
-
-def _controllers_heard(rows: Rows) -> Iterator[tuple[Row, int]]:
-    for row in rows["heartbeat"]:
-        yield row, row["event_time"]
     for row in rows["heartbeat_summary"]:
-        # A summary is written when a later minute begins, or the broker has left: it was heard in its minute.
-        yield row, row["minute"]
+        if row["source"] == "controller":
+            # A summary is written when a later minute begins, or the broker has left: it was heard in its minute.
+            found[row["broker_name"], row.get("broker_addr")].append(row["minute"])
     for row in rows["controller"]:
         if row["event_type"] == "failure_detected" and "last_heartbeat_time" in row:
-            yield row, row["last_heartbeat_time"]
+            found[row["broker_name"], row.get("broker_addr")].append(row["last_heartbeat_time"])
+    return found

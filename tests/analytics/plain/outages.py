@@ -29,6 +29,7 @@ def _available(key: Key, life: Any, window: Span) -> Answer | None:
     lengths = [(outage, seconds(clipped(outage.spans, *window))) for outage in life.outages]
     planned_s = sum(length for outage, length in lengths if outage.planned)
     unplanned_s = sum(length for outage, length in lengths if not outage.planned)
+    least_s = sum(seconds(clipped(outage.sure, *window)) for outage in life.outages if not outage.planned)
     down_s = planned_s + unplanned_s
     if not up_s + down_s:
         return None
@@ -40,11 +41,12 @@ def _available(key: Key, life: Any, window: Span) -> Answer | None:
         "up_s": up_s,
         "planned_s": planned_s,
         "unplanned_s": unplanned_s,
+        "unplanned_least_s": least_s,
         "failures": failures,
         "mtbf_s": up_s / failures if failures else None,
         "mttr_s": sum(began) / failures if failures else None,
         "availability": up_s / (up_s + down_s),
-        "mtbf_lower_s": up_s / _mean_with_at_most(failures, 1 - SURE) if failures else up_s / 3,
+        "mtbf_lower_s": up_s / _mean_with_at_most(failures, 1 - SURE),
         "mtbf_upper_s": up_s / _mean_with_at_most(failures - 1, SURE) if failures else None,
     }
 

@@ -58,8 +58,8 @@ def _divergence(plan: Plan, rows: Rows, window: Span) -> list[Answer]:
 _FOUR_DIGITS = "0.1%"
 
 QUESTIONS: dict[str, Question] = {
-    # A bound may be worked out by a formula that is nearly right.
-    "A1": Question(_of_rows(availability), BROKER, {"mtbf_lower_s": "1%", "mtbf_upper_s": "3%"}),
+    # Silences are told in ms, in two ways.
+    "A1": Question(_of_rows(availability), BROKER, {"mttr_s": 0.001, "unplanned_s": 0.01, "unplanned_least_s": 0.01}),
     "A2": Question(
         _gaps,
         ("source", *BROKER),

@@ -1,19 +1,18 @@
 """A4 detection delay: from the last sign of life of a broker to a server until this server gave it up.
 
-Where its connection ended, that was the last sign: a process that dies, or leaves, ends it then and not before.
+Where its connection ended, that was the last sign: a process that dies, or leaves, ends it then and not before. A
+controller asks the broker first, and tells how long that took.
 """
 
 from collections import defaultdict
 from math import ceil, floor
 from typing import Any
 
+from plain.lives import ended_by_silence
 from plain.spans import Span
 from plain.watching import Rows
 
 Answer = dict[str, Any]
-
-#: NameServers look each ten seconds by default; what is silent for its timeout waits for half of that on average.
-HALF_SCAN_MS = 5_000
 
 #: What servers tell when they give a broker up.
 GIVEN_UP = frozenset({"expired", "channel_closed", "failure_detected"})
@@ -28,14 +27,15 @@ def detection_delay(rows: Rows, window: Span) -> list[Answer]:
         if row["event_type"] in GIVEN_UP and window[0] <= row["event_time"] < window[1]:
             reason = row.get("cause") if row["source"] == "controller" else row["event_type"]
             place = (row["cluster"], row["source"], reason, row.get("timeout_ms"))
-            delays[place].append(0 if reason == "channel_closed" else row["silent_ms"])
+            closed = reason == "channel_closed" and not ended_by_silence(row)
+            delays[place].append(row.get("duration_ms", 0) if closed else row["silent_ms"])
     return [_answer(*place, sorted(found)) for place, found in delays.items()]
 
 
 def _answer(cluster: str, source: str, reason: str, timeout_ms: int | None, delays: list[int]) -> Answer:
     expected = None
     if reason in TIMED and timeout_ms is not None:
-        expected = timeout_ms + (HALF_SCAN_MS if source == "namesrv" else 0)
+        expected = timeout_ms
     return {
         "cluster": cluster,
         "source": source,

@@ -11,7 +11,6 @@ from plain.watching import Rows
 Answer = dict[str, Any]
 
 GRID_S = (3, 180)
-HALF_SCAN_S = 5.0
 PERIODS_LEAST = 3
 REMOVALS = ("expired", "channel_closed")
 
@@ -60,7 +59,7 @@ def _choice(row: Answer) -> dict[str, bool]:
     return {
         f"outside of {GRID_S}": not GRID_S[0] <= best_s <= GRID_S[1],
         f"shorter than {PERIODS_LEAST} periods": best_s < min(0.99 * PERIODS_LEAST * period_s, GRID_S[1]),
-        f"noticed after {row['delay_s']} s": abs(row["delay_s"] - best_s - HALF_SCAN_S) > period_s / 2 + 0.001,
+        f"noticed after {row['delay_s']} s": abs(row["delay_s"] - best_s) > period_s / 2 + 0.001,
     }
 
 
