@@ -2,11 +2,11 @@
 
 A broker is down on one NameServer until its next registration there: from the end of its connection, from its good-bye,
 or, if it was silent, from the last sign of life, to this NameServer or to a controller. It is down when fewer than a
-majority of the NameServers that watch have it. Planned: it said good-bye. Time that nobody watched counts for nothing, nor
-does time in which its process has another broker id: a slave that became the master is not down.
+majority of the NameServers that watch have it. Planned: it said good-bye. Time that nobody watched counts for nothing,
+nor does time in which its process has another broker id: a slave that became the master is not down.
 
-Who was silent may have lived on until it was given up, so that two bounds are told of such times. The end of a connection
-tells nothing of a host that cannot speak, as when its power is off or a cable is pulled: it is silent.
+Who was silent may have lived on until it was given up, so that two bounds are told of such times. The end of a
+connection tells nothing of a host that cannot speak, as when its power is off or a cable is pulled: it is silent.
 """
 
 from typing import Final
@@ -29,7 +29,11 @@ COLUMNS: Final = (
     Column("planned_s", Type.DOUBLE, "seconds down after it said good-bye"),
     Column("unplanned_s", Type.DOUBLE, "seconds down otherwise, at most: from the last sign of life on"),
     Column("unplanned_least_s", Type.DOUBLE, "the same, at least: from when silent brokers were given up"),
-    Column("failures", Type.LONG, "unplanned times down that began in the window"),
+    Column(
+        "failures",
+        Type.LONG,
+        "unplanned times down that began in the window, and in which it was surely down at some moment",
+    ),
     Column("mtbf_s", Type.DOUBLE, "mean seconds up between failures; null without failures: see mtbf_lower_s"),
     Column("mttr_s", Type.DOUBLE, "mean seconds of an unplanned time down, at most; null without failures"),
     Column("availability", Type.DOUBLE, "up / (up + down), 0 to 1"),
@@ -40,7 +44,7 @@ COLUMNS: Final = (
 
 def availability(parts: DataFrame, span: Span) -> DataFrame:
     """Return one row for each broker that was known in the span."""
-    failed = ~F.col("up") & ~F.col("planned") & F.col("is_change")
+    failed = ~F.col("up") & ~F.col("planned") & F.col("is_change") & (F.col("sure_us") > 0)
     seconds = F.col("observed_us") / 1e6
     sums = (
         runs(parts, span)

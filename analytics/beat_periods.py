@@ -5,7 +5,6 @@ topics change, and a lost beat makes one interval of two.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -13,11 +12,10 @@ from pyspark.sql import functions as F
 
 #: Kind of a beat -> ms between two of them, as brokers are configured by default: registerNameServerPeriod and
 #: brokerHeartbeatInterval.
-PROMISED_MS: Final[Mapping[str, int]] = MappingProxyType(
-    {"register": 30_000, "heartbeat": 1_000, "data_version": 1_000, "controller": 1_000}
-)
+PROMISED_MS: Final = {"register": 30_000, "heartbeat": 1_000, "data_version": 1_000, "controller": 1_000}
 
-#: Broker set and kind -> ms between two beats, as operators tell them; without a set: of all that have none of their own.
+#: Broker set and kind -> ms between two beats, as operators tell them; without a set: of all that have none of their
+#: own.
 Periods = Mapping[tuple[str | None, str], int]
 
 #: A beat that comes so much after its time is late, and beyond that it was missed. A process that is held up, or its
@@ -35,12 +33,16 @@ _INTERVALS_LEAST: Final = 20
 
 def promised_ms(periods: Periods) -> SparkColumn:
     """Return ms between beats of the `kind` of a row of a `broker_name`; of unknown kinds those of a registration."""
-    told = F.lit(None).cast("bigint")
-    for (name, kind), period_ms in periods.items():
-        mine = F.col("kind").eqNullSafe(kind) & (F.lit(True) if name is None else F.col("broker_name") == name)
-        told = F.coalesce(F.when(mine, period_ms), told) if name else F.coalesce(told, F.when(mine, period_ms))
-    usual = F.create_map(*(F.lit(each) for pair in PROMISED_MS.items() for each in pair))
-    return F.coalesce(told, F.try_element_at(usual, F.col("kind")), F.lit(PROMISED_MS["register"])).cast("bigint")
+    of_all = PROMISED_MS | {kind: period_ms for (name, kind), period_ms in periods.items() if name is None}
+    of_set = {f"{kind}/{name}": period_ms for (name, kind), period_ms in periods.items() if name is not None}
+    told = F.try_element_at(_map(of_all), F.col("kind"))
+    if of_set:
+        told = F.coalesce(F.try_element_at(_map(of_set), F.concat_ws("/", "kind", "broker_name")), told)
+    return F.coalesce(told, F.lit(of_all["register"])).cast("bigint")
+
+
+def _map(numbers: Mapping[str, int]) -> SparkColumn:
+    return F.create_map(*(F.lit(each) for pair in numbers.items() for each in pair))
 
 
 def usual_n(gap_ms: SparkColumn, period_ms: SparkColumn, n: SparkColumn) -> SparkColumn:

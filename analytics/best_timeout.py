@@ -2,7 +2,8 @@
 
 The least timeout that gives up a living broker at most once in 30 days, so surely that it can be said with 95 %; if
 nothing is so sure, the one that costs least. Beside it: what phi-accrual would do with the same intervals. A NameServer
-gives a silent broker up when its timeout is over, not at a scan after it, so that a failure is noticed after the timeout.
+gives a silent broker up when its timeout is over, not at a scan after it, so that a failure is noticed after the
+timeout.
 
 A broker that pauses is silent for all NameServers at once. So silences and days are divided by how many of them watched
 in the mean: 30 days at three NameServers are 30 days of evidence. Of a broker that beats to some of them only, that is

@@ -1,7 +1,5 @@
 """When a broker was up by the word of most NameServers that watched, and when it was not."""
 
-from typing import Final
-
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, GroupedData, Window
 from pyspark.sql import functions as F
@@ -17,8 +15,8 @@ def runs(parts: DataFrame, span: Span) -> DataFrame:
     Down: fewer than a majority of the NameServers whose word counts have it. While at least half of them know that its
     process has another broker id, it is neither. Columns: cluster, broker_name, broker_id,
     start_us, end_us, observed_us (without time in which nobody watched), sure_us (of it, without what a broker that was
-    silent may have lived until it was given up), up, planned (down, and it said good-bye to somebody), is_change (it was
-    the other way before; false for the first run, whose beginning nobody saw).
+    silent may have lived until it was given up), up, planned (down, and it said good-bye to somebody), is_change (it
+    was the other way before; false for the first run, whose beginning nobody saw).
 
     A broker exists from when most have it on, or one says that it is down: that others hear of a new one a moment
     later is no outage.

@@ -2,10 +2,10 @@
 
 The parts of a day are what became known in it: brokers that came or left, servers that began without knowledge, pieces
 of observed time, and, since a day has to be readable by itself, how everything stood at its beginning. A removal is
-known when the server decides it, and where the broker was silent it reaches back to its last sign of life, which may lie
-before midnight; so `at_us` is always in the day and `since_us` may be earlier. What is told twice by two days changes
-nothing. A broker that a controller heard after the NameServer lived until then. One whose connection ended died then:
-its host ended it, or it ended it itself.
+known when the server decides it, and where the broker was silent it reaches back to its last sign of life, which may
+lie before midnight; so `at_us` is always in the day and `since_us` may be earlier. What is told twice by two days
+changes nothing. A broker that a controller heard after the NameServer lived until then. One whose connection ended died
+then: its host ended it, or it ended it itself.
 
 A NameServer that has just started, or could not record, knows a broker again when it hears of it, and knows that it
 is absent once the broker's timeout is over; until then its word does not count.
@@ -75,7 +75,7 @@ def of_name_servers(inputs: Inputs, names: tuple[str, ...]) -> dict[str, DataFra
 
 
 def ended_by_silence() -> SparkColumn:
-    """Tell of a row whether silence ended the connection: nothing came for the timeout, or until the server closed it."""
+    """Tell whether silence ended the connection: nothing came for the timeout, or until it was closed as idle."""
     return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(_IDLE_MS)), F.lit(False))
 
 
@@ -103,7 +103,8 @@ def lives(parts: DataFrame, span: Span) -> DataFrame:
 
     One row for each piece of observed time in which that does not change: cluster, ns_id, broker_name, broker_id,
     start_us, end_us, state (up, down, moved, absent), planned, address, silent, sure_us. Before `sure_us` a broker that
-    is down may have lived: it was silent, and not given up yet. Time in which a server's word does not count is left out.
+    is down may have lived: it was silent, and not given up yet. Time in which a server's word does not count is left
+    out.
     """
     return _views(parts, span, F.greatest("since_us", _BEFORE_US))
 
@@ -149,6 +150,8 @@ def _points(states: DataFrame, span: Span) -> DataFrame:
     return points.filter("broker_id >= 0")
 
 
+#: Which process: controllers have other broker ids.
+_PROCESS: Final = ("cluster", "broker_name", "broker_addr")
 #: When a controller had heard a broker last.
 _SIGN: Final = "sign_us"
 
@@ -161,21 +164,20 @@ def _with_signs(states: DataFrame, inputs: Inputs) -> DataFrame:
     """
     at_us = F.unix_micros("event_time")
     given_up = states.filter("event_type = 'expired'").select(
-        "event_id", "broker_name", "broker_addr", _heard_us(at_us).alias("heard_us"), at_us.alias("at_us")
+        "event_id", *_PROCESS, _heard_us(at_us).alias("heard_us"), at_us.alias("at_us")
     )
-    who = ["broker_name", "broker_addr"]
     signs = (
         inputs["heartbeat_summary"]
         .filter("source = 'controller'")
-        .select(*who, F.unix_micros("minute").alias(_SIGN))
+        .select(*_PROCESS, F.unix_micros("minute").alias(_SIGN))
         .unionByName(
             inputs["controller"]
             .filter("event_type = 'failure_detected'")
-            .select(*who, F.unix_micros("last_heartbeat_time").alias(_SIGN))
+            .select(*_PROCESS, F.unix_micros("last_heartbeat_time").alias(_SIGN))
         )
     )
     last = (
-        signs.join(F.broadcast(given_up), who, "inner")
+        signs.join(F.broadcast(given_up), list(_PROCESS), "inner")
         .filter("sign_us > heard_us AND sign_us <= at_us")
         .groupBy("event_id")
         .agg(F.max(_SIGN).alias(_SIGN))

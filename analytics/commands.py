@@ -12,7 +12,6 @@ from analytics.compaction import compact as compact_days
 from analytics.failures import SomeFailed
 from analytics.ingest import Places
 from analytics.ingest import ingest as ingest_landing
-from analytics.job import Job
 from analytics.jobs import MODULES, job_id, load_jobs
 from analytics.options import limits, periods, require_history, require_stored, settings, window
 from analytics.progress import to_stderr, unix_us
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> None:
     now_us = unix_us()
     span = window(options.start, options.end, now_us)
     spark, stored = _opened(options, options.output or options.history, require_stored)
-    jobs: list[Job] = [told.get(job.id, job) for job in load_jobs(chosen or MODULES)]
+    jobs = [told.get(job.id, job) for job in load_jobs(chosen or MODULES)]
     run_jobs(spark, stored, jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
 
 

@@ -4,10 +4,10 @@ A NameServer gives a silent broker up when its timeout is over, 120 s as it is s
 silent for as long as it waits, which its rows tell. What is longer points at looks that are late.
 
 A connection that ends is a sign: a process that dies, whoever kills it, has its connections ended by FIN or RST by its
-host. There a NameServer takes no time, and a controller what it took to ask whether the broker lives. A connection tells
-nothing where the host cannot speak any more: its power is off, its cable is pulled, its switch is dead. Then it ends
-later, or for its silence alone, and whoever was silent until then for as long as its timeout, or for the 120 s after
-which servers close idle connections, was given up for silence.
+host. There a NameServer takes no time, and a controller what it took to ask whether the broker lives. A connection
+tells nothing where the host cannot speak any more: its power is off, its cable is pulled, its switch is dead. Then it
+ends later, or for its silence alone, and whoever was silent until then for as long as its timeout, or for the 120 s
+after which servers close idle connections, was given up for silence.
 """
 
 from functools import reduce

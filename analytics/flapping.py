@@ -39,7 +39,7 @@ COLUMNS: Final = (
 
 def flapping(parts: DataFrame, span: Span) -> DataFrame:
     """Return one row for each broker that went down in the span; the score is 0 at its beginning."""
-    spells = _spells(_scored(runs(parts, span).filter("is_change AND NOT up")), span)
+    spells = _spells(_scored(runs(parts, span).filter("is_change AND NOT up AND sure_us > 0")), span)
     flagged_us = F.coalesce(F.col("to_us") - F.col("from_us"), F.lit(0))
     by_broker = spells.groupBy(*_BROKER).agg(
         F.sum("downs").alias("transitions"),

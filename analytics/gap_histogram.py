@@ -85,8 +85,8 @@ def four_digits(gap_ms: SparkColumn) -> SparkColumn:
 def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
     """Return the histograms of all days as one for each broker, with what is known of its beats.
 
-    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, period_ms, missed. A broker that changed the kind of its beats, and
-    with it its timeout, has a period of its own for each timeout.
+    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, period_ms, missed. A broker that changed the kind of its beats,
+    and with it its timeout, has a period of its own for each timeout.
     """
     sums = histograms.groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms").agg(
         F.sum("n").alias("n"), F.sum("sum_ms").alias("sum_ms"), F.max("max_ms").alias("max_ms")

@@ -1,8 +1,8 @@
 """A2: how regularly brokers beat, and how many beats did not come: who suffers from network, pauses or overload.
 
 A beat is missed when none came where one was due, and not within a quarter of a period after that, or 0.75 s of quick
-brokers. The period is what the kind of beat promises, or what an operator says, and not what intervals have been: brokers
-register once more whenever their topics change, which ends an interval early and is no reason to miss a beat.
+brokers. The period is what the kind of beat promises, or what an operator says, and not what intervals have been:
+brokers register once more whenever their topics change, which ends an interval early and is no reason to miss a beat.
 
 Beats to all NameServers of one broker are taken together, those to controllers apart. What came late because the server
 itself stood still is no fault of a broker, and left out.
@@ -51,7 +51,10 @@ COLUMNS: Final = (
     Column("max_ms", Type.LONG, "the longest interval, exactly"),
     Column("mad_ms", Type.LONG, "half of the intervals are no farther from the median"),
     Column(
-        "missed", Type.LONG, "beats that did not come, one for each period of an interval after its first; up to a quarter of one, or 0.75 s, is late"
+        "missed",
+        Type.LONG,
+        "beats that did not come: one for each period of an interval after its first, and after a quarter of one, or "
+        "0.75 s, in which they are only late",
     ),
     Column("miss_ratio", Type.DOUBLE, "missed / (missed + n), 0 to 1"),
     Column("confidence", Type.STRING, "high: 100 beats were due, or more; low: too little history for shares"),

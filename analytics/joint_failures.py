@@ -1,8 +1,8 @@
 """A14: which brokers fail together, as if they shared a rack, a switch or a power line.
 
 Two brokers are alike in the minutes in which they are down: the minutes in which both are, as a part of those in which
-at least one of them is. A broker is down in a minute that a time down of A1 touches. Times after a good-bye were planned
-and count for nothing, and so do minutes in which very many brokers are down at once.
+at least one of them is. A broker is down in a minute that a time down of A1 touches. Times after a good-bye were
+planned and count for nothing, and so do minutes in which very many brokers are down at once.
 """
 
 from typing import Final
@@ -68,7 +68,7 @@ def _minutes(times: DataFrame) -> DataFrame:
 
 
 def _few(minutes: DataFrame) -> DataFrame:
-    """Return the minutes (`cluster`, `broker`, `minute`) that say something: not those of what is down for very long."""
+    """Return the minutes that say something, `cluster`, `broker` and `minute`: not those of what is down for long."""
     day = F.floor(F.col("minute") * MINUTE_US / DAY_US)
     of_day = F.count(F.lit(1)).over(Window.partitionBy(*BROKER, day))
     brief = minutes.withColumn("of_day", of_day).where(F.col("of_day") <= DOWN_MINUTES_MAX)

@@ -90,6 +90,7 @@ def result_of(latest: Latest) -> Result:
         latest.finished_at,
         latest.input_rows,
         tuple(rows),
+        latest.days,
     )
 
 

@@ -5,10 +5,17 @@ from typing import Final
 from analytics.reporting.figures import DURATION, Axis, Bar, bars, nothing
 from analytics.reporting.page import Section, Table
 from analytics.reporting.results import Result
-from analytics.reporting.wording import Row, broker, counted, duration, number, share, told
+from analytics.reporting.wording import NOTHING, TOO_LITTLE, Row, bounds, broker, counted, duration, number, share, told
 
 #: So many bars are in a plot.
 SHOWN: Final = 12
+
+#: Of a shorter time nothing is said in per cent: a share of minutes is no availability.
+SHARE_FROM_S: Final = 86_400.0
+#: A quantile is told from so many values on.
+P99_FROM: Final = 100
+#: How late timers are.
+_TIMER_MS: Final = 1_000
 
 
 def availability(result: Result) -> Section:
@@ -17,36 +24,67 @@ def availability(result: Result) -> Section:
     failed = [row for row in rows if row["failures"] or (row["planned_s"] or 0) > 0]
     if not rows:
         return result.section("Availability", "No broker was seen.", [nothing("Time down", "no broker was seen")])
-    worst = rows[0]
     answer = f"None of {counted(len(rows), 'broker')} was down."
     if failed:
         failures = counted(sum(row["failures"] for row in rows), "unplanned failure")
+        worst = max(failed, key=_down_s)
         answer = (
             f"{len(failed)} of {counted(len(rows), 'broker')} were down at some time, with {failures}; "
-            f"{broker(worst)} was available least, {share(worst['availability'], 3)} of the time."
+            f"{broker(worst)} for longest: {_down(worst)}{_of_the_time(worst)}."
         )
     told_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
     figure = (
-        bars("Time down by broker", ("unplanned", "planned"), told_bars, Axis("time down", duration, steps=DURATION))
+        bars(
+            "Time down by broker",
+            ("unplanned", "planned"),
+            told_bars,
+            Axis("time down, at most", duration, steps=DURATION),
+        )
         if told_bars
         else nothing("Time down by broker", "no broker was down")
     )
     return result.section("Availability", answer, [figure], _availability_table(failed or rows))
 
 
+def _down_s(row: Row) -> float:
+    return (row["unplanned_s"] or 0.0) + (row["planned_s"] or 0.0)
+
+
+def _down(row: Row) -> str:
+    planned_s = row["planned_s"] or 0.0
+    least_s = row["unplanned_least_s"]
+    return bounds(None if least_s is None else planned_s + least_s, _down_s(row))
+
+
+def _of_the_time(row: Row) -> str:
+    """Return what part of its time that was, where there is enough of it."""
+    if (row["observed_s"] or 0) < SHARE_FROM_S:
+        return f" in {duration(row['observed_s'])}"
+    return f", available {share(row['availability'], 3)} of the time"
+
+
 def _availability_table(rows: list[Row]) -> Table:
-    headings = ("broker", "#availability", "#failures", "#mean time between", "#mean time to repair", "#planned")
+    headings = (
+        "broker",
+        "#availability",
+        "#failures",
+        "#mean time between",
+        "#mean time to repair",
+        "#planned",
+        "#down",
+    )
     return Table(
         "Brokers, the least available first",
         headings,
         [
             (
                 broker(row),
-                share(row["availability"], 3),
+                share(row["availability"], 3) if (row["observed_s"] or 0) >= SHARE_FROM_S else TOO_LITTLE,
                 number(row["failures"]),
                 _mtbf(row),
                 duration(row["mttr_s"]),
                 duration(row["planned_s"]),
+                _down(row),
             )
             for row in rows
         ],
@@ -54,27 +92,34 @@ def _availability_table(rows: list[Row]) -> Table:
 
 
 def _mtbf(row: Row) -> str:
-    return f"over {duration(row['mtbf_lower_s'])}" if row["mtbf_s"] is None else duration(row["mtbf_s"])
+    """Return between which bounds it is with 95 % on each side: of few failures the mean itself tells little."""
+    if row["mtbf_upper_s"] is None:
+        return f"over {duration(row['mtbf_lower_s'])}"
+    return f"{duration(row['mtbf_lower_s'])} to {duration(row['mtbf_upper_s'])}"
 
 
 def heartbeats(result: Result) -> Section:
     """Who beats irregularly."""
     title = "Missed heartbeats"
-    rows = sorted(result.rows, key=lambda row: -(row["miss_ratio"] or 0))
+    rows = sorted(result.rows, key=_most_missed_first)
     if not rows:
         return result.section("Heartbeats", "No heartbeat was recorded.", [nothing(title, "no heartbeat was recorded")])
     missing = [row for row in rows if row["missed"]]
-    worst = rows[0]
+    sure = [row for row in rows if _is_sure(row)]
     answer = f"No beat of {counted(len(rows), 'broker')} was missed."
     if missing:
         answer = (
-            f"{len(missing)} of {counted(len(rows), 'broker')} missed beats, {broker(worst)} most: "
-            f"{share(worst['miss_ratio'], 2)} of them, with {_ms(worst['max_ms'])} as the longest silence."
+            f"{len(missing)} of {counted(len(rows), 'broker')} missed beats, {_to(missing[0])} most: "
+            f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest silence."
         )
-    ratios = [Bar(_to(row), (100 * (row["miss_ratio"] or 0),)) for row in rows[:SHOWN]]
+    if not sure:
+        answer += " That is too little history to say how regularly they beat."
+    ratios = [Bar(_to(row), (100 * (row["miss_ratio"] or 0),)) for row in sure[:SHOWN]]
     intervals = [Bar(_to(row), (row["p50_ms"] / 1e3, row["p99_ms"] / 1e3, row["max_ms"] / 1e3)) for row in rows[:SHOWN]]
     figures = [
-        bars(title, (), ratios, Axis("beats that did not come, %", lambda value: f"{value:.2f}")),
+        bars(title, (), ratios, Axis("beats that did not come, %", lambda value: f"{value:.2f}"))
+        if ratios
+        else nothing(title, TOO_LITTLE),
         bars(
             "Intervals between beats",
             ("median", "99 %", "longest"),
@@ -83,6 +128,22 @@ def heartbeats(result: Result) -> Section:
         ),
     ]
     return result.section("Heartbeats", answer, figures, _heartbeat_table(rows))
+
+
+def _most_missed_first(row: Row) -> tuple[bool, float, int]:
+    """Order brokers by their share where there is enough history for one, and those with less by their number."""
+    return not _is_sure(row), -(row["miss_ratio"] or 0) if _is_sure(row) else 0, -(row["missed"] or 0)
+
+
+def _is_sure(row: Row) -> bool:
+    return bool(row["confidence"] == "high")
+
+
+def _missed_of(row: Row) -> str:
+    due = row["n"] + row["missed"]
+    if _is_sure(row):
+        return f"{share(row['miss_ratio'], 2)} of them"
+    return f"{number(row['missed'])} of {number(due)} that were due, {TOO_LITTLE} for a share"
 
 
 def _heartbeat_table(rows: list[Row]) -> Table:
@@ -97,9 +158,9 @@ def _heartbeat_table(rows: list[Row]) -> Table:
                 number(row["n"]),
                 _ms(row["period_ms"]),
                 _ms(row["p50_ms"]),
-                _ms(row["p99_ms"]),
+                _ms(row["p99_ms"]) if row["n"] >= P99_FROM else TOO_LITTLE,
                 _ms(row["max_ms"]),
-                f"{number(row['missed'])} ({share(row['miss_ratio'], 2)})",
+                f"{number(row['missed'])} ({share(row['miss_ratio'], 2) if _is_sure(row) else TOO_LITTLE})",
             )
             for row in rows
         ],
@@ -148,17 +209,26 @@ def flapping(result: Result) -> Section:
 
 def detection(result: Result) -> Section:
     """How soon the dead were noticed."""
-    title = "From the last heartbeat to the removal"
+    title = "From the last sign of life to the removal"
     rows = sorted(result.rows, key=lambda row: (row["source"], row["reason"] or "", row["timeout_ms"] or 0))
     if not rows:
         return result.section("Detection", "No broker was given up.", [nothing(title, "no broker was given up")])
-    slow = [row for row in rows if row["expected_ms"] is not None and row["mean_ms"] > 1.1 * row["expected_ms"]]
-    answer = f"{counted(sum(row['n'] for row in rows), 'removal')}; those by silence took as long as they should."
+    silent = [row for row in rows if row["expected_ms"] is not None]
+    slow = [row for row in silent if row["mean_ms"] > 1.1 * row["expected_ms"] + _TIMER_MS]
+    noticed = [row for row in rows if row["expected_ms"] is None]
+    said = [counted(sum(row["n"] for row in rows), "removal")]
+    if noticed:
+        longest_ms = max(row["max_ms"] for row in noticed)
+        took = "at once" if not longest_ms else f"within {_ms(longest_ms)}"
+        said.append(f"{sum(row['n'] for row in noticed)} at the end of a connection, {took}")
+    if silent and not slow:
+        said.append(f"{sum(row['n'] for row in silent)} for silence, which took as long as they should")
+    answer = "; ".join(said) + "."
     if slow:
         reasons = ", ".join(_removal(row) for row in slow)
         answer = f"Brokers were given up later than their timeout explains: {reasons}."
-    took = [Bar(_removal(row), (row["p50_ms"] / 1e3, row["p95_ms"] / 1e3, _s(row["expected_ms"]))) for row in rows]
-    figure = bars(title, ("median", "95 %", "mean to expect"), took[:SHOWN], Axis("delay", duration, steps=DURATION))
+    delays = [Bar(_removal(row), (row["p50_ms"] / 1e3, row["p95_ms"] / 1e3, _s(row["expected_ms"]))) for row in rows]
+    figure = bars(title, ("median", "95 %", "mean to expect"), delays[:SHOWN], Axis("delay", duration, steps=DURATION))
     headings = ("server", "reason", "#timeout", "#removals", "#median", "#95 %", "#longest", "#mean", "#expected")
     table = Table(
         "Removals by server and reason",
@@ -192,11 +262,18 @@ def timeouts(result: Result) -> Section:
     rows = sorted(result.rows, key=lambda row: -abs((row["best_timeout_s"] or 0) - (row["current_timeout_s"] or 0)))
     if not rows:
         return result.section("Timeouts", "No broker was seen.", [nothing(title, "no broker was seen")])
+    judged = [row for row in rows if row["confidence"] != "low"]
     others = [row for row in rows if is_other(row)]
-    answer = f"The timeouts of {counted(len(rows), 'broker')} are right, as far as there is evidence."
+    unjudged = len(rows) - len(judged)
+    if not judged:
+        answer = f"Too little history to judge the timeouts of {counted(unjudged, 'broker')}."
+        return result.section("Timeouts", answer, [nothing(title, TOO_LITTLE)], timeout_table(rows))
+    answer = f"The timeouts of {counted(len(judged), 'broker')} are right."
     if others:
         answer = f"{counted(len(others), 'broker')} of {len(rows)} should have another timeout: see What to change."
-    now = [Bar(broker(row), (row["current_timeout_s"], row["best_timeout_s"])) for row in rows[:SHOWN]]
+    if unjudged:
+        answer += f" Of {counted(unjudged, 'broker')} there is too little history."
+    now = [Bar(broker(row), (row["current_timeout_s"], row["best_timeout_s"])) for row in judged[:SHOWN]]
     figure = bars(title, ("now", "recommended"), now, Axis("silence borne", duration, steps=DURATION))
     return result.section("Timeouts", answer, [figure], timeout_table(rows))
 
@@ -229,13 +306,22 @@ def timeout_table(rows: list[Row]) -> Table:
             (
                 broker(row),
                 duration(row["current_timeout_s"]),
-                duration(row["best_timeout_s"]),
-                number(row["current_fp_day"], 3),
-                number(row["fp_day"], 3),
-                duration(row["delay_s"]),
+                *_recommended(row),
                 number(row["evidence_days"], 1),
                 str(row["confidence"]),
             )
             for row in rows
         ],
+    )
+
+
+def _recommended(row: Row) -> tuple[str, str, str, str]:
+    """Return what is recommended and what it would do, unless there is too little to say it of."""
+    if row["confidence"] == "low":
+        return TOO_LITTLE, NOTHING, NOTHING, NOTHING
+    return (
+        duration(row["best_timeout_s"]),
+        number(row["current_fp_day"], 3),
+        number(row["fp_day"], 3),
+        duration(row["delay_s"]),
     )

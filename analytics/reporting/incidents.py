@@ -7,15 +7,20 @@ from typing import Final
 from analytics.reporting.figures import DURATION, Axis, Bar, Lane, Mark, bars, lanes, nothing, stacks
 from analytics.reporting.page import Section, Table
 from analytics.reporting.results import Result
-from analytics.reporting.wording import Row, broker, counted, duration, number, share, told, unix_s
+from analytics.reporting.wording import TOO_LITTLE, Row, broker, counted, duration, number, share, told, unix_s
 
 SHOWN: Final = 12
 
 _PHASES: Final = ("detect", "start", "elect", "register", "spread")
 _PHASE_NAMES: Final = ("until found dead", "until the election", "election", "until first shown", "until shown by all")
 
+#: What brokers usually do is known from so many days on.
+USUAL_FROM_DAYS: Final = 2
+
 #: Pairs that are so alike belong together.
 TOGETHER: Final = 0.5
+#: So many times at least: once may be chance.
+OFTEN: Final = 2
 
 
 def failovers(result: Result) -> Section:
@@ -154,6 +159,9 @@ def anomalies(result: Result) -> Section:
     title = "Brokers unlike themselves"
     rows = sorted(result.rows, key=lambda row: -abs(row["z"]))
     if not rows:
+        if result.history_days < USUAL_FROM_DAYS:
+            words = "Too little history to know how brokers usually behave."
+            return result.section("Anomalies", words, [nothing(title, TOO_LITTLE)])
         return result.section("Anomalies", "Every broker behaved as it always does.", [nothing(title, "no anomaly")])
     brokers = {broker(row) for row in rows}
     worst = rows[0]
@@ -194,8 +202,14 @@ def joint_failures(result: Result) -> Section:
         return result.section(
             "Joint failures", "No brokers failed together.", [nothing(title, "no brokers failed together")]
         )
-    groups = together((row["broker_a"], row["broker_b"]) for row in rows if row["jaccard"] >= TOGETHER)
+    alike = [row for row in rows if row["jaccard"] >= TOGETHER]
+    groups = together((row["broker_a"], row["broker_b"]) for row in alike if row["joint_outages"] >= OFTEN)
     answer = f"{counted(len(rows), 'pair')} of brokers failed in part at the same time, none of them mostly."
+    if alike:
+        answer = (
+            f"{counted(len(alike), 'pair')} of brokers failed together once: too little history to tell a shared cause "
+            "from chance."
+        )
     if groups:
         answer = "These fail together, as if they shared a rack, a switch or a power line: " + "; ".join(
             ", ".join(group) for group in groups[:5]

@@ -19,6 +19,8 @@ class Result(NamedTuple):
     finished_at: str
     input_rows: int
     rows: tuple[Row, ...]
+    #: Days of its window that had rows.
+    history_days: int
 
     @property
     def window(self) -> tuple[float, float]:

@@ -10,6 +10,9 @@ Row = Mapping[str, Any]
 
 NOTHING: Final = "-"
 
+#: Instead of a figure that would be taken for more than it is.
+TOO_LITTLE: Final = "too little history"
+
 #: From so many seconds on, a unit and its size: 122 s say more than 2.03 min.
 _DURATIONS: Final = ((172_800.0, "d", 86_400.0), (7_200.0, "h", 3_600.0), (300.0, "min", 60.0), (1.0, "s", 1.0))
 _BYTES: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"))
@@ -78,6 +81,14 @@ def duration(seconds: float | None) -> str:
         return f"{1000 * seconds:.0f} ms"
     unit, size = next((unit, size) for least, unit, size in _DURATIONS if abs(seconds) >= least)
     return f"{_digits(seconds / size)} {unit}"
+
+
+def bounds(least_s: float | None, most_s: float | None) -> str:
+    """Return a duration of which two bounds are known; one figure where they read alike."""
+    least, most = duration(least_s), duration(most_s)
+    if least_s is None or most_s is None or least == most:
+        return most if least_s is None else least
+    return f"at least {least} and at most {most}"
 
 
 def amount(value: float | None) -> str:

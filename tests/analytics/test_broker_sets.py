@@ -82,11 +82,13 @@ def loses_beats(server):
 
 def a_plan():
     servers = three_servers()
-    # What beats together is given up by one scan.
+    # What beats together is given up at one look.
     starts = {**dict.fromkeys(RACK, MONDAY + SECOND), DEMOTED: BACK_US, WAITING: at(240), TOLD: at(250)}
     keys = [*RACK, MASTER, PROMOTED, DEMOTED, ALONE, RESTARTED, WAITING, TOLD, STEADY, FLAPPER.broker]
     return Plan(
-        end_us=SPAN.end_us, servers=servers, brokers=tuple(Broker(key=key, since_us=starts.get(key)) for key in keys)
+        end_us=SPAN.end_us,
+        servers=servers,
+        brokers=tuple(Broker(key=key, since_us=starts.get(key), jitter_ms=0 if key in RACK else 100) for key in keys),
     ).with_plants(
         Plant(
             outages=(

@@ -14,6 +14,7 @@ from plain.comparing import differences
 from plain.histories import history_of, long_history_of, weeks_of
 from plain.questions import LONG, QUESTIONS
 from plain.stories import STORIES, story_of
+from plain.together import apart, together
 from synthetic.frames import frame
 
 from analytics import best_timeout, heartbeat_gaps
@@ -47,16 +48,22 @@ def play(job_id, seed):
     return played(seed, how)
 
 
-def configured(job_id, plan):
-    """An analysis that knows how brokers of the plan are configured to beat."""
+def configured(job_id, plans):
+    """An analysis that knows how brokers of these plans, by what is before their names, are configured to beat."""
     (job,) = load_jobs([job_id])
-    periods = {(broker.key.broker_name, "register"): broker.period_ms for broker in plan.brokers}
-    return {"A2": heartbeat_gaps, "A5": best_timeout}[job_id].with_periods(periods) if job_id in ("A2", "A5") else job
+    if job_id not in ("A2", "A5"):
+        return job
+    periods = {
+        (prefix + broker.key.broker_name, "register"): broker.period_ms
+        for prefix, plan in plans.items()
+        for broker in plan.brokers
+    }
+    return {"A2": heartbeat_gaps, "A5": best_timeout}[job_id].with_periods(periods)
 
 
-def answers(spark, job, history, window):
+def answers(spark, job, rows, window):
     """What an analysis publishes, with times as the model has them."""
-    inputs = {family: frame(spark, family, history.rows[family]) for family in job.inputs}
+    inputs = {family: frame(spark, family, rows[family]) for family in job.inputs}
     told = found(job, inputs, Span(*window))
     return [
         {name: unix_us(value) if isinstance(value, datetime) else value for name, value in row.items()} for row in told
@@ -65,7 +72,12 @@ def answers(spark, job, history, window):
 
 def compared(spark, job_id, plan, history):
     window = (plan.start_us, plan.end_us)
-    told = answers(spark, configured(job_id, plan), history, window)
+    return judged(job_id, plan, history, answers(spark, configured(job_id, {"": plan}), history.rows, window))
+
+
+def judged(job_id, plan, history, told):
+    """How what is told of a history differs from what the model says."""
+    window = (plan.start_us, plan.end_us)
     if job_id == "A5":
         return timeouts.faults(history.rows, window, told)
     question = QUESTIONS[job_id]
@@ -78,6 +90,16 @@ def compared(spark, job_id, plan, history):
         told = [row | {"sides": sides(row["states"])} for row in told]
     model = question.model(plan, history.rows, window)
     return faults + differences(told, model, question.keys, question.tolerances)
+
+
+def compared_together(spark, job_id, seeds):
+    """The same of many histories, which Spark looks at as one."""
+    plays = {seed: history_of(seed) for seed in seeds}
+    plans = {f"{seed}:": plan for seed, (plan, _) in plays.items()}
+    (window,) = {(plan.start_us, plan.end_us) for plan in plans.values()}
+    rows = together({seed: history for seed, (_, history) in plays.items()})
+    told = apart(answers(spark, configured(job_id, plans), rows, window))
+    return {seed: unlike for seed in seeds if (unlike := judged(job_id, *plays[seed], told.get(seed, [])))}
 
 
 def impossible(job_id, history, window, told):

@@ -98,7 +98,7 @@ def _own(plan: Plan, server: Server, boot: Boot) -> Iterator[_Own]:
 
 
 def _scan_of(event: Seen | _Own | Happening) -> tuple[int, str] | None:
-    """Return in which scan, and from which set, a silent broker was removed: the members leave together."""
+    """Return at which look, and from which set, a silent broker was removed: the members leave together."""
     if isinstance(event, Seen) and event.what == End.SILENT.value:
         return event.at_us, event.broker.key.broker_name
     return None

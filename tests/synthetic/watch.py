@@ -15,8 +15,8 @@ from history.schemas import INTERVAL_BINS
 from synthetic.lives import LATENCY_US, Life, lives, sayings
 from synthetic.plan import MINUTE, MS, Broker, BrokerKey, End, Plan, Server
 
-#: How late a timer may be.
-TIMER_US = 100 * MS
+#: NameServers look for those whose timeout is over so often; who is over it at one look leaves together.
+LOOK_US = 100 * MS
 
 #: Beats that come more often than each 10 s are summarised.
 RAW_PERIOD_MS = 10_000
@@ -78,7 +78,7 @@ class Watch:
         self._timeout_ms = CONTROLLER_TIMEOUT_MS if to_controller else broker.timeout_ms
         self._kind = "controller" if to_controller else "register"
         self._random = Random(f"{plan.seed} watch {server.name} {broker.key}")
-        self._timer = Random(f"{plan.seed} timer {server.name} {broker.key}")
+        self._phase_us = int(Random(f"{plan.seed} look {server.name}").random() * LOOK_US)
         here = (broker.key, server.name)
         self._cuts = [cut for cut in plan.plant.cuts if (cut.broker, cut.server) == here]
         self._boot: Boot | None = None
@@ -87,8 +87,6 @@ class Watch:
 
     def _forget(self) -> None:
         self._heard_us: int | None = None
-        #: How late it will be when the timeout is over.
-        self._late_us = 0
         self._address = ""
         self._version = 0
         self._intervals: deque[int] = deque(maxlen=11)
@@ -145,7 +143,9 @@ class Watch:
         """Give the broker up when its timeout is over, if that is before `until_us`."""
         if self._heard_us is None or self._boot is None:
             return
-        at_us = self._heard_us + self._timeout_ms * MS + self._late_us
+        base_us = self._boot.start_us + self._phase_us
+        looks = (self._heard_us + self._timeout_ms * MS - base_us) // LOOK_US + 1
+        at_us = base_us + looks * LOOK_US
         if at_us < until_us:
             yield from self._leave(at_us, End.SILENT)
 
@@ -168,7 +168,6 @@ class Watch:
             yield self._state("changed", encounter)
         interval_ms = None if self._heard_us is None else (encounter.at_us - self._heard_us) // MS
         self._heard_us, self._address, self._version = encounter.at_us, encounter.life.address, encounter.version
-        self._late_us = self._timer.randrange(TIMER_US)
         yield from self._note_beat(encounter, interval_ms)
         self.drops += self._not_heard
         self._not_heard.clear()
@@ -213,13 +212,18 @@ class Watch:
         yield from self._close_minute(at_us)
         values = {
             "broker_addr": self._address,
-            "last_heartbeat_time": self._heard_us + self._server.skew_us,
-            "silent_ms": (at_us - self._heard_us) // MS,
+            **self._silence(at_us),
             "timeout_ms": self._timeout_ms,
             **_version_columns(self._plan, self._version),
         }
         self._forget()
         yield Seen(at_us, end.value, self._broker, values)
+
+    def _silence(self, at_us: int) -> dict[str, int]:
+        """Return for how long the broker was silent; servers know that in ms, and since when by it."""
+        assert self._heard_us is not None, "it was heard"
+        silent_ms = (at_us - self._heard_us) // MS
+        return {"last_heartbeat_time": at_us - silent_ms * MS + self._server.skew_us, "silent_ms": silent_ms}
 
     def _state(self, what: str, encounter: _Encounter, **more: Any) -> Seen:
         values = {
@@ -230,8 +234,7 @@ class Watch:
             **more,
         }
         if self._heard_us is not None:
-            values["last_heartbeat_time"] = self._heard_us + self._server.skew_us
-            values["silent_ms"] = (encounter.at_us - self._heard_us) // MS
+            values |= self._silence(encounter.at_us)
         return Seen(encounter.at_us, what, self._broker, values)
 
 

@@ -74,8 +74,9 @@ def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key
 
 def _heard(rows: Rows, ns_id: str) -> list[Span]:
     """Return when a server heard beats, written down or not: what it measured while it wrote nothing counts."""
+    own = [row["event_time"] for family in SIGNS for row in rows[family] if row["ns_id"] == ns_id]
     pauses = [
-        (row["unobserved_from"], row["event_time"])
+        (max(at_us for at_us in own if at_us <= row["unobserved_from"]), row["event_time"])
         for row in rows["ns_lifecycle"]
         if (row["ns_id"], row["event_type"]) == (ns_id, "recording_resumed") and "unobserved_from" in row
     ]

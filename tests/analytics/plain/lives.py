@@ -1,8 +1,8 @@
 """What each NameServer knew of each broker, and when a broker was down: what A1, A3, A11 and A14 are made of.
 
 - A NameServer has a broker from its registration until it leaves. One that was silent is down since it was heard last,
-  by this NameServer or, if later, by a controller; one whose connection ended, since that moment. Until a silent one was
-  given up, it is not sure that it was down.
+  by this NameServer or, if later, by a controller; one whose connection ended, since that moment. Until a silent one
+  was given up, it is not sure that it was down.
 - A broker id whose process took another one of its set is nobody's from then on, and not down.
 - A NameServer that has just started knows nothing of a broker before it registers; if it does not within its timeout,
   the NameServer has it not, and it is down there.
@@ -151,8 +151,11 @@ class _Memory:
             self._compare(row, at_us)
         if any(row["event_type"] == "shown" for row in together):
             shown = {(row["cluster"], row["broker_name"]) for row in together if row["event_type"] == "shown"}
-            for key in [key for key in self._state if (key.cluster, key.broker_name) not in shown]:
+            had = [key for key, (state, _) in self._state.items() if state == HAVE]
+            for key in [key for key in had if (key.cluster, key.broker_name) not in shown]:
+                # Rows of a snapshot are not all of one moment: it is not there if it does not register in time.
                 self._lose(key, at_us, SILENT)
+                self._state[key] = (SILENT, self._state[key][1] + self._timeout_us.get(key, TIMEOUT_US))
 
     def _about(self, key: Key, row: Row, at_us: int) -> None:
         if "timeout_ms" in row:

@@ -33,7 +33,11 @@ def _available(key: Key, life: Any, window: Span) -> Answer | None:
     down_s = planned_s + unplanned_s
     if not up_s + down_s:
         return None
-    began = [length for outage, length in lengths if not outage.planned and window[0] <= outage.from_us < window[1]]
+    began = [
+        length
+        for outage, length in lengths
+        if not outage.planned and outage.sure and window[0] <= outage.from_us < window[1]
+    ]
     failures = len(began)
     return {
         **key._asdict(),
@@ -65,7 +69,7 @@ def flapping(rows: Rows, window: Span) -> list[Answer]:
     """A3: one row for each broker that went down in the window."""
     found = []
     for key, life in lives(rows, window[1]).items():
-        downs = sorted(outage.from_us for outage in life.outages)
+        downs = sorted(outage.from_us for outage in life.outages if outage.sure)
         within = [at_us for at_us in downs if window[0] <= at_us < window[1]]
         if within:
             found.append({**key._asdict(), "transitions": len(within), **_scores(downs, window)})

@@ -1,0 +1,53 @@
+"""Many histories as one, so that Spark plans once for all of them: each with servers and clusters of its own."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from synthetic.generator import History
+
+Row = dict[str, Any]
+
+#: Columns that name a server, a cluster or a broker, or begin with one.
+_NAMES = (
+    "ns_id",
+    "boot_id",
+    "event_id",
+    "cluster",
+    "set_cluster",
+    "cause_event_id",
+    "former_boot_id",
+    "snapshot_id",
+    "failover_id",
+    "broker_name",
+)
+#: Those of results.
+_TOLD = ("cluster", "cluster_b", "broker_name", "broker_a", "broker_b")
+
+
+def together(histories: Mapping[int, History]) -> dict[str, list[Row]]:
+    """Return the rows of all histories, each with its number before its names."""
+    found: dict[str, list[Row]] = {}
+    for number, history in histories.items():
+        for family, rows in history.rows.items():
+            found.setdefault(family, []).extend(_named(row, f"{number}:") for row in rows)
+    return found
+
+
+def _named(row: Row, prefix: str) -> Row:
+    names = {name: prefix + row[name] for name in _NAMES if row.get(name) is not None}
+    for name in ("set_clusters", "broker_names"):
+        if row.get(name) is not None:
+            names[name] = [prefix + each for each in row[name]]
+    return row | names
+
+
+def apart(told: Iterable[Row]) -> dict[int, list[Row]]:
+    """Return what was told of each history; what is about two of them is left out."""
+    found: dict[int, list[Row]] = {}
+    for row in told:
+        names = {name: row[name].partition(":") for name in _TOLD if row.get(name) is not None}
+        numbers = {number for number, _, _ in names.values()}
+        if len(numbers) == 1:
+            own = {name: rest for name, (_, _, rest) in names.items()}
+            found.setdefault(int(numbers.pop()), []).append(row | own)
+    return found
