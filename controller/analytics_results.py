@@ -77,7 +77,8 @@ def _of_sets(shown: _Shown, rows: list[dict[str, Any]]) -> Iterator[Sample]:
     found: dict[Labels, float] = {}
     for row in rows:
         value = row.get(shown.column)
-        if isinstance(value, int | float):
+        # A share of few beats, or a timeout after a day, would be taken for more than it is.
+        if isinstance(value, int | float) and row.get("confidence") != "low":
             labels = (str(row.get("cluster") or ""), str(row.get("broker_name") or ""))
             found[labels] = shown.combine(found[labels], value) if labels in found else value
     yield from (Sample(shown.family, labels, value) for labels, value in found.items())

@@ -85,10 +85,16 @@ FLAPPING_SCORE: Final = _ANALYTICS.gauge(
     "flapping_score", "Highest flapping score of a broker of the set (A3).", "cluster", "broker"
 )
 RECOMMENDED_TIMEOUT: Final = _ANALYTICS.gauge(
-    "recommended_timeout_seconds", "Longest recommended heartbeat timeout in the set (A5).", "cluster", "broker"
+    "recommended_timeout_seconds",
+    "Longest recommended heartbeat timeout in the set (A5), where there is enough history.",
+    "cluster",
+    "broker",
 )
 MISSED_HEARTBEATS: Final = _ANALYTICS.gauge(
-    "missed_heartbeat_ratio", "Missed beats of the worst broker of the set (A2).", "cluster", "broker"
+    "missed_heartbeat_ratio",
+    "Missed beats of the worst broker of the set (A2), where there is enough history.",
+    "cluster",
+    "broker",
 )
 DIVERGENCE: Final = _ANALYTICS.gauge(
     "divergence_seconds", "Seconds in which NameServers told different things (A6), at least."

@@ -82,11 +82,13 @@ def _about_brokers():
                 up_s=604_800.0 - 900 * n,
                 planned_s=300.0 * (n % 3),
                 unplanned_s=900.0 * n,
+                unplanned_least_s=780.0 * n,
                 failures=n,
                 mtbf_s=604_800 / n if n else None,
                 mttr_s=900.0 if n else None,
                 availability=1 - 900 * n / 604_800,
                 mtbf_lower_s=200_000.0,
+                mtbf_upper_s=900_000.0 if n else None,
             )
             for n, who in enumerate(brokers(16))
         ),
@@ -109,6 +111,7 @@ def _about_brokers():
                 mad_ms=40,
                 missed=n * n,
                 miss_ratio=n * n / 60_000,
+                confidence="high",
             )
             for n, who in enumerate(brokers(8))
         ),
@@ -123,6 +126,7 @@ def _about_brokers():
             max_ms=3,
             missed=0,
             miss_ratio=0.0,
+            confidence="low",
         ),
     )
     yield a_result(

@@ -1,4 +1,4 @@
-"""A4: the delay until a silent broker is given up, against what scans have to do."""
+"""A4: the delay until a broker is given up, against when it was due."""
 
 from random import Random
 
@@ -54,12 +54,12 @@ def distance_from_uniform(values, low, high):
 
 
 @pytest.mark.parametrize(
-    ("reason", "timeout_ms", "late_ms", "count"), [("expired", 120_000, 10_000, 135), ("timeout", 3_300, 200, 60)]
+    ("reason", "timeout_ms", "late_ms", "count"), [("expired", 120_000, 100, 135), ("timeout", 3_300, 200, 60)]
 )
 def test_silent_brokers_are_given_up_evenly_within_a_look_after_their_timeout(
     inputs, result, reason, timeout_ms, late_ms, count
 ):
-    source, expected_ms = {"expired": ("namesrv", 125_000), "timeout": ("controller", 3_300)}[reason]
+    source, expected_ms = {"expired": ("namesrv", 120_000), "timeout": ("controller", 3_300)}[reason]
     parts = JOB.parts(inputs, Span(MONDAY, MONDAY + HOUR)).filter(f"source = '{source}' AND reason = '{reason}'")
     delays = [each.delay_ms for each in parts.collect()]
     assert len(delays) == count
@@ -67,7 +67,7 @@ def test_silent_brokers_are_given_up_evenly_within_a_look_after_their_timeout(
     assert distance_from_uniform(delays, timeout_ms, timeout_ms + late_ms) < 1.63 / count**0.5
     told = result[source, reason]
     assert (told["n"], told["timeout_ms"], told["expected_ms"]) == (count, timeout_ms, expected_ms)
-    assert told["mean_ms"] == pytest.approx(expected_ms, abs=800)
+    assert told["mean_ms"] == pytest.approx(expected_ms + late_ms / 2, abs=50)
     assert timeout_ms < told["p50_ms"] < told["p95_ms"] <= told["max_ms"] <= timeout_ms + late_ms + 1
 
 
@@ -78,11 +78,26 @@ def test_a_delay_is_what_really_passed_since_the_broker_died_give_or_take_a_peri
         assert since_death_ms - 1 <= each.silent_ms <= since_death_ms + 30_200
 
 
-def test_a_closed_connection_says_nothing_about_the_timeout(result):
+def test_a_connection_that_ends_is_the_moment_of_death(result):
     told = result["namesrv", "channel_closed"]
-    assert told["n"] == 45
-    assert told["expected_ms"] is None
-    assert told["max_ms"] <= 30_200
+    assert (told["n"], told["expected_ms"], told["max_ms"]) == (45, None, 0)
+
+
+def test_a_controller_tells_how_long_it_took_to_ask_after_a_connection_had_ended(spark):
+    death = {"source": "controller", "cause": "channel_closed", "silent_ms": 9_100, "timeout_ms": 10_000}
+    deaths = [row("failure_detected", SECOND, duration_ms=each, **death) for each in (0, 70)]
+    (told,) = found(JOB, tables(spark, controller=deaths), days(1))
+    assert (told["n"], told["max_ms"], told["expected_ms"]) == (2, 70, None)
+
+
+def test_a_connection_that_silence_ended_says_nothing_of_the_moment_of_death(spark):
+    # The timeout is longer than the server bears with idle connections: a cable was pulled, and nothing came any more.
+    closed = [
+        row("channel_closed", SECOND, timeout_ms=180_000, silent_ms=silent_ms, broker_name="b", broker_id=0)
+        for silent_ms in (123_000, 29_000)
+    ]
+    (told,) = found(JOB, tables(spark, broker_state=closed), days(1))
+    assert (told["n"], told["max_ms"], told["p50_ms"]) == (2, 123_000, 61_500)
 
 
 def test_timeouts_are_told_apart_and_good_byes_and_brokers_without_an_id_left_out(spark):
@@ -100,6 +115,6 @@ def test_timeouts_are_told_apart_and_good_byes_and_brokers_without_an_id_left_ou
     by_source = sorted(told, key=lambda each: (each["source"], each["max_ms"]))
     assert [(each["timeout_ms"], each["n"], each["max_ms"], each["expected_ms"]) for each in by_source] == [
         (None, 1, 3_400, None),
-        (10_000, 2, 13_000, 15_000),
-        (120_000, 1, 121_000, 125_000),
+        (10_000, 2, 13_000, 10_000),
+        (120_000, 1, 121_000, 120_000),
     ]

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hand_tables import HOUR_US, SECOND_US, found, row
+from hand_tables import HOUR_US, SECOND_US, found, row, tables
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import (
@@ -22,7 +22,7 @@ from synthetic.plan import (
     three_servers,
 )
 
-from analytics.heartbeat_gaps import JOB
+from analytics.heartbeat_gaps import BEATS_LEAST, JOB, with_periods
 from analytics.job import Span
 
 SLOW = Broker(key=BrokerKey("slow"), drop=0.1, jitter_ms=400)
@@ -54,17 +54,17 @@ def history():
     )
 
 
-def by_hand(broker, kind, ended_s, interval_ms, **values):
+def by_hand(broker, what, ended_s, interval_ms, **values):
     """An interval, or a minute of quick beats, that ended so many seconds after three hours."""
     at_us = 3 * HOUR_US + ended_s * SECOND_US
-    who = {"broker_name": broker, "broker_id": 0, "boot_id": "ns-9-1", "timeout_ms": 120_000}
-    return row(kind, at_us, **{"mono_us": at_us, "interval_ms": interval_ms, "period_ms": 30_000, **who, **values})
+    who = {"broker_name": broker, "broker_id": 0, "boot_id": "ns-9-1", "timeout_ms": 120_000, "kind": "register"}
+    return row(what, at_us, **{"mono_us": at_us, "interval_ms": interval_ms, "period_ms": 30_000, **who, **values})
 
 
 def a_minute(ended_s, longest_ms, boot):
     """A summary of 40 beats, the longest of which came that late; it is told a second after its minute."""
-    told = by_hand("quick-by-hand", "summary", ended_s + 1, None, boot_id=boot, period_ms=1_000)
-    hist = [0] * 5 + [40] + [0] * 10
+    told = by_hand("quick-by-hand", "summary", ended_s + 1, None, boot_id=boot, period_ms=1_000, kind="heartbeat")
+    hist = [0] * 5 + [39 if longest_ms > 1_500 else 40] + [0] * 10
     minute = {"minute": told["event_time"] - 61 * SECOND_US, "n": 40, "missed": longest_ms // 1_000 - 1, "hist": hist}
     del told["interval_ms"]
     return told | minute | {"interval_max_ms": longest_ms, "interval_sum_ms": 40_000}
@@ -83,6 +83,11 @@ def stood_still():
             *beats,
             by_hand("late", "beat", 150, 30_000, source=None),
             by_hand("without-id", "beat", 0, 30_000, broker_id=-1),
+            # The longest of each minute of the quick one.
+            *(
+                by_hand("quick-by-hand", "gap", ended_s, longest_ms, boot_id=boot, period_ms=1_000, kind="heartbeat")
+                for ended_s, longest_ms, boot in ((60, 20_000, "ns-9-1"), (71, 66_000, "ns-9-1"), (70, 3_000, "ns-8-1"))
+            ),
         ],
         # The minute that the standstill lay in, that of the first beat after it, and one later; all of another server.
         "heartbeat_summary": [
@@ -161,7 +166,7 @@ def test_what_came_late_because_the_server_stood_still_is_left_out(result):
     assert (result["really-late"]["n"], result["really-late"]["max_ms"], result["really-late"]["missed"]) == (
         5,
         71_000,
-        1,
+        2,
     )
     # Of four minutes two are left.
     assert (result["quick-by-hand"]["n"], result["quick-by-hand"]["missed"]) == (80, 2)
@@ -173,3 +178,99 @@ def test_rows_that_do_not_say_who_wrote_them_are_of_name_servers(history, result
 
 def test_a_broker_that_waits_for_its_id_is_none_yet(result):
     assert "without-id" not in result
+
+
+# Intervals that were seen, or might be
+
+#: Broker -> the beats that ended its intervals: their kind, and how long these were.
+SEEN = {
+    # Of real brokers: they register at once when a topic changes, and one was stopped for 40 s right after that.
+    "grown": [("register", 265, 10_113, 1_855, 190, 6_336, 3_677, 29_999)],
+    "stopped": [("register", 307, 42, 40_195, 19_297, 29_998)],
+    "stopped-later": [("register", 14_575, 27_517, 22_452, 582, 8_258, 64_653, 6_047, 18_007, 29_997)],
+    # A process that starts is held up for half a second.
+    "starting": [("controller", 1_572, 1_032, 1_117, 823, 1_045)],
+    "lossy": [("controller", *[1_000] * 50, 2_010, *[1_000] * 50, 3_000)],
+    # Between two changes of topics one beat was lost.
+    "changed": [("register", 10_000, 50_000, 12_000, 18_000)],
+    # It is configured otherwise.
+    "slow-by-file": [("register", *[60_000] * 30, 120_000)],
+    "quick-by-file": [("register", *[20_000] * 20, 36_000)],
+    # Both kinds, in one stream.
+    "both": [("data_version", 1_000, 700), ("register", 300), ("data_version", 4_000)],
+}
+
+PERIODS = {("slow-by-file", "register"): 60_000, ("quick-by-file", "register"): 20_000, (None, "data_version"): 2_000}
+
+
+def seen_beats():
+    return [
+        by_hand(broker, "beat", number, interval_ms, kind=kind)
+        for broker, kinds in SEEN.items()
+        for number, (kind, interval_ms) in enumerate((kind, each) for kind, *all_ in kinds for each in all_)
+    ]
+
+
+def a_burst():
+    """Topics come one after another, and for a while the server takes a broker for a quick one: rows of a real one."""
+    hist = [0] * 16
+    hist[11] = 1
+    minute = {"minute": MONDAY + 3 * HOUR_US, "n": 1, "missed": 29, "hist": hist, "period_ms": 1_000}
+    sums = {"interval_max_ms": 29_998, "interval_sum_ms": 29_998}
+    late = by_hand("burst", "gap", 50, 29_998, period_ms=1_000)
+    summary = by_hand("burst", "summary", 61, None, **minute, **sums)
+    del summary["interval_ms"]
+    return [*(by_hand("burst", "beat", number, 1_000) for number in range(5)), late], [summary]
+
+
+@pytest.fixture(scope="module")
+def told(spark):
+    """Broker -> what is told of it, without and with options."""
+    late, summaries = a_burst()
+    inputs = tables(spark, heartbeat=[*seen_beats(), *late], heartbeat_summary=summaries)
+    jobs = {"usual": JOB, "configured": with_periods(PERIODS)}
+    span = Span(MONDAY, MONDAY + 5 * HOUR)
+    return {how: {row["broker_name"]: row for row in found(job, inputs, span)} for how, job in jobs.items()}
+
+
+@pytest.mark.parametrize(
+    ("broker", "missed"),
+    [("grown", 0), ("stopped", 1), ("stopped-later", 1), ("starting", 0), ("lossy", 3), ("changed", 1), ("burst", 0)],
+)
+def test_a_beat_is_missed_when_none_came_where_one_was_due(told, broker, missed):
+    assert told["usual"][broker]["missed"] == missed
+
+
+def test_the_period_is_what_the_kind_of_beats_promises(told):
+    periods = {broker: row["period_ms"] for broker, row in told["usual"].items()}
+    assert {name: periods[name] for name in ("grown", "stopped", "burst", "starting", "both")} == {
+        **dict.fromkeys(("grown", "stopped", "burst"), 30_000),
+        **dict.fromkeys(("starting", "both"), 1_000),
+    }
+
+
+def test_the_quicker_of_two_kinds_counts(told):
+    assert told["usual"]["both"]["missed"] == 3
+    assert told["configured"]["both"]["missed"] == 1
+
+
+def test_options_say_how_a_broker_is_configured(told):
+    assert told["usual"]["quick-by-file"]["missed"] == 0
+    row = told["configured"]["quick-by-file"]
+    assert (row["period_ms"], row["missed"]) == (20_000, 1)
+
+
+@pytest.mark.parametrize("how", ["usual", "configured"])
+def test_a_broker_that_never_beats_as_often_as_promised_is_configured_otherwise(told, how):
+    row = told[how]["slow-by-file"]
+    assert (row["period_ms"], row["missed"]) == (60_000, 1)
+
+
+def test_the_longest_interval_of_a_minute_is_exact(told):
+    assert told["usual"]["burst"]["max_ms"] == 29_998
+
+
+def test_of_few_beats_no_share_is_told(told):
+    sure = {broker for broker, row in told["usual"].items() if row["confidence"] == "high"}
+    assert sure == {"lossy"}
+    assert all(row["n"] + row["missed"] < BEATS_LEAST for name, row in told["usual"].items() if name not in sure)

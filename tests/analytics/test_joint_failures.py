@@ -21,15 +21,30 @@ from synthetic.generator import generate
 from synthetic.plan import BrokerKey, End, Outage, Plan, Plant, brokers
 from synthetic.plants import joint_failure
 
+from analytics.broker_states import STATE_PARTS
 from analytics.job import Span
-from analytics.joint_failures import BROKERS_DOWN_MAX, JOB, PART_COLUMNS
+from analytics.joint_failures import BROKERS_DOWN_MAX, JOB
 from analytics.schemas import struct_of
 
 NAMESRVS = ("ns-1", "ns-2", "ns-3")
 
 
 def watching(hours, names=NAMESRVS):
-    return [row("tick", n * MINUTE_US, ns_id=name) for n in range(hours * 60) for name in names]
+    return [
+        row("tick", at_us, ns_id=name, boot_id=f"{name}-1", mono_us=at_us, interval_ms=20_000)
+        for at_us in range(20 * SECOND_US, hours * HOUR_US + 1, 20 * SECOND_US)
+        for name in names
+    ]
+
+
+def known(states):
+    """All of these brokers, registered with all NameServers before anything happens."""
+    brokers = {(state["broker_name"], state["broker_id"]): state.get("broker_addr") for state in reversed(states)}
+    return [
+        row("registered_first", SECOND_US, ns_id=ns_id, broker_name=name, broker_id=broker_id, broker_addr=address)
+        for (name, broker_id), address in brokers.items()
+        for ns_id in NAMESRVS
+    ]
 
 
 def down(broker, from_us, to_us, *, what="channel_closed", names=NAMESRVS):
@@ -89,7 +104,7 @@ def history(spark):
         *down("gone-1", 25 * h + 30 * m, None),
         *down("gone-2", 25 * h + 30 * m, None),
     ]
-    return tables(spark, broker_state=states, ns_tick=watching(26))
+    return tables(spark, broker_state=[*known(states), *states], ns_tick=watching(26))
 
 
 @pytest.fixture(scope="module")
@@ -139,18 +154,27 @@ def test_parts_of_days_give_what_parts_of_the_whole_span_give(history, pairs):
     assert in_order(found_by_day(JOB, history, days(2))) == in_order(pairs.values())
 
 
+def minute(number):
+    return MONDAY_US + number * MINUTE_US
+
+
 @pytest.mark.parametrize(("count", "joint"), [(BROKERS_DOWN_MAX, 3), (BROKERS_DOWN_MAX + 1, 2)])
 def test_a_minute_in_which_very_many_brokers_are_down_counts_for_nothing(spark, count, joint):
     """Two of them are down for two minutes more."""
-    names = [f"broker-{number:03}" for number in range(count)]
-    rows = [{"kind": "watching", "ns_id": "ns-1", "minutes": [*range(9)]}]
-    rows += [
-        {"kind": "down", "ns_id": "ns-1", "broker_name": name, "minutes": [3, 6, 7] if name in names[:2] else [3]}
-        for name in names
+    keys = [f"broker-{number:03}" for number in range(count)]
+    told = [{"kind": "watched", "since_us": 0, "at_us": 9}]
+    told += [{"kind": "up", "broker_name": key, "at_us": at} for key in keys for at in (0, 4)]
+    told += [{"kind": "down", "broker_name": key, "at_us": 3} for key in keys]
+    told += [
+        {"kind": kind, "broker_name": key, "at_us": at} for key in keys[:2] for kind, at in (("down", 6), ("up", 8))
     ]
-    about = {"cluster": "c", "broker_id": 0, "day": 0}
-    columns = {column.name: [(about | row).get(column.name) for row in rows] for column in PART_COLUMNS}
-    pair = JOB.result(spark.createDataFrame(pa.table(columns), struct_of(PART_COLUMNS)), days(1)).first()
+    rows = [
+        {"cluster": "c", "ns_id": "ns-1", "broker_id": 0, "planned": False}
+        | {**each, "at_us": minute(each["at_us"]), "since_us": minute(each.get("since_us", each["at_us"]))}
+        for each in told
+    ]
+    columns = {column.name: [row.get(column.name) for row in rows] for column in STATE_PARTS}
+    pair = JOB.result(spark.createDataFrame(pa.table(columns), struct_of(STATE_PARTS)), days(1)).first()
     assert (pair.broker_a, pair.broker_b) == ("broker-000:0", "broker-001:0")
     assert (pair.joint_minutes, pair.minutes_a, pair.jaccard) == (joint, joint, 1)
 

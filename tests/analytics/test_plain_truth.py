@@ -1,7 +1,9 @@
 """The plain model is right about what was planted in histories; needs no Spark."""
 
+from random import Random
+
 import pytest
-from plain.beats import heartbeat_gaps
+from plain.beats import due_in, heartbeat_gaps
 from plain.histories import history_of
 from plain.outages import availability
 from plain.stories import NOON, STORIES, story_of
@@ -21,6 +23,16 @@ def test_missed_beats_are_those_that_were_dropped(drop):
     assert {row["broker_name"]: row["missed"] for row in told} == {
         name: dropped.count(BrokerKey(name)) for name in {row["broker_name"] for row in told}
     }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_beat_more_never_makes_another_one_missed(seed):
+    random = Random(seed)
+    for _ in range(500):
+        period_ms = random.choice((500, 1_000, 3_000, 30_000, 60_000))
+        interval_ms = random.randrange(1, 8 * period_ms)
+        at_ms = random.randrange(interval_ms)
+        assert due_in(at_ms, period_ms) + due_in(interval_ms - at_ms, period_ms) <= due_in(interval_ms, period_ms)
 
 
 def test_registrations_that_nobody_waited_for_are_no_reason_to_miss_others():

@@ -5,6 +5,7 @@ from argparse import Namespace
 from html import escape
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 import report_samples
 from browser import a_tab, program
@@ -197,6 +198,74 @@ def test_without_any_result_the_command_says_what_to_do(tmp_path):
 
 def test_pairs_that_hang_together_are_one_group():
     assert together([("a", "b"), ("c", "d"), ("b", "e"), ("f", "a")]) == [["a", "b", "e", "f"], ["c", "d"]]
+
+
+# Minutes of a history, in which one broker was killed and another one stopped for 40 s
+
+MINUTES = {
+    "A1": {
+        "broker_id": 0,
+        "observed_s": 127.0,
+        "up_s": 104.0,
+        "unplanned_s": 23.0,
+        "unplanned_least_s": 11.0,
+        "planned_s": 0.0,
+        "failures": 1,
+        "mtbf_s": 104.0,
+        "mttr_s": 23.0,
+        "mtbf_lower_s": 22.0,
+        "mtbf_upper_s": 2_027.0,
+        "availability": 0.82017,
+    },
+    "A2": {
+        "broker_id": 0,
+        "source": "namesrv",
+        "n": 8,
+        "period_ms": 30_000.0,
+        "p50_ms": 19_297,
+        "p99_ms": 40_200,
+        "max_ms": 40_196,
+        "missed": 2,
+        "miss_ratio": 0.2,
+        "confidence": "low",
+    },
+    "A4": {"source": "namesrv", "reason": "channel_closed", "n": 2, "p50_ms": 0.0, "p95_ms": 0.0, "max_ms": 0},
+    "A5": {
+        "broker_id": 2,
+        "period_ms": 30_000.0,
+        "best_timeout_s": 3.0,
+        "current_timeout_s": 120.0,
+        "confidence": "low",
+    },
+    "A14": {"broker_a": "a:0", "broker_b": "b:0", "jaccard": 1.0, "joint_minutes": 1, "joint_outages": 1},
+}
+SAID = {
+    "A1": "1 of 1 broker were down at some time, with 1 unplanned failure; lone:0 for longest: at least 11 s and at "
+    "most 23 s in 127 s.",
+    "A2": "1 of 1 broker missed beats, lone:0 most: 2 of 10 that were due, too little history for a share, with 40.2 s "
+    "as the longest silence. That is too little history to say how regularly they beat.",
+    "A4": "2 removals; 2 at the end of a connection, at once.",
+    "A5": "Too little history to judge the timeouts of 1 broker.",
+    "A14": "1 pair of brokers failed together once: too little history to tell a shared cause from chance.",
+}
+
+
+def minutes_of(job_id):
+    values = MINUTES[job_id]
+    return a_result(job_id, a_row(job_id, **({"broker_name": "lone"} if "broker_id" in values else {}), **values))
+
+
+@pytest.mark.parametrize("job_id", MINUTES)
+def test_of_minutes_nothing_is_said_that_they_do_not_tell(job_id):
+    section = section_of(made_of([minutes_of(job_id)]), job_id)
+    assert re.search(r'class="answer">([^<]*)', section)[1] == SAID[job_id]
+    for figure in ("82.0", "20.00 %", ">3 s<", "104 s"):
+        assert figure not in section
+
+
+def test_what_is_usual_for_a_broker_is_not_known_of_one_day():
+    day = msgspec.structs.replace(a_result("A13"), days=1)
+    assert "Too little history to know how brokers usually behave." in section_of(made_of([day]), "A13")
 
 
 # In a real browser

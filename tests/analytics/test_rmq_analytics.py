@@ -13,7 +13,7 @@ from landed import DAY, a_beat, beats, land, stored_ids
 from analytics.__main__ import FAILED, INTERRUPTED, NOT_INSTALLED, WRONG_OPTIONS, main
 from analytics.days import DAY_US, date_at, span_of
 from analytics.jobs import MODULES, UnknownJob, job_id, load_jobs
-from analytics.options import WrongOptions, limits, require_history, require_stored, settings, window
+from analytics.options import WrongOptions, limits, periods, require_history, require_stored, settings, window
 from analytics.session import SparkOptions, spark_settings
 from analytics.storage import HadoopStorage
 
@@ -165,6 +165,18 @@ def test_limits_of_resources_are_checked():
             WrongOptions, match=f"--limit {wrong} is no limit: .* resources are connections, route_bytes"
         ):
             limits([wrong], known)
+
+
+def test_periods_of_brokers_are_checked():
+    told = ["register=60000", "broker-a/heartbeat=500", "a/b/register=10000"]
+    assert periods(told) == {
+        (None, "register"): 60_000,
+        ("broker-a", "heartbeat"): 500,
+        ("a/b", "register"): 10_000,
+    }
+    for wrong in ("60000", "register", "register=0", "register=1s", "beats=5", "broker-a=500"):
+        with pytest.raises(WrongOptions, match=f"--period {wrong} is no period: .* kinds are register, heartbeat"):
+            periods([wrong])
 
 
 def test_settings_of_spark_are_checked():

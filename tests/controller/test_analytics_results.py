@@ -46,6 +46,15 @@ def test_a_set_is_shown_by_its_worst_broker(name, column, metric, value):
     assert shown(a_result(name, *rows))[metric, ("C", "broker-a")] == value
 
 
+@pytest.mark.parametrize("name", ["best_timeout", "heartbeat_gaps"])
+def test_what_has_too_little_history_is_not_shown(name):
+    column = {"best_timeout": "best_timeout_s", "heartbeat_gaps": "miss_ratio"}[name]
+    few = of_broker(0, confidence="low", **{column: 3.0})
+    enough = {**of_broker(1, confidence="high", **{column: 0.5}), "broker_name": "broker-b"}
+    found = shown(a_result(name, few, enough))
+    assert {labels for _, labels in found} == {(name,), ("C", "broker-b")}
+
+
 def a_move(now, proposed):
     return {"kind": "proposal", "write_now": now, "write_proposed": proposed}
 
