@@ -2,8 +2,8 @@
 
 Each NameServer records each change, so the changes of a topic on a set are those of the NameServer that saw most of
 them: of two that were away at different times each may have seen most of another set. Rows that tell of many topics at
-once count for no topic; they stand in a row of the cluster without one. What a NameServer
-learns right after its start is no change, and neither is what it shows of how things stand.
+once count for no topic; they stand in a row of the cluster without one. What a NameServer first learns of a set right
+after its start is no change, and neither is what it shows of how things stand.
 """
 
 from typing import Final
@@ -124,21 +124,41 @@ def _with_flips(changes: DataFrame) -> DataFrame:
     back = after.eqNullSafe(F.lag(before).over(place)) & ~after.eqNullSafe(before) & (since_us <= FLIP_WITHIN_US)
     return changes.withColumns(
         {
-            "seq": F.substring_index("event_id", "-", -1).cast("bigint"),
+            "seq": _seq(),
             "weight": F.when(F.col("event_type") == "summary", F.coalesce("changes", F.lit(0))).otherwise(1),
         }
     ).withColumn("flip", F.col("topic").isNotNull() & F.coalesce(back, F.lit(False)))
 
 
 def _after_the_start(changes: DataFrame, lifecycle: DataFrame) -> DataFrame:
-    """Return changes without what a server learned when it began without knowledge."""
-    started = lifecycle.filter("event_type = 'started'").select(
-        F.col("ns_id").alias("_ns_id"), F.unix_micros("event_time").alias("_started_us")
+    """Return changes without what a server learned when it began without knowledge: the first it heard of a set."""
+    us = F.unix_micros("event_time")
+    started = lifecycle.filter("event_type = 'started'").select("ns_id", us.alias("started_us"))
+    first = (
+        changes.join(F.broadcast(started), "ns_id", "inner")
+        .filter((us - F.col("started_us")).between(0, GRACE_US))
+        .groupBy("ns_id", "started_us", "broker_name")
+        .agg(F.min_by(F.struct("cause_event_id"), F.struct("event_time", _seq())).alias("first"))
+        .select(
+            F.col("ns_id").alias("_ns_id"),
+            F.col("started_us").alias("_started_us"),
+            F.col("broker_name").alias("_broker_name"),
+            F.col("first.cause_event_id").alias("_cause"),
+        )
     )
-    since_us = F.unix_micros("event_time") - F.col("_started_us")
+    same = (
+        (F.col("ns_id") == F.col("_ns_id"))
+        & (us - F.col("_started_us")).between(0, GRACE_US)
+        & F.col("broker_name").eqNullSafe(F.col("_broker_name"))
+        & F.col("cause_event_id").eqNullSafe(F.col("_cause"))
+    )
     learned = F.coalesce(F.col("kind").isin(*_LEARNED), F.lit(False)) | (F.col("event_type") == "summary")
-    same = (F.col("ns_id") == F.col("_ns_id")) & learned & since_us.between(0, GRACE_US)
-    return changes.join(F.broadcast(started), same, "left_anti")
+    return changes.join(F.broadcast(first), same & learned, "left_anti")
+
+
+def _seq() -> SparkColumn:
+    """Return in which order a process wrote its rows."""
+    return F.substring_index("event_id", "-", -1).cast("bigint")
 
 
 def _connections(ticks: DataFrame, span: Span) -> DataFrame:

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any
 
+from plain.lives import TIMEOUT_US
 from plain.spans import Span
 from plain.watching import Row, Rows, number
 
@@ -28,14 +29,16 @@ def route_churn(rows: Rows, window: Span) -> list[Answer]:
 
 def _changes(rows: Rows) -> list[Row]:
     """Return changes; what a NameServer that has just started learns of a set at first is none."""
-    learned: dict[tuple[str, str], str | None] = {}
+    started = {row["boot_id"]: row["event_time"] for row in rows["ns_lifecycle"] if row["event_type"] == "started"}
+    learned: dict[tuple[str, str | None], str | None] = {}
     found = []
     for row in sorted(rows["route_change"], key=number):
         if row["event_type"] != "topic_changed":
             continue
-        place = (row["boot_id"], row["broker_name"])
         cause = row.get("cause_event_id")
-        if learned.setdefault(place, cause) != cause or row["kind"] != "added":
+        is_first = learned.setdefault((row["boot_id"], row.get("broker_name")), cause) == cause
+        is_new = row["event_time"] - started.get(row["boot_id"], 0) <= TIMEOUT_US
+        if not (is_first and is_new and row["kind"] == "added"):
             found.append(row)
     return found
 

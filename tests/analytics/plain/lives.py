@@ -25,6 +25,8 @@ IDLE_MS = 120_000
 HAVE = "have"
 SILENT = "silent"
 PLANNED = "planned"
+#: It has not registered there yet, nor anywhere else long ago.
+UNKNOWN = "unknown"
 #: Its process took another broker id.
 MOVED = "moved"
 
@@ -97,6 +99,9 @@ def _life(told: list[Piece]) -> Life:
             continue
         majority = len(states) // 2 + 1
         is_up = states.count(HAVE) >= majority
+        if not is_up and not up and not outages and set(states) <= {HAVE, UNKNOWN}:
+            # That others hear of a new broker a moment later is no outage.
+            continue
         is_sure = sum(piece.state == HAVE or begin < piece.sure_us for piece in now) < majority
         sure = [(begin, end)] if is_sure else []
         if is_up:
@@ -220,6 +225,10 @@ class _Memory:
             heard[key] = min(heard[key], since_us)
             self._tell(key, boot.end_us)
         for key, first_us in self._exists.items():
+            known_us = boot.start_us + TIMEOUT_US
+            until_us = min(heard[key], first_us + self._timeout_us.get(key, TIMEOUT_US))
+            if first_us >= boot.start_us and known_us < until_us:
+                self._done.append((key, Piece(self._ns_id, UNKNOWN, known_us, until_us)))
             since_us = max(boot.start_us, first_us) + self._timeout_us.get(key, TIMEOUT_US)
             if key not in self._moved and since_us < heard[key]:
                 self._done.append((key, Piece(self._ns_id, SILENT, since_us, heard[key])))
