@@ -89,7 +89,7 @@ def state_parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return what became known in the span, and how brokers stood at its beginning: STATE_PARTS."""
     mine = of_name_servers(inputs, STATE_INPUTS)
     resets = _resets(mine["ns_lifecycle"], span)
-    points = _from_the_beginning(_points(mine["broker_state"], span), resets, span)
+    points = _from_the_beginning(_points(mine["broker_state"], resets, span), resets, span)
     pieces = observed_pieces(mine, span).select(
         "ns_id", "kind", F.col("end_us").alias("at_us"), F.col("start_us").alias("since_us")
     )
@@ -120,7 +120,7 @@ def answers(parts: DataFrame, span: Span) -> DataFrame:
 # From rows of the history to points
 
 
-def _points(states: DataFrame, span: Span) -> DataFrame:
+def _points(states: DataFrame, resets: DataFrame, span: Span) -> DataFrame:
     """Return when brokers came and left: the columns of STATE_PARTS.
 
     A row tells how its whole set stands from then on; so it says of each member that it is up, and of each former one
@@ -132,15 +132,19 @@ def _points(states: DataFrame, span: Span) -> DataFrame:
     next_us = F.first(F.when(F.col("set_ids").isNotNull(), F.col("at_us")), ignorenulls=True).over(
         of_set.rowsBetween(1, Window.unboundedFollowing)
     )
+    known_life = F.when(F.col("members").isNotNull(), F.col("life"))
     of_address = Window.partitionBy("ns_id", "broker_name", "broker_addr").orderBy("at_us", "seq")
     own = F.when(_is_member(), F.struct("cluster", F.col("broker_id").alias("id")))
     told = states if _SIGN in states.columns else states.withColumn(_SIGN, F.lit(None).cast("bigint"))
     rows = (
         told.filter(us < span.end_us)
+        .join(F.broadcast(resets.groupBy("ns_id").agg(F.collect_list("at_us").alias("resets_us"))), "ns_id", "left")
         .withColumns({"at_us": us, "seq": F.substring_index("event_id", "-", -1).cast("bigint")})
         # Of several rows of one moment the last word about the set counts.
         .withColumn("members", F.when(~next_us.eqNullSafe(F.col("at_us")), _members()))
+        .withColumn("life", F.size(F.filter("resets_us", lambda reset_us: reset_us <= F.col("at_us"))))
         .withColumn("before", F.last("members", ignorenulls=True).over(of_set.rowsBetween(*earlier)))
+        .withColumn("resumed", F.col("life") > F.last(known_life, ignorenulls=True).over(of_set.rowsBetween(*earlier)))
         .withColumn("former", F.last(own, ignorenulls=True).over(of_address.rowsBetween(*earlier)))
     )
     said = F.concat(_present(), _vanished(), _gone(), _renumbered(), _without_set())
@@ -236,9 +240,10 @@ def _vanished() -> SparkColumn:
 
     def what_became(former: SparkColumn) -> SparkColumn:
         # By registering, a broker takes nobody's broker id away but its own former one, or takes it to another cluster.
-        moved = event.isin(*_KNOWN) | F.array_contains("set_ids", former["id"])
-        # A snapshot tells who is missing, and not since when or why.
-        kind = F.when(moved, MOVED).when(event == "shown", ABSENT).otherwise(DOWN)
+        # A snapshot tells who is missing, and not since when or why; so does the first word after a pause in recording.
+        resumed = F.coalesce("resumed", F.lit(False))
+        moved = (event.isin(*_KNOWN) & ~resumed) | F.array_contains("set_ids", former["id"])
+        kind = F.when(moved, MOVED).when((event == "shown") | resumed, ABSENT).otherwise(DOWN)
         return _said(kind, former["id"], cluster=former["cluster"])
 
     return F.coalesce(F.transform(F.filter("before", is_missing), what_became), _nothing())

@@ -92,7 +92,8 @@ def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
         F.sum("n").alias("n"), F.sum("sum_ms").alias("sum_ms"), F.max("max_ms").alias("max_ms")
     )
     same = Window.partitionBy(*GAP_KEYS, "timeout_ms")
-    promised = sums.withColumn("period_ms", F.min(promised_ms(periods)).over(same))
+    # All that follows finds a broker's rows in one place.
+    promised = sums.repartition(*GAP_KEYS).withColumn("period_ms", F.min(promised_ms(periods)).over(same))
     usual = F.sum(usual_n(F.col("gap_ms"), F.col("period_ms"), F.col("n"))).over(same)
     longer = with_quantiles(
         promised.withColumn("longer", is_longer(usual, F.sum("n").over(same))), "gap_ms", {"half_ms": 0.5}, same

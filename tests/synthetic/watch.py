@@ -196,7 +196,7 @@ class Watch:
         if self._minute is None or self._minute.minute_us != minute_us:
             yield from self._close_minute(encounter.at_us)
             self._minute = _Minute(minute_us, usual_ms)
-        self._minute.add(interval_ms)
+        self._minute.add(interval_ms, usual_ms)
 
     def _usual_ms(self) -> int | None:
         return median_low(self._intervals) if len(self._intervals) >= 3 else None
@@ -243,28 +243,30 @@ def _version_columns(plan: Plan, version: int) -> dict[str, int]:
 
 
 class _Minute:
-    """The beats of one minute, as `heartbeat_summary` tells of them."""
+    """The beats of one minute, as `heartbeat_summary` tells of them: each judged by the period that was usual then."""
 
     def __init__(self, minute_us: int, period_ms: int) -> None:
         self.minute_us, self._period_ms = minute_us, period_ms
-        self._intervals: list[int] = []
+        self._intervals: list[tuple[int, int]] = []
 
-    def add(self, interval_ms: int) -> None:
-        self._intervals.append(interval_ms)
+    def add(self, interval_ms: int, period_ms: int) -> None:
+        self._intervals.append((interval_ms, period_ms))
+        self._period_ms = period_ms
 
     def columns(self) -> dict[str, Any]:
         hist = [0] * (len(INTERVAL_BINS) + 1)
-        for interval_ms in self._intervals:
-            hist[sum(interval_ms > edge * self._period_ms for edge in INTERVAL_BINS)] += 1
+        for interval_ms, period_ms in self._intervals:
+            hist[sum(interval_ms > edge * period_ms for edge in INTERVAL_BINS)] += 1
+        lengths = [interval_ms for interval_ms, _ in self._intervals]
         return {
             "minute": self.minute_us,
             "period_ms": self._period_ms,
-            "n": len(self._intervals),
-            "missed": sum(max(0, round(each / self._period_ms) - 1) for each in self._intervals),
-            "late": sum(each > 1.5 * self._period_ms for each in self._intervals),
-            "interval_min_ms": min(self._intervals),
-            "interval_max_ms": max(self._intervals),
-            "interval_sum_ms": sum(self._intervals),
-            "interval_sumsq_ms2": sum(each * each for each in self._intervals),
+            "n": len(lengths),
+            "missed": sum(max(0, round(each / period_ms) - 1) for each, period_ms in self._intervals),
+            "late": sum(each > 1.5 * period_ms for each, period_ms in self._intervals),
+            "interval_min_ms": min(lengths),
+            "interval_max_ms": max(lengths),
+            "interval_sum_ms": sum(lengths),
+            "interval_sumsq_ms2": sum(each * each for each in lengths),
             "hist": hist,
         }
