@@ -98,6 +98,16 @@ def by_hand(spark):
         a_change(20 * HOUR_US + SECOND_US, 8, 8, topic="static", kind="mapping"),
         a_change(20 * HOUR_US + SECOND_US, None, 8, topic="static", kind="added"),
         row("topic_changed", 20 * HOUR_US + SECOND_US, mono_us=1, topic="ordered", kind="order"),
+        # That is all that it had to learn of this set.
+        a_change(20 * HOUR_US + 2 * SECOND_US, None, 8, topic="created", kind="added", cause_event_id="hand"),
+        # One server was away while the topic was altered on one set, the other one while it was on the other.
+        *(
+            a_change(
+                15 * HOUR_US + number * SECOND_US, number, number + 1, topic="spread", broker_name=name, ns_id=ns_id
+            )
+            for name, ns_id, count in (("b", "ns-1", 2), ("c", "ns-1", 1), ("b", "ns-2", 1), ("c", "ns-2", 3))
+            for number in range(count)
+        ),
         # Another cluster has a topic of the same name.
         a_change(10 * HOUR_US, 8, 16, cluster="other"),
         # A change of yesterday, and one back today.
@@ -130,3 +140,12 @@ def test_what_is_shown_in_snapshots_and_learned_at_a_start_is_no_change(by_hand)
 
 def test_changes_of_many_topics_at_once_stand_in_a_row_of_their_own(by_hand):
     assert (by_hand["c", None]["changes"], by_hand["c", None]["brokers"]) == (5_000, 1)
+
+
+def test_what_is_created_right_after_a_start_is_a_change(by_hand):
+    assert (by_hand["c", "created"]["changes"], by_hand["c", "created"]["added"]) == (1, 1)
+
+
+def test_of_each_set_the_server_counts_that_saw_most(by_hand):
+    spread = by_hand["c", "spread"]
+    assert (spread["changes"], spread["brokers"], spread["busiest_hour_changes"]) == (5, 2, 5)

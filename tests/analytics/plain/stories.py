@@ -133,6 +133,36 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         ),
         ("A1", "A2", "A6"),
     ),
+    "a set is empty when a NameServer can record again, and one of it comes back": (
+        _plan(
+            Plant(
+                cuts=(Cut(ONE, "ns-0", NOON + 41 * MINUTE, NOON + 60 * MINUTE),),
+                outages=(Outage(SLAVE, NOON + 42 * MINUTE, NOON + 70 * MINUTE, End.CRASH),),
+            ),
+            brokers=(*brokers(2), Broker(key=SLAVE)),
+            servers=(
+                Server(name="ns-0", pauses=(Pause(NOON + 40 * MINUTE, NOON + 50 * MINUTE),)),
+                Server(name="ns-1"),
+            ),
+        ),
+        ("A1", "A3", "A14"),
+    ),
+    "a topic is created soon after everybody has started": (
+        _plan(
+            Plant(
+                topics=(Topic("t", ("broker-000",)),),
+                topic_changes=(TopicChange(NOON + 65 * SECOND, "new", "broker-000", 4, 4),),
+            )
+        ),
+        ("A7",),
+    ),
+    "a set comes later": (
+        _plan(
+            Plant(topics=(Topic("t", ("broker-000", "broker-001")),)),
+            brokers=(*brokers(1), Broker(key=TWO, since_us=NOON + 10 * MINUTE)),
+        ),
+        ("A1", "A2", "A7"),
+    ),
     "a broker comes back at another address": (
         _plan(Plant(outages=(_CRASH._replace(to_us=NOON + 41 * MINUTE, address="other:10911"),))),
         ("A1", "A3", "A6"),
