@@ -3,10 +3,13 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 from statistics import median
 from typing import Any, NamedTuple
 
+from history.beats import LATE_PERIODS
+from history.schemas import INTERVAL_BINS
 from plain.lives import Key, key_of
 from plain.spans import Span, common, joined
 from plain.watching import Row, Rows, number, watched
@@ -156,12 +159,10 @@ def _summaries(rows: Rows, window: Span) -> dict[tuple[str, Key], list[Row]]:
 
 
 def _summed(source: str, key: Key, single: list[int], late: list[int], told: list[Row], period_ms: int) -> Answer:
-    """Add up minutes and beats told singly; how they lie in bins is left out.
-
-    Those that came late have rows, and what is not late was not missed.
-    """
+    """Add up minutes and beats told singly. Those that came late have rows; of others the bin is known."""
     n = len(single) + sum(row["n"] for row in told)
     missed = sum(due_in(each, period_ms) for each in [*single, *late])
+    missed += sum(n * due_in(ceil(each), period_ms) for row in told for each, n in _not_late(row))
     sum_ms = sum(single) + sum(row["interval_sum_ms"] for row in told)
     return {
         "source": source,
@@ -174,6 +175,13 @@ def _summed(source: str, key: Key, single: list[int], late: list[int], told: lis
         "miss_ratio": missed / (missed + n),
         "confidence": sure(n + missed),
     }
+
+
+def _not_late(row: Row) -> Iterator[tuple[float, int]]:
+    """Yield the middles of the bins of intervals that were not late, ms, and how many are in them."""
+    edges = [0.0, *(edge for edge in INTERVAL_BINS if edge <= LATE_PERIODS)]
+    for (low, high), n in zip(pairwise(edges), row["hist"], strict=False):
+        yield (low + high) / 2 * row["period_ms"], n
 
 
 def sure(due: int) -> str:
