@@ -113,10 +113,12 @@ class Watch:
 
     def _beats(self, boot: Boot) -> Iterator[_Encounter]:
         """Yield the beats that come through, and note the others."""
+        at_us = boot.start_us
         for saying in sayings(self._plan, self._broker, self._period_ms):
             if saying.sent_us < boot.start_us:
                 continue
-            at_us = saying.sent_us + self._random.randint(*LATENCY_US)
+            # One connection: nothing overtakes what was sent before it.
+            at_us = max(at_us, saying.sent_us + self._random.randint(*LATENCY_US))
             # A lost registration is sent again at once: what is planted is the loss of beats.
             lost = not saying.is_first and self._random.random() < self._broker.drop
             if lost or self._is_cut(saying.sent_us):

@@ -57,8 +57,7 @@ def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key
         silences[place] += [
             silence
             for silence in _silences(beats)
-            if window[0] <= silence.to_us < window[1]
-            and common([(silence.from_us, silence.to_us)], seen.get(stream.ns_id, [])) == [silence[:2]]
+            if window[0] <= silence.to_us < window[1] and _is_seen(silence, seen.get(stream.ns_id, []))
         ]
     late: dict[tuple[str, Key], list[int]] = defaultdict(list)
     for stream, beats in _streams(rows, "gap").items():
@@ -73,6 +72,12 @@ def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key
         for place, told in summaries.items()
     ]
     return [answer for answer in found if answer]
+
+
+def _is_seen(silence: Silence, seen: list[Span]) -> bool:
+    """Tell whether a server watched all of the time between two beats; of two at one moment there is none."""
+    span = (silence.from_us, silence.to_us)
+    return span[0] >= span[1] or common([span], seen) == [span]
 
 
 def _heard(rows: Rows, ns_id: str) -> list[Span]:
