@@ -18,7 +18,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 
 #: Version -> what came with it.
 CHANGES: Final[Mapping[int, str]] = MappingProxyType(
@@ -26,6 +26,7 @@ CHANGES: Final[Mapping[int, str]] = MappingProxyType(
         1: "the first",
         2: "controller.timeout_ms; route_change tells what is only shown by an event type of its own; "
         "route_snapshot.rows counts rows, which were topics before",
+        3: "ns_tick.not_found_total",
     }
 )
 
@@ -335,6 +336,12 @@ NS_TICK: Final = Family(
         Column("etcd_db_bytes", Type.LONG, "size of the store (controller)"),
         Column("requests_rejected", Type.LONG, "requests turned away since the tick before"),
         Column("interval_ms", Type.LONG, "ms since the tick before: that long the server was watching"),
+        Column(
+            "not_found_total",
+            Type.LONG,
+            "route queries that this process has answered with `no such topic` since its start (NameServer)",
+            since=3,
+        ),
     ),
     MappingProxyType({"tick": "each 10 s: this server was watching; time without ticks is unobserved"}),
 )

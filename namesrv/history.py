@@ -14,6 +14,7 @@ from namesrv import history_rows as rows
 from namesrv.config import NameServerConfig
 from namesrv.effects import BrokerBeat, BrokerRemoved, Event
 from namesrv.kv_config import ORDER_TOPIC_CONFIG
+from namesrv.route_counts import RouteCounts
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from remoting.clock import SystemClock
@@ -71,15 +72,23 @@ class RouteHistory:
     def configured(self, config: NameServerConfig) -> None:
         """Record the properties that routes depend on."""
         properties = rows.RouteProperties(
-            support_acting_master=config.support_acting_master, order_message_enable=config.order_message_enable
+            support_acting_master=config.support_acting_master,
+            order_message_enable=config.order_message_enable,
+            need_wait_for_service=config.need_wait_for_service,
+            wait_seconds_for_service=config.wait_for_service_seconds,
         )
         self._recorder.note(rows.configured(properties))
 
-    def measure(self) -> dict[str, int | float | None]:
-        """Return what the tables hold, by column of a tick."""
+    def measure(self, asked: RouteCounts) -> dict[str, int | float | None]:
+        """Return what the tables hold, and how questions about them ended, by column of a tick."""
         tables = self._state.tables
         queues = sum(tables.topics.queue_sum(each.broker_name).read for each in tables.brokers.sets())
-        return {"brokers": sum(1 for _ in tables.live.rows()), "topics": len(tables.topics), "queues": queues}
+        return {
+            "brokers": sum(1 for _ in tables.live.rows()),
+            "topics": len(tables.topics),
+            "queues": queues,
+            "not_found_total": asked.not_found,
+        }
 
     async def take_snapshots(self) -> None:
         """Record all routes whenever that is due, for as long as the server serves."""

@@ -45,10 +45,12 @@ _PERMS: Final = frozenset({RequestCode.WIPE_WRITE_PERM_OF_BROKER.name, RequestCo
 
 
 class RouteProperties(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The properties that routes depend on."""
+    """The properties that routes depend on, and whether they are told at all; rows from before have no word of that."""
 
     support_acting_master: bool
     order_message_enable: bool
+    need_wait_for_service: bool = False
+    wait_seconds_for_service: int = 0
 
 
 class SetsChanged(NamedTuple):

@@ -4,6 +4,7 @@ Answers to `NamesrvController`. Nothing of RocketMQ's rules is here; what can be
 """
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from namesrv.broker_counts import BrokerCounts
@@ -73,7 +74,9 @@ class NameServer:
         if (history := self._journal.history) is None:
             await self._process.serve(self._scan)
         else:
-            await self._process.serve(self._scan, history.take_snapshots, measure=history.measure)
+            await self._process.serve(
+                self._scan, history.take_snapshots, measure=partial(history.measure, self._handlers.route_counts)
+            )
         await self._process.drain(self._settings.config)
         self._closing = True
         await self._process.close(self._client.close)

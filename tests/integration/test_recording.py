@@ -14,7 +14,7 @@ from peers.disks import SmallDisk, why_not
 from peers.jars import REPOSITORY
 from peers.scripted import Line, ScriptedBroker, route_query
 from peers.waiting import wait_until
-from peers.wire import PUT_KV_CONFIG, SUCCESS, brokers_in
+from peers.wire import PUT_KV_CONFIG, SUCCESS, TOPIC_NOT_EXIST, brokers_in
 
 from history.landing import LANDING, lines_of
 from remoting.clock import SystemClock
@@ -153,6 +153,26 @@ def test_what_was_never_recorded_is_told_apart_from_what_was_empty(server, past,
     assert (code, "there is no history in" in error) == (2, True)
     code, _, error = past.ask("route", TOPIC, "--at", "yesterday")
     assert (code, "'yesterday' is no time; write 2026-11-21T20:00:00" in error) == (2, True)
+
+
+def test_each_tick_tells_how_many_route_queries_found_no_topic_since_the_start(server, past):
+    asked = 7
+    for _ in range(asked):
+        assert server.caller.ask(*route_query("nobody has it", standard=True)).code == TOPIC_NOT_EXIST
+    broker = a_broker(server, "broker-a")
+    broker.register({TOPIC: 4, "other": 8})
+    assert served(server) is not None
+    broker.close()
+    wait_until(lambda: past.rows("ns_tick"), seconds=30, what="a tick")
+    assert [row.get("not_found_total") for row in past.rows("ns_tick")][:1] == [asked]
+
+
+def test_a_server_that_waits_for_its_brokers_says_how_long_it_does(lab, past):
+    server = lab.name_server("waiting", historyDir=past.folder, needWaitForService="true", waitSecondsForService=3)
+    wait_until(lambda: past.rows("ns_lifecycle"), seconds=20, what="the first row")
+    server.process.stop()
+    (told,) = [json.loads(row["detail"]) for row in past.rows("ns_lifecycle") if row["event_type"] == "configured"]
+    assert (told["needWaitForService"], told["waitSecondsForService"]) == (True, 3)
 
 
 def test_a_server_that_is_killed_again_and_again_leaves_whole_rows_each_once_and_marks_what_nobody_saw(server, past):
