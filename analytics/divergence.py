@@ -1,7 +1,9 @@
 """A6: when NameServers that were watching gave different answers about the same broker.
 
 Compared are whether they have it, at which address, and which version of its topics they know. What one of them hears
-a moment later than the others is no divergence: see PRESENCE_US, SCAN_US and the version's own limit.
+a moment later than the others is no divergence: see PRESENCE_US and the version's own limit. That one gives up a silent
+broker some seconds before another one is: clients of both were told different things. What a NameServer lacked that had
+just started is told by a row of its own, see `cold_starts`.
 """
 
 from functools import reduce
@@ -12,6 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.broker_states import STATE_INPUTS, STATE_PARTS, UP, answers, of_name_servers, state_parts
+from analytics.cold_starts import COLD_PARTS, cold_parts, cold_spells, unheard, watched
 from analytics.intervals import joined, levels
 from analytics.job import Inputs, Job, Span
 from analytics.schemas import in_columns
@@ -19,10 +22,6 @@ from history.schemas import Column, Type
 
 #: How long NameServers may differ in whether a broker is there, and where.
 PRESENCE_US: Final = 2_000_000
-
-#: They look for silent brokers so often (Java: each 5 s), each at moments of its own: so much later than the first one
-#: another may give a broker up.
-SCAN_US: Final = 10_000_000
 
 #: How many of its periods they may differ in a broker's version: one registration may be lost.
 VERSION_PERIODS: Final = 1.5
@@ -34,21 +33,43 @@ PERIOD_MS_DEFAULT: Final = 30_000
 PERIOD_MS_MIN: Final = 10_000
 
 VERSION: Final = "version"
+COLD: Final = "cold"
+COMPARED: Final = "compared"
 
 PARTS: Final = (
     *STATE_PARTS,
     Column("version", Type.STRING, "kind version: the data version that the server knows from at_us on"),
     Column("period_ms", Type.LONG, "kind version: the longest period of its registrations, where known"),
+    *COLD_PARTS,
 )
 
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
-    Column("kind", Type.STRING, "presence, address or version"),
-    Column("start_time", Type.TIMESTAMP, "when the NameServers began to differ"),
+    Column(
+        "kind",
+        Type.STRING,
+        "presence, address or version: what NameServers differed in; cold: a NameServer that had just started had not "
+        "heard of brokers that were there; compared: who was compared, and how long",
+    ),
+    Column("start_time", Type.TIMESTAMP, "when the NameServers began to differ, or the cold one to answer"),
     Column("end_time", Type.TIMESTAMP, "when they agreed again, or one of them was no longer watching"),
     Column("seconds", Type.DOUBLE, "how long that was"),
-    Column("states", Type.STRINGS, "`<NameServer>=<its answer>` two seconds later, in the order of their names"),
+    Column(
+        "states",
+        Type.STRINGS,
+        "`<NameServer>=<its answer>` two seconds later, in the order of their names; compared: their names",
+    ),
+    Column("ns_id", Type.STRING, "cold: which NameServer"),
+    Column("lacked", Type.STRINGS, "cold: the brokers that it lacked for more than two seconds, `<set>:<broker id>`"),
+    Column(
+        "not_found_min",
+        Type.LONG,
+        "cold: route queries that it had answered with `no such topic` by the end, at least; also such about topics "
+        "that are nowhere; null where it did not record that",
+    ),
+    Column("not_found_max", Type.LONG, "cold: the same, at most: ticks tell it each 10 s"),
+    Column("compared_s", Type.DOUBLE, "compared: how long at least two NameServers were watching at the same time"),
 )
 
 _BROKER: Final = ("cluster", "broker_name", "broker_id")
@@ -57,34 +78,41 @@ _VIEW: Final = ("ns_id", *_BROKER)
 #: What answers are about.
 _SUBJECT: Final = ("kind", *_BROKER)
 
-#: Columns of an answer that a NameServer gave for some time; `silent`: it gave the broker up by a scan.
-GIVEN: Final = (*_SUBJECT, "ns_id", "start_us", "end_us", "value", "silent")
+#: Columns of an answer that a NameServer gave for some time.
+GIVEN: Final = (*_SUBJECT, "ns_id", "start_us", "end_us", "value")
 
 
 def divergence_parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return what became known in the span, as for availability, and when each NameServer first knew each version."""
+    """Return what became known in the span, as for availability, who started, and who knew which version since when."""
     mine = of_name_servers(inputs, JOB.inputs)
-    tables = [state_parts(mine, span), _versions(mine, span)]
+    tables = [state_parts(mine, span), _versions(mine, span), cold_parts(mine, span)]
     together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
     return together.select(*in_columns(PARTS))
 
 
 def divergence(parts: DataFrame, span: Span) -> DataFrame:
-    """Return one row for each time that NameServers differed about a broker for longer than is usual."""
+    """Return a row for each time that NameServers differed about a broker, and for each that one was cold."""
     # Looked at so often that its plan, six times as large, would take longer than the work.
     said = answers(parts, span).localCheckpoint()
-    given = _plain(said).unionByName(_known_versions(parts, said.filter(F.col("state") == UP), span))
+    not_heard = unheard(parts, said, span).localCheckpoint()
+    given = reduce(
+        DataFrame.unionByName,
+        [_plain(said), _never_heard(not_heard), _known_versions(parts, said.filter(F.col("state") == UP), span)],
+    )
     periods = parts.filter(F.col("kind") == VERSION).groupBy(*_BROKER).agg(F.max("period_ms").alias("period_ms"))
     differences = _differences(given).join(F.broadcast(periods), list(_BROKER), "left")
-    return _told(differences.filter(_is_long()), given).select("cluster", *in_columns(COLUMNS))
+    told = _told(differences.filter(_is_long()), given)
+    cold = _timed(cold_spells(not_heard.filter("is_cold"), said, parts, PRESENCE_US)).withColumn("kind", F.lit(COLD))
+    tables = [told, cold, _compared(watched(parts, span))]
+    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
+    return together.select("cluster", *in_columns(COLUMNS))
 
 
 def _is_long() -> SparkColumn:
-    """Tell whether a difference is more than what one NameServer hears, or sees by its scan, later than another."""
+    """Tell whether a difference is more than what one NameServer hears later than another."""
     period_ms = F.when(F.col("period_ms") >= PERIOD_MS_MIN, F.col("period_ms")).otherwise(PERIOD_MS_DEFAULT)
-    presence_us = F.when(F.col("by_scan"), SCAN_US + PRESENCE_US).otherwise(PRESENCE_US)
     version_us = period_ms * F.lit(VERSION_PERIODS * 1000)
-    return F.col("end_us") - F.col("start_us") > F.when(F.col("kind") == VERSION, version_us).otherwise(presence_us)
+    return F.col("end_us") - F.col("start_us") > F.when(F.col("kind") == VERSION, version_us).otherwise(PRESENCE_US)
 
 
 def _plain(said: DataFrame) -> DataFrame:
@@ -100,12 +128,16 @@ def _plain(said: DataFrame) -> DataFrame:
     )
 
 
+def _never_heard(not_heard: DataFrame) -> DataFrame:
+    """Return that a NameServer had not a broker from its start on, of which it did not hear soon: GIVEN."""
+    late = not_heard.filter("NOT is_cold")
+    return late.withColumns({"kind": F.lit("presence"), "value": F.lit("absent")}).select(*GIVEN)
+
+
 def _differences(given: DataFrame) -> DataFrame:
-    """Return when more than one answer was given at the same time, and whether that began `by_scan`."""
+    """Return when more than one answer was given at the same time."""
     by_answer = joined(given, [*_SUBJECT, "value"]).withColumn("answers", F.lit(1).cast("bigint"))
-    differences = joined(levels(by_answer, list(_SUBJECT), ["answers"]).filter("answers > 1"), list(_SUBJECT))
-    scans = given.filter("silent").select(*_SUBJECT, "start_us", F.lit(True).alias("by_scan")).distinct()
-    return differences.join(F.broadcast(scans), [*_SUBJECT, "start_us"], "left")
+    return joined(levels(by_answer, list(_SUBJECT), ["answers"]).filter("answers > 1"), list(_SUBJECT))
 
 
 def _told(differences: DataFrame, given: DataFrame) -> DataFrame:
@@ -117,16 +149,27 @@ def _told(differences: DataFrame, given: DataFrame) -> DataFrame:
     soon_us = F.col("start_us") + PRESENCE_US
     then = both.filter((F.col("from_us") <= soon_us) & (soon_us < F.col("to_us")))
     states = F.array_sort(F.collect_set(F.concat_ws("=", "ns_id", "value")))
-    return (
-        then.groupBy(*_SUBJECT, "start_us", "end_us")
-        .agg(states.alias("states"))
-        .withColumns(
-            {
-                "start_time": F.timestamp_micros("start_us"),
-                "end_time": F.timestamp_micros("end_us"),
-                "seconds": (F.col("end_us") - F.col("start_us")) / 1e6,
-            }
-        )
+    return _timed(then.groupBy(*_SUBJECT, "start_us", "end_us").agg(states.alias("states")))
+
+
+def _timed(spans: DataFrame) -> DataFrame:
+    return spans.withColumns(
+        {
+            "start_time": F.timestamp_micros("start_us"),
+            "end_time": F.timestamp_micros("end_us"),
+            "seconds": (F.col("end_us") - F.col("start_us")) / 1e6,
+        }
+    )
+
+
+def _compared(watching: DataFrame) -> DataFrame:
+    """Return who was watching, and how long at least two of them were: what is told of differences holds for that."""
+    one = watching.select(F.lit(COMPARED).alias("kind"), "ns_id", "start_us", "end_us", F.lit(1).alias("servers"))
+    together = levels(one, ["kind"], ["servers"]).filter("servers > 1")
+    compared_s = together.groupBy("kind").agg((F.sum(F.col("end_us") - F.col("start_us")) / 1e6).alias("compared_s"))
+    names = one.groupBy("kind").agg(F.array_sort(F.collect_set("ns_id")).alias("states"))
+    return names.join(compared_s, "kind", "left").select(
+        "kind", "states", F.coalesce("compared_s", F.lit(0.0)).alias("compared_s"), F.lit(None).alias("cluster")
     )
 
 
@@ -182,7 +225,6 @@ def _known_versions(parts: DataFrame, up: DataFrame, span: Span) -> DataFrame:
         {
             "kind": F.lit(VERSION),
             "value": F.col("version"),
-            "silent": F.lit(False),
             "start_us": F.greatest("start_us", "from_us"),
             "end_us": F.least("end_us", "to_us"),
         }
@@ -198,5 +240,5 @@ JOB: Final = Job(
     result=divergence,
     part_columns=PARTS,
     columns=COLUMNS,
-    order=("seconds DESC NULLS FIRST",),
+    order=("kind = 'compared' DESC", "kind = 'cold' DESC", "seconds DESC NULLS FIRST"),
 )

@@ -39,11 +39,15 @@ ALTERED_US = SHORT.from_us + 5 * SECOND
 #: The broker comes back at another address, and one server has not even heard that it was gone.
 MOVE = Outage(MOVED, MONDAY + 3 * HOUR, MONDAY + 3 * HOUR + SECOND, End.CRASH, "elsewhere:10911")
 DEAF = Cut(MOVED, "ns-0", MOVE.from_us - SECOND, MONDAY + 3 * HOUR + 60 * SECOND)
-#: Nobody hears of it again, and each server gives it up when it looks next.
+#: Nobody hears of it again; one server has not even heard its last word, and gives it up before the others do.
 DEATH = Outage(DIED, MONDAY + 150 * MINUTE, MONDAY + 170 * MINUTE, End.SILENT)
+UNHEARD = Cut(DIED, "ns-1", DEATH.from_us - 32 * SECOND, DEATH.from_us)
 #: These reach beyond the window.
 EARLY = Cut(BEFORE, "ns-2", MONDAY + MINUTE, MONDAY + 20 * MINUTE)
 FINAL = Cut(AFTER, "ns-2", MONDAY + 4 * HOUR + 30 * MINUTE, MONDAY + 5 * HOUR)
+
+#: One of them is gone for five minutes, and back.
+RESTARTED_US = MONDAY + 4 * HOUR + 5 * MINUTE
 
 #: It beats each second, and tells its topics each 30 s.
 QUICK = Broker(key=BrokerKey("quick"), period_ms=1_000, since_us=MONDAY + HOUR)
@@ -54,13 +58,13 @@ MISSED = Cut(QUICK.key, "ns-2", MONDAY + HOUR + 5 * MINUTE, MONDAY + HOUR + 5 * 
 @pytest.fixture(scope="module")
 def history():
     servers = list(three_servers())
-    servers[0] = replace(servers[0], downtimes=(Downtime(MONDAY + 4 * HOUR, MONDAY + 4 * HOUR + 5 * MINUTE),))
+    servers[0] = replace(servers[0], downtimes=(Downtime(MONDAY + 4 * HOUR, RESTARTED_US),))
     servers[2] = replace(servers[2], skew_us=-600_000)
     plan = Plan(end_us=SPAN.end_us, brokers=(*brokers(7), QUICK), servers=tuple(servers))
     return generate(
         plan.with_plants(
             Plant(
-                cuts=(CUT, SHORT, DEAF, EARLY, FINAL, MISSED),
+                cuts=(CUT, SHORT, DEAF, EARLY, FINAL, MISSED, UNHEARD),
                 topics=(Topic("TopicTest", ("broker-001", "broker-003", "quick")),),
                 topic_changes=(
                     TopicChange(ALTERED_US, "TopicTest", "broker-001", 16, 16),
@@ -80,8 +84,13 @@ def history():
 
 
 @pytest.fixture(scope="module")
-def result(spark, history):
-    rows = found(JOB, frames(spark, history.rows), SPAN)
+def result_of_all(spark, history):
+    return found(JOB, frames(spark, history.rows), SPAN)
+
+
+@pytest.fixture(scope="module")
+def result(result_of_all):
+    rows = [row for row in result_of_all if row["kind"] != "compared"]
     return sorted(rows, key=lambda row: row["start_time"])
 
 
@@ -105,20 +114,59 @@ def test_each_planted_divergence_is_found_and_nothing_else(result):
         ("broker-005", "presence"),
         ("broker-000", "presence"),
         ("broker-001", "version"),
+        ("broker-004", "presence"),
         ("broker-002", "address"),
+        (None, "cold"),
         ("broker-006", "presence"),
     ]
 
 
-def test_servers_that_scan_at_different_moments_do_not_differ(history):
-    gave_up = [
-        row["event_time"]
+def test_one_that_has_removed_a_silent_broker_differs_from_those_that_have_not(history, result):
+    gave_up = {
+        row["ns_id"]: row["event_time"]
         for row in history.rows["broker_state"]
         if (row["broker_name"], row["event_type"]) == (DIED.broker_name, "expired")
-    ]
-    # Longer than what one of them may hear later than another, and told nowhere above.
-    assert len(gave_up) == 3
-    assert max(gave_up) - min(gave_up) > PRESENCE_US
+    }
+    first, last = min(gave_up.values()), max(gave_up.values())
+    assert first == gave_up["ns-1"]
+    assert 15 * SECOND < last - first < 45 * SECOND
+    assert times_us(result[3]) == pytest.approx((first, last))
+    assert result[3]["states"] == ["ns-0=up", "ns-1=absent", "ns-2=up"]
+
+
+def test_a_name_server_that_has_just_started_is_cold_until_it_has_heard_of_all_brokers(history, result):
+    cold = result[5]
+    heard = {
+        row["broker_name"]: row["event_time"]
+        for row in history.rows["broker_state"]
+        if row["ns_id"] == "ns-0" and row["event_type"] == "registered_first" and row["event_time"] >= RESTARTED_US
+    }
+    late = {name: at_us for name, at_us in heard.items() if at_us - RESTARTED_US > PRESENCE_US}
+    assert cold["ns_id"] == "ns-0"
+    assert times_us(cold) == pytest.approx((RESTARTED_US, max(late.values())))
+    assert 20 < cold["seconds"] < 31
+    assert cold["lacked"] == [f"{name}:0" for name in sorted(late)]
+    assert len(late) >= 4
+
+
+def test_what_a_cold_name_server_answered_wrongly_is_told_by_the_ticks_around_its_end(history, result):
+    cold = result[5]
+    counts = {
+        row["event_time"]: row["not_found_total"]
+        for row in history.rows["ns_tick"]
+        if row["ns_id"] == "ns-0" and row["event_time"] >= RESTARTED_US
+    }
+    end_us = times_us(cold)[1]
+    assert cold["not_found_min"] == max(count for at_us, count in counts.items() if at_us <= end_us) > 0
+    assert cold["not_found_max"] == min(count for at_us, count in counts.items() if at_us >= end_us)
+    assert cold["not_found_min"] < cold["not_found_max"]
+
+
+def test_it_is_told_who_was_compared_and_how_long(result_of_all):
+    (told,) = [row for row in result_of_all if row["kind"] == "compared"]
+    assert told["states"] == ["ns-0", "ns-1", "ns-2"]
+    assert told["compared_s"] == pytest.approx(SPAN.seconds, abs=11)
+    assert told["seconds"] is None
 
 
 def test_a_version_that_a_broker_of_quick_beats_tells_late_is_none(history):
@@ -150,10 +198,10 @@ def test_a_version_that_one_server_did_not_hear_of_is_told_until_it_does(history
 
 
 def test_two_addresses_of_one_broker_are_told_apart(result):
-    start_us, end_us = times_us(result[3])
+    start_us, end_us = times_us(result[4])
     assert start_us == pytest.approx(MOVE.to_us, abs=SECOND)
     assert DEAF.to_us - SECOND <= end_us <= DEAF.to_us + 31 * SECOND
-    assert result[3]["states"] == [
+    assert result[4]["states"] == [
         "ns-0=broker-002-0:10911",
         "ns-1=elsewhere:10911",
         "ns-2=elsewhere:10911",

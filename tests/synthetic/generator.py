@@ -201,6 +201,9 @@ class _Recorder:
         }
         if self._server.source == "controller":
             values["etcd_db_bytes"] = 2_000_000
+        else:
+            # Clients ask for topics that are nowhere, each 3 s.
+            values["not_found_total"] = (at_us - boot.start_us) // (3_000 * MS)
         return values | dict(self._plan.gauges(self._server, at_us) if self._plan.gauges else {})
 
     def _snapshot(self, at_us: int, boot: Boot) -> Iterator[tuple[str, Row]]:

@@ -1,14 +1,18 @@
-"""A6 divergence: when NameServers that were watching told different things about one broker."""
+"""A6 divergence: when NameServers that were watching told different things about one broker.
 
+A NameServer that has just started knows no broker. Until a broker registers it is cold about it, and does not differ.
+"""
+
+import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from plain.beats import PROMISED_MS, Configured
-from plain.lives import Key, key_of
-from plain.spans import Span, clipped, covers
-from plain.watching import Row, Rows, boots, number, servers, watched
+from plain.lives import TIMEOUT_US, Key, key_of
+from plain.spans import Span, clipped, common, covers, joined, without
+from plain.watching import Boot, Row, Rows, boots, number, servers, watched
 
 Answer = dict[str, Any]
 
@@ -41,22 +45,120 @@ def divergence(rows: Rows, window: Span, configured: Configured = lambda key, ki
     seen = {ns_id: clipped(watched(rows, ns_id), *window) for ns_id in names}
     keys = sorted({key_of(row) for row in rows["broker_state"] if row.get("broker_id") is not None})
     changes = {ns_id: _changes(rows, ns_id) for ns_id in names}
-    found = []
+    found: list[Answer] = []
+    lacking: list[tuple[Boot, Key, Span]] = []
     for key in keys:
         period_ms = configured(key, "register") or PROMISED_MS["register"]
         told = {ns_id: _of_key(changes[ns_id], key) for ns_id in names}
+        cold = {ns_id: _cold(rows, ns_id, told[ns_id], window[1]) for ns_id in names}
+        warm = {ns_id: without(seen[ns_id], [spell.span for spell in cold[ns_id]]) for ns_id in names}
+        for ns_id in names:
+            lacking += [
+                (spell.boot, key, span) for spell in cold[ns_id] for span in _lacked(spell, ns_id, told, seen, warm)
+            ]
         for kind, view in KINDS.items():
             grace_us = int(GRACE_PERIODS * period_ms * 1000) if kind == "version" else GRACE_US
-            spans = _differing(told, seen, view)
-            found += [_answer(key, kind, span, told, seen, view) for span in spans if span[1] - span[0] > grace_us]
+            spans = _differing(told, warm, view)
+            found += [_answer(key, kind, span, told, warm, view) for span in spans if span[1] - span[0] > grace_us]
+    return [*found, *_colds(rows, lacking)]
+
+
+class Spell(NamedTuple):
+    """A NameServer had not heard of a broker since its start."""
+
+    boot: Boot
+    span: Span
+    #: It had the broker when it was there last, and heard of it again.
+    had: bool
+
+
+def _cold(rows: Rows, ns_id: str, told: list[tuple[int, Told]], end_us: int) -> list[Spell]:
+    """Return when a NameServer was cold about a broker: from its start until it heard of it, if that was soon."""
+    found = []
+    own = boots(rows, ns_id)
+    for boot, after in zip(own, [*own[1:], None], strict=True):
+        until_us = after.start_us if after else end_us
+        first = [at_us for at_us, answer in told if boot.start_us <= at_us < until_us and answer != ABSENT]
+        before = [answer for at_us, answer in told if at_us < boot.start_us]
+        heard_us = min(first, default=None)
+        is_soon = (until_us if heard_us is None else heard_us) <= boot.start_us + TIMEOUT_US
+        if _has_started(rows, boot) and is_soon:
+            span = (_serves_from(rows, boot), until_us if heard_us is None else heard_us)
+            found.append(Spell(boot, span, heard_us is not None and before[-1:] not in ([], [ABSENT])))
     return found
+
+
+def _has_started(rows: Rows, boot: Boot) -> bool:
+    own = [row for row in rows["ns_lifecycle"] if row["boot_id"] == boot.boot_id]
+    return any(row["event_type"] == "started" for row in own)
+
+
+def _lacked(
+    spell: Spell,
+    ns_id: str,
+    told: dict[str, list[tuple[int, Told]]],
+    seen: dict[str, list[Span]],
+    warm: dict[str, list[Span]],
+) -> list[Span]:
+    """Return when of a cold spell the broker was there: another one had it, or nobody else knew, and it did before."""
+    edges = {at_us for own in told.values() for at_us, _ in own}
+    edges |= {edge for spans in warm.values() for span in spans for edge in span}
+    found = []
+    for begin, end in common([spell.span], seen[ns_id]):
+        moments = [begin, *sorted(edge for edge in edges if begin < edge < end), end]
+        for one, next_us in pairwise(moments):
+            others = {other: own for other, own in told.items() if other != ns_id}
+            views = _views(others, warm, KINDS["presence"], one)
+            if any(views.values()) or (not views and spell.had):
+                found.append((one, next_us))
+    return [span for span in joined(found) if span[1] - span[0] > GRACE_US]
+
+
+def _colds(rows: Rows, lacking: list[tuple[Boot, Key, Span]]) -> list[Answer]:
+    """Return one row for each start of a NameServer and cluster whose brokers it lacked."""
+    by_start: dict[tuple[Boot, str], list[tuple[Key, Span]]] = defaultdict(list)
+    for boot, key, span in lacking:
+        by_start[boot, key.cluster].append((key, span))
+    found = []
+    for (boot, cluster), each in by_start.items():
+        begin, end = min(span[0] for _, span in each), max(span[1] for _, span in each)
+        least, most = _not_found(rows, boot, end)
+        found.append(
+            {
+                "cluster": cluster,
+                "broker_name": None,
+                "broker_id": None,
+                "kind": "cold",
+                "ns_id": boot.ns_id,
+                "start_time": begin,
+                "end_time": end,
+                "seconds": (end - begin) / 1e6,
+                "lacked": sorted({f"{key.broker_name}:{key.broker_id}" for key, _ in each}),
+                "not_found_min": least,
+                "not_found_max": most,
+            }
+        )
+    return found
+
+
+def _not_found(rows: Rows, boot: Boot, at_us: int) -> tuple[int | None, int | None]:
+    """Return how many questions a process had answered with "no such topic" by then, at least and at most."""
+    ticks = {
+        row["event_time"]: row["not_found_total"]
+        for row in rows["ns_tick"]
+        if row["boot_id"] == boot.boot_id and "not_found_total" in row
+    }
+    if not ticks:
+        return None, None
+    later = [count for moment, count in ticks.items() if moment >= at_us]
+    return max((count for moment, count in ticks.items() if moment <= at_us), default=0), min(later, default=None)
 
 
 def _changes(rows: Rows, ns_id: str) -> list[tuple[int, Key | None, Told]]:
     """Return when the answers of a NameServer changed, and to what; without a broker: about all of them."""
     found: list[tuple[int, Key | None, Told]] = []
     for boot in boots(rows, ns_id):
-        found.append((_serves_from(rows, boot.boot_id, boot.start_us), None, ABSENT))
+        found.append((_serves_from(rows, boot), None, ABSENT))
         own = [row for family in ("broker_state", "heartbeat") for row in rows[family]]
         held: dict[Key, Told] = {}
         of_boot = [row for row in own if row["boot_id"] == boot.boot_id]
@@ -68,11 +170,12 @@ def _changes(rows: Rows, ns_id: str) -> list[tuple[int, Key | None, Told]]:
     return found
 
 
-def _serves_from(rows: Rows, boot_id: str, start_us: int) -> int:
-    """Return from when on a NameServer answers; it knows no broker then."""
-    ready = [row["event_time"] for row in rows["ns_lifecycle"] if row["boot_id"] == boot_id]
-    own = [row for row in rows["ns_lifecycle"] if row["boot_id"] == boot_id and row["event_type"] == "ready"]
-    return own[0]["event_time"] if own else min([start_us, *ready])
+def _serves_from(rows: Rows, boot: Boot) -> int:
+    """Return from when on a NameServer answers; it knows no broker then, and may refuse questions for a while."""
+    own = [row for row in rows["ns_lifecycle"] if row["boot_id"] == boot.boot_id and row["event_type"] == "configured"]
+    told = json.loads(own[0]["detail"]) if own else {}
+    wait_s = told["waitSecondsForService"] if told.get("needWaitForService") else 0
+    return boot.start_us + wait_s * 1_000_000
 
 
 def _shown(rows: list[Row]) -> dict[int, set[tuple[str, str]]]:
