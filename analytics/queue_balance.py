@@ -14,15 +14,9 @@ from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Job, Span
 from analytics.queue_moves import RATIO_MAX, Placement, plan
+from analytics.queue_present import queues_now, routes_now, sets_now
 from analytics.queue_proposal import PROPOSAL_COLUMNS, groups_of_days, with_steps
-from analytics.queue_snapshots import (
-    QUEUE_PART_COLUMNS,
-    loads_known,
-    may_be_written,
-    queue_parts,
-    queues_now,
-    sets_now,
-)
+from analytics.queue_snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, loads_known, may_be_written, queue_parts
 from analytics.rows import CLUSTER, DAY_US, of_kind, of_kinds, of_span, shaped
 from history.schemas import Column, Type
 
@@ -71,7 +65,7 @@ _MOVED: Final = {
 
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return the last snapshot of each NameServer and day, and the traffic of topics."""
+    """Return the last snapshot of each NameServer and day, what changed since, and the traffic of topics."""
     return of_kinds(
         {**queue_parts(inputs, span), "tps": _traffic(of_span(inputs["offset_sample"], span))}, PART_COLUMNS
     )
@@ -86,14 +80,14 @@ def _traffic(samples: DataFrame) -> DataFrame:
     )
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the newest snapshot counts, whatever the span
+def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what is there now counts, whatever the span
     """Return how full sets are, how uneven topics are, and what to move."""
     # All three are asked for several times: worked out once, they keep the plan short.
-    known = loads_known(parts).localCheckpoint()
-    sets = sets_now(known).where("writable > 0")
-    queues = weighted(queues_now(parts, sets), of_kind(parts, "tps")).localCheckpoint()
+    routes = routes_now(parts).localCheckpoint()
+    sets = sets_now(routes).where("writable > 0")
+    queues = weighted(queues_now(routes, sets), of_kind(parts, "tps")).localCheckpoint()
     brokers = balance(loads(queues, sets)).localCheckpoint()
-    proposals = with_steps(_proposed(queues, brokers, _days_full(known.where("writable > 0"))))
+    proposals = with_steps(_proposed(queues, brokers, _days_full(loads_known(parts).where("writable > 0"), sets)))
     frames = {"broker": brokers, "topic": topic_spread(queues, brokers), "proposal": proposals}
     return shaped(of_kinds(frames, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS))
 
@@ -153,11 +147,19 @@ def topic_spread(queues: DataFrame, brokers: DataFrame) -> DataFrame:
     return uneven.withColumn("nth", F.row_number().over(worst_first)).where(F.col("nth") <= TOPICS_MAX)
 
 
-def _days_full(known: DataFrame) -> DataFrame:
-    """Return, of each set, on which part of the days it had more than RATIO_MAX of the mean."""
+def _days_full(known: DataFrame, sets: DataFrame) -> DataFrame:
+    """Return, of each set, on which part of the days it had more than RATIO_MAX of the mean.
+
+    Each day counts with its last snapshot, the newest one as it is now.
+    """
     day = F.floor(F.col("at_us") / DAY_US)
     of_day = Window.partitionBy("cluster", "broker_name", "day").orderBy(F.desc("at_us"), "ns_id", "snapshot_id")
-    daily = known.withColumn("day", day).withColumn("nth", F.row_number().over(of_day)).where("nth = 1")
+    last = known.withColumn("day", day).withColumn("nth", F.row_number().over(of_day)).where("nth = 1")
+    newest = F.max("day").over(Window.partitionBy("cluster"))
+    before = last.withColumn("newest", newest).where("day < newest")
+    columns = ["cluster", "broker_name", "day", "queues"]
+    now = sets.withColumn("day", F.lit(None).cast("bigint"))
+    daily = before.select(columns).unionByName(now.select(columns))
     mean = F.avg("queues").over(Window.partitionBy("cluster", "day"))
     full = daily.withColumn("full", (F.col("queues") > RATIO_MAX * mean).cast("double"))
     return full.groupBy("cluster", "broker_name").agg(F.avg("full").alias("days_full"))
@@ -293,7 +295,7 @@ JOB: Final = Job(
     id="A8",
     name="queue_balance",
     question="Are the queues spread evenly over the broker sets, and which of them should move?",
-    inputs=("route_snapshot", "route_change", "broker_state", "offset_sample"),
+    inputs=(*QUEUE_INPUTS, "offset_sample"),
     parts=parts,
     result=result,
     part_columns=PART_COLUMNS,

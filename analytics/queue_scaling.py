@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Job, Span
+from analytics.queue_present import queues_now, routes_now, sets_now
 from analytics.queue_proposal import PROPOSAL_COLUMNS, groups_of_days, with_steps
-from analytics.queue_snapshots import QUEUE_PART_COLUMNS, loads_known, queue_parts, queues_now, sets_now
+from analytics.queue_snapshots import QUEUE_INPUTS, QUEUE_PART_COLUMNS, queue_parts
 from analytics.rows import CLUSTER, DAY_US, MINUTE_US, of_kind, of_kinds, of_span, shaped
 from history.schemas import Column, Type
 
@@ -65,7 +66,7 @@ COLUMNS: Final = (
 
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return the last snapshot of each NameServer and day, and what the topics of each day needed."""
+    """Return the last snapshot of each NameServer and day, what changed since, and what topics needed each day."""
     return of_kinds({**queue_parts(inputs, span), "day": _days(of_span(inputs["offset_sample"], span))}, PART_COLUMNS)
 
 
@@ -103,7 +104,8 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - the las
     """Return what each sampled topic needs, and the changes of each set that follow from it."""
     days = of_kind(parts, "day").select(*_DAY_COLUMNS).where(F.col("minutes") >= MINUTES_MIN)
     sampled = days.select("cluster", "topic").distinct()
-    present = queues_now(parts, sets_now(loads_known(parts))).where("written > 0")
+    routes = routes_now(parts)
+    present = queues_now(routes, sets_now(routes)).where("written > 0")
     queues = present.join(F.broadcast(sampled), ["cluster", "topic"], "left_semi").localCheckpoint()
     topics = verdicts(_present_counts(queues), _last_days(days)).localCheckpoint()
     proposals = with_steps(_proposed(queues, topics))
@@ -240,7 +242,7 @@ JOB: Final = Job(
     id="A9",
     name="queue_scaling",
     question="Which topics need more or fewer queues?",
-    inputs=("offset_sample", "route_snapshot", "route_change", "broker_state"),
+    inputs=("offset_sample", *QUEUE_INPUTS),
     parts=parts,
     result=result,
     part_columns=PART_COLUMNS,

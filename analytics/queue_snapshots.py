@@ -1,7 +1,7 @@
-"""Which queues are where, as the NameServers' snapshots of their routes tell: the parts of a day, and the present.
+"""What NameServers recorded of which queues are where: the parts of a day, of which `queue_present` makes the present.
 
-The parts keep a snapshot's rows folded as they were recorded, so that a month of them stays small. A store may hold
-several clusters, known to NameServers of their own: each cluster has its own present.
+They are the day's last snapshot of each NameServer, folded as it was recorded so that a month of them stays small, and
+the last change of each topic since.
 """
 
 from typing import Final
@@ -11,14 +11,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Span
+from analytics.observed import lost_states
 from analytics.rows import CLUSTER, DAY_US, HOUR_US, KIND, of_kind, of_span
 from history.schemas import Column, Type
 
-#: Snapshots so much older than the newest one are not the present any more: without changes there is one a day.
-PRESENT_US: Final = 25 * HOUR_US
-
-#: A NameServer that knows fewer of a cluster's sets than so much of what another one knows has just started.
-SETS_KNOWN_MIN: Final = 0.9
+#: What the parts are made of, beside what analyses need for themselves.
+QUEUE_INPUTS: Final = ("route_snapshot", "route_change", "broker_state", "ns_lifecycle")
 
 #: The permission bit of writing.
 WRITE: Final = 2
@@ -42,8 +40,9 @@ _SYSTEM_TOPICS: Final = (
 # After these the address is no longer the master's.
 _LEAVING: Final = ("unregistered", "expired", "channel_closed", "conflict")
 
-#: Kinds `queues` (topics alike on sets that are alike), `load` (one set), `set` (its cluster and master) and `fixed`
-#: (a topic whose queues are not to be moved).
+#: Kinds `queues` (topics alike on sets that are alike), `change` (one topic of one set since), `began` (what a process
+#: knew of its routes when it began to record them), `load` (one set), `set` (its cluster and master) and `fixed` (a
+#: topic whose queues are not to be moved).
 QUEUE_PART_COLUMNS: Final = (
     KIND,
     CLUSTER,
@@ -51,16 +50,21 @@ QUEUE_PART_COLUMNS: Final = (
     Column("snapshot_id", Type.STRING, "the snapshot"),
     Column("at_us", Type.LONG, "when the snapshot was finished, or the set was seen so, Unix us"),
     Column("broker_names", Type.STRINGS, "queues: the sets"),
-    Column("topics", Type.STRINGS, "queues: the topics, but for those of the system"),
-    Column("read", Type.LONG, "queues: read queues of each topic on each set"),
-    Column("write", Type.LONG, "queues: write queues"),
-    Column("perm", Type.LONG, "queues: permission bits"),
-    Column("topic_sys_flag", Type.LONG, "queues: system flag"),
-    Column("broker_name", Type.STRING, "load, set: the set"),
+    Column("topics", Type.STRINGS, "queues: the topics, but for those of groups"),
+    Column("read", Type.LONG, "queues, change: read queues of each topic on each set; null: the topic is gone"),
+    Column("write", Type.LONG, "queues, change: write queues"),
+    Column("perm", Type.LONG, "queues, change: permission bits"),
+    Column("topic_sys_flag", Type.LONG, "queues, change: system flag"),
+    Column("boot_id", Type.STRING, "queues, change, began: the process that recorded it"),
+    Column("seq", Type.LONG, "queues, change, began: its number among the rows of that process"),
+    Column("since", Type.LONG, "queues: that of the first row of the snapshot"),
+    Column("knew", Type.BOOLEAN, "began: that there was nothing yet, as at a start; else changes were lost"),
+    Column("broker_name", Type.STRING, "change, load, set: the set"),
     Column("queues", Type.LONG, "load: its queues that may be written, of all topics but those of the system"),
     Column("writable", Type.LONG, "load: the same of all topics; 0 if the set's write permission was wiped"),
     Column("broker_addr", Type.STRING, "set: address of its master"),
-    Column("topic", Type.STRING, "fixed, and kinds of the analyses' own: the topic"),
+    Column("is_led", Type.BOOLEAN, "set: it has a master; null where rows do not tell"),
+    Column("topic", Type.STRING, "change, fixed, and kinds of the analyses' own: the topic"),
     Column("is_fixed", Type.BOOLEAN, "fixed: it has an order configuration, or is static"),
 )
 
@@ -68,21 +72,27 @@ QUEUE_PART_COLUMNS: Final = (
 def is_scalable(topic: Expression) -> Expression:
     """Return whether a topic is an ordinary one: neither the system's, nor a group's for retries or dead letters."""
     system = topic.isin(*_SYSTEM_TOPICS) | topic.startswith("rmq_sys_")
-    return ~(system | topic.startswith("%RETRY%") | topic.startswith("%DLQ%"))
+    return ~(system | _is_of_group(topic))
+
+
+def _is_of_group(topic: Expression) -> Expression:
+    return topic.startswith("%RETRY%") | topic.startswith("%DLQ%")
 
 
 def queue_parts(inputs: Inputs, span: Span) -> dict[str, DataFrame]:
-    """Return the kinds of rows of QUEUE_PART_COLUMNS: of each NameServer and day its last whole snapshot."""
-    rows = _rows_of_last_snapshots(inputs["route_snapshot"], span)
+    """Return the kinds of rows of QUEUE_PART_COLUMNS: of each NameServer and day its last whole snapshot, and later."""
+    rows = _rows_of_last_snapshots(inputs, span)
     written = written_queues(F.col("write"), F.col("perm"))
-    counted = rows.withColumn("all_topics", F.size("topics")).withColumn("topics", F.filter("topics", is_scalable))
+    counted = rows.withColumn("scalable", F.size(F.filter("topics", is_scalable)))
     return {
-        "queues": counted.where(F.size("topics") > 0),
+        "queues": rows.withColumn("topics", F.filter("topics", lambda topic: ~_is_of_group(topic))),
+        "change": _changes_since(rows, inputs, span),
+        "began": _beginnings(of_span(inputs["ns_lifecycle"], span)),
         "load": counted.withColumn("broker_name", F.explode("broker_names"))
         .groupBy("ns_id", "snapshot_id", "at_us", "broker_name")
         .agg(
-            F.sum(F.size("topics") * written).alias("queues"),
-            F.sum(F.col("all_topics") * written).alias("writable"),
+            F.sum(F.col("scalable") * written).alias("queues"),
+            F.sum(F.size("topics") * written).alias("writable"),
         ),
         "set": _sets_of_days(_around(inputs["broker_state"], span)),
         "fixed": _fixed_of_days(_around(inputs["route_change"], span)),
@@ -97,6 +107,50 @@ def written_queues(write: Expression, perm: Expression) -> Expression:
 def may_be_written(perm: Expression) -> Expression:
     """Return whether permission bits let producers in."""
     return F.coalesce(perm, F.lit(0)).bitwiseAND(WRITE) != 0
+
+
+def _number() -> Expression:
+    """Return the number of a row among those of its process."""
+    return F.substring_index("event_id", "-", -1).cast("bigint")
+
+
+def _beginnings(lifecycle: DataFrame) -> DataFrame:
+    """Return from when on the changes of each process are known."""
+    started = F.col("event_type") == "started"
+    mine = lifecycle.where((started | lost_states()) & F.coalesce(F.col("source") == "namesrv", F.lit(True)))
+    return mine.select("ns_id", "boot_id", _number().alias("seq"), "at_us", started.alias("knew"))
+
+
+def _changes_since(snapshots: DataFrame, inputs: Inputs, span: Span) -> DataFrame:
+    """Return the last change of each topic on each set that the day's last snapshot may not know of."""
+    settings = ("read", "write", "perm")
+    who = ["ns_id", "boot_id", "broker_name", "topic", "topic_sys_flag", "at_us", "seq"]
+    single = (
+        of_span(inputs["route_change"], span)
+        .where((F.col("event_type") == "topic_changed") & ~F.col("kind").isin("order", "mapping"))
+        .withColumn("seq", _number())
+        .select(*who, *(F.col(f"new_{name}").alias(name) for name in settings))
+    )
+    # Of one cause with very many topics there are rows as of a snapshot.
+    many = (
+        of_span(inputs["route_snapshot"], span)
+        .where((F.col("event_type") == "queues") & (F.col("scope") == "change"))
+        .withColumn("broker_name", F.explode("broker_names"))
+        .withColumn("topic", F.explode("topics"))
+        .withColumn("seq", _number())
+        .select(*who, *settings)
+    )
+    began = snapshots.groupBy("ns_id", "boot_id").agg(F.min("since").alias("since"))
+    later = (
+        single.unionByName(many)
+        .where(F.col("topic").isNotNull() & F.col("broker_name").isNotNull() & ~_is_of_group(F.col("topic")))
+        .join(F.broadcast(began), ["ns_id", "boot_id"], "left")
+        .where(F.col("since").isNull() | (F.col("seq") > F.col("since")))
+    )
+    place = ["ns_id", "boot_id", "broker_name", "topic"]
+    last = F.max_by(F.struct("seq", "at_us", "topic_sys_flag", *settings), "seq")
+    latest: DataFrame = later.groupBy(*place).agg(last.alias("last")).select(*place, "last.*")
+    return latest
 
 
 def _around(rows: DataFrame, span: Span) -> DataFrame:
@@ -123,7 +177,8 @@ def _fixed_of_days(changes: DataFrame) -> DataFrame:
     )
 
 
-def _rows_of_last_snapshots(snapshots: DataFrame, span: Span) -> DataFrame:
+def _rows_of_last_snapshots(inputs: Inputs, span: Span) -> DataFrame:
+    snapshots = inputs["route_snapshot"]
     rows = snapshots.where((F.col("event_type") == "queues") & (F.col("scope") == "all"))
     counts = rows.groupBy("ns_id", "snapshot_id").agg(F.count(F.lit(1)).alias("found"))
     whole = (
@@ -137,7 +192,16 @@ def _rows_of_last_snapshots(snapshots: DataFrame, span: Span) -> DataFrame:
         F.desc("at_us"), F.desc("snapshot_id")
     )
     last = whole.withColumn("nth", F.row_number().over(newest_first)).where("nth = 1")
-    return rows.join(last.select("ns_id", "snapshot_id", "at_us"), ["ns_id", "snapshot_id"], "inner")
+    mine = rows.join(last.select("ns_id", "snapshot_id", "at_us"), ["ns_id", "snapshot_id"], "inner").withColumn(
+        "seq", _number()
+    )
+    # It begins by telling the sets; a topic that came after that may not be in it.
+    sets = inputs["broker_state"].where((F.col("event_type") == "shown") & F.col("reason").isNotNull())
+    shown = sets.groupBy("ns_id", F.col("reason").alias("snapshot_id")).agg(F.min(_number()).alias("shown"))
+    first = F.min("seq").over(Window.partitionBy("ns_id", "snapshot_id"))
+    return mine.join(F.broadcast(shown), ["ns_id", "snapshot_id"], "left").withColumn(
+        "since", F.least(first, F.col("shown"))
+    )
 
 
 def _sets_of_days(states: DataFrame) -> DataFrame:
@@ -152,21 +216,25 @@ def _sets_of_days(states: DataFrame) -> DataFrame:
         "event_id",
         F.coalesce(F.col("cluster"), F.get("set_clusters", F.lit(0))).alias("cluster"),
         F.coalesce(master["set_addrs"], own_address).alias("broker_addr"),
+        F.array_contains("set_ids", 0).alias("is_led"),
     )
     last = F.struct("at_us", "event_id")
     return seen.groupBy("ns_id", "broker_name", F.floor(F.col("at_us") / DAY_US).alias("day")).agg(
         F.max("at_us").alias("at_us"),
         F.max_by("cluster", F.when(F.col("cluster").isNotNull(), last)).alias("cluster"),
         F.max_by("broker_addr", F.when(F.col("broker_addr").isNotNull(), last)).alias("broker_addr"),
+        F.max_by("is_led", F.when(F.col("is_led").isNotNull(), last)).alias("is_led"),
     )
 
 
 def sets_known(parts: DataFrame) -> DataFrame:
-    """Return cluster and master's address of each set, as each NameServer saw them last."""
+    """Return cluster and master's address of each set, and whether it has one, as each NameServer saw them last."""
     seen = of_kind(parts, "set")
     return seen.groupBy("ns_id", "broker_name").agg(
-        F.max_by("cluster", F.when(F.col("cluster").isNotNull(), F.col("at_us"))).alias("cluster"),
-        F.max_by("broker_addr", F.when(F.col("broker_addr").isNotNull(), F.col("at_us"))).alias("broker_addr"),
+        *(
+            F.max_by(name, F.when(F.col(name).isNotNull(), F.col("at_us"))).alias(name)
+            for name in ("cluster", "broker_addr", "is_led")
+        )
     )
 
 
@@ -174,59 +242,3 @@ def loads_known(parts: DataFrame) -> DataFrame:
     """Return how full each set was in each snapshot, with its cluster and the master's address."""
     loads = of_kind(parts, "load").select("ns_id", "snapshot_id", "at_us", "broker_name", "queues", "writable")
     return loads.join(sets_known(parts), ["ns_id", "broker_name"], "inner").where(F.col("cluster").isNotNull())
-
-
-def sets_now(loads: DataFrame) -> DataFrame:
-    """Return the sets of each cluster's present, of `loads_known`.
-
-    The present is the newest snapshot. Of each NameServer only its newest one counts, since an older one has sets that
-    are gone; and not that of a NameServer that has just started and knows few sets.
-    """
-    newest = Window.partitionBy("ns_id").orderBy(F.desc("at_us"), F.desc("snapshot_id"))
-    last = loads.withColumn("nth", F.dense_rank().over(newest)).where("nth = 1").drop("nth")
-    of_snapshot, of_cluster = Window.partitionBy("cluster", "ns_id"), Window.partitionBy("cluster")
-    recent = (
-        last.withColumn("sets", F.count(F.lit(1)).over(of_snapshot))
-        .withColumn("newest_us", F.max("at_us").over(of_cluster))
-        .where(F.col("at_us") > F.col("newest_us") - PRESENT_US)
-    )
-    knowing = recent.withColumn("most", F.max("sets").over(of_cluster)).where(
-        F.col("sets") >= SETS_KNOWN_MIN * F.col("most")
-    )
-    best = of_cluster.orderBy(F.desc("at_us"), "ns_id")
-    columns = ("cluster", "ns_id", "snapshot_id", "broker_name", "broker_addr", "queues", "writable")
-    return knowing.withColumn("nth", F.dense_rank().over(best)).where("nth = 1").select(*columns)
-
-
-def queues_now(parts: DataFrame, sets: DataFrame) -> DataFrame:
-    """Return one row per topic and set of the present: counts, permission, and `written`, those that may be written.
-
-    `sets` are those of `sets_now`. A fixed topic is one whose queues are nobody's to move: its messages have an order,
-    or its queues are mapped to logical ones.
-    """
-    folded = of_kind(parts, "queues").select(
-        "ns_id",
-        "snapshot_id",
-        F.explode("broker_names").alias("broker_name"),
-        "topics",
-        F.coalesce("read", F.lit(0)).alias("read_now"),
-        F.coalesce("write", F.lit(0)).alias("write_now"),
-        "perm",
-        "topic_sys_flag",
-    )
-    present = sets.select("cluster", "ns_id", "snapshot_id", "broker_name", "broker_addr")
-    queues = folded.join(F.broadcast(present), ["ns_id", "snapshot_id", "broker_name"], "inner")
-    return (
-        queues.drop("snapshot_id")
-        .withColumn("topic", F.explode("topics"))
-        .drop("topics")
-        .withColumn("written", written_queues(F.col("write_now"), F.col("perm")))
-        .join(F.broadcast(_fixed_now(parts)), ["ns_id", "topic"], "left")
-        .drop("ns_id")
-        .withColumn("is_fixed", F.col("is_fixed").isNotNull() & F.col("is_fixed"))
-    )
-
-
-def _fixed_now(parts: DataFrame) -> DataFrame:
-    """Return whether topics are fixed, by what each NameServer said of them last."""
-    return of_kind(parts, "fixed").groupBy("ns_id", "topic").agg(F.max_by("is_fixed", "at_us").alias("is_fixed"))

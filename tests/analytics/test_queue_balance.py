@@ -69,10 +69,13 @@ def two_days():
     yield "route_snapshot", a_snapshot("days", HOUR_US, (["a", "b"], [HOSTILE], 4))
     yield "route_snapshot", a_snapshot("days", NOW_US, (["a"], [HOSTILE], 30, flags), (["b"], [HOSTILE], 2, flags))
     yield "route_snapshot", a_snapshot("days", NOW_US + HOUR_US, (["a"], [HOSTILE], 99), rows=2)
-    yield "route_snapshot", a_snapshot("days-2", NOW_US + MINUTE_US, (["a"], [HOSTILE], 1))
+    yield "route_snapshot", a_snapshot("days-2", NOW_US + MINUTE_US, (["a", "b"], [HOSTILE], 1))
     seen = {"cluster": "days", "broker_name": "b", "set_ids": [0, 1], "set_addrs": ["b:1", "b:2"]}
     yield "broker_state", [*sets("days", "a"), row("shown", 5, ns_id="days", **seen)]
     yield "broker_state", sets("days-2", "a", cluster="days")
+    started = {"ns_id": "days-2", "boot_id": "days-2-2", "cluster": None}
+    yield "ns_lifecycle", [row("started", NOW_US + HOUR_US, **started)]
+    yield "route_change", [a_change("days-2", NOW_US + HOUR_US + MINUTE_US, "a", HOSTILE, 1, boot_id="days-2-2")]
 
 
 def a_set_was_removed():
@@ -146,7 +149,79 @@ def told_by_a_server():
             yield each.family.name, [each.columns]
 
 
+def a_change(ns, at_us, name, topic, queues, **values):
+    """A topic of a set has so many queues from now on; None: it is gone."""
+    settings = {} if queues is None else {"new_read": queues, "new_write": queues, "new_perm": 6, "topic_sys_flag": 0}
+    envelope = {"ns_id": ns, "cluster": None, "broker_name": name, "topic": topic, "kind": "queues"}
+    return row("topic_changed", at_us, **(envelope | settings | values))
+
+
+def topics_changed_since():
+    """`grown`, `gone`, `wiped` and `new` did after the snapshot, `old` before it, and of `many` there is a summary."""
+    topics = ["grown", "gone", "wiped", "many", "mapped"]
+    before = a_change("since", NOW_US - MINUTE_US, "a", "old", 99)
+    yield "route_snapshot", a_snapshot("since", NOW_US, (["a", "b"], topics, 4))
+    yield "broker_state", sets("since", "a", "b")
+    later = NOW_US + MINUTE_US
+    yield (
+        "route_change",
+        [
+            before,
+            a_change("since", later, "a", "grown", 16),
+            a_change("since", later + 1, "a", "grown", 8),
+            a_change("since", later, "a", "gone", None, kind="removed"),
+            a_change("since", later, "a", "wiped", 4, kind="perm", new_perm=4),
+            a_change("since", later, "a", "new", 2, kind="added"),
+            a_change("since", later, "a", "mapped", None, kind="mapping", detail="{}"),
+            row("summary", later, ns_id="since", cluster=None, broker_name="a", changes=2000),
+        ],
+    )
+    many = {"ns_id": "since", "cluster": None, "scope": "change", "broker_names": ["a"]}
+    yield (
+        "route_snapshot",
+        [
+            row("queues", later, **many, topics=["many"], read=32, write=32, perm=6, topic_sys_flag=0),
+            row("queues", later, **many, topics=["retired"]),
+        ],
+    )
+
+
+def servers_have_started():
+    """One has told all it learned since its start; of another one changes were lost, and no snapshot came since."""
+    started = {"ns_id": "started", "boot_id": "started-2", "cluster": None}
+    yield "route_snapshot", a_snapshot("started", NOW_US, (["a", "z"], ["orders"], 40))
+    yield "broker_state", sets("started", "a", "b")
+    yield "ns_lifecycle", [row("started", NOW_US + MINUTE_US, **started)]
+    later = NOW_US + 2 * MINUTE_US
+    changes = [a_change("started", later, name, "orders", 8, boot_id="started-2") for name in ("a", "b")]
+    yield "route_change", changes
+    yield "route_snapshot", a_snapshot("lost", NOW_US, (["a", "b"], ["orders"], 99))
+    yield "broker_state", sets("lost", "a", "b", cluster="started")
+    resumed = {"ns_id": "lost", "cluster": None, "reason": "state changes are missing"}
+    yield "ns_lifecycle", [row("recording_resumed", later, **resumed)]
+
+
+def most_servers_agree():
+    """One of three did not hear that a topic was made smaller, and another one that set `c` is gone."""
+    yield "route_snapshot", a_snapshot("agree-1", NOW_US, (["a", "b"], ["orders"], 8))
+    yield "route_snapshot", a_snapshot("agree-2", NOW_US + 1, (["a"], ["orders"], 32), (["b"], ["orders"], 8))
+    yield "route_snapshot", a_snapshot("agree-3", NOW_US - 1, (["a", "b", "c"], ["orders"], 8))
+    for ns in ("agree-1", "agree-2", "agree-3"):
+        yield "broker_state", sets(ns, "a", "b", "c", cluster="agree")
+
+
+def a_set_has_lost_its_master():
+    yield "route_snapshot", a_snapshot("led", NOW_US, (["a", "b", "c"], ["orders"], 8))
+    yield "broker_state", sets("led", "a", "b", "c")
+    left = {"ns_id": "led", "cluster": "led", "broker_name": "c", "broker_id": 0}
+    yield "broker_state", [row("expired", NOW_US + 5, **left, set_ids=[1], set_addrs=["led-c:2"])]
+
+
 CASES = (
+    topics_changed_since,
+    servers_have_started,
+    most_servers_agree,
+    a_set_has_lost_its_master,
     one_server,
     two_days,
     a_set_was_removed,
@@ -282,6 +357,30 @@ def test_each_step_has_a_command_that_goes_to_the_master_or_shows_what_is_there(
 
 def test_the_present_is_the_newest_whole_snapshot_but_for_that_of_a_server_that_has_just_started(result):
     assert queues_of(result, "days") == {"a": 30, "b": 2}
+
+
+def test_the_present_is_the_newest_snapshot_and_all_changes_since(result):
+    # grown 8, new 2, many 32, mapped 4; b has what the snapshot says.
+    assert queues_of(result, "since") == {"a": 46, "b": 20}
+    assert {row["topic"]: row["spread"] for row in in_cluster(result, "since", "topic")} == {
+        "grown": 4,
+        "gone": 4,
+        "wiped": 4,
+        "new": 2,
+        "many": 28,
+    }
+
+
+def test_a_server_that_has_started_tells_of_nothing_from_before_and_one_that_lost_changes_of_nothing_at_all(result):
+    assert queues_of(result, "started") == {"a": 8, "b": 8}
+
+
+def test_what_most_name_servers_have_is_the_present(result):
+    assert queues_of(result, "agree") == {"a": 8, "b": 8}
+
+
+def test_a_set_without_a_master_takes_no_messages_and_does_not_count(result):
+    assert queues_of(result, "led") == {"a": 8, "b": 8}
 
 
 def test_a_set_that_is_gone_gets_nothing(result):

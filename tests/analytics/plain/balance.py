@@ -11,6 +11,23 @@ Answer = dict[str, Any]
 
 WRITABLE = 2
 
+#: Java's TopicValidator has them; brokers make them for themselves and their groups.
+SYSTEM_TOPICS = {
+    "TBW102",
+    "SCHEDULE_TOPIC_XXXX",
+    "BenchmarkTest",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "SELF_TEST_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "CHECKPOINT_TOPIC",
+}
+OF_SYSTEM = ("rmq_sys_", "%RETRY%", "%DLQ%")
+
 
 class Queues(NamedTuple):
     """A topic on a set."""
@@ -30,9 +47,17 @@ def queue_balance(rows: Rows, window: Span) -> list[Answer]:
     found: list[Answer] = []
     led = _led(rows, window[1])
     for cluster in sorted(set(clusters.values())):
-        of_cluster = {name: routes[name] for name in led if clusters[name] == cluster and name in routes}
+        of_cluster = {
+            name: {topic: queues for topic, queues in routes[name].items() if not _is_of_system(topic)}
+            for name in led
+            if clusters[name] == cluster and any(map(_written, routes.get(name, {}).values()))
+        }
         found += [*_sets(cluster, of_cluster), *_topics(cluster, of_cluster)]
     return found
+
+
+def _is_of_system(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith(OF_SYSTEM)
 
 
 def routes_at(rows: Rows, at_us: int) -> tuple[Routes, dict[str, str]]:
@@ -80,9 +105,20 @@ def _routes_of(rows: Rows, ns_id: str) -> Routes:
                 found, snapshot_id = defaultdict(dict), row["snapshot_id"]
             for name in row["broker_names"]:
                 found[name] |= {topic: Queues(row["read"], row["write"], row["perm"]) for topic in row["topics"]}
-        elif row["event_type"] == "topic_changed":
-            _change(found[row["broker_name"]], row)
+        else:
+            _change_all(found, row)
     return found
+
+
+def _change_all(routes: Routes, row: Row) -> None:
+    """Apply one change, or the many of one cause."""
+    if row["event_type"] == "queues" and row["scope"] == "change":
+        told = {f"new_{column}": row.get(column) for column in Queues._fields}
+        for name in row["broker_names"]:
+            for topic in row["topics"]:
+                _change(routes[name], {**told, "topic": topic})
+    elif row["event_type"] == "topic_changed" and row["kind"] not in ("order", "mapping"):
+        _change(routes[row["broker_name"]], row)
 
 
 def _change(table: dict[str, Queues], row: Row) -> None:
