@@ -1,7 +1,8 @@
 """A13: when a broker behaved unlike itself.
 
 Ten minutes of a broker are compared with all of its ten minutes in the same hour of the week, over the last four weeks.
-Twice in a row far from their median, in terms of the median deviation, is an anomaly; once is chance.
+Twice in a row far from their median, in terms of the median deviation, is an anomaly; once is chance. Of a broker that
+was heard for less than a day nothing is told.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,9 @@ BASELINE_DAYS: Final = 28
 
 #: An hour of the week with fewer windows than this is compared with all windows of the broker.
 WINDOWS_MIN: Final = 12
+
+#: And with nothing at all if these are fewer: of less than a day nobody knows what is usual.
+USUAL_WINDOWS_MIN: Final = DAY_US // WINDOW_US
 
 Z_MAX: Final = 6.0
 
@@ -156,7 +160,7 @@ def _slots(hours: DataFrame) -> DataFrame:
     hourly = hours.groupBy(*_WHO, hour).agg(F.flatten(F.collect_list(zipped)).alias("windows"))
     known = F.size("windows") >= WINDOWS_MIN
     sparse = hourly.where(~known).groupBy(*_WHO).agg(F.flatten(F.collect_list("windows")).alias("windows"))
-    return hourly.where(known).drop("hour").unionByName(sparse)
+    return hourly.where(known).drop("hour").unionByName(sparse.where(F.size("windows") >= USUAL_WINDOWS_MIN))
 
 
 def _baselines(slots: DataFrame) -> DataFrame:

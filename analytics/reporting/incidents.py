@@ -17,6 +17,9 @@ _PHASE_NAMES: Final = ("until found dead", "until the election", "election", "un
 #: What brokers usually do is known from so many days on.
 USUAL_FROM_DAYS: Final = 2
 
+#: So many failovers tell what one usually takes.
+_USUAL_FROM: Final = 5
+
 #: Pairs that are so alike belong together.
 TOGETHER: Final = 0.5
 #: So many times at least: once may be chance.
@@ -28,8 +31,10 @@ def failovers(result: Result) -> Section:
     title = "Failovers by phase"
     rows = sorted(result.of_kind("failover"), key=lambda row: -(row["total_s"] or 0))
     if not rows:
-        return result.section("Failovers", "No master changed.", [nothing(title, "no master changed")])
-    phases = {row["phase"]: row for row in result.of_kind("phase")}
+        answer = "No controller recorded that a master changed."
+        return result.section("Failovers", answer, [nothing(title, "no master changed")])
+    # Of fewer there is no median, and no rare case.
+    phases = {row["phase"]: row for row in result.of_kind("phase") if row["n"] >= _USUAL_FROM}
     figures = [
         stacks(title, _PHASE_NAMES, [_phases_of(row) for row in rows[:SHOWN]], Axis("time", duration, steps=DURATION))
     ]
@@ -95,7 +100,7 @@ def storms(result: Result) -> Section:
     title = "Registrations at once"
     rows = sorted(result.rows, key=lambda row: -row["brokers"])
     if not rows:
-        answer = "Brokers never registered in great numbers at once."
+        answer = "No NameServer recorded that brokers registered in great numbers at once."
         return result.section("Restart storms", answer, [nothing(title, "no storm")])
     real = [row for row in rows if row["cause"] == "brokers"]
     worst = rows[0]

@@ -26,7 +26,7 @@ def capacity(result: Result) -> Section:
         left = duration(ending[0]["days_left"] * _DAY_S)
         answer = f"If it goes on so, the first limit is reached in {left}, by the {_name(ending[0])}."
     if all(row["slope_day"] is None for row in rows):
-        answer = "There are too few days yet to tell where it goes."
+        answer = "Too little history: after four days it can be told where it goes."
     figures = [_figure(row) for row in sorted(rows, key=_importance)[:_FIGURES]]
     return result.section("Capacity", answer, figures, _table(rows))
 

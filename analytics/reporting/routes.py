@@ -10,27 +10,115 @@ from analytics.reporting.wording import Row, brief, broker, counted, duration, n
 
 SHOWN: Final = 12
 
-_KINDS: Final = ("presence", "address", "version")
+_KINDS: Final = ("cold", "presence", "address", "version")
+
+#: That NameServers did not differ says something if they were compared for so long: a broker's usual timeout, twice.
+COMPARED_MIN_S: Final = 240
 
 
 def divergence(result: Result) -> Section:
-    """When NameServers disagreed."""
+    """When NameServers disagreed, or had just started and knew nothing yet."""
     title = "When NameServers disagreed"
-    rows = sorted(result.rows, key=lambda row: -(row["seconds"] or 0))
+    rows = sorted((row for row in result.rows if row["kind"] in _KINDS), key=lambda row: -(row["seconds"] or 0))
+    cold = [row for row in rows if row["kind"] == "cold"]
+    differing = [row for row in rows if row["kind"] != "cold"]
+    said = [_cold_answer(cold)] if cold else []
+    said.append(_differing_answer(differing) if differing else _agreed(result, "Otherwise the" if cold else "The"))
+    answer = " ".join(said)
     if not rows:
-        return result.section("Divergence", "All NameServers agreed.", [nothing(title, "all NameServers agreed")])
-    longest = rows[0]
-    answer = (
-        f"NameServers gave different answers {counted(len(rows), 'time')}, "
-        f"{duration(sum(row['seconds'] or 0 for row in rows))} in all; the longest was about {broker(longest)}, "
+        return result.section("Divergence", answer, [nothing(title, "no difference was recorded")])
+    marks: defaultdict[str, list[Mark]] = defaultdict(list)
+    for row in (*cold, *differing):
+        words = f"{row['kind']} {duration(row['seconds'])} from {told(row['start_time'])}"
+        marks[_subject(row)].append(_mark(row, "start_time", "end_time", _KINDS.index(row["kind"]), words))
+    worst = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
+    tables = ([_cold_table(cold)] if cold else []) + ([_differing_table(differing)] if differing else [])
+    return result.section("Divergence", answer, [lanes(title, _KINDS, worst, result.window)], *tables)
+
+
+def _subject(row: Row) -> str:
+    return str(row["ns_id"]) if row["kind"] == "cold" else broker(row)
+
+
+def _agreed(result: Result, the: str) -> str:
+    """Say that nobody differed, and how much that says."""
+    names = {name for row in result.of_kind("compared") for name in row["states"] or ()}
+    compared_s = max((row["compared_s"] or 0 for row in result.of_kind("compared")), default=0)
+    if not compared_s:
+        who = f"only {min(names)}" if len(names) == 1 else "no two NameServers at the same time"
+        return (
+            f"There is nothing to compare: {who} told of what it knew." if names else "Too little history to compare."
+        )
+    if compared_s < COMPARED_MIN_S:
+        return (
+            f"Too little history to say that NameServers agree: two of them were watching for {duration(compared_s)}, "
+            "and told no more that differed."
+        )
+    return f"{the} {len(names)} NameServers agreed in all the {duration(compared_s)} in which two were watching."
+
+
+def _cold_answer(cold: list[Row]) -> str:
+    """Say which NameServer had just started and did not know what was there."""
+    worst = cold[0]
+    times = (
+        "" if len(cold) == 1 else f"{len(cold)} times a NameServer had just started and lacked brokers; the longest: "
+    )
+    return (
+        f"{times}{worst['ns_id']} had just started on {told(worst['start_time'])} and lacked "
+        f"{counted(len(worst['lacked'] or ()), 'broker')} that were there, for {duration(worst['seconds'])}; "
+        f"{_asked(worst)}."
+    )
+
+
+def _asked(row: Row) -> str:
+    """Say how many questions were answered wrongly, as far as that was recorded."""
+    least, most = row["not_found_min"], row["not_found_max"]
+    if least is None:
+        return 'how many questions it answered with "no such topic" was not recorded'
+    many = f"{number(least)} or more" if most is None else f"{number(least)} to {number(most)}"
+    return f'it answered {number(least) if least == most else many} questions with "no such topic"'
+
+
+def _cold_table(cold: list[Row]) -> Table:
+    return Table(
+        "NameServers that had just started, the longest first",
+        ("NameServer", "cluster", "from", "to", "#seconds", '#"no such topic"', "#brokers lacked", "which"),
+        [
+            (
+                str(row["ns_id"]),
+                str(row["cluster"]),
+                told(row["start_time"]),
+                told(row["end_time"]),
+                number(row["seconds"], 1),
+                "not recorded" if row["not_found_min"] is None else _bounds(row),
+                number(len(row["lacked"] or ())),
+                ", ".join((row["lacked"] or ())[:_LACKED_SHOWN]),
+            )
+            for row in cold
+        ],
+    )
+
+
+#: So many brokers are named in a row.
+_LACKED_SHOWN: Final = 12
+
+
+def _bounds(row: Row) -> str:
+    most = row["not_found_max"]
+    return f"{number(row['not_found_min'])} to {'?' if most is None else number(most)}"
+
+
+def _differing_answer(differing: list[Row]) -> str:
+    longest = differing[0]
+    return (
+        f"NameServers gave different answers {counted(len(differing), 'time')}, "
+        f"{duration(sum(row['seconds'] or 0 for row in differing))} in all; the longest was about {broker(longest)}, "
         f"{duration(longest['seconds'])} from {told(longest['start_time'])} on."
     )
-    marks: defaultdict[str, list[Mark]] = defaultdict(list)
-    for row in rows:
-        words = f"{row['kind']} {duration(row['seconds'])} from {told(row['start_time'])}"
-        marks[broker(row)].append(_mark(row, "start_time", "end_time", _KINDS.index(row["kind"]), words))
-    worst = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
-    table = Table(
+
+
+def _differing_table(differing: list[Row]) -> Table:
+    return Table(
         "Divergences, the longest first",
         ("broker", "about", "from", "to", "#seconds", "answers"),
         [
@@ -42,10 +130,9 @@ def divergence(result: Result) -> Section:
                 number(row["seconds"], 1),
                 ", ".join(row["states"] or ()),
             )
-            for row in rows
+            for row in differing
         ],
     )
-    return result.section("Divergence", answer, [lanes(title, _KINDS, worst, result.window)], table)
 
 
 def _mark(row: Row, start: str, end: str, series: int, words: str) -> Mark:
@@ -97,10 +184,14 @@ def balance(result: Result) -> Section:
     title = "Write queues by broker set"
     sets = sorted(result.of_kind("broker"), key=lambda row: -(row["ratio"] or 0))
     if not sets:
-        return result.section("Queue balance", "No snapshot of routes was there.", [nothing(title, "no snapshot")])
+        return result.section("Queue balance", "No routes were recorded.", [nothing(title, "no routes were recorded")])
     clusters = {row["cluster"]: row for row in sets}
     uneven = [row for row in clusters.values() if (row["max_mean"] or 0) > _RATIO_MAX]
     answer = f"Queues are spread evenly over the {counted(len(sets), 'broker set')}."
+    if len(clusters) == len(sets):
+        answer = "There is one broker set only: nothing can be spread unevenly."
+    elif not any(row["queues"] for row in sets):
+        answer = "No topic but those of the system has queues yet."
     if uneven:
         names = ", ".join(f"{row['cluster']} (Gini {row['gini']:.2f})" for row in uneven)
         fullest = f"{sets[0]['broker_name']} has {sets[0]['ratio']:.1f} times the mean"
@@ -159,16 +250,24 @@ _VERDICTS: Final = {
 }
 
 
+#: As the analysis has it: on so many days a topic must have needed more.
+_DAYS_TO_JUDGE: Final = 3
+
+
 def scaling(result: Result) -> Section:
     """Which topics need other numbers of queues."""
     title = "Queues now and proposed"
     rows = sorted(result.of_kind("topic"), key=lambda row: (row["verdict"] == "keep", -(row["p95_tps"] or 0)))
     if not rows:
-        answer = "No topic was sampled for long enough."
+        answer = "Too little history: no topic was sampled for half a day."
         return result.section("Queue scaling", answer, [nothing(title, "no topic was sampled for long enough")])
-    verdicts = [row["verdict"] for row in rows]
+    judged = [row for row in rows if row["days"] >= _DAYS_TO_JUDGE]
+    verdicts = [row["verdict"] for row in judged]
     changes = [f"{verdicts.count(verdict)} {words}" for verdict, words in _VERDICTS.items() if verdict in verdicts]
-    answer = f"Of {counted(len(rows), 'sampled topic')} {', '.join(changes) or 'none needs other numbers of queues'}."
+    answer = f"Of {counted(len(judged), 'sampled topic')} {', '.join(changes) or 'none needs other numbers of queues'}."
+    if len(judged) < len(rows):
+        little = f"{counted(len(rows) - len(judged), 'topic')}, sampled on less than {_DAYS_TO_JUDGE} days"
+        answer = f"{answer if judged else ''} There is too little history of {little}.".strip()
     now = [Bar(str(row["topic"]), (row["queues_now"], row["queues_proposed"])) for row in rows[:SHOWN]]
     table = Table(
         "Topics, those to change first",
@@ -177,7 +276,7 @@ def scaling(result: Result) -> Section:
             (
                 str(row["topic"]),
                 str(row["cluster"]),
-                str(row["verdict"]),
+                str(row["verdict"]) if row["days"] >= _DAYS_TO_JUDGE else "too little history",
                 number(row["queues_now"]),
                 number(row["queues_proposed"]),
                 brief(row["p95_tps"]),

@@ -2,7 +2,7 @@ import os
 import re
 import shlex
 from argparse import Namespace
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 
 import msgspec
@@ -53,6 +53,10 @@ def outline(page):
     return parser
 
 
+def answer_of(page, job_id):
+    return unescape(re.search(r'class="answer">([^<]*)', section_of(page, job_id))[1]).replace("<wbr>", "")
+
+
 def section_of(page, job_id):
     return re.search(rf'<section id="{job_id}">.*?</section>', page, re.DOTALL)[0]
 
@@ -75,7 +79,73 @@ def test_an_eventful_week_has_a_table_for_each_analysis(pages):
 def test_a_quiet_week_says_so(pages):
     page = pages["quiet"].read_text()
     assert "Nothing needs to be changed." in page
-    assert "All NameServers agreed." in page
+    # Who tells nothing has no evidence of anything.
+    assert "All NameServers agreed" not in page
+    assert answer_of(page, "A6") == "Too little history to compare."
+    assert answer_of(page, "A10") == "No controller recorded that a master changed."
+
+
+def divergence_of(*rows):
+    return answer_of(made_of([a_result("A6", *rows)]), "A6")
+
+
+def test_name_servers_agree_for_as_long_as_they_were_compared():
+    def of(compared_s, *names):
+        return divergence_of(a_row("A6", kind="compared", states=list(names), compared_s=compared_s))
+
+    assert of(7200.0, "a", "b") == "The 2 NameServers agreed in all the 2 h in which two were watching."
+    assert of(100.0, "a", "b").startswith(
+        "Too little history to say that NameServers agree: two of them were watching for"
+    )
+    assert of(0.0, "a") == "There is nothing to compare: only a told of what it knew."
+    assert of(0.0, "a", "b") == "There is nothing to compare: no two NameServers at the same time told of what it knew."
+
+
+def test_a_cold_name_server_is_said_first_with_what_it_lacked_and_answered():
+    cold = {
+        "kind": "cold",
+        "ns_id": "ns-2",
+        "start_time": at(3, "10:00:00"),
+        "end_time": at(3, "10:00:25"),
+        "seconds": 25.0,
+        "lacked": ["a:0", "a:1", "b:0"],
+    }
+    compared = a_row("A6", kind="compared", states=["ns-1", "ns-2"], compared_s=7200.0)
+    counts = {"not_found_min": 1_200, "not_found_max": 1_650}
+    said = divergence_of(compared, a_row("A6", **cold, **counts))
+    assert said.startswith("ns-2 had just started on 03-03 10:00:00 and lacked 3 brokers that were there, for 25 s; ")
+    assert 'it answered 1,200 to 1,650 questions with "no such topic".' in said
+    assert said.endswith("Otherwise the 2 NameServers agreed in all the 2 h in which two were watching.")
+    assert "was not recorded" in divergence_of(compared, a_row("A6", **cold))
+    assert "2 times a NameServer had just started" in divergence_of(a_row("A6", **cold), a_row("A6", **cold))
+
+
+def test_topics_are_not_judged_by_less_than_three_days():
+    def of(days):
+        rows = [
+            a_row(
+                "A9", kind="topic", topic="t", verdict="keep", queues_now=8, queues_proposed=8, days=n, days_differing=0
+            )
+            for n in days
+        ]
+        return answer_of(made_of([a_result("A9", *rows)]), "A9")
+
+    assert of([1, 2]) == "There is too little history of 2 topics, sampled on less than 3 days."
+    assert of([7, 2]) == (
+        "Of 1 sampled topic none needs other numbers of queues. "
+        "There is too little history of 1 topic, sampled on less than 3 days."
+    )
+    assert of([7]) == "Of 1 sampled topic none needs other numbers of queues."
+
+
+def test_what_a_phase_usually_takes_is_told_of_five_failovers_or_more():
+    def of(n):
+        phase = a_row("A10", kind="phase", phase="detect", n=n, p50_s=1.0, p95_s=2.0)
+        failover = a_row("A10", kind="failover", failover_id="c/b/2", broker_name="b", total_s=2.0, missing=[])
+        return made_of([a_result("A10", failover, phase)])
+
+    assert "What a phase takes" not in of(2)
+    assert "What a phase takes" in of(5)
 
 
 def test_the_page_asks_for_nothing_and_runs_nothing(pages):
