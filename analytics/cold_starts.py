@@ -5,6 +5,7 @@ it answers "no such topic" for what another one, or it itself before, has a rout
 when the usual timeout is over is no matter of the start any more: there the NameServers differ.
 """
 
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -14,14 +15,20 @@ from pyspark.sql import functions as F
 from analytics.broker_states import GRACE_US, UP
 from analytics.intervals import joined, levels, overlaps
 from analytics.job import Inputs, Span
-from analytics.observed import BLIND, WATCHED, observed_times
+from analytics.observed import BLIND, WATCHED, lost_states, observed_times
 from history.schemas import UNOBSERVED_AFTER_MS, Column, Type
 
 STARTED: Final = "started"
+#: Changes were lost, and a snapshot told how all sets stand.
+RESUMED: Final = "resumed"
 ASKED: Final = "asked"
 
 COLD_PARTS: Final = (
-    Column("answers_us", Type.LONG, "kind started: from then on it answered questions about routes, Unix us"),
+    Column(
+        "answers_us",
+        Type.LONG,
+        "kind started: from then on it answered questions about routes; resumed: then it told all sets; Unix us",
+    ),
     Column("not_found", Type.LONG, "kind asked: answers of `no such topic` since the start at since_us, up to at_us"),
 )
 
@@ -57,7 +64,28 @@ def cold_parts(inputs: Inputs, span: Span) -> DataFrame:
         F.col("started_us").alias("since_us"),
         "answers_us",
     )
-    return began.unionByName(asked, allowMissingColumns=True)
+    tables = [began, _resumptions(inputs, span), asked]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
+
+
+def _resumptions(inputs: Inputs, span: Span) -> DataFrame:
+    """Return when the snapshot was told that came after changes were lost: whom it does not show, is absent."""
+    us = F.unix_micros("event_time")
+    process = ["ns_id", "boot_id"]
+    resumed = inputs["ns_lifecycle"].filter(lost_states()).select(*process, us.alias("at_us"))
+    shown = inputs["broker_state"].filter("event_type = 'shown'")
+    snapshots = shown.groupBy(*process, F.coalesce("reason", F.col("event_time").cast("string")).alias("snapshot")).agg(
+        F.min(us).alias("first_us"), F.max(us).alias("told_us")
+    )
+    told = resumed.join(snapshots, process, "inner").filter(
+        (F.col("first_us") >= F.col("at_us")) & (F.col("first_us") < F.col("at_us") + GRACE_US)
+    )
+    return (
+        told.groupBy("ns_id", "at_us")
+        .agg(F.min("told_us").alias("answers_us"))
+        .filter((F.col("answers_us") >= span.start_us) & (F.col("answers_us") < span.end_us))
+        .select("ns_id", F.lit(RESUMED).alias("kind"), "at_us", F.col("at_us").alias("since_us"), "answers_us")
+    )
 
 
 def _starts(lifecycle: DataFrame) -> DataFrame:
@@ -88,7 +116,8 @@ def unheard(parts: DataFrame, said: DataFrame, span: Span) -> DataFrame:
     """Return, for each start and broker, the time in which the NameServer had not heard of it: from `start_us` on.
 
     `said` are `broker_states.answers`. `is_cold`: it heard of it soon, or was gone before the time for that was over;
-    `had`: it had it when it was there last. Only time in which it was watching.
+    `had`: it had it when it was there last. Only time in which it was watching. After changes were lost a snapshot
+    tells whom it has not, which is not cold.
     """
     waiting = _starts_of_window(parts, span).join(_views(said), "ns_id", "inner")
     pieces = said.select(*_VIEW, F.col("start_us").alias("from_us"), F.col("end_us").alias("to_us"), "state")
@@ -99,7 +128,7 @@ def unheard(parts: DataFrame, said: DataFrame, span: Span) -> DataFrame:
     last = F.max(F.when(before, F.struct("to_us", "state")))
     known = (
         waiting.join(pieces, list(_VIEW), "left")
-        .groupBy(*_VIEW, "started_us", "answers_us", "next_us")
+        .groupBy(*_VIEW, "started_us", "answers_us", "next_us", "is_start")
         .agg(first.alias("first"), last.alias("last"), F.coalesce(F.bool_or(over), F.lit(False)).alias("is_known"))
         .filter("NOT is_known")
     )
@@ -109,7 +138,7 @@ def unheard(parts: DataFrame, said: DataFrame, span: Span) -> DataFrame:
         "started_us",
         F.greatest("answers_us", F.lit(span.start_us)).alias("start_us"),
         F.coalesce("first.from_us", F.least("next_us", F.lit(span.end_us))).alias("end_us"),
-        (heard_up | F.col("first").isNull()).alias("is_cold"),
+        (F.col("is_start") & (heard_up | F.col("first").isNull())).alias("is_cold"),
         (heard_up & F.coalesce(F.col("last.state") == UP, F.lit(False))).alias("had"),
     ).filter("start_us < end_us")
     return overlaps(spells, watched(parts, span), ["ns_id"])
@@ -173,8 +202,9 @@ def _none(name: str) -> SparkColumn:
 
 def _starts_of_window(parts: DataFrame, span: Span) -> DataFrame:
     """Return each start once, with the next one of the same NameServer, or the end of the window."""
-    starts = parts.filter(F.col("kind") == STARTED)
-    each = starts.select("ns_id", F.col("at_us").alias("started_us"), "answers_us").distinct()
+    starts = parts.filter(F.col("kind").isin(STARTED, RESUMED))
+    is_start = (F.col("kind") == STARTED).alias("is_start")
+    each = starts.select("ns_id", F.col("at_us").alias("started_us"), "answers_us", is_start).distinct()
     following = F.lead("started_us").over(Window.partitionBy("ns_id").orderBy("started_us"))
     return each.withColumn("next_us", F.coalesce(following, F.lit(span.end_us)))
 

@@ -163,6 +163,16 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         ),
         ("A1", "A2", "A7"),
     ),
+    "a NameServer gives a broker up while it cannot record, and a snapshot tells": (
+        _plan(
+            Plant(cuts=(Cut(ONE, "ns-0", NOON + 40 * MINUTE, NOON + 62 * MINUTE),)),
+            servers=(
+                Server(name="ns-0", pauses=(Pause(NOON + 35 * MINUTE, NOON + 55 * MINUTE),)),
+                *three_servers()[1:],
+            ),
+        ),
+        ("A6",),
+    ),
     "a broker comes back at another address": (
         _plan(Plant(outages=(_CRASH._replace(to_us=NOON + 41 * MINUTE, address="other:10911"),))),
         ("A1", "A3", "A6"),
