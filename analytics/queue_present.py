@@ -37,8 +37,7 @@ def routes_now(parts: DataFrame) -> DataFrame:
     chosen = _chosen(_tables(known), _servers(parts, base))
     present = known.join(F.broadcast(chosen), ["cluster", "broker_name", "ns_id"], "left_semi")
     return (
-        present.where(F.coalesce("is_led", F.lit(True)))
-        .select(
+        present.select(
             "cluster",
             "ns_id",
             "broker_name",
@@ -120,9 +119,10 @@ def _base(parts: DataFrame) -> DataFrame:
 
 
 def _tables(held: DataFrame) -> DataFrame:
-    """Return, for each set, what each NameServer of its cluster has there, as a number; 0: nothing."""
+    """Return, for each set, what each NameServer of its cluster has there, as a number; 0: nothing. And `is_led`."""
     digest = F.sum(F.xxhash64("topic", *_SETTINGS).cast("decimal(20,0)"))
-    tables = held.groupBy("cluster", "broker_name", "ns_id").agg(digest.alias("digest"))
+    is_led = F.coalesce(F.first("is_led"), F.lit(True)).cast("int").alias("is_led")
+    tables = held.groupBy("cluster", "broker_name", "ns_id").agg(digest.alias("digest"), is_led)
     servers = held.select("cluster", "ns_id").distinct()
     names = held.select("cluster", "broker_name").distinct()
     views = servers.join(names, "cluster", "inner").join(tables, ["cluster", "broker_name", "ns_id"], "left")
@@ -132,7 +132,8 @@ def _tables(held: DataFrame) -> DataFrame:
 def _chosen(tables: DataFrame, servers: DataFrame) -> DataFrame:
     """Return whose word counts for each set: one of those NameServers that most agree with, of these the newest.
 
-    One that has just started counts only where there are no others.
+    One that has just started counts only where there are no others. Sets are left out that have a master for no more
+    than half of those that know them.
     """
     of_cluster = Window.partitionBy("cluster")
     recent = (
@@ -144,8 +145,10 @@ def _chosen(tables: DataFrame, servers: DataFrame) -> DataFrame:
     alike = F.count_if(~F.col("is_cold")).over(Window.partitionBy("cluster", "broker_name", "digest"))
     best = Window.partitionBy("cluster", "broker_name").orderBy(F.desc("votes"), F.desc("last_us"), "ns_id")
     voted = recent.withColumn("is_cold", is_cold).withColumn("votes", alike)
-    first = voted.withColumn("nth", F.row_number().over(best)).where("nth = 1 AND digest != 0")
-    return first.select("cluster", "broker_name", "ns_id")
+    of_set = Window.partitionBy("cluster", "broker_name")
+    led = F.coalesce(F.avg(F.when(~F.col("is_cold"), F.col("is_led"))).over(of_set), F.avg("is_led").over(of_set))
+    first = voted.withColumns({"led": led, "nth": F.row_number().over(best)})
+    return first.where("nth = 1 AND digest != 0 AND led > 0.5").select("cluster", "broker_name", "ns_id")
 
 
 def _servers(parts: DataFrame, base: DataFrame) -> DataFrame:

@@ -29,7 +29,7 @@ PROPOSAL_COLUMNS: Final = (
     Column("write_proposed", Type.LONG, "write queues proposed"),
     Column("reason", Type.STRING, "why, in a sentence"),
     Column("confidence", Type.DOUBLE, "0 to 1: the share of the evidence that speaks for it"),
-    Column("position", Type.LONG, "in which order proposals are applied, from 1"),
+    Column("position", Type.LONG, "in which order proposals for a cluster are applied, from 1"),
     Column(
         "steps", Type.STRINGS, "in order: `expect`, then `update` or `create`, each with read=R write=W, or `drain`"
     ),

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from statistics import mean, pstdev
 from typing import Any, NamedTuple
 
+from plain.lives import TIMEOUT_US
 from plain.spans import Span
 from plain.watching import Row, Rows, boots, number, servers
 
@@ -63,7 +64,10 @@ def _is_of_system(topic: str) -> bool:
 def routes_at(rows: Rows, at_us: int) -> tuple[Routes, dict[str, str]]:
     """Return the routes as most NameServers have them at a moment, and the cluster of each set."""
     past = {family: [row for row in told if row["event_time"] < at_us] for family, told in rows.items()}
-    views = [_routes_of(past, ns_id) for ns_id in servers(past)]
+    names = servers(past)
+    # Who has just started may not have heard of everything; where nobody else is there, it counts.
+    warm = [ns_id for ns_id in names if boots(past, ns_id)[-1].start_us <= at_us - TIMEOUT_US] or names
+    views = [_routes_of(past, ns_id) for ns_id in warm]
     clusters = {row["broker_name"]: row["cluster"] for row in past["broker_state"] if "cluster" in row}
     names = {name for view in views for name in view}
     found: Routes = {}

@@ -15,8 +15,11 @@ def faults(rows: Rows, window: Span, told: list[Answer]) -> list[str]:
     """Return what is wrong with proposals, a sentence each."""
     routes, _ = routes_at(rows, window[1])
     proposals = [row for row in told if row["kind"] == "proposal"]
-    positions = sorted(row["position"] for row in proposals)
-    found = [f"positions are {positions}"] if positions != list(range(1, len(positions) + 1)) else []
+    found = []
+    for cluster in {row["cluster"] for row in proposals}:
+        positions = sorted(row["position"] for row in proposals if row["cluster"] == cluster)
+        if positions != list(range(1, len(positions) + 1)):
+            found.append(f"positions in {cluster} are {positions}")
     for row in proposals:
         name = f"{row['topic']} on {row['broker_name']}"
         found += [f"{name}: {fault}" for fault in _faults(row, routes)]
