@@ -43,28 +43,43 @@ BAD_FRAME = b"\x7f\xff\xff\xff" + bytes(12)
 
 
 class Prometheus:
-    """A Prometheus with a configuration of its own, and its HTTP API."""
+    """A Prometheus with a configuration of its own, and its HTTP API.
 
-    def __init__(self, folder, jobs):
+    `planes` is plane -> job -> ports that it scrapes each second; `hurry` shortens the times of a rule file's text.
+    `alertmanager` is the port of one that it tells.
+    """
+
+    def __init__(self, folder, planes, *, hurry=None, alertmanager=None):
         folder.mkdir()
         self.port = free_port()
         scrapes = [
             {
                 "job_name": job,
-                "static_configs": [{"targets": [f"127.0.0.1:{port}" for port in ports], "labels": {"plane": PLANE}}],
+                "static_configs": [
+                    {"targets": [f"127.0.0.1:{port}" for port in jobs[job]], "labels": {"plane": plane}}
+                    for plane, jobs in planes.items()
+                    if job in jobs
+                ],
             }
-            for job, ports in jobs.items()
+            for job in sorted({job for jobs in planes.values() for job in jobs})
         ]
         configuration = {
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-            "rule_files": [self._hurried(folder, path) for path in RULES],
+            "rule_files": [_copied(folder, path, hurry or _flattened) for path in RULES],
             "scrape_configs": scrapes,
         }
+        if alertmanager:
+            told = [{"static_configs": [{"targets": [f"127.0.0.1:{alertmanager}"]}]}]
+            configuration["alerting"] = {"alertmanagers": told}
         file = folder / "prometheus.yml"
         file.write_text(yaml.safe_dump(configuration))
         words = ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}"]
         words += [f"--web.listen-address=127.0.0.1:{self.port}"]
         self.process = Process("prometheus", words, folder=folder, env=os.environ)
+
+    def ready(self):
+        self.process.wait_for("Server is ready to receive web requests", seconds=SOON_S)
+        return self
 
     def ask(self, path, **parameters):
         """Return the data of an answer; fail with what Prometheus says if it is no success."""
@@ -87,13 +102,17 @@ class Prometheus:
         alerts = self.ask("alerts")["alerts"]
         return {each["labels"]["alertname"]: each["annotations"] for each in alerts if each["state"] == "firing"}
 
-    @staticmethod
-    def _hurried(folder, path):
-        text = re.sub(r"\bfor: \w+", f"for: {WAITS}", path.read_text())
-        text = re.sub(r"\boffset \d+[smh]", f"offset {WINDOW}", text)
-        copy = folder / path.name
-        copy.write_text(re.sub(r"\[\d+[smh]\]", f"[{WINDOW}]", text))
-        return str(copy)
+
+def _flattened(text):
+    text = re.sub(r"\bfor: \w+", f"for: {WAITS}", text)
+    text = re.sub(r"\boffset \d+[smh]", f"offset {WINDOW}", text)
+    return re.sub(r"\[\d+[smh]\]", f"[{WINDOW}]", text)
+
+
+def _copied(folder, path, hurry):
+    copy = folder / path.name
+    copy.write_text(hurry(path.read_text()))
+    return str(copy)
 
 
 class JavaBrokerStub:
@@ -193,9 +212,9 @@ class Site:
             "controller": [controller.http_port for controller in self.controllers],
             "broker": [stub.port],
         }
-        self.prometheus = Prometheus(self.folder / "prometheus", jobs)
+        self.prometheus = Prometheus(self.folder / "prometheus", {PLANE: jobs})
         self._closing.callback(self.prometheus.process.stop)
-        self.prometheus.process.wait_for("Server is ready to receive web requests", seconds=SOON_S)
+        self.prometheus.ready()
         thread = threading.Thread(target=self._traffic)
         self._closing.callback(thread.join)
         self._closing.callback(self._over.set)
