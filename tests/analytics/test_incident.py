@@ -1,0 +1,241 @@
+"""What is said of an incident of which every moment is known: real brokers, what was done to them, what was served.
+
+`RMQ_INCIDENT=FOLDER pytest tests/analytics/test_incident.py` judges what `peers.incident` has recorded before.
+"""
+
+import html
+import json
+import os
+import re
+import time
+from argparse import Namespace
+from collections import Counter
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from landed import silent
+from peers.incident import LONE, SET, TOPIC, Truth, record
+
+from analytics.days import DAY_US, unix_us
+from analytics.ingest import Places, ingest
+from analytics.job import Span
+from analytics.jobs import load_jobs
+from analytics.report import report
+from analytics.runner import Run, run_jobs
+from analytics.storage import LocalStorage
+from history.landing import LANDING, lines_of
+
+#: Most of it is the incident: everything waits for brokers that register each 30 s.
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+
+#: What is at most said of a death that the system told at once, unless clients had to wait for longer.
+AT_ONCE_S = 0.5
+#: Heartbeats to a controller come each second.
+BEAT_MS = 1000
+COLD = "namesrv-2"
+
+
+class Said:
+    """What the analyses have published of the recorded rows, and the page of it."""
+
+    def __init__(self, folder, truth):
+        self.truth = truth
+        self._latest = folder / "results" / "latest"
+        self.page = (folder / "report.html").read_text()
+
+    def rows(self, name, **values):
+        found = json.loads((self._latest / f"{name}.json").read_text())["rows"]
+        return [row for row in found if values.items() <= row.items()]
+
+    def section(self, job_id):
+        """Return what the page has about an analysis, as it is written."""
+        (found,) = re.findall(rf'<section id="{job_id}">.*?</section>', self.page, re.DOTALL)
+        return found
+
+    def answer(self, job_id):
+        """Return what the page answers to the question of an analysis."""
+        (found,) = re.findall(r'<p class="answer">(.*?)</p>', self.section(job_id), re.DOTALL)
+        return html.unescape(re.sub(r"<[^>]+>", "", found))
+
+    @cached_property
+    def recorded(self):
+        """The rows as servers wrote them, by family."""
+        landing = self.truth.history / LANDING
+        return {
+            folder.name.removeprefix("family="): [
+                json.loads(line) for path in sorted(folder.glob("date=*/hour=*/*")) for line in lines_of(path)
+            ]
+            for folder in landing.iterdir()
+        }
+
+    def ns_id(self, server):
+        """Return how a NameServer calls itself in its rows."""
+        port = self.truth.ports[server]
+        (found,) = {row["ns_id"] for row in self.recorded["ns_lifecycle"] if row["ns_id"].endswith(f"_{port}")}
+        return found
+
+
+@pytest.fixture(scope="module")
+def said(spark, tmp_path_factory):
+    given = os.environ.get("RMQ_INCIDENT")
+    truth = Truth(Path(given)) if given else record(tmp_path_factory.mktemp("incident"))
+    folder = tmp_path_factory.mktemp("analysed")
+    stored = LocalStorage(folder)
+    ingest(Places(spark, LocalStorage(truth.history), stored), silent)
+    now_us = time.time_ns() // 1000
+    run_jobs(spark, stored, load_jobs(), Run("incident", Span(now_us - 30 * DAY_US, now_us), raw=True), silent)
+    report(Namespace(output=str(folder), file=str(folder / "report.html")))
+    return Said(folder, truth)
+
+
+# Heartbeats
+
+
+def test_only_the_broker_that_was_stopped_missed_registrations(said):
+    missed = {
+        (row["broker_name"], row["broker_id"]): row["missed"] for row in said.rows("heartbeat_gaps", source="namesrv")
+    }
+    assert missed.pop((LONE, 0)) in (1, 2), "one at each of two NameServers"
+    assert set(missed.values()) == {0}, missed
+
+
+def test_of_heartbeats_to_the_controller_none_was_missed_but_what_the_machine_delayed(said):
+    """Beats come each second. On a machine that has other things to do one may be half a second late: the rows tell."""
+    delayed = Counter()
+    for row in said.recorded["heartbeat"]:
+        if row["source"] == "controller" and "interval_ms" in row:
+            delayed[row["broker_id"]] += max(0, round(row["interval_ms"] / BEAT_MS) - 1)
+    for row in said.rows("heartbeat_gaps", source="controller"):
+        assert row["missed"] == delayed[row["broker_id"]], row
+
+
+# Life and death
+
+
+def down_s(truth):
+    """Return how long the set had no master in the answers of any NameServer, at most."""
+    killed, _ = truth.step("master killed")
+    dead = truth.dead_master()
+    led = [
+        truth.since(server, lambda to: truth.master_of_set(to) not in (None, "", dead), killed)
+        for server in truth.ports
+    ]
+    return max(latest for _, latest in led) - killed
+
+
+def found_s(truth):
+    """Return how long any NameServer named the dead master, at most."""
+    killed, _ = truth.step("master killed")
+    dead = truth.dead_master()
+    gone = [truth.since(server, lambda to: truth.master_of_set(to) != dead, killed) for server in truth.ports]
+    return max(latest for _, latest in gone) - killed
+
+
+def test_the_set_was_down_no_longer_than_it_had_no_master(said):
+    rows = said.rows("availability", broker_name=SET)
+    assert sum(row["failures"] for row in rows) == 1
+    assert 0 < sum(row["unplanned_s"] for row in rows) <= max(AT_ONCE_S, down_s(said.truth))
+    assert sum(row["planned_s"] for row in rows) == 0
+
+
+def test_who_left_in_order_was_planned_to_be_down_and_who_was_stopped_for_a_while_was_up(said):
+    (row,) = said.rows("availability", broker_name=LONE)
+    assert (row["failures"], row["unplanned_s"]) == (0, 0)
+    told, _ = said.truth.step("lone broker stopped in order")
+    left = max(said.truth.since(server, lambda to: LONE not in to, told)[1] for server in said.truth.ports)
+    over, _ = said.truth.step("servers stopped")
+    assert row["planned_s"] == pytest.approx(over - left, abs=1)
+
+
+def test_the_death_was_found_at_once(said):
+    rows = said.rows("detection_delay")
+    assert {(row["source"], row["reason"]): row["n"] for row in rows} == {
+        ("namesrv", "channel_closed"): 2,
+        ("controller", "channel_closed"): 1,
+    }
+    assert max(row["max_ms"] for row in rows) / 1000 <= max(AT_ONCE_S, found_s(said.truth))
+
+
+def test_the_failover_is_told_once_and_took_as_long_as_it_took(said):
+    (row,) = said.rows("failover_timeline", kind="failover")
+    assert (row["broker_name"], row["bytes_at_stake"]) == (SET, 0)
+    assert row["total_s"] <= max(AT_ONCE_S, down_s(said.truth))
+
+
+def test_nobody_flapped_nobody_failed_together_and_nothing_was_a_storm(said):
+    assert not any(row["flagged_at_end"] or row["time_flagged_s"] for row in said.rows("flapping"))
+    assert said.rows("joint_failures") == said.rows("restart_storms") == []
+
+
+# The NameServer that came back and knew nobody
+
+
+def cold(truth):
+    """Return when the NameServer began to answer, and when it said what the other one did: each between two moments."""
+    killed, _ = truth.step("NameServer killed")
+    _, down = truth.since(COLD, lambda to: to == "unreachable", killed)
+    return (
+        truth.since(COLD, lambda to: to != "unreachable", down),
+        truth.since(COLD, lambda to: isinstance(to, dict) and {SET, LONE} <= to.keys() and all(to.values()), down),
+    )
+
+
+def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differed(said):
+    (row,) = said.rows("divergence", kind="cold")
+    (began, answered), (lacked, whole) = cold(said.truth)
+    assert row["ns_id"] == said.ns_id(COLD)
+    # It serves a moment before it is asked.
+    assert began - 1 <= unix_us(row["start_time"]) / 1e6 <= answered
+    assert lacked - 0.1 <= unix_us(row["end_time"]) / 1e6 <= whole
+    assert set(row["lacked"]) == {f"{SET}:0", f"{SET}:1", f"{LONE}:0"}
+    assert said.rows("divergence", kind="presence") == said.rows("divergence", kind="address") == []
+
+
+def test_it_is_told_how_many_questions_the_cold_name_server_answered_wrongly(said):
+    (row,) = said.rows("divergence", kind="cold")
+    wrong = said.truth.answers(COLD, "code 17")
+    # Ticks tell it each 10 s.
+    assert 0 < row["not_found_min"] <= wrong
+    assert row["not_found_max"] is None or row["not_found_max"] >= wrong
+
+
+# The page
+
+
+@pytest.mark.parametrize("job_id", ["A1", "A2", "A5", "A12", "A13"])
+def test_where_two_minutes_are_too_little_the_page_says_so(said, job_id):
+    assert re.search("too little history|too few days", said.section(job_id), re.IGNORECASE), said.answer(job_id)
+
+
+@pytest.mark.parametrize(
+    ("job_id", "wrong"),
+    [
+        # Shares of two minutes, of which one was an incident, are none that anybody could go by.
+        ("A1", "%"),
+        ("A2", "%"),
+        # Nobody was given up for silence.
+        ("A4", "silence"),
+        ("A5", "are right|should have"),
+        ("A6", "All NameServers agreed"),
+        # In the end there was one set.
+        ("A8", "evenly"),
+        ("A13", "behaved as it always does"),
+    ],
+)
+def test_the_page_says_nothing_that_is_not_so(said, job_id, wrong):
+    assert not re.search(wrong, said.answer(job_id)), said.answer(job_id)
+
+
+@pytest.mark.parametrize("job_id", ["A1", "A2"])
+def test_the_page_counts_no_broker_twice(said, job_id):
+    """One that became master has had two broker ids."""
+    counted = re.search(r"of (\d+) brokers", said.answer(job_id))
+    assert not counted or int(counted[1]) <= len(said.truth.brokers) + 1, said.answer(job_id)
+
+
+def test_the_page_says_what_was_so(said):
+    assert said.ns_id(COLD) in said.answer("A6")
+    assert re.match("1 failover", said.answer("A10"))
+    assert re.search(f"{LONE}:0", said.answer("A2"))
+    assert re.search(rf"\b{TOPIC}\b", said.answer("A7"))

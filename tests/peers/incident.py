@@ -1,0 +1,301 @@
+"""An incident with real brokers of which every moment is known: what was done, and what was served meanwhile.
+
+    PYTHONPATH=.:tests python -m peers.incident FOLDER     (JDK 17 and Maven; two minutes and a half)
+
+Two NameServers that record, a controller, a set of two brokers in controller mode and one broker alone, all with the
+periods that brokers come with. FOLDER gets the rows (`history`) and `truth.json`: the steps and, asked from outside
+twenty times a second, what each NameServer said about the topic. All times are Unix seconds of this machine's clock.
+"""
+
+import contextlib
+import json
+import re
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+from peers.controllers import OurController
+from peers.lab import Lab
+from peers.servers import registered
+from peers.waiting import wait_until
+from peers.wire import SUCCESS, Caller, addresses_in, brokers_in
+from remoting.clock import SystemClock
+
+TRUTH = "truth.json"
+TOPIC = "orders"
+SET = "pair"
+LONE = "lone"
+UPDATE_TOPIC = 17
+
+#: What brokers come with; the others are not told otherwise.
+REGISTRATION_PERIOD_MS = 30_000
+STOPPED_S = 40
+DOWN_S = 30
+#: The stop begins so long after a registration: with STOPPED_S two periods, so that one is missed, however one counts.
+SILENT_S = 22
+HEARD = "rocketmq_namesrv_broker_last_heartbeat_timestamp_seconds"
+#: Between the death of the master and its next start.
+DEAD_S = 3
+QUEUES = (4, 8)
+ASKED_EACH_S = 0.05
+READY_S = 180
+#: What a broker says unasked, as when its topic changes, is long past when it dies: the analyses must not go by it.
+QUIET_S = 8
+#: Between the end of one fault and the next: whoever comes back registers at once.
+SETTLED_S = 2
+
+
+def now():
+    return SystemClock().unix_us() / 1e6
+
+
+class Witness:
+    """Asks one NameServer for the topic again and again, and notes each change of what it says."""
+
+    def __init__(self, server):
+        self._server = server
+        self._over = threading.Event()
+        #: What was said, from when until when, and how often. It changed after the last of one spell was asked for and
+        #: before the first of the next was answered.
+        self.spells = []
+        self._thread = threading.Thread(target=self._ask_on, daemon=True)
+
+    def start(self):
+        self._thread.start()
+        return self
+
+    def stop(self):
+        self._over.set()
+        self._thread.join()
+
+    def _ask_on(self):
+        while not self._over.wait(ASKED_EACH_S):
+            asked = now()
+            said = self._said()
+            answered = now()
+            if not self.spells or self.spells[-1]["said"] != said:
+                self.spells.append({"said": said, "first_asked": asked, "first_answered": answered, "answers": 0})
+            self.spells[-1] |= {"last_asked": asked, "last_answered": answered}
+            self.spells[-1]["answers"] += 1
+
+    def _said(self):
+        """Return broker name -> address of the master, "" for none; or why there is no route."""
+        try:
+            answer = self._server.caller.ask(105, {"topic": TOPIC})
+        except OSError:
+            return "unreachable"
+        if answer.code != SUCCESS:
+            return f"code {answer.code}"
+        route = answer.json
+        return {name: addresses_in(route, name).get("0", "") for name in sorted(brokers_in(route))}
+
+
+class Incident:
+    """The cluster, and what is done to it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.history = folder / "history"
+        self.steps = []
+        self._lab = Lab(folder / "servers")
+        self.namesrvs = [
+            self._lab.name_server(name, http=True, historyDir=self.history) for name in ("namesrv-1", "namesrv-2")
+        ]
+        self.controller = self._lab.kept(OurController(self._lab.folder, historyDir=self.history)).start()
+        addresses = [each.address for each in self.namesrvs]
+        usual = {"registerNameServerPeriod": REGISTRATION_PERIOD_MS}
+        self.pair = [
+            self._lab.broker(
+                SET, namesrv=addresses, label=f"{SET}-{number}", **(self.controller.broker_settings() | usual)
+            )
+            for number in range(2)
+        ]
+        self.lone = self._lab.broker(LONE, namesrv=addresses, **usual)
+        self._witnesses = [Witness(each) for each in self.namesrvs]
+
+    def play(self):
+        """Do everything, one fault after the other but where they cannot disturb each other."""
+        with self._step("brokers started"):
+            self._start(self.lone)
+            self._start(*self.pair)
+        for queues, what in zip(QUEUES, ("topic created", "topic grown"), strict=True):
+            with self._step(what, queues=queues):
+                self._update_topic(queues)
+        for witness in self._witnesses:
+            witness.start()
+        stopping = threading.Thread(target=self._stop_the_lone_one)
+        stopping.start()
+        self._kill_the_master()
+        stopping.join()
+        time.sleep(SETTLED_S)
+        self._kill_a_name_server()
+        self._lone_one_leaves()
+        time.sleep(SETTLED_S)
+        self._end()
+
+    def truth(self):
+        """Return the steps, who was there, and what was served."""
+        return {
+            "namesrvs": {each.name: each.address for each in self.namesrvs},
+            "controller": self.controller.address,
+            "brokers": {each.label: each.address for each in (*self.pair, self.lone)},
+            "steps": self.steps,
+            "served": {its.name: each.spells for its, each in zip(self.namesrvs, self._witnesses, strict=True)},
+        }
+
+    def close(self):
+        self._lab.close()
+
+    def master_of_pair(self):
+        """Return who leads the set, once both of its brokers are in sync."""
+
+        def settled():
+            state = self.controller.set_state(SET)
+            if state is None or state.master is None or len(state.in_sync) != len(self.pair):
+                return None
+            address = state.addresses[state.master]
+            return next(each for each in self.pair if each.address == address)
+
+        return wait_until(settled, seconds=READY_S, what=f"a master and a whole SyncStateSet of {SET}")
+
+    def _kill_the_master(self):
+        master = self.master_of_pair()
+        (slave,) = (each for each in self.pair if each is not master)
+        with self._step("slave copies the topic", broker=SET, address=slave.address):
+            wait_until(lambda: TOPIC in slave.stored_topics(), seconds=READY_S, what=f"{TOPIC} on the slave")
+            time.sleep(QUIET_S)
+        with self._step("master killed", broker=SET, address=master.address):
+            master.process.kill()
+        time.sleep(DEAD_S)
+        with self._step("killed master started again", broker=SET, address=master.address):
+            self._start(master)
+        with self._step("killed master in sync again", broker=SET, address=master.address):
+            self.master_of_pair()
+
+    def _stop_the_lone_one(self):
+        """Stop it so long after a registration that at least one is due, and none comes, whatever counts as late."""
+        wait_until(lambda: self._silence_s() > SILENT_S, seconds=READY_S, what=f"a registration of {LONE} that is old")
+        with self._step("lone broker stopped", broker=LONE, address=self.lone.address):
+            self.lone.process.pause()
+            time.sleep(STOPPED_S)
+            self.lone.process.resume()
+
+    def _silence_s(self):
+        """Return how long the first NameServer has not heard the broker that is alone."""
+        url = f"http://127.0.0.1:{self.namesrvs[0].http_port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            heard = re.search(rf'^{HEARD}{{[^}}]*broker="{LONE}"[^}}]*}} (\S+)$', answer.read().decode(), re.MULTILINE)
+        return now() - float(heard[1])
+
+    def _kill_a_name_server(self):
+        server = self.namesrvs[1]
+        with self._step("NameServer killed", server=server.name):
+            server.process.kill()
+            time.sleep(DOWN_S)
+        with self._step("NameServer started again", server=server.name):
+            server.start()
+        with self._step("NameServer cold", server=server.name):
+            self._wait_for_all(*self.pair, self.lone)
+
+    def _lone_one_leaves(self):
+        with self._step("lone broker stopped in order", broker=LONE, address=self.lone.address):
+            # It says good-bye at once, and takes ten seconds more to leave.
+            self.lone.process.ask_to_stop()
+            for server in self.namesrvs:
+                wait_until(
+                    lambda at=server: not registered(at, self.lone), seconds=READY_S, what=f"no {LONE} at {server.name}"
+                )
+
+    def _update_topic(self, queues):
+        """Tell the masters, as mqadmin's updateTopic -c does."""
+        fields = {"topic": TOPIC, "defaultTopic": "TBW102", "readQueueNums": queues, "writeQueueNums": queues}
+        fields |= {"perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
+        for broker in (self.master_of_pair(), self.lone):
+            answer = Caller(broker.address).ask(UPDATE_TOPIC, {key: str(value) for key, value in fields.items()})
+            assert answer.code == SUCCESS, answer
+        for server in self.namesrvs:
+            wait_until(lambda at=server: self._grown(at, queues), seconds=READY_S, what=f"{queues} queues each")
+
+    @staticmethod
+    def _grown(server, queues):
+        route = server.caller.route(TOPIC)
+        return route and {each["brokerName"]: each["readQueueNums"] for each in route["queueDatas"]} == {
+            SET: queues,
+            LONE: queues,
+        }
+
+    def _start(self, *brokers):
+        for broker in brokers:
+            broker.start()
+        for broker in brokers:
+            broker.ready()
+        self._wait_for_all(*brokers)
+
+    def _wait_for_all(self, *brokers):
+        for server in self.namesrvs:
+            wait_until(lambda at=server: registered(at, *brokers), seconds=READY_S, what=f"brokers at {server.name}")
+
+    def _end(self):
+        """Stop the servers before the brokers: that these are thrown away afterwards is no part of the history."""
+        for witness in self._witnesses:
+            witness.stop()
+        with self._step("servers stopped"):
+            assert [each.process.stop() for each in (self.controller, *self.namesrvs)] == [0, 0, 0]
+
+    @contextlib.contextmanager
+    def _step(self, what, **about):
+        began = now()
+        yield
+        self.steps.append({"what": what, "began": began, "ended": now()} | about)
+        print(f"{self.steps[-1]}", flush=True)  # noqa: T201  # whoever runs it sees how far it is
+
+
+class Truth:
+    """What was done and what was served meanwhile, as `record` wrote it."""
+
+    def __init__(self, folder):
+        self.history = folder / "history"
+        self._told = json.loads((folder / TRUTH).read_text())
+        self.brokers = self._told["brokers"]
+        #: Name -> port, by which servers call themselves in their rows.
+        self.ports = {name: address.rpartition(":")[2] for name, address in self._told["namesrvs"].items()}
+
+    def step(self, what):
+        """Return when something was done: began, ended."""
+        (found,) = (each for each in self._told["steps"] if each["what"] == what)
+        return found["began"], found["ended"]
+
+    def dead_master(self):
+        (found,) = (each["address"] for each in self._told["steps"] if each["what"] == "master killed")
+        return found
+
+    def master_of_set(self, said):
+        """Return whom a NameServer named as the master of the set, None for nobody."""
+        return said.get(SET) if isinstance(said, dict) else None
+
+    def since(self, server, holds, after):
+        """Return between which moments a NameServer began to say something of which `holds` is true."""
+        before = None
+        for spell in self._told["served"][server]:
+            if spell["first_answered"] > after and holds(spell["said"]):
+                return max(after, before["last_asked"] if before else after), spell["first_answered"]
+            before = spell
+        raise AssertionError(f"{server} never did: {self._told['served'][server]}")
+
+    def answers(self, server, said):
+        """Return how often a NameServer said something."""
+        return sum(spell["answers"] for spell in self._told["served"][server] if spell["said"] == said)
+
+
+def record(folder):
+    """Play the incident in a folder, and return the truth about it."""
+    with contextlib.closing(Incident(folder)) as incident:
+        incident.play()
+        (folder / TRUTH).write_text(json.dumps(incident.truth(), indent=1))
+    return Truth(folder)
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))
