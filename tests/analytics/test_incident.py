@@ -7,9 +7,9 @@ import html
 import json
 import os
 import re
-import time
 from argparse import Namespace
 from collections import Counter
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from analytics.report import report
 from analytics.runner import Run, run_jobs
 from analytics.storage import LocalStorage
 from history.landing import LANDING, lines_of
+from history.schemas import FAMILIES, Type
 
 #: Most of it is the incident: everything waits for brokers that register each 30 s.
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
@@ -36,17 +37,29 @@ BEAT_MS = 1000
 COLD = "namesrv-2"
 
 
+def _timed(row, columns):
+    """Return a row with its times as Unix us."""
+    times = {column.name for column in columns if column.type is Type.TIMESTAMP}
+    return {
+        name: unix_us(datetime.fromisoformat(value)) if name in times and value else value
+        for name, value in row.items()
+    }
+
+
 class Said:
     """What the analyses have published of the recorded rows, and the page of it."""
 
-    def __init__(self, folder, truth):
+    def __init__(self, folder, truth, window):
         self.truth = truth
+        self.window = window
         self._latest = folder / "results" / "latest"
         self.page = (folder / "report.html").read_text()
 
-    def rows(self, name, **values):
+    def published(self, name, **values):
+        """Return the rows of a result that have these values; times are Unix us."""
+        (job,) = load_jobs([name])
         found = json.loads((self._latest / f"{name}.json").read_text())["rows"]
-        return [row for row in found if values.items() <= row.items()]
+        return [_timed(row, job.columns) for row in found if values.items() <= row.items()]
 
     def section(self, job_id):
         """Return what the page has about an analysis, as it is written."""
@@ -59,20 +72,22 @@ class Said:
         return html.unescape(re.sub(r"<[^>]+>", "", found))
 
     @cached_property
-    def recorded(self):
-        """The rows as servers wrote them, by family."""
+    def rows(self):
+        """The rows as servers wrote them, by family; times are Unix us."""
         landing = self.truth.history / LANDING
         return {
-            folder.name.removeprefix("family="): [
-                json.loads(line) for path in sorted(folder.glob("date=*/hour=*/*")) for line in lines_of(path)
+            name: [
+                _timed(json.loads(line), family.all_columns)
+                for path in sorted(landing.glob(f"family={name}/date=*/hour=*/*"))
+                for line in lines_of(path)
             ]
-            for folder in landing.iterdir()
+            for name, family in FAMILIES.items()
         }
 
     def ns_id(self, server):
         """Return how a NameServer calls itself in its rows."""
         port = self.truth.ports[server]
-        (found,) = {row["ns_id"] for row in self.recorded["ns_lifecycle"] if row["ns_id"].endswith(f"_{port}")}
+        (found,) = {row["ns_id"] for row in self.rows["ns_lifecycle"] if row["ns_id"].endswith(f"_{port}")}
         return found
 
 
@@ -83,10 +98,11 @@ def said(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("analysed")
     stored = LocalStorage(folder)
     ingest(Places(spark, LocalStorage(truth.history), stored), silent)
-    now_us = time.time_ns() // 1000
-    run_jobs(spark, stored, load_jobs(), Run("incident", Span(now_us - 30 * DAY_US, now_us), raw=True), silent)
+    _, end = truth.step("servers stopped")
+    window = Span(int(1e6 * end) - 30 * DAY_US, int(1e6 * end))
+    run_jobs(spark, stored, load_jobs(), Run("incident", window, raw=True), silent)
     report(Namespace(output=str(folder), file=str(folder / "report.html")))
-    return Said(folder, truth)
+    return Said(folder, truth, window)
 
 
 # Heartbeats
@@ -94,7 +110,8 @@ def said(spark, tmp_path_factory):
 
 def test_only_the_broker_that_was_stopped_missed_registrations(said):
     missed = {
-        (row["broker_name"], row["broker_id"]): row["missed"] for row in said.rows("heartbeat_gaps", source="namesrv")
+        (row["broker_name"], row["broker_id"]): row["missed"]
+        for row in said.published("heartbeat_gaps", source="namesrv")
     }
     assert missed.pop((LONE, 0)) in (1, 2), "one at each of two NameServers"
     assert set(missed.values()) == {0}, missed
@@ -103,10 +120,10 @@ def test_only_the_broker_that_was_stopped_missed_registrations(said):
 def test_of_heartbeats_to_the_controller_none_was_missed_but_what_the_machine_delayed(said):
     """Beats come each second. On a machine that has other things to do one may be half a second late: the rows tell."""
     delayed = Counter()
-    for row in said.recorded["heartbeat"]:
+    for row in said.rows["heartbeat"]:
         if row["source"] == "controller" and "interval_ms" in row:
             delayed[row["broker_id"]] += max(0, round(row["interval_ms"] / BEAT_MS) - 1)
-    for row in said.rows("heartbeat_gaps", source="controller"):
+    for row in said.published("heartbeat_gaps", source="controller"):
         assert row["missed"] == delayed[row["broker_id"]], row
 
 
@@ -133,14 +150,14 @@ def found_s(truth):
 
 
 def test_the_set_was_down_no_longer_than_it_had_no_master(said):
-    rows = said.rows("availability", broker_name=SET)
+    rows = said.published("availability", broker_name=SET)
     assert sum(row["failures"] for row in rows) == 1
     assert 0 < sum(row["unplanned_s"] for row in rows) <= max(AT_ONCE_S, down_s(said.truth))
     assert sum(row["planned_s"] for row in rows) == 0
 
 
 def test_who_left_in_order_was_planned_to_be_down_and_who_was_stopped_for_a_while_was_up(said):
-    (row,) = said.rows("availability", broker_name=LONE)
+    (row,) = said.published("availability", broker_name=LONE)
     assert (row["failures"], row["unplanned_s"]) == (0, 0)
     told, _ = said.truth.step("lone broker stopped in order")
     left = max(said.truth.since(server, lambda to: LONE not in to, told)[1] for server in said.truth.ports)
@@ -149,7 +166,7 @@ def test_who_left_in_order_was_planned_to_be_down_and_who_was_stopped_for_a_whil
 
 
 def test_the_death_was_found_at_once(said):
-    rows = said.rows("detection_delay")
+    rows = said.published("detection_delay")
     assert {(row["source"], row["reason"]): row["n"] for row in rows} == {
         ("namesrv", "channel_closed"): 2,
         ("controller", "channel_closed"): 1,
@@ -158,14 +175,14 @@ def test_the_death_was_found_at_once(said):
 
 
 def test_the_failover_is_told_once_and_took_as_long_as_it_took(said):
-    (row,) = said.rows("failover_timeline", kind="failover")
+    (row,) = said.published("failover_timeline", kind="failover")
     assert (row["broker_name"], row["bytes_at_stake"]) == (SET, 0)
     assert row["total_s"] <= max(AT_ONCE_S, down_s(said.truth))
 
 
 def test_nobody_flapped_nobody_failed_together_and_nothing_was_a_storm(said):
-    assert not any(row["flagged_at_end"] or row["time_flagged_s"] for row in said.rows("flapping"))
-    assert said.rows("joint_failures") == said.rows("restart_storms") == []
+    assert not any(row["flagged_at_end"] or row["time_flagged_s"] for row in said.published("flapping"))
+    assert said.published("joint_failures") == said.published("restart_storms") == []
 
 
 # The NameServer that came back and knew nobody
@@ -182,18 +199,18 @@ def cold(truth):
 
 
 def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differed(said):
-    (row,) = said.rows("divergence", kind="cold")
+    (row,) = said.published("divergence", kind="cold")
     (began, answered), (lacked, whole) = cold(said.truth)
     assert row["ns_id"] == said.ns_id(COLD)
     # It serves a moment before it is asked.
-    assert began - 1 <= unix_us(row["start_time"]) / 1e6 <= answered
-    assert lacked - 0.1 <= unix_us(row["end_time"]) / 1e6 <= whole
+    assert began - 1 <= row["start_time"] / 1e6 <= answered
+    assert lacked - 0.1 <= row["end_time"] / 1e6 <= whole
     assert set(row["lacked"]) == {f"{SET}:0", f"{SET}:1", f"{LONE}:0"}
-    assert said.rows("divergence", kind="presence") == said.rows("divergence", kind="address") == []
+    assert said.published("divergence", kind="presence") == said.published("divergence", kind="address") == []
 
 
 def test_it_is_told_how_many_questions_the_cold_name_server_answered_wrongly(said):
-    (row,) = said.rows("divergence", kind="cold")
+    (row,) = said.published("divergence", kind="cold")
     wrong = said.truth.answers(COLD, "code 17")
     # Ticks tell it each 10 s.
     assert 0 < row["not_found_min"] <= wrong
