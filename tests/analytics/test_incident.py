@@ -119,12 +119,14 @@ def test_only_the_broker_that_was_stopped_missed_registrations(said):
 
 def test_of_heartbeats_to_the_controller_none_was_missed_but_what_the_machine_delayed(said):
     """Beats come each second. On a machine that has other things to do one may be half a second late: the rows tell."""
-    delayed = Counter()
+    surely, perhaps = Counter(), Counter()
     for row in said.rows["heartbeat"]:
         if row["source"] == "controller" and "interval_ms" in row:
-            delayed[row["broker_id"]] += max(0, round(row["interval_ms"] / BEAT_MS) - 1)
+            periods = row["interval_ms"] / BEAT_MS
+            surely[row["broker_id"]] += max(0, int(periods) - 1)
+            perhaps[row["broker_id"]] += max(0, round(periods) - 1)
     for row in said.published("heartbeat_gaps", source="controller"):
-        assert row["missed"] == delayed[row["broker_id"]], row
+        assert surely[row["broker_id"]] <= row["missed"] <= perhaps[row["broker_id"]], row
 
 
 # Life and death
