@@ -57,7 +57,7 @@ class Said:
 
     def published(self, name, **values):
         """Return the rows of a result that have these values; times are Unix us."""
-        (job,) = load_jobs([name])
+        (job,) = (job for job in load_jobs() if job.name == name)
         found = json.loads((self._latest / f"{name}.json").read_text())["rows"]
         return [_timed(row, job.columns) for row in found if values.items() <= row.items()]
 
@@ -256,5 +256,5 @@ def test_the_page_counts_no_broker_twice(said, job_id):
 def test_the_page_says_what_was_so(said):
     assert said.ns_id(COLD) in said.answer("A6")
     assert re.match("1 failover", said.answer("A10"))
-    assert re.search(f"{LONE}:0", said.answer("A2"))
+    assert f"{LONE}:0" in said.section("A2")
     assert re.search(rf"\b{TOPIC}\b", said.answer("A7"))

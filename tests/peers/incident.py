@@ -125,7 +125,8 @@ class Incident:
                 self._update_topic(queues)
         for witness in self._witnesses:
             witness.start()
-        stopping = threading.Thread(target=self._stop_the_lone_one)
+        # Whatever topics made it say has been heard by now.
+        stopping = threading.Thread(target=self._stop_the_lone_one, args=(now(),))
         stopping.start()
         self._kill_the_master()
         stopping.join()
@@ -174,20 +175,25 @@ class Incident:
         with self._step("killed master in sync again", broker=SET, address=master.address):
             self.master_of_pair()
 
-    def _stop_the_lone_one(self):
-        """Stop it so long after a registration that at least one is due, and none comes, whatever counts as late."""
-        wait_until(lambda: self._silence_s() > SILENT_S, seconds=READY_S, what=f"a registration of {LONE} that is old")
+    def _stop_the_lone_one(self, since):
+        """Stop it so long after a registration of its own time that one is due, and none comes, however one counts."""
+
+        def is_old():
+            heard = [self._heard(server) for server in self.namesrvs]
+            return min(heard) > since and now() - max(heard) > SILENT_S
+
+        wait_until(is_old, seconds=READY_S, what=f"a registration of {LONE} that is old")
         with self._step("lone broker stopped", broker=LONE, address=self.lone.address):
             self.lone.process.pause()
             time.sleep(STOPPED_S)
             self.lone.process.resume()
 
-    def _silence_s(self):
-        """Return how long the first NameServer has not heard the broker that is alone."""
-        url = f"http://127.0.0.1:{self.namesrvs[0].http_port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            heard = re.search(rf'^{HEARD}{{[^}}]*broker="{LONE}"[^}}]*}} (\S+)$', answer.read().decode(), re.MULTILINE)
-        return now() - float(heard[1])
+    @staticmethod
+    def _heard(server):
+        """Return when a NameServer heard the broker that is alone."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        return float(re.search(rf'^{HEARD}{{[^}}]*broker="{LONE}"[^}}]*}} (\S+)$', text, re.MULTILINE)[1])
 
     def _kill_a_name_server(self):
         server = self.namesrvs[1]
