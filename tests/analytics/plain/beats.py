@@ -12,7 +12,7 @@ from history.beats import LATE_PERIODS
 from history.schemas import INTERVAL_BINS
 from plain.lives import Key, key_of
 from plain.spans import Span, common, joined
-from plain.watching import Row, Rows, number, watched
+from plain.watching import Row, Rows, number, proven
 
 Answer = dict[str, Any]
 
@@ -88,7 +88,7 @@ def _heard(rows: Rows, ns_id: str) -> list[Span]:
         for row in rows["ns_lifecycle"]
         if (row["ns_id"], row["event_type"]) == (ns_id, "recording_resumed") and "unobserved_from" in row
     ]
-    return joined([*watched(rows, ns_id, SIGNS), *pauses])
+    return joined([*proven(rows, ns_id, SIGNS), *pauses])
 
 
 def _streams(rows: Rows, event_type: str) -> dict[Stream, list[Row]]:

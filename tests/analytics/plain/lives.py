@@ -13,6 +13,7 @@ from collections import defaultdict
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from history.life import BEATS_MISSING
 from plain.spans import Span, common
 from plain.watching import Boot, Row, Rows, boots, number, servers, watched
 
@@ -141,10 +142,32 @@ class _Memory:
         for boot in boots(self._rows, self._ns_id):
             self._state = {}
             of_boot = sorted((row for row in own if row["boot_id"] == boot.boot_id), key=number)
+            resumed = self._resumed(boot)
             for at_us, together in groupby(of_boot, key=lambda row: row["event_time"]):
+                while resumed and resumed[0] <= at_us:
+                    self._doubt(resumed.pop(0))
                 self._take(at_us, list(together))
+            for at_us in resumed:
+                self._doubt(at_us)
             self._finish(boot)
         return self._done
+
+    def _resumed(self, boot: Boot) -> list[int]:
+        """Return when this process could record again who came and left."""
+        rows = self._rows["ns_lifecycle"]
+        return sorted(
+            row["event_time"]
+            for row in rows
+            if (row["boot_id"], row["event_type"]) == (boot.boot_id, "recording_resumed")
+            and row.get("reason") != BEATS_MISSING
+        )
+
+    def _doubt(self, at_us: int) -> None:
+        """Wait for those that were not there before recording paused as for all others at a start."""
+        for key, (state, since_us) in list(self._state.items()):
+            if state in (SILENT, PLANNED):
+                self._tell(key, at_us)
+                self._state[key] = (state, max(since_us, at_us + self._timeout_us.get(key, TIMEOUT_US)))
 
     def _take(self, at_us: int, together: list[Row]) -> None:
         """Take all that happened at one moment: the set's columns tell how it stands after all of it."""

@@ -48,13 +48,17 @@ def boots(rows: Rows, ns_id: str) -> list[Boot]:
 
 def watched(rows: Rows, ns_id: str, signs: Sequence[str] = ("ns_tick", "ns_lifecycle")) -> list[Span]:
     """Return when a server was watching and recorded what it saw, as these families prove."""
-    proven = [span for boot in boots(rows, ns_id) for span in _proven(rows, boot, signs)]
     lost = [
         (row["unobserved_from"], row["event_time"])
         for row in rows["ns_lifecycle"]
         if row["ns_id"] == ns_id and "unobserved_from" in row
     ]
-    return without(joined(proven), lost)
+    return without(proven(rows, ns_id, signs), lost)
+
+
+def proven(rows: Rows, ns_id: str, signs: Sequence[str]) -> list[Span]:
+    """Return when a server was there, whether or not it recorded all that it saw."""
+    return joined(span for boot in boots(rows, ns_id) for span in _proven(rows, boot, signs))
 
 
 def _proven(rows: Rows, boot: Boot, signs: Sequence[str]) -> Iterable[Span]:
