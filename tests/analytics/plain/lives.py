@@ -221,6 +221,12 @@ class _Memory:
 
     def _gain(self, key: Key, at_us: int, address: str) -> None:
         self._address[key] = address
+        for other in [each for each, known in self._address.items() if known == address and each[:2] == key[:2]]:
+            if other != key and self._state.get(other, ("", 0))[0] not in (HAVE, MOVED):
+                # Also if this server was down when it moved.
+                self._tell(other, at_us)
+                self._state[other] = (MOVED, at_us)
+                self._moved.add(other)
         self._moved.discard(key)
         if key not in self._state or self._state[key][0] != HAVE:
             self._tell(key, at_us)
