@@ -36,6 +36,7 @@ GAP_COLUMNS: Final = (
     Column("gap_ms", Type.LONG, "ms between two beats, rounded up to four digits"),
     Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell sums"),
     Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row tells it of all"),
+    Column("summed_n", Type.LONG, "so many intervals are in that sum: not late ones whose minute was never summarised"),
     Column("max_ms", Type.LONG, "the longest of them; of quick brokers one row tells it of all"),
     Column("last_us", Type.LONG, "when the last of them ended, Unix us"),
 )
@@ -85,11 +86,11 @@ def four_digits(gap_ms: SparkColumn) -> SparkColumn:
 def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
     """Return the histograms of all days as one for each broker, with what is known of its beats.
 
-    The columns: GAP_KEYS, gap_ms, n, sum_ms, max_ms, period_ms, missed. A broker that changed the kind of its beats,
-    and with it its timeout, has a period of its own for each timeout.
+    Columns: GAP_KEYS, gap_ms, n, sum_ms, summed_n, max_ms, period_ms, missed. A broker that changed the kind of its
+    beats, and with it its timeout, has a period of its own for each timeout.
     """
     sums = histograms.groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms").agg(
-        F.sum("n").alias("n"), F.sum("sum_ms").alias("sum_ms"), F.max("max_ms").alias("max_ms")
+        *(F.sum(name).alias(name) for name in ("n", "sum_ms", "summed_n")), F.max("max_ms").alias("max_ms")
     )
     same = Window.partitionBy(*GAP_KEYS, "timeout_ms")
     # All that follows finds a broker's rows in one place.
@@ -146,6 +147,7 @@ def _of_beats(beats: DataFrame) -> DataFrame:
         .agg(
             F.count_if(F.lit(True)).alias("n"),
             F.sum("told_ms").alias("sum_ms"),
+            F.count_if(~is_summarised).alias("summed_n"),
             F.max("interval_ms").alias("max_ms"),
             F.unix_micros(F.max("event_time")).alias("last_us"),
         )
@@ -176,6 +178,7 @@ def _of_summaries(summaries: DataFrame) -> DataFrame:
     by_period = summaries.groupBy(*GAP_KEYS, "timeout_ms", "kind", "period_ms").agg(
         bins.alias("bins"),
         F.sum("interval_sum_ms").alias("all_ms"),
+        F.sum("n").alias("all_n"),
         F.max("interval_max_ms").alias("longest_ms"),
         F.unix_micros(F.max("event_time")).alias("last_us"),
     )
@@ -189,6 +192,7 @@ def _of_summaries(summaries: DataFrame) -> DataFrame:
         four_digits(F.ceil(middle_ms)).alias("gap_ms"),
         "n",
         F.when(first, F.col("all_ms")).otherwise(0).alias("sum_ms"),
+        F.when(first, F.col("all_n")).otherwise(0).alias("summed_n"),
         F.when(first, F.col("longest_ms")).alias("max_ms"),
         "last_us",
     )

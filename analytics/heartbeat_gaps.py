@@ -43,7 +43,7 @@ COLUMNS: Final = (
         "ms between beats as their kind promises, 30 s of registrations and 1 s of others, or as "
         "`rmq-analytics run --period` says; the median where not one in twenty intervals is so short",
     ),
-    Column("mean_ms", Type.DOUBLE, "mean ms between beats"),
+    Column("mean_ms", Type.DOUBLE, "mean ms between beats; a late one whose minute was never summarised is left out"),
     Column("p50_ms", Type.LONG, "half of the intervals are not longer; four digits, as the other quantiles"),
     Column("p95_ms", Type.LONG, "95 % are not longer"),
     Column("p99_ms", Type.LONG, "99 % are not longer"),
@@ -71,7 +71,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
         with_quantiles(far, "far_ms", {"mad_ms": 0.5})
         .groupBy(*GAP_KEYS)
         .agg(
-            *(F.sum(name).alias(name) for name in ("n", "sum_ms", "missed")),
+            *(F.sum(name).alias(name) for name in ("n", "sum_ms", "summed_n", "missed")),
             # The same on all rows of a broker.
             *(F.max(name).alias(name) for name in ("max_ms", "p50_ms", *_SHARES, "mad_ms")),
             period_of_most().alias("period_ms"),
@@ -80,7 +80,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
     due = F.col("missed") + F.col("n")
     told = together.withColumns(
         {
-            "mean_ms": F.try_divide("sum_ms", "n"),
+            "mean_ms": F.try_divide("sum_ms", "summed_n"),
             "miss_ratio": F.try_divide("missed", due),
             "confidence": F.when(due >= BEATS_LEAST, "high").otherwise("low"),
         }

@@ -170,6 +170,7 @@ def _removals(inputs: Inputs, span: Span) -> list[DataFrame]:
         four_digits(gap_ms).alias("gap_ms"),
         F.lit(1).alias("n"),
         gap_ms.alias("sum_ms"),
+        F.lit(1).alias("summed_n"),
         gap_ms.alias("max_ms"),
     )
     return [false_alarms, _failures(rows.filter("event_type = 'expired'"), 1), _failures(slow, -1)]

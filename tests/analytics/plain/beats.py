@@ -165,7 +165,9 @@ def _summaries(rows: Rows, window: Span) -> dict[tuple[str, Key], list[Row]]:
 
 def _summed(source: str, key: Key, single: list[int], late: list[int], told: list[Row], period_ms: int) -> Answer:
     """Add up minutes and beats told singly. Those that came late have rows; of others the bin is known."""
-    n = len(single) + sum(row["n"] for row in told)
+    summed = len(single) + sum(row["n"] for row in told)
+    # A process that ends does not summarise its last minute.
+    n = len(single) + len(late) + sum(n for row in told for _, n in _not_late(row))
     missed = sum(due_in(each, period_ms) for each in [*single, *late])
     missed += sum(n * due_in(ceil(each), period_ms) for row in told for each, n in _not_late(row))
     sum_ms = sum(single) + sum(row["interval_sum_ms"] for row in told)
@@ -174,8 +176,8 @@ def _summed(source: str, key: Key, single: list[int], late: list[int], told: lis
         **key._asdict(),
         "n": n,
         "period_ms": float(period_ms),
-        "mean_ms": sum_ms / n,
-        "max_ms": max(single + [row["interval_max_ms"] for row in told]),
+        "mean_ms": sum_ms / summed,
+        "max_ms": max([*single, *late, *(row["interval_max_ms"] for row in told)]),
         "missed": missed,
         "miss_ratio": missed / (missed + n),
         "confidence": sure(n + missed),
