@@ -65,7 +65,7 @@ PART_COLUMNS: Final = (
 COLUMNS: Final = (
     Column("source", Type.STRING, "namesrv or controller: of which servers"),
     Column("resource", Type.STRING, "brokers, topics, queues, route_bytes, connections or etcd_db_bytes"),
-    Column("days", Type.LONG, "days that were watched for long enough"),
+    Column("days", Type.LONG, "days that were compared: those with half of the ticks of the fullest one"),
     Column("now", Type.DOUBLE, "the newest day, on the server that used most"),
     Column("slope_day", Type.DOUBLE, "how much more a day brings; null with less than four days"),
     Column("slope_p10", Type.DOUBLE, "with a probability of 90 % it brings more than that"),

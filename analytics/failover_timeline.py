@@ -24,6 +24,9 @@ VISIBLE_WITHIN_US: Final = 10 * MINUTE_US
 #: the election at most.
 SKEW_US: Final = 5_000_000
 
+#: The beginning of an election is told by its length in whole ms: so much too early at most.
+ROUNDED_US: Final = 1_000
+
 #: Within so much before and after an election a NameServer ticks that was there.
 WATCHING_WITHIN_US: Final = MINUTE_US
 
@@ -197,7 +200,10 @@ def timelines(events: DataFrame) -> DataFrame:
         F.count_if(started | (event == "elected")).alias("elections"),
         F.max_by("last_beat_us", F.when(F.col("death"), at_us)).alias("last_beat"),
         F.max(F.when(F.col("death"), at_us)).alias("detected"),
-        F.min(F.when(started & told, at_us)).alias("election_started"),
+        # What it began with was before it, also where its beginning is rounded.
+        F.min(F.when(started & (F.col("since_us") <= at_us + ROUNDED_US), F.greatest(at_us, "since_us"))).alias(
+            "election_started"
+        ),
         F.max(F.when(is_anchor, at_us)).alias("elected"),
         F.min(F.when(by_master, at_us)).alias("notified"),
     )

@@ -180,6 +180,10 @@ def partial(spark):
         told(70 * s, "failure_detected", "double", broker_id=2, silent_ms=3_000),
         told(70 * s, "election_started", "double"),
         election(71 * s, "double", 3, old_master=2, new_master=1, broker_addr="double-1:1"),
+        # As a controller writes it: when an election began is its end less its length, in whole ms.
+        told(10 * s + 500, "failure_detected", "round", broker_id=1, silent_ms=200, master_epoch=3),
+        told(10 * s + 9, "election_started", "round", failover_id="c/round/4", cause="master_dead", **who),
+        election(10 * s + 23_018, "round", 4, failover_id="c/round/4", cause="master_dead"),
         # To and fro within seconds.
         election(50 * s, "swift", 2, broker_addr="swift-2:1"),
         election(53 * s, "swift", 3, old_master=2, new_master=1, broker_addr="swift-1:1"),
@@ -204,7 +208,7 @@ def partial(spark):
 
 def test_only_changes_of_the_master_are_failovers(partial):
     assert sorted(partial) == [
-        *("c/back/5", "c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none"),
+        *("c/back/5", "c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none", "c/round/4"),
         *("c/swift/2", "c/swift/3"),
     ]
 
@@ -241,6 +245,13 @@ def test_a_set_that_nobody_leads_any_more_is_told_of(partial):
     assert (none["old_master"], none["new_master"], none["attempts"]) == (1, None, 2)
     assert us(none["detected"]) - MONDAY_US == 10 * SECOND_US
     assert none["missing"] == ["elected", "notified", "visible"]
+
+
+def test_an_election_that_was_rounded_to_before_the_death_began_with_it(partial):
+    told = partial["c/round/4"]
+    assert us(told["election_started"]) == us(told["detected"]) == MONDAY_US + 10 * SECOND_US + 500
+    assert told["start_s"] == 0
+    assert "election_started" not in told["missing"]
 
 
 def test_a_master_that_comes_back_to_a_set_without_one_ends_an_outage(partial):

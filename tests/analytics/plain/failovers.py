@@ -33,7 +33,7 @@ def failover_timeline(rows: Rows, window: Span) -> list[Answer]:
         and window[0] <= row["event_time"] < window[1]
     ]
     elections.sort(key=lambda row: row["event_time"])
-    failovers = [_failover(rows, row, elections) for row in elections]
+    failovers = [_failover(rows, row, elections) for row in elections if _is_failover(rows, row, elections)]
     return failovers + [
         _phase(cluster, phase, [each for each in failovers if each["cluster"] == cluster])
         for cluster in sorted({each["cluster"] for each in failovers})
@@ -44,6 +44,7 @@ def failover_timeline(rows: Rows, window: Span) -> list[Answer]:
 
 def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
     own = [row for row in rows["controller"] if row.get("failover_id") == election["failover_id"]]
+    own += _deaths(rows, election, elections)
     later = [row["event_time"] for row in elections if _is_next(row, election)]
     visible = _visible(rows, election, min(later, default=1 << 62))
     first, last = (min(visible.values()), max(visible.values())) if visible else (None, None)
@@ -56,6 +57,12 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         "visible_first": first,
         "visible_last": last,
     }
+    # Its beginning is told by its length in whole ms.
+    if moments["detected"] and moments["election_started"]:
+        begun_us = moments["election_started"]
+        moments["election_started"] = (
+            max(begun_us, moments["detected"]) if begun_us + 1000 >= moments["detected"] else begun_us
+        )
     watching = [ns for ns in servers(rows) if covers(watched(rows, ns), election["event_time"])]
     missing = [name for name in MOMENTS if moments[name] is None]
     order = sorted(visible, key=lambda ns: (visible[ns], ns))
@@ -73,6 +80,26 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         "slowest_namesrv": order[-1] if order else None,
         "missing": sorted(missing + [f"visible on {ns}" for ns in watching if ns not in visible]),
     }
+
+
+def _is_failover(rows: Rows, election: Row, elections: list[Row]) -> bool:
+    """Tell whether a set had a master before: its first election is none."""
+    return election.get("old_master") is not None or bool(_deaths(rows, election, elections))
+
+
+def _deaths(rows: Rows, election: Row, elections: list[Row]) -> list[Row]:
+    """Return the last death of the former master since the election before, which does not know what it leads to."""
+    earlier = [row["event_time"] for row in elections if _is_next(election, row)]
+    deaths = [
+        row
+        for row in rows["controller"]
+        if row["event_type"] == "failure_detected"
+        and "failover_id" not in row
+        and (row["cluster"], row["broker_name"]) == (election["cluster"], election["broker_name"])
+        and row.get("broker_id") == election.get("old_master")
+        and max(earlier, default=0) < row["event_time"] <= election["event_time"]
+    ]
+    return sorted(deaths, key=lambda row: row["event_time"])[-1:]
 
 
 def _is_next(row: Row, election: Row) -> bool:

@@ -16,9 +16,8 @@ LIMITS = {"route_bytes": 1 << 30, "connections": 16_384, "etcd_db_bytes": 2 << 3
 DAY_US = 86_400_000_000
 #: A trend needs so many days.
 DAYS_LEAST = 4
-#: A day counts if so much of it was watched.
+#: A day of a server counts if it has so much of the ticks of the fullest one.
 WATCHED_LEAST = 0.5
-TICK_US = 10_000_000
 
 
 def capacity(rows: Rows, window: Span) -> list[Answer]:
@@ -34,11 +33,12 @@ def capacity(rows: Rows, window: Span) -> list[Answer]:
 
 
 def _answer(source: str, resource: str, days: dict[int, dict[str, list[int]]]) -> Answer:
-    by_day = {
-        day: max(median(values) for values in servers.values())
+    fullest = max(len(values) for servers in days.values() for values in servers.values())
+    whole = {
+        day: [median(values) for values in servers.values() if len(values) >= WATCHED_LEAST * fullest]
         for day, servers in sorted(days.items())
-        if any(len(values) * TICK_US >= WATCHED_LEAST * DAY_US for values in servers.values())
     }
+    by_day = {day: max(medians) for day, medians in whole.items() if medians}
     now = by_day[max(by_day)]
     slope = None
     if len(by_day) >= DAYS_LEAST:
