@@ -106,10 +106,12 @@ def heartbeats(result: Result) -> Section:
         return result.section("Heartbeats", "No heartbeat was recorded.", [nothing(title, "no heartbeat was recorded")])
     missing = [row for row in rows if row["missed"]]
     sure = [row for row in rows if _is_sure(row)]
-    answer = f"No beat of {counted(len(rows), 'broker')} was missed."
+    # What it sends to NameServers and to controllers are two rows of a broker.
+    brokers = counted(len(_brokers_in(rows)), "broker")
+    answer = f"No beat of {brokers} was missed."
     if missing:
         answer = (
-            f"{len(missing)} of {counted(len(rows), 'broker')} missed beats, {_to(missing[0])} most: "
+            f"{len(_brokers_in(missing))} of {brokers} missed beats, {_to(missing[0])} most: "
             f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest silence."
         )
     if not sure:
@@ -128,6 +130,10 @@ def heartbeats(result: Result) -> Section:
         ),
     ]
     return result.section("Heartbeats", answer, figures, _heartbeat_table(rows))
+
+
+def _brokers_in(rows: list[Row]) -> set[str]:
+    return {broker(row) for row in rows}
 
 
 def _most_missed_first(row: Row) -> tuple[bool, float, int]:
