@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 
 import pytest
+from peers import power
 
 from controller.broker_set import BrokerSet, Replica
 from controller.entry import Entry
@@ -216,6 +220,49 @@ async def test_what_a_killed_process_has_stored_is_taken_as_it_is(tmp_path):
     backend = EmbeddedStore(folder)
     assert (await backend.load())[SET].entry == at_epoch(20)
     await backend.close()
+
+
+COMMITTING = """
+import asyncio, sys
+from pathlib import Path
+from contract.test_embedded_faults import SET, at_epoch
+from controller.stores.embedded import EmbeddedStore
+
+async def main():
+    backend = EmbeddedStore(Path(sys.argv[1]))
+    for epoch in range(20):
+        print(await backend.commit(SET, at_epoch(epoch + 1), epoch), flush=True)
+        if epoch == 16:
+            input()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def supply(tmp_path):
+    if reason := power.why_not():
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up(reason)
+    return power.Power(tmp_path)
+
+
+def test_what_was_acknowledged_outlives_a_failure_of_the_power(tmp_path, supply):
+    running = [sys.executable, "-c", COMMITTING, str(tmp_path / "running")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | supply.environment
+    with subprocess.Popen(
+        running, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        acknowledged = [process.stdout.readline() for _ in range(17)][-1]
+        process.kill()
+
+    async def found():
+        backend = EmbeddedStore(supply.failed(tmp_path / "running"))
+        kept = await backend.read(SET)
+        await backend.close()
+        return kept.revision
+
+    assert asyncio.run(found()) == int(acknowledged)
 
 
 @pytest.mark.parametrize("torn", [b"", b"\0" * 64, b"nonsense"])

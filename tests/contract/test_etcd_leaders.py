@@ -7,10 +7,10 @@ import time
 import pytest
 from contract.etcd_group import SOON_S, Controller, an_entry, group, leader_of
 from controller_builders import SET
-from fakes.witness import eventually
+from fakes.witness import RecordingWitness, eventually
 from peers.etcd import Way, running_etcd
 
-from controller.leadership import LEASE_TTL_S
+from controller.leadership import LEASE_TTL_S, MARGIN_MS
 from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError
 from controller.stores.etcd_keys import Keys, entry_value
 from controller.stores.etcd_membership import IdTaken
@@ -206,6 +206,63 @@ async def test_a_leader_that_is_cut_off_stops_before_another_leads(etcd, name, w
         way.let_go()
         await cut_off.close()
         await other.close()
+
+
+async def test_the_time_that_answers_take_is_none_in_which_a_controller_may_lead(etcd, name, way, monkeypatch):
+    left_ms, told = [], RecordingWitness.leads
+
+    def noting(witness, until_ms):
+        left_ms.append(until_ms - SystemClock().now_ms())
+        told(witness, until_ms)
+
+    monkeypatch.setattr(RecordingWitness, "leads", noting)
+    way.delay_s = 0.4
+    slow = Controller(1, [way.endpoint], group=name)
+    try:
+        await slow.join()
+        # By its grant, and by two renewals.
+        await eventually(lambda: len(left_ms) >= 3, seconds=SOON_S, what="its lease is renewed")
+        assert max(left_ms) <= LEASE_TTL_S * 1000 - MARGIN_MS - 2 * 400
+    finally:
+        way.delay_s = 0
+        await slow.close()
+
+
+async def test_a_commit_whose_answer_is_lost_is_not_sent_again(etcd, name, way):
+    """Sent again it would be refused as overtaken by itself, and whoever asked be told that nothing was stored."""
+    controller = Controller(1, [way.endpoint], group=name)
+    try:
+        await controller.join()
+        await controller.leads()
+        revision = 0
+        for epoch in (1, 2, 3):
+            way.hold_answers()
+            sent = asyncio.create_task(controller.commit(epoch, revision))
+            await eventually(lambda epoch=epoch: etcd_has(etcd, controller, epoch), seconds=SOON_S, what="etcd has it")
+            way.cut()
+            way.let_go()
+            with pytest.raises(OutcomeUnknown):
+                await sent
+            await controller.leads()
+            kept = await read_once_it_can_be(controller)
+            assert kept.entry == an_entry(epoch)
+            revision = kept.revision
+    finally:
+        way.let_go()
+        await controller.close()
+
+
+async def read_once_it_can_be(controller):
+    """Return what is stored; connections that were cut are made anew meanwhile."""
+    while True:
+        with contextlib.suppress(StoreError):
+            return await controller.store.read(SET)
+
+
+def etcd_has(etcd, controller, epoch):
+    """Return whether the set is stored with this master epoch, asked past the controller."""
+    key = controller.store._keys.broker_set(SET).decode()
+    return entry_value(an_entry(epoch)).decode() in etcd.ctl("get", key).stdout
 
 
 async def test_what_a_deposed_leader_has_sent_does_not_go_in_when_it_arrives_late(etcd, name, way):

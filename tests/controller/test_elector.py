@@ -107,6 +107,22 @@ async def test_a_set_that_waits_for_its_brokers_answers_an_operator_who_names_no
     assert (answer.code, "waits some seconds" in answer.remark) == (NOT_AVAILABLE, True)
 
 
+async def test_behind_an_old_backup_nobody_leads_before_one_that_has_started_says_how_far_its_log_is(room):
+    await room.a_set(1, 2, 3)
+    for second in range(12):
+        await room.beat(1, 2, epoch=9, maxOffset=500)
+        if second == 6:
+            await room.register(3)
+        elif second < 6:
+            await room.beat(3, epoch=9, maxOffset=900)
+        assert (await room.elect(2)).code != 0
+        await room.pass_ms(1_000)
+    assert room.stored().master_epoch == 1
+    await room.beat(3, epoch=9, maxOffset=900)
+    await room.elect(2)
+    assert (room.stored().master, room.stored().master_epoch) == (3, 10 + RECOVERY_MARGIN)
+
+
 async def test_a_backup_that_is_restored_once_more_is_waited_for_once_more(room):
     backup = await room.a_set(1, 2)
     await room.pass_ms(9_000)

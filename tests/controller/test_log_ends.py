@@ -42,6 +42,17 @@ async def test_being_overdue_does_not_outrank_a_longer_log(room):
     assert room.stored().master == 2
 
 
+async def test_of_equal_logs_that_of_a_broker_whose_beat_is_overdue_is_passed_over(room):
+    await room.a_set(1, 2, 3)
+    await room.beat(2)
+    # Nobody can be asked, and 2 may be dying: the next election would cost as much again.
+    await room.pass_ms(2_500, beating=(1, 3))
+    await room.lose(1)
+    assert room.stored().master == 3
+    verdicts = {each["broker_id"]: each["verdict"] for each in elected(room)["candidates"]}
+    assert verdicts[2] == "it has not told how far its log is now"
+
+
 async def test_one_that_does_not_answer_and_may_have_more_is_waited_for_until_it_beats_or_is_dead(room):
     await room.a_set(1, 2, 3)
     await room.beat(1, 2, 3, maxOffset=1000)

@@ -3,6 +3,7 @@ import json
 import zlib
 
 import pytest
+from builders import text_of
 
 from namesrv.handlers import LARGE_BODY_BYTES
 from remoting.codes import RequestCode, ResponseCode
@@ -248,6 +249,18 @@ async def test_write_permission_is_taken_and_given_back(desk):
     added = await desk.ask(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
     assert added.ext_fields == {"addTopicCount": "2"}
     assert json.loads((await desk.ask(*route)).body)["queueDatas"][0]["perm"] == 6
+
+
+async def test_a_change_of_one_topic_ends_what_an_operator_set_for_all_topics_of_the_broker_however_many_it_has(desk):
+    # So many that of a text that is known only the part is read that differs.
+    topics = {f"topic-{number:03}": 6 for number in range(500)}
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
+    await desk.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    first = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "topic-000"}
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
+    assert json.loads((await desk.ask(*first)).body)["queueDatas"][0]["perm"] == 4
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics | {"topic-499": 4}, counter=2))
+    assert json.loads((await desk.ask(*first)).body)["queueDatas"][0]["perm"] == 6
 
 
 @pytest.mark.parametrize(

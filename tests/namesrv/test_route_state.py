@@ -248,6 +248,25 @@ def test_a_late_unregistration_over_an_older_connection_is_left_aside(state):
     assert told(unregister(state, MASTER, connection_id=9)) == [BrokerRemoved]
 
 
+def test_the_youngest_connection_of_a_broker_counts_for_that_and_not_the_one_it_used_last(state):
+    # It knows this server by two names, and registers over two connections in turn.
+    register(state, connection_id=8)
+    register(state, connection_id=6)
+    stale = StaleUnregistration(cluster=CLUSTER, broker_name=BROKER, address=MASTER.address)
+    assert unregister(state, MASTER, connection_id=7) == Outcome(reply=None, events=(stale,))
+    assert told(unregister(state, MASTER, connection_id=8)) == [BrokerRemoved]
+
+
+def test_so_it_does_for_a_broker_that_registers_while_its_departure_is_prepared(state):
+    register(state, topics=MANY, connection_id=6)
+    steps = state.unregistering(CLUSTER, MASTER, 7, 0)
+    next(steps)
+    register(state, topics=MANY, connection_id=8)
+    register(state, topics=MANY, connection_id=6)
+    assert whole(steps).events == ()
+    assert state.tables.live.get(MASTER)
+
+
 def test_a_lost_connection_takes_all_its_brokers_and_none_that_came_back_over_another(state):
     register(state)
     register(state, broker_id=1)

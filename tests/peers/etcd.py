@@ -171,8 +171,8 @@ class Way:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.endpoint = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.delay_s = 0.0
-        self._passes = threading.Event()
-        self._passes.set()
+        self._passes, self._answers_pass = threading.Event(), threading.Event()
+        self.let_go()
         self._is_closed = False
         self._sockets = []
         self._lock = threading.Lock()
@@ -183,9 +183,14 @@ class Way:
         """Keep back all bytes of both directions from now on; the connections stay."""
         self._passes.clear()
 
+    def hold_answers(self):
+        """Keep back what etcd says from now on; what it is asked arrives."""
+        self._answers_pass.clear()
+
     def let_go(self):
         """Let what was kept back arrive, and all that follows."""
         self._passes.set()
+        self._answers_pass.set()
 
     def cut(self):
         """Lose all that is held, and close the connections."""
@@ -196,7 +201,7 @@ class Way:
 
     def close(self):
         self._is_closed = True
-        self._passes.set()
+        self.let_go()
         _shut(self._listener)
         self.cut()
         for thread in self._threads:
@@ -225,10 +230,10 @@ class Way:
         server.settimeout(None)
         with self._lock:
             self._sockets += [client, server]
-        self._spawn(self._pump, client, server)
-        self._spawn(self._pump, server, client)
+        self._spawn(self._pump, client, server, self._passes)
+        self._spawn(self._pump, server, client, self._answers_pass)
 
-    def _pump(self, source, sink):
+    def _pump(self, source, sink, passes):
         """Read at once, send each part when its time has come: a delay is no narrow way."""
         parts = []
         arrived = threading.Condition()
@@ -243,6 +248,7 @@ class Way:
                     return
                 time.sleep(max(0.0, due - time.perf_counter()))
                 self._passes.wait()
+                passes.wait()
                 with contextlib.suppress(OSError):
                     sink.sendall(part)
 

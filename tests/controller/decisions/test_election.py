@@ -117,6 +117,14 @@ def test_a_master_with_the_longest_log_gets_an_epoch_that_brokers_heed():
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(1))
 
 
+def test_who_has_started_and_not_said_how_far_its_log_is_is_waited_for_whoever_asks():
+    logs = OLD_BACKUP | {3: heard(epoch=-1, max_offset=-1, awaits_beat=True)}
+    election = elect(a_set(), electorate(logs), Call(broker_id=2))
+    assert (election.result, election.event) == (Result.NOBODY, None)
+    election = elect(a_set(), electorate(logs | {3: heard(epoch=7, max_offset=70)}), Call(broker_id=2))
+    assert election.event == MasterElected(3)
+
+
 def test_so_it_does_in_a_set_that_the_store_has_never_seen_with_a_master():
     decision = decide_election(SET, Entry(broker_set=new_set()), electorate(OLD_BACKUP), Call(broker_id=1))
     assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
