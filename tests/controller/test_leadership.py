@@ -189,6 +189,12 @@ def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_
     assert restored.looked(None, 26, 3000, known_before=25).next_step(3000) == Grant()
 
 
+def test_whoever_holds_the_key_in_a_store_put_back_to_an_older_state_is_followed(leading):
+    restored = leading.knowing(40).looked(a_holder(), 12, 3000, known_before=40)
+    assert restored.role == Follows(OTHER)
+    assert restored.heard(None, 13).next_step(3000) == Grant()
+
+
 def test_a_look_that_was_overtaken_by_news_is_no_return_to_an_older_state(leading):
     assert leading.knowing(40).looked(MINE, 25, 1500, known_before=20).token == MINE.token
 

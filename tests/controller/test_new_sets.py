@@ -97,6 +97,14 @@ async def test_a_set_that_never_had_a_master_expires_where_there_are_many_and_le
     assert room.stored("made-up").next_broker_id == 2
 
 
+async def test_however_many_such_sets_there_are_all_of_them_expire(room, monkeypatch):
+    monkeypatch.setattr(guard, "SETS_KEPT", 0)
+    monkeypatch.setattr(guard, "_EXPIRIES_AT_ONCE", 1)
+    await begin(room, "one", "two", "three")
+    await look_for(room, 8 * HOURS_MS)
+    assert len(room.store) == 0
+
+
 async def test_a_set_that_was_cleaned_keeps_its_epoch_and_its_next_id(room, monkeypatch):
     monkeypatch.setattr(guard, "SETS_KEPT", 0)
     await room.a_set(1, 2)

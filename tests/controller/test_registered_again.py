@@ -3,6 +3,7 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
+from controller import control
 from remoting.codes import RequestCode, ResponseCode
 
 
@@ -65,3 +66,18 @@ async def test_so_it_has_where_it_does_not_beat_over_that_connection(room):
     await room.beat(1, over=5, epoch=7, maxOffset=900)
     await register(room, 1, over=1)
     assert room.stored().master_epoch > epoch
+
+
+async def test_of_many_that_were_told_to_register_the_last_are_remembered(room, monkeypatch):
+    monkeypatch.setattr(control, "_TOLD_MAX", 2)
+    for number in range(20, 30):
+        assert await poll(room, number) == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+    epoch = await a_lost_set(room)
+    answer = await register(room, 1, over=1)
+    assert answer.ext_fields["masterEpoch"] == str(epoch)
+
+
+async def test_a_connection_is_that_of_a_member_once_one_was_heard_over_it(room):
+    await room.a_set(1)
+    await room.beat(7, name="strange")
+    assert [room.control.is_of_member(number) for number in (1, 7, 8)] == [True, False, False]

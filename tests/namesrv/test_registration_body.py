@@ -3,8 +3,10 @@ import zlib
 
 import pytest
 
+from namesrv.json_members import VALUE_BYTES_MAX
 from namesrv.registration_body import TOPICS_MAX, RegistrationRefused, decoding
 from namesrv.slices import whole
+from remoting.codes import VERSION_5_0_0
 
 VERSION = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
 
@@ -19,8 +21,15 @@ def compressed(*topics, count=None):
     return zlib.compress(plain, 9)
 
 
-def decoded(body, *, is_compressed=True):
-    return whole(decoding(body, crc32=0, compressed=is_compressed, version=413, unix_ms=0))
+def decoded(body, *, is_compressed=True, version=413):
+    return whole(decoding(body, crc32=0, compressed=is_compressed, version=version, unix_ms=0))
+
+
+def with_mappings(*mappings, topics=(), count=None):
+    """Return a compressed body as brokers write it from 5.0.0 on."""
+    plain = part(VERSION) + struct.pack(">i", len(topics)) + b"".join(map(part, topics)) + part(b"[]")
+    plain += struct.pack(">i", len(mappings) if count is None else count) + b"".join(map(part, mappings))
+    return zlib.compress(plain, 1)
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -51,3 +60,24 @@ def test_a_body_that_inflates_beyond_the_limit_is_refused():
 def test_a_compressed_body_without_its_end_is_refused(body):
     with pytest.raises(RegistrationRefused, match="Failed to decode RegisterBrokerBody"):
         decoded(body)
+
+
+def test_the_first_release_with_static_topics_compresses_their_mappings_too_and_no_earlier_one():
+    mapping = b'{"topic":"Static","bname":"broker-a","totalQueues":1,"currIdMap":{"0":0},"epoch":1}'
+    assert decoded(with_mappings(mapping), version=VERSION_5_0_0).mappings.keys() == {"Static"}
+    assert decoded(with_mappings(mapping), version=VERSION_5_0_0 - 1).mappings == {}
+
+
+def test_each_part_of_a_compressed_body_that_is_left_out_is_counted():
+    too_long = b"Long 8 8 6 X " + b"a" * VALUE_BYTES_MAX
+    topics = [b" 8 8 6 X {}", b"t" * 2_000 + b" 8 8 6 X {}", too_long, b"TopicTest 8 8 6 X {}"]
+    mappings = [b'{"bname":"broker-a"}', b'{"topic":"' + b"t" * VALUE_BYTES_MAX + b'"}']
+    said = decoded(with_mappings(*mappings, topics=topics), version=VERSION_5_0_0)
+    assert (said.topics.keys(), said.mappings, said.ignored_topics) == ({"TopicTest"}, {}, 5)
+
+
+def test_topics_and_mappings_of_a_compressed_body_have_one_limit_together():
+    topics = [b"t%d 1 1 6 X" % number for number in range(TOPICS_MAX // 2 + 1)]
+    assert len(decoded(with_mappings(topics=topics), version=VERSION_5_0_0).topics) == len(topics)
+    with pytest.raises(RegistrationRefused, match=str(TOPICS_MAX)):
+        decoded(with_mappings(topics=topics, count=TOPICS_MAX // 2), version=VERSION_5_0_0)

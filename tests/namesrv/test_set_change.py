@@ -5,7 +5,15 @@ from builders import BROKER, READ_ONLY, TOPIC, WRITABLE, a_broker_set, a_queue_d
 
 from namesrv.effects import RouteChanges
 from namesrv.queue_changes import differing
-from namesrv.set_change import RouteTables, counted, with_perms, without_write
+from namesrv.set_change import (
+    OLD_QUEUES_MAX,
+    RouteTables,
+    SetChange,
+    applied_change,
+    counted,
+    with_perms,
+    without_write,
+)
 from namesrv.slices import whole
 from remoting.shapes.route import PERM_INHERIT, PERM_READ, PERM_WRITE
 
@@ -98,3 +106,12 @@ def test_each_topic_keeps_its_own_queues_when_it_loses_the_write_permission():
 def test_topics_that_were_set_alike_share_one_value_so_that_a_million_cost_little():
     cleared = dict(without_write(queue_datas("A") | queue_datas("B")))
     assert cleared["A"] is cleared["B"]
+
+
+@pytest.mark.parametrize(("topics", "kept"), [(OLD_QUEUES_MAX, OLD_QUEUES_MAX), (OLD_QUEUES_MAX + 1, 0)])
+def test_what_a_change_replaces_is_recorded_unless_it_is_more_than_anybody_wants_to_see(topics, kept):
+    tables = RouteTables()
+    names = [f"t{number}" for number in range(topics)]
+    tables.topics.put(BROKER, queue_datas(*names))
+    change = SetChange(broker_set=a_broker_set(), removed_topics=tuple(names))
+    assert len(applied_change(tables, change).old_queues) == kept

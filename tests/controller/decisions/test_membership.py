@@ -18,6 +18,7 @@ from controller.decisions.membership import (
     decide_cleaning,
     decide_id,
     decide_registration,
+    never_led,
     new_set,
     register,
 )
@@ -343,3 +344,21 @@ def test_a_cleaned_master_leads_no_longer_and_is_out_of_sync():
     cleaned_set = after(entry, decide_cleaning(entry, cleaning(1, even_living=True), {1, 2, 3}))
     assert (cleaned_set.master, cleaned_set.master_epoch) == (None, 6)
     assert (cleaned_set.sync_state_set, cleaned_set.sync_state_set_epoch, cleaned_set.next_broker_id) == ({2}, 8, 4)
+
+
+# Sets that may be forgotten
+
+
+@pytest.mark.parametrize(
+    ("broker_set", "floor", "is_one"),
+    [
+        (a_set(master=None, master_epoch=0, is_elected=False), Floor(), True),
+        (a_set(master=None, master_epoch=0, is_elected=True), Floor(), False),
+        (a_set(master=None, master_epoch=0, is_elected=False, is_rebuilding=True), Floor(), False),
+        (a_set(master=None, master_epoch=1, is_elected=False), Floor(), False),
+        (a_set(master=None, master_epoch=0, is_elected=False), Floor(next_broker_id=3), False),
+        (None, Floor(), False),
+    ],
+)
+def test_only_a_set_that_never_had_a_master_nor_one_of_its_name_before_never_led(broker_set, floor, is_one):
+    assert never_led(Entry(broker_set=broker_set, floor=floor)) is is_one

@@ -34,6 +34,13 @@ def test_an_own_commit_is_no_news_even_if_it_is_heard_of_before_its_answer(known
     assert list(known.ends(SET)) == []
 
 
+def test_a_commit_of_which_nothing_is_heard_meanwhile_ends_without_news(known):
+    known.begins(SET)
+    known.learned(SET, 5)
+    assert list(known.ends(SET)) == []
+    assert list(known.heard(SET, Kept(ENTRY, 6))) == [(SET, Kept(ENTRY, 6))]
+
+
 def test_what_is_heard_during_a_commit_that_fails_is_reported_afterwards(known):
     known.begins(SET)
     known.begins(SET)

@@ -3,12 +3,11 @@
 import threading
 
 import pytest
-from fakes.clock import FakeClock
 from fakes.witness import RecordingWitness, eventually
 from peers.processes import free_port
 from peers.waiting import wait_until
 
-from controller.leadership import LEASE_TTL_S, MARGIN_MS, RENEW_EVERY_MS, Holder, Leadership
+from controller.leadership import Leadership
 from controller.store import Member, OutcomeUnknown
 from controller.stores import etcd_membership, etcd_requests, etcd_watch
 from controller.stores.etcd_client import EtcdClient, EtcdOptions, System, Unreachable
@@ -16,7 +15,6 @@ from controller.stores.etcd_election import Election
 from controller.stores.etcd_keys import Keys
 from controller.stores.etcd_membership import Membership
 from controller.stores.etcd_messages import grpc
-from controller.stores.etcd_requests import Sight
 from controller.stores.etcd_threads import CallThreads
 from controller.stores.etcd_watch import Watch
 from controller.stores.observer import NoObserver
@@ -26,7 +24,6 @@ from remoting.clock import SystemClock
 ME = Member(id="n0", address="10.0.0.1:9878")
 KEYS = Keys("g")
 SOON_S = 20
-ANSWER_TAKES_MS = 700
 
 
 @pytest.fixture
@@ -112,41 +109,6 @@ async def test_an_election_goes_on_whatever_a_step_of_it_raises_and_tells_it(cli
     assert not task.done()
     assert {str(each) for each in told} == {"nobody thought of that"}
     election.stop()
-
-
-class LateAnswers(CallThreads):
-    """An etcd that lets nobody else lead, and whose answers take their time."""
-
-    def __init__(self, clock):
-        super().__init__(1, clock, NoObserver())
-        self._clock = clock
-        self.asked_ms = {}
-
-    async def run(self, kind, work, **more):
-        self.asked_ms[kind] = self._clock.now_ms()
-        self._clock.pass_ms(ANSWER_TAKES_MS)
-        mine = Holder(member=ME, run="r", token=20, lease_id=77)
-        seen = Sight(mine, 20) if "campaign" in self.asked_ms else Sight(None, 10)
-        return {"look": seen, "grant": (77, LEASE_TTL_S), "campaign": seen, "renew": LEASE_TTL_S}[kind]
-
-
-async def test_a_lease_counts_from_when_it_was_asked_for_and_not_from_its_answer_at_grant_and_at_renewal(client, tasks):
-    clock, witness = FakeClock(), RecordingWitness()
-    etcd = LateAnswers(clock)
-    election = Election(client, KEYS, etcd, clock, lambda: None)
-    election.start(Leadership(me=ME, run="r"), witness, tasks)
-    for kind in ("grant", "renew"):
-        # What etcd counts began before its answer came: who counts later leads when another may.
-        await eventually(lambda kind=kind: kind in etcd.asked_ms and witness.is_leading, seconds=SOON_S, what=kind)
-        await eventually(
-            lambda kind=kind: witness.until_ms == etcd.asked_ms[kind] + LEASE_TTL_S * 1000 - MARGIN_MS,
-            seconds=2,
-            what=f"the lead lasts from when the {kind} was asked for: {witness.until_ms - clock.now_ms()} ms are left",
-        )
-        clock.pass_ms(RENEW_EVERY_MS)
-        election.doubted()
-    election.stop()
-    etcd.close()
 
 
 class BrokenOff(grpc.RpcError):
