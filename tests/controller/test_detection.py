@@ -739,3 +739,26 @@ def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps
     assert story.detection.suspects == set()
     assert [key for key, _ in story.live.rows()] == [ELSEWHERE]
     assert not story.detection._questions
+
+
+# Hosts whose brokers are dead
+
+
+@pytest.mark.parametrize(("outcome", "hosts"), [(Outcome.REFUSED, 1), (Outcome.NO_ANSWER, 3)])
+def test_who_refused_is_dead_alone_and_who_only_did_not_answer_counts_among_silent_hosts(outcome, hosts):
+    detection = Detection(LiveTable(), 0)
+    for heard_ms in (9_000, 10_000, 11_000, 12_000, 13_000, 14_000):
+        for key in (ONE, TWO, THREE) if heard_ms < 11_000 else (THREE,):
+            row = heard(heard_ms=heard_ms, connection_id=key.broker_id)
+            detection.beat(key, row, f"10.0.0.{key.broker_id}:30911")
+        if heard_ms == 10_000:
+            detection.connection_lost(ONE.broker_id, heard_ms)
+            detection.connection_lost(TWO.broker_id, heard_ms)
+    dead = set()
+    for now_ms in range(14_000, 15_000, 50):
+        probes, judged = detection.look(now_ms, SUSPECT_MS)
+        dead |= {each.key for each in judged}
+        for probe in probes:
+            dead |= {each.key for each in detection.probed(probe.key, outcome, now_ms)}
+    assert dead == ({ONE, TWO} if outcome is Outcome.REFUSED else set())
+    assert detection.hosts.look(15_000).hosts == hosts

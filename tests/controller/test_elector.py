@@ -107,6 +107,26 @@ async def test_a_set_that_waits_for_its_brokers_answers_an_operator_who_names_no
     assert (answer.code, "waits some seconds" in answer.remark) == (NOT_AVAILABLE, True)
 
 
+async def test_unasked_nobody_is_elected_who_has_started_and_not_said_how_far_its_log_is(room):
+    await room.a_set(1, 2)
+    await room.register(2)
+    await room.lose(1)
+    await room.pass_ms(2_000)
+    assert room.stored().master is None
+    await room.beat(2)
+    await room.pass_ms(2_000, beating=(2,))
+    assert room.stored().master == 2
+
+
+async def test_a_set_that_looks_well_by_its_heartbeats_is_not_where_its_master_reports_what_the_store_never_had(room):
+    await room.a_set(1, 2)
+    for _ in range(2):
+        await room.report([1, 2], master=1, master_epoch=5, epoch=9)
+        await room.pass_ms(5_000, beating=(1, 2))
+    await room.pass_ms(10_000, beating=(1, 2))
+    assert room.stored().master_epoch == 6 + RECOVERY_MARGIN
+
+
 async def test_behind_an_old_backup_nobody_leads_before_one_that_has_started_says_how_far_its_log_is(room):
     await room.a_set(1, 2, 3)
     for second in range(12):

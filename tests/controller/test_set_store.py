@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from controller_builders import SET, a_set
+from controller_builders import SET, a_set, replicas
 
 from controller.entry import Decision, Entry
 from controller.events import MasterLost
@@ -107,3 +107,13 @@ async def test_no_commit_begins_once_the_time_for_it_is_over(backend, store):
     with pytest.raises(StoreError, match="no time was left"):
         await store.change(SET, lose_master, WITHIN_S)
     assert backend.commits == 1
+
+
+async def test_the_brokers_of_all_sets_are_counted_whatever_becomes_of_the_sets(store):
+    assert store.members == 3
+    store.entry_changed("broker-b", Kept(Entry(broker_set=a_set(broker_name="broker-b")), 7))
+    assert store.members == 6
+    store.entry_changed(SET, Kept(Entry(broker_set=a_set(replicas=replicas(1, 2))), 8))
+    assert store.members == 5
+    store.entry_changed("broker-b", Kept(Entry(), 9))
+    assert store.members == 2

@@ -91,6 +91,14 @@ def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(t
     assert not table.get(ONE).awaits_beat
 
 
+def test_to_start_is_a_sign_of_life(table):
+    table.beat(ONE, heard(heard_ms=0, timeout_ms=10_000))
+    table.restarted(ONE, now_ms=9_000, connection_id=8)
+    assert table.get(ONE).is_alive(19_000)
+    assert table.silent(19_000, 10_000) == []
+    assert table.silent(19_001, 10_000) == [ONE]
+
+
 def test_a_broker_that_tries_to_start_beats_only_once_for_each_try(table):
     table.restarted(ONE, now_ms=0, connection_id=3)
     table.beat(ONE, heard(heard_ms=10, timeout_ms=10_000))

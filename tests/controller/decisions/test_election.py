@@ -72,6 +72,12 @@ def test_where_members_of_a_new_set_have_messages_the_longest_log_leads_and_not_
     assert elect(cleaned, electorate(logs), Call(broker_id=1)).event == MasterElected(2)
 
 
+def test_such_a_set_is_led_clear_of_all_that_its_late_brokers_may_have_seen():
+    logs = {2: heard(epoch=7, max_offset=900)}
+    decision = decide_election(SET, Entry(broker_set=new_set(master_epoch=7)), electorate(logs), Call(broker_id=2))
+    assert decision.events == (MasterEpochRaised(7 + RECOVERY_MARGIN), MasterElected(2))
+
+
 # A classic master and its slave that are converted: their logs have no epoch
 
 
