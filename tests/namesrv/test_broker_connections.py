@@ -130,3 +130,21 @@ def test_a_heartbeat_while_the_other_name_is_waited_for_is_a_sign_of_life(state)
     assert removed(state.scan(now_ms=last_ms + 15_001)) == []
     (timed_out,) = removed(state.scan(now_ms=last_ms + 130_001))
     assert timed_out == (BROKER, DepartureReason.TIMEOUT)
+
+
+def test_a_broker_is_known_to_register_each_minute_whatever_its_registrations_say_of_topics(state):
+    register_each(state, [1, 2], period_ms=60_000, from_ms=0, to_ms=120_000)
+    # As long as it is known for that period its older connection stands for it.
+    assert removed(state.connection_lost(2, now_ms=205_000)) == []
+    assert state.tables.live.get(MASTER).kept_until_ms == 120_000 + 90_000
+
+
+def test_a_broker_that_lost_its_latest_connection_is_known_by_when_it_registered_over_the_other(state):
+    register(state, 1, now_ms=0)
+    register(state, 2, now_ms=20_000)
+    assert removed(state.connection_lost(2, now_ms=21_000)) == []
+    # A minute after the registration over this connection, and 40 s after the one over the other.
+    register(state, 1, now_ms=60_000)
+    register(state, 2, now_ms=60_500)
+    assert removed(state.connection_lost(2, now_ms=61_000)) == []
+    assert state.tables.live.get(MASTER).kept_until_ms == 60_000 + 90_000
