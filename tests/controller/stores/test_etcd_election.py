@@ -105,7 +105,7 @@ async def test_a_leader_stops_when_its_lease_may_end_though_nothing_wakes_it_and
     assert story.witness.is_leading
     story.clock.pass_ms(50)
     await story.until(lambda: not story.witness.is_leading, "it does not lead")
-    assert story.election.token == 0
+    assert story.election.lead is None
 
 
 async def test_the_leader_that_is_seen_is_named(story):
@@ -119,7 +119,7 @@ async def test_who_passes_the_lead_on_leads_no_more_at_once_and_gives_the_key_aw
     await story.leads()
     story.election.pass_on()
     assert not story.witness.is_leading
-    assert story.election.token == 0
+    assert story.election.lead is None
     await story.asked("release")
 
 
