@@ -25,7 +25,7 @@ from analytics.jobs import load_jobs
 #: What Spark is known to tell otherwise than its question says; a line leaves with what it tells of.
 APART: dict[str, str] = {}
 
-CI_SEEDS = range(4)
+CI_SEEDS = range(2)
 SOAK_SEEDS = range(int(os.environ.get("RMQ_PLAIN_SEEDS", "10")))
 
 #: These tell nothing of two clusters at once, so that many histories can be one.
