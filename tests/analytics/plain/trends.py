@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from itertools import combinations
+from math import floor
 from statistics import median
 from typing import Any
 
@@ -35,7 +36,7 @@ def capacity(rows: Rows, window: Span) -> list[Answer]:
 def _answer(source: str, resource: str, days: dict[int, dict[str, list[int]]]) -> Answer:
     fullest = max(len(values) for servers in days.values() for values in servers.values())
     whole = {
-        day: [median(values) for values in servers.values() if len(values) >= WATCHED_LEAST * fullest]
+        day: [_but_for_its_busiest(values) for values in servers.values() if len(values) >= WATCHED_LEAST * fullest]
         for day, servers in sorted(days.items())
     }
     by_day = {day: max(medians) for day, medians in whole.items() if medians}
@@ -52,8 +53,17 @@ def _answer(source: str, resource: str, days: dict[int, dict[str, list[int]]]) -
         "in_30d": None if slope is None else now + 30 * slope,
         "limit": LIMITS.get(resource),
         "history_days": sorted(by_day),
-        "history": [by_day[day] for day in sorted(by_day)],
+        "history": [floor(by_day[day] + 0.5) for day in sorted(by_day)],
     }
+
+
+def _but_for_its_busiest(values: list[int]) -> float:
+    """Return what 95 % of the ticks did not exceed, in proportion between two of them."""
+    ordered = sorted(values)
+    place = 0.95 * (len(ordered) - 1)
+    low = floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
 
 
 def faults(told: list[Answer]) -> list[str]:
