@@ -18,6 +18,7 @@ from landed import silent
 from peers.incident import LONE, SET, TOPIC, Truth, record
 
 from analytics.days import DAY_US, unix_us
+from analytics.divergence import PRESENCE_US
 from analytics.ingest import Places, ingest
 from analytics.job import Span
 from analytics.jobs import load_jobs
@@ -203,8 +204,36 @@ def cold(truth):
     )
 
 
+def late_at_first(said):
+    """Return the brokers that registered late at a NameServer that had just started: what a busy machine did, no fault.
+
+    As rows tell: (ns_id, `<set>:<id>`) for each that the other NameServer had for longer than the analysis lets pass.
+    """
+    killed, _ = said.truth.step("NameServer killed")
+    first = {}
+    for row in said.rows["broker_state"]:
+        if row["event_type"] == "registered_first" and row["event_time"] < 1e6 * killed:
+            times = first.setdefault(f"{row['broker_name']}:{row['broker_id']}", {})
+            times.setdefault(row["ns_id"], row["event_time"])
+    return {
+        (ns_id, broker)
+        for broker, times in first.items()
+        for ns_id, at in times.items()
+        if at - min(times.values()) > PRESENCE_US
+    }
+
+
+def cold_rows(said):
+    """Return what was published of NameServers that were cold: of the one that was killed, and of others."""
+    killed, _ = said.truth.step("NameServer killed")
+    rows = said.published("divergence", kind="cold")
+    of_killed = [row for row in rows if row["ns_id"] == said.ns_id(COLD) and row["start_time"] > 1e6 * killed]
+    return of_killed, [row for row in rows if row not in of_killed]
+
+
 def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differed(said):
-    (row,) = said.published("divergence", kind="cold")
+    (row,), others = cold_rows(said)
+    assert {(other["ns_id"], broker) for other in others for broker in other["lacked"]} == late_at_first(said)
     (began, answered), (lacked, whole) = cold(said.truth)
     assert row["ns_id"] == said.ns_id(COLD)
     # It serves a moment before it is asked.
@@ -215,7 +244,7 @@ def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differe
 
 
 def test_it_is_told_how_many_questions_the_cold_name_server_answered_wrongly(said):
-    (row,) = said.published("divergence", kind="cold")
+    (row,), _ = cold_rows(said)
     wrong = said.truth.answers(COLD, "code 17")
     # Ticks tell it each 10 s.
     assert 0 < row["not_found_min"] <= wrong

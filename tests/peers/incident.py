@@ -132,6 +132,8 @@ class Incident:
         stopping.join()
         time.sleep(SETTLED_S)
         self._kill_a_name_server()
+        # The witnesses have to see that the cold one is warm.
+        time.sleep(SETTLED_S)
         self._lone_one_leaves()
         time.sleep(SETTLED_S)
         self._end()
