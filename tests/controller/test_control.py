@@ -119,3 +119,12 @@ async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbe
     assert (await asyncio.wait_for(second, BEAT_AWAITED_S / 2)).code == 0
     assert room.stored().master == 1
     assert not room.control._awaiting
+
+
+async def test_each_heartbeat_of_a_member_is_told_with_what_was_heard_before(room):
+    await room.a_set(1)
+    told = []
+    room.control.on_beat = lambda cluster, key, heard, before: told.append((key.broker_id, before is not None))
+    await room.beat(1)
+    await room.beat(7, name="strange")
+    assert told == [(1, True)]

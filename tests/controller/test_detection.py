@@ -762,3 +762,22 @@ def test_who_refused_is_dead_alone_and_who_only_did_not_answer_counts_among_sile
             dead |= {each.key for each in detection.probed(probe.key, outcome, now_ms)}
     assert dead == ({ONE, TWO} if outcome is Outcome.REFUSED else set())
     assert detection.hosts.look(15_000).hosts == hosts
+
+
+def test_who_is_expected_too_late_counts_for_no_host(story):
+    story.beat(1_000, ONE)
+    ends_ms = story.detection.pause_ends_ms
+    before = story.detection.hosts.look(1_001).hosts
+    story.detection.expect_host(TWO, "10.0.0.77:30911", ends_ms)
+    assert story.detection.hosts.look(1_002).hosts == before
+    story.detection.expect_host(TWO, "10.0.0.77:30911", ends_ms - 1)
+    assert story.detection.hosts.look(1_003).hosts == before + 1
+
+
+def test_a_death_by_silence_tells_how_long_was_waited(story):
+    story.beat(10_000, ONE)
+    for now_ms in range(13_000, 14_000, 50):
+        for probe in story.look(now_ms):
+            story.detection.probed(probe.key, Outcome.NO_ANSWER, now_ms + 10)
+    ((key, timeout_ms),) = [(each.key, each.timeout_ms) for each in story.dead]
+    assert (key, timeout_ms) == (ONE, SUSPECT_MS + ANSWER_MS)

@@ -6,7 +6,7 @@ import pytest
 from namesrv.json_members import VALUE_BYTES_MAX
 from namesrv.registration_body import TOPICS_MAX, RegistrationRefused, decoding
 from namesrv.slices import whole
-from remoting.codes import VERSION_5_0_0
+from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
 
 VERSION = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
 
@@ -81,3 +81,29 @@ def test_topics_and_mappings_of_a_compressed_body_have_one_limit_together():
     assert len(decoded(with_mappings(topics=topics), version=VERSION_5_0_0).topics) == len(topics)
     with pytest.raises(RegistrationRefused, match=str(TOPICS_MAX)):
         decoded(with_mappings(topics=topics, count=TOPICS_MAX // 2), version=VERSION_5_0_0)
+
+
+@pytest.mark.parametrize(("version", "servers"), [(VERSION_3_0_11, ("10.0.0.9:1",)), (VERSION_3_0_11 - 1, None)])
+def test_filter_servers_are_told_from_3_0_11_on(version, servers):
+    body = b'{"filterServerList":["10.0.0.9:1"],"topicConfigSerializeWrapper":{"topicConfigTable":{}}}'
+    if servers is None:
+        body = b'{"topicConfigTable":{}}'
+    assert decoded(body, is_compressed=False, version=version).filter_servers == servers
+
+
+def test_so_many_short_topics_are_read_before_others_have_their_turn():
+    steps = decoding(
+        compressed(*(b"t%d 1 1 6 X" % number for number in range(1_200))),
+        crc32=0,
+        compressed=True,
+        version=413,
+        unix_ms=0,
+    )
+    rests = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration:
+            break
+        rests += 1
+    assert rests >= 2

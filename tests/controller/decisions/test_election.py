@@ -486,3 +486,9 @@ def test_whoever_is_elected_was_alive_and_known_and_in_sync_unless_that_was_waiv
     electable = [i for i in alive if i in before.sync_state_set and i in before.replicas]
     if is_elected and electable and not call.is_designated:
         assert election.result is not Result.NOBODY
+
+
+def test_the_others_are_not_needed_where_the_master_lives_unless_an_operator_wants_another():
+    alive = {1: heard(), 2: heard()}
+    assert verdicts(elect(a_set(), electorate(alive), LOST))[2] is Verdict.NOT_NEEDED
+    assert verdicts(elect(a_set(), electorate(alive), Call(broker_id=1, is_designated=True)))[2] is Verdict.NOT_WANTED
