@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak clean
+.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -93,6 +93,13 @@ demo: $(VENV)/.dev
 soak: $(VENV)/.dev
 	$(BIN)/pytest -m soak
 
+## mutants: which mistakes in the rules no test would notice, into benchmarks/MUTANTS.md; every fifth of them, about 20
+## minutes, or those that are named: make mutants MUTANTS='controller.guard.*'
+MUTANTS ?= *[27]
+mutants: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/mutants.py '$(MUTANTS)'
+
 clean:
-	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
