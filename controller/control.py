@@ -24,15 +24,14 @@ from controller.decisions.membership import (
     decide_registration,
 )
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
-from controller.detection import BEAT_OVERDUE_MS
 from controller.elections import Cause, Trigger
 from controller.elector import Elected, Elector
 from controller.entry import Decision, Entry
 from controller.guard import Guard
 from controller.hosts import NOWHERE
-from controller.live_table import BrokerKey, Heard
+from controller.live_table import BrokerKey, Heard, Source
 from controller.new_sets import BURST, REFILL_MS, NewSets
-from controller.refusals import BrokerIdInUse, LimitReached
+from controller.refusals import BrokerIdInUse, LimitReached, NotFromTheMaster
 from controller.store import COMMIT_S
 from controller.working import Parts, Working, present
 
@@ -87,12 +86,12 @@ class Control:
         replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
         if broker_set is not None and replica is not None and _is_namesake(broker_set, replica, heard):
             key, replica = BrokerKey(key.broker_name, -1 - key.broker_id), None
+        if not self._has_place(key, replica, heard):
+            return
         seat = NOWHERE
         if replica is not None:
             self.guard.greet(key, replica.address)
             seat = self.guard.seat(key, replica.address, heard.peer)
-        elif self.live.get(key) is None and self.live.brokers >= self.store.members + STRANGERS_MAX:
-            return
         self.guard.check_standstill(heard.heard_ms)
         if broker_set is not None and replica is not None and self.on_beat is not None:
             self.on_beat(broker_set.cluster, key, heard, self.live.get(key))
@@ -101,6 +100,12 @@ class Control:
             for waiting in self._awaiting.get(key, ()):
                 waiting.set()
 
+    def _has_place(self, key: BrokerKey, replica: Replica | None, heard: Heard) -> bool:
+        """Tell whether to take a heartbeat: of a member that may be heard itself, and of so many others."""
+        if replica is None:
+            return self.live.get(key) is not None or self.live.brokers < self.store.members + STRANGERS_MAX
+        return self.guard.is_heard_itself(key, replica.address, Source(heard.connection_id, heard.peer))
+
     async def apply_id(self, applicant: Applicant, peer: str) -> BrokerSet:
         """Give a broker the id that it applies for."""
         self._check_room(applicant.broker_name, peer)
@@ -108,20 +113,20 @@ class Control:
         self._observer.id_applied(applicant, changed)
         return present(changed.after)
 
-    async def register(self, registrant: Registrant, connection_id: int, peer: str) -> BrokerSet:
+    async def register(self, registrant: Registrant, source: Source) -> BrokerSet:
         """Take note that a broker has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # What is refused says nothing about a broker of that name.
         self._working.check_cluster(registrant.broker_name, registrant.cluster)
-        self._check_is_alone(key, registrant.address, connection_id)
-        if self._goes_on(key, connection_id):
+        self._check_is_alone(key, source)
+        if self._goes_on(key, source.connection_id):
             registrant = replace(registrant, goes_on=True)
-            self._sign_of_life(key, connection_id)
+            self._sign_of_life(key, source)
         else:
-            self._restarted(key, connection_id)
+            self._restarted(key, source)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
-            self._check_room(registrant.broker_name, peer)
+            self._check_room(registrant.broker_name, source.peer)
         changed = await self._working.change(
             registrant.broker_name,
             lambda entry: (
@@ -132,23 +137,24 @@ class Control:
         )
         after = present(changed.after)
         if changed.before is None or key.broker_id not in changed.before.replicas:
-            self._restarted(key, connection_id)
+            self._restarted(key, source)
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
 
-    def _check_is_alone(self, key: BrokerKey, address: str, connection_id: int) -> None:
+    def _check_is_alone(self, key: BrokerKey, source: Source) -> None:
         """Raise BrokerIdInUse if a broker with this id beats from the stored address over another connection.
 
-        Both would take themselves for the master that the id names. The process that ran before it has closed its
-        connection, which makes it suspect, or is silent.
+        Both would take themselves for the master that the id names, and anybody can name an id and its address. The
+        process that ran before it has closed its connection, which makes it suspect, or is silent.
         """
         now_ms, stored = self._clock.now_ms(), self.store.address_of(key)
         heard = self.detection.electable(key.broker_name, now_ms).get(key.broker_id)
-        if stored in (None, address) or heard is None or heard.address != stored:
+        if stored is None or heard is None or heard.address != stored:
             return
-        is_heard = now_ms - heard.heard_ms <= max(BEAT_OVERDUE_MS, heard.period_ms * 3 // 2)
-        if is_heard and heard.connection_id != connection_id and not heard.is_starting and heard.period_ms:
+        if heard.is_closed or heard.is_starting or not heard.period_ms:
+            return
+        if not self.live.is_own(key, source, now_ms, self.guard.seat(key, stored).host):
             raise BrokerIdInUse(key.broker_name, key.broker_id, heard.address)
 
     def told_to_register(self, broker_name: str, connection_id: int) -> None:
@@ -171,22 +177,24 @@ class Control:
         beats_here = heard.connection_id == connection_id and heard.owner is None
         return beats_here and heard.period_ms > 0 and not (heard.awaits_beat or heard.is_starting)
 
-    async def elect_for_broker(self, cluster: str, key: BrokerKey, connection_id: int) -> Elected:
+    async def elect_for_broker(self, cluster: str, key: BrokerKey, source: Source) -> Elected:
         """Find a master because a broker asks for one; it would lead itself."""
         self._working.check_cluster(key.broker_name, cluster)
-        self._sign_of_life(key, connection_id)
+        self._sign_of_life(key, source)
         began_ms = self._clock.now_ms()
         await self._first_beats(self._awaited(key))
         waited_s = (self._clock.now_ms() - began_ms) / 1000
         cause = Cause(trigger=Trigger.BROKER, why=f"broker {key.broker_id} found no master", broker_id=key.broker_id)
         return await self._elector.elect(key.broker_name, Call(broker_id=key.broker_id), cause, COMMIT_S - waited_s)
 
-    async def alter_sync_state_set(self, wanted: WantedSyncStateSet, connection_id: int) -> BrokerSet:
+    async def alter_sync_state_set(self, wanted: WantedSyncStateSet, source: Source) -> BrokerSet:
         """Store who is in sync, as the master reports it."""
-        name = wanted.broker_name
+        name, key = wanted.broker_name, BrokerKey(wanted.broker_name, wanted.master)
         if (broker_set := self.store.get(name)) is not None and self.group.is_leader:
-            self._recovery.reported(broker_set, wanted, connection_id, self._clock.now_ms())
-        self._sign_of_life(BrokerKey(name, wanted.master), connection_id)
+            self._recovery.reported(broker_set, wanted, source.connection_id, self._clock.now_ms())
+        if not self._is_own(key, source):
+            raise NotFromTheMaster(name, wanted.master)
+        self._sign_of_life(key, source)
         changed = await self._working.change(
             name, lambda entry: decide_alteration(entry, wanted, self.live.alive(name, self._clock.now_ms()))
         )
@@ -273,19 +281,30 @@ class Control:
                 f"{host} has begun {BURST} sets; {broker_name} cannot begin before {REFILL_MS / 1000:g} s have passed"
             )
 
-    def _sign_of_life(self, key: BrokerKey, connection_id: int) -> None:
-        if (address := self.store.address_of(key)) is not None:
+    def _is_own(self, key: BrokerKey, source: Source) -> bool:
+        """Tell whether what comes over a connection may be from a broker; anything may of one that is no member."""
+        address = self.store.address_of(key)
+        if address is None:
+            return True
+        home = self.guard.seat(key, address).host
+        is_own = self.live.is_own(key, source, self._clock.now_ms(), home)
+        return is_own and self.guard.is_heard_itself(key, address, source)
+
+    def _sign_of_life(self, key: BrokerKey, source: Source) -> None:
+        address = self.store.address_of(key)
+        if address is not None and self.guard.is_heard_itself(key, address, source):
             now_ms = self._clock.now_ms()
             # One that was thought to be dead may report or ask before it beats.
             self.guard.greet(key, address)
             self.guard.check_standstill(now_ms)
-            self.detection.seen(key, now_ms, connection_id, address, self.guard.seat(key, address))
+            self.detection.seen(key, now_ms, source, address, self.guard.seat(key, address))
 
-    def _restarted(self, key: BrokerKey, connection_id: int) -> None:
-        if (address := self.store.address_of(key)) is not None:
+    def _restarted(self, key: BrokerKey, source: Source) -> None:
+        address = self.store.address_of(key)
+        if address is not None and self.guard.is_heard_itself(key, address, source):
             now_ms = self._clock.now_ms()
             self.guard.check_standstill(now_ms)
-            self.detection.restarted(key, now_ms, connection_id, address, self.guard.seat(key, address))
+            self.detection.restarted(key, now_ms, source, address, self.guard.seat(key, address))
 
     def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
         """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""

@@ -19,6 +19,8 @@ from controller.live_table import (
     BrokerKey,
     Heard,
     LiveTable,
+    Source,
+    is_at,
 )
 
 #: Brokers beat each second; a beat that has not come for so long is overdue.
@@ -154,6 +156,8 @@ class _Suspicion:
     outcome: Outcome | None = None
     #: What was heard of it last, if it was thought to be dead before.
     last: Heard | None = None
+    #: It was heard since over a connection that may be its own: that no answer comes is not its end.
+    is_heard: bool = False
 
     def take(self, outcome: Outcome, now_ms: int) -> None:
         """Take what came of a question."""
@@ -203,8 +207,10 @@ class Detection:
 
     def beat(self, key: BrokerKey, heard: Heard, address: str | None = None, seat: Seat = NOWHERE) -> None:
         """Take a heartbeat; `address` is where the store has the broker, None for one that is no member."""
-        kept = self._live.beat(key, heard, seat.host)
         # Thousands come each second.
+        if self._suspicions or self._gone:
+            self._trust(key, Source(heard.connection_id, heard.peer), heard.heard_ms, seat)
+        kept = self._live.beat(key, heard, seat.host, is_reached=seat.is_reached)
         if address is not None:
             self.hosts.heard(key, address, kept.due_ms, seat)
             if not self._hears_any:
@@ -212,24 +218,36 @@ class Detection:
         if heard.timeout_ms > self._timeout_ms_longest:
             # One broker must not hold up the judgement of all others.
             self._timeout_ms_longest = min(heard.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
-        if self._suspicions or self._gone:
-            self._trust(key)
 
-    def seen(self, key: BrokerKey, now_ms: int, connection_id: int, address: str, seat: Seat = NOWHERE) -> None:
+    def seen(self, key: BrokerKey, now_ms: int, source: Source, address: str, seat: Seat = NOWHERE) -> None:
         """Take another request of a member that is stored at this address."""
-        self._live.seen(key, now_ms, connection_id)
-        self._hear_otherwise(key, now_ms, address, seat)
+        self._hear_otherwise(key, now_ms, source, address, seat)
+        self._live.seen(key, now_ms, source.connection_id)
 
-    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int, address: str, seat: Seat = NOWHERE) -> None:
+    def restarted(self, key: BrokerKey, now_ms: int, source: Source, address: str, seat: Seat = NOWHERE) -> None:
         """Take the request that a member starts with."""
-        self._live.restarted(key, now_ms, connection_id)
-        self._hear_otherwise(key, now_ms, address, seat)
+        self._hear_otherwise(key, now_ms, source, address, seat)
+        self._live.restarted(key, now_ms, source.connection_id)
 
-    def _hear_otherwise(self, key: BrokerKey, now_ms: int, address: str, seat: Seat) -> None:
+    def _hear_otherwise(self, key: BrokerKey, now_ms: int, source: Source, address: str, seat: Seat) -> None:
+        self._trust(key, source, now_ms, seat)
         self.hosts.heard(key, address, now_ms + PERIOD_MS_DEFAULT, seat)
         if not self._hears_any:
             self._hear_first(now_ms)
-        self._trust(key)
+
+    def _trust(self, key: BrokerKey, source: Source, now_ms: int, seat: Seat) -> None:
+        """Clear who is heard itself. Where a suspect was reached, and others may speak for it now, it is asked.
+
+        It goes if its port refuses; if it was heard from that host, also if it does not answer there.
+        """
+        self._gone.pop(key, None)
+        suspicion, heard = self._suspicions.get(key), self._live.get(key)
+        if suspicion is None:
+            return
+        if heard is None or not seat.is_reached or self._live.is_own(key, source, now_ms, seat.host):
+            del self._suspicions[key]
+        elif not is_at(seat.host, heard.own.peer):
+            suspicion.is_heard = True
 
     def _hear_first(self, now_ms: int) -> None:
         """Take the first sign of life; brokers have as long to be heard from then on if it comes late."""
@@ -274,15 +292,11 @@ class Detection:
         for suspicion in self._suspicions.values():
             suspicion.begin_again(now_ms)
 
-    def _trust(self, key: BrokerKey) -> None:
-        self._suspicions.pop(key, None)
-        self._gone.pop(key, None)
-
     # What is noticed
 
     def connection_lost(self, connection_id: int, now_ms: int) -> list[BrokerKey]:
-        """Suspect the brokers that were heard over a connection last, and return them."""
-        suspects = [key for key in self._live.over(connection_id) if key not in self._suspicions]
+        """Suspect the brokers that were heard over a connection last, or from their hosts, and return them."""
+        suspects = [key for key in self._live.closed(connection_id) if key not in self._suspicions]
         for key in suspects:
             heard = self._live.get(key)
             assert heard is not None, "the table has who was heard over a connection"
@@ -303,6 +317,14 @@ class Detection:
         elif self._live.get(key) is None and key not in self._gone and key not in self._suspicions:
             deadline_ms = max(self.pause_ends_ms, now_ms)
             self._suspicions[key] = _Suspicion(Why.UNHEARD, now_ms, deadline_ms, now_ms)
+
+    def ask_gone(self, key: BrokerKey, now_ms: int) -> list[Probe]:
+        """Ask a broker that is dead for all that is known, as somebody speaks for it: it is back if it answers."""
+        gone = self._gone.get(key)
+        if gone is None or key in self._suspicions:
+            return []
+        self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms, last=gone.last)
+        return self.ask([key], now_ms)
 
     def expect_host(self, key: BrokerKey, address: str, now_ms: int) -> None:
         """Wait until `pause_ends_ms` for the host of a member, so that it is known how many hosts there are."""
@@ -417,9 +439,13 @@ class Detection:
         if last is None:
             return []
         if suspicion.outcome is Outcome.ANSWERED:
+            self._gone.pop(key, None)
             self._live.answered(key, now_ms)
             return []
-        if suspicion.why is Why.UNHEARD and suspicion.outcome not in PROOFS:
+        if key in self._gone:
+            # Others spoke for it.
+            return []
+        if suspicion.outcome not in PROOFS and (suspicion.is_heard or suspicion.why is Why.UNHEARD):
             # It is given up as everybody else who was never heard.
             return []
         return [self._dead(key, suspicion, last, now_ms)]
@@ -509,5 +535,5 @@ class Detection:
         """Forget a broker that belongs to no set any more."""
         self._live.forget(key)
         self.hosts.forget(key)
-        self._questions.pop(key, None)
-        self._trust(key)
+        for table in (self._questions, self._suspicions, self._gone):
+            table.pop(key, None)

@@ -169,6 +169,7 @@ class Elector:
                 i for i in members if knows_nothing or not self._detection.is_lost(BrokerKey(broker_name, i), now_ms)
             ),
             reported=self._recovery.reported_epochs(broker_name),
+            epoch_seen=self._store.epoch_seen(broker_name),
         )
 
     async def _log_ends(self, broker_name: str, call: Call) -> LogEnds | None:

@@ -17,7 +17,7 @@ from controller.effects import AskBroker, GreetBroker
 from controller.elections import Cause, Trigger
 from controller.elector import Elector
 from controller.hosts import Seat
-from controller.live_table import BrokerKey
+from controller.live_table import BrokerKey, Source, is_at
 from controller.reach import Reach
 from controller.working import Working
 from remoting.addresses import host_number
@@ -176,6 +176,23 @@ class Guard:
                 self._reach.unanswered(key)
         self._mourn(self._detection.probed(key, outcome, now_ms))
 
+    def is_heard_itself(self, key: BrokerKey, address: str, source: Source) -> bool:
+        """Tell whether what comes over a connection may be from a member that was found dead; else it is asked.
+
+        Anybody can speak for it, and would keep it from being replaced. One that was reached at its address, and that
+        refused there or was heard from there, has to be heard from there or to answer.
+        """
+        gone = self._detection.gone(key)
+        if gone is None or not self._reach.has_reached(key, address):
+            return True
+        home, own = self.seat(key, address).host, gone.last.own
+        if is_at(home, source.peer) or source.connection_id == own.connection_id:
+            return True
+        if gone.outcome not in PROOFS and not is_at(home, own.peer):
+            return True
+        self._ask(self._detection.ask_gone(key, self._clock.now_ms()))
+        return False
+
     def greet(self, key: BrokerKey, address: str) -> None:
         """Find out whether a member that beats can be reached, before that matters; to be called before it is heard."""
         gone = self._detection.gone(key)
@@ -202,7 +219,7 @@ class Guard:
     def seat(self, key: BrokerKey, address: str, peer: str = "") -> Seat:
         """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
         if host := self._reach.host_of(key, address):
-            return Seat(host, is_proven=True)
+            return Seat(host, is_proven=True, is_reached=True)
         host = host_number(address)
         return Seat(host, is_proven=host != "" and host == host_number(peer))
 

@@ -25,6 +25,7 @@ from controller.live_table import (
     UNKNOWN,
     BrokerKey,
     Heard,
+    Source,
 )
 from controller.refusals import (
     BrokerIdInUse,
@@ -286,7 +287,7 @@ class Handlers:
         )
         answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
-            broker_set = await self._control.register(registrant, connection.id, connection.peer)
+            broker_set = await self._control.register(registrant, Source(connection.id, connection.peer))
         except (SetUnknown, BrokerUnknown, BrokerIdInUse) as refused:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
@@ -309,7 +310,8 @@ class Handlers:
             wanted = None if broker_id == UNKNOWN else broker_id
             elected = await self._control.designate(cluster, name, wanted, connection.peer)
         else:
-            elected = await self._control.elect_for_broker(cluster, BrokerKey(name, broker_id), connection.id)
+            source = Source(connection.id, connection.peer)
+            elected = await self._control.elect_for_broker(cluster, BrokerKey(name, broker_id), source)
         if elected.result is not Result.NOBODY:
             return _elected(request, elected)
         is_lost = broker_id == UNKNOWN
@@ -330,7 +332,7 @@ class Handlers:
             members=frozenset(body.sync_state_set),
             sync_state_set_epoch=body.sync_state_set_epoch,
         )
-        broker_set = await self._control.alter_sync_state_set(wanted, connection.id)
+        broker_set = await self._control.alter_sync_state_set(wanted, Source(connection.id, connection.peer))
         answer = AlterSyncStateSetResponseHeader(new_sync_state_set_epoch=broker_set.sync_state_set_epoch)
         return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 

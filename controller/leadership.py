@@ -31,7 +31,7 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     member: Member
     #: Which run of that controller's process: a restarted one is another holder.
     run: str
-    #: The create revision of the key: no two holders ever have the same.
+    #: The create revision of the key: no two holders have the same, but where the store was put back to an older state.
     token: int
     lease_id: int
 
@@ -72,9 +72,9 @@ class Renew(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Delete the key `leader` if this is its create revision; 0: there is none."""
+    """Delete the key `leader` if it is this one."""
 
-    token: int
+    holder: Holder
 
 
 class Leave(msgspec.Struct, frozen=True):
@@ -178,13 +178,13 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
                 return Grant()
             return Campaign(self.lease.id)
         if self.is_left_over(self.holder):
-            return Release(self.holder.token)
+            return Release(self.holder)
         return Rest(self.look_due_ms)
 
     def is_left_over(self, holder: Holder) -> bool:
         """Whether the key is this controller's, but not one under which it leads."""
         # Another process under the same id is only taken for an earlier run of this one when this one begins. Two that
-        # live at once would otherwise depose each other for ever. What was under way there fails by its token.
+        # live at once would otherwise depose each other for ever. What was under way there fails by its run and token.
         return holder.run == self.run or (self.is_new and holder.member == self.me)
 
     def looked(self, holder: Holder | None, revision: int, now_ms: int, *, known_before: int) -> "Leadership":

@@ -17,6 +17,8 @@ from controller.live_table import BrokerKey, LiveTable
 WAIT_MS: Final = 8_000
 #: A master reports each 5 s; one strange report is not enough.
 _REPORTED_AGAIN_MS: Final = 4_000
+#: A broker that is heard so long after its last report does not report any more, or somebody else did.
+_REPORT_COUNTS_MS: Final = 15_000
 
 
 class _Report(NamedTuple):
@@ -24,6 +26,7 @@ class _Report(NamedTuple):
 
     master_epoch: int
     first_ms: int
+    last_ms: int
     is_confirmed: bool = False
 
 
@@ -46,7 +49,7 @@ class Recovery:
         """
         name = broker_set.broker_name
         heard = self._live.get(BrokerKey(name, wanted.master))
-        is_own = heard is not None and heard.own_connection_id == connection_id
+        is_own = heard is not None and heard.own.connection_id == connection_id
         if wanted.master not in broker_set.replicas or not is_own:
             return
         reports = self._reports.setdefault(name, {})
@@ -57,15 +60,22 @@ class Recovery:
         if not is_ahead:
             reports.pop(wanted.master, None)
         else:
-            before = reports.setdefault(wanted.master, _Report(wanted.master_epoch, now_ms))
-            if now_ms - before.first_ms >= _REPORTED_AGAIN_MS:
-                reports[wanted.master] = _Report(wanted.master_epoch, before.first_ms, is_confirmed=True)
+            before = reports.get(wanted.master)
+            if before is None or now_ms - before.last_ms > _REPORT_COUNTS_MS:
+                before = _Report(wanted.master_epoch, now_ms, now_ms)
+            is_confirmed = now_ms - before.first_ms >= _REPORTED_AGAIN_MS
+            reports[wanted.master] = _Report(wanted.master_epoch, before.first_ms, now_ms, is_confirmed)
         if not reports:
             del self._reports[name]
 
     def reported_epochs(self, broker_name: str) -> Mapping[int, int]:
         """Return the master epochs that members of a set report to lead at, and that the store does not know."""
-        reports = self._reports.get(broker_name, {})
+        reports, heard = self._reports.get(broker_name), self._live.of_set(broker_name)
+        if reports is None:
+            return {}
+        for broker_id, each in list(reports.items()):
+            if broker_id in heard and heard[broker_id].heard_ms - each.last_ms > _REPORT_COUNTS_MS:
+                del reports[broker_id]
         return {broker_id: each.master_epoch for broker_id, each in reports.items() if each.is_confirmed}
 
     def is_behind(self, broker_set: BrokerSet) -> bool:

@@ -155,6 +155,19 @@ class NotTheMaster(RequestRefused):
         super().__init__(f"{broker_name}: the master is {'none' if current is None else current}, not {sent}")
 
 
+class NotFromTheMaster(RequestRefused):
+    """The SyncStateSet in the name of a master that is heard over another connection, or was found dead."""
+
+    code = ResponseCode.CONTROLLER_INVALID_MASTER
+    ext_fields = NO_NEW_EPOCH
+
+    def __init__(self, broker_name: str, master: int) -> None:
+        super().__init__(
+            f"{broker_name}: broker {master} is not known to be at the other end of this connection; "
+            "it reports over the one of its heartbeats"
+        )
+
+
 class StaleMasterEpoch(RequestRefused):
     """A master of another epoch than the present one reports."""
 

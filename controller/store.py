@@ -130,6 +130,8 @@ class SetStore:
         self._backend = backend
         self._kept: dict[str, Kept] = {}
         self._members = 0
+        #: The master epochs of sets before the store was put back: who led at them may not have been heard since.
+        self._epochs_seen: dict[str, int] = {}
         #: Told of each set that is no longer known as it was, and when all are known anew.
         self.on_changed: Callable[[str], None] = lambda _: None
         self.on_loaded: Callable[[], None] = lambda: None
@@ -188,8 +190,15 @@ class SetStore:
         if kept.revision > self._kept.get(broker_name, _NOTHING).revision:
             self._keep(broker_name, kept)
 
+    def epoch_seen(self, broker_name: str) -> int:
+        """Return the highest master epoch that was known here before the store was put back, 0 if it never was."""
+        return self._epochs_seen.get(broker_name, 0)
+
     def put_back(self) -> None:
         """Take over whatever is told next of each set, older or not: the store was put back to an older state."""
+        for broker_set in self.sets():
+            seen = self._epochs_seen.get(broker_set.broker_name, 0)
+            self._epochs_seen[broker_set.broker_name] = max(seen, broker_set.master_epoch)
         self._kept = {name: kept._replace(revision=-1) for name, kept in self._kept.items()}
 
     def names(self) -> list[str]:

@@ -237,6 +237,10 @@ def _serving(field: _Field, electorate: Electorate) -> Mapping[int, Heard]:
     highest = max((heard.epoch for heard in field.alive.values()), default=0)
     masters, told = electorate.log_ends.masters, electorate.told
     serving = {i: heard for i, heard in field.alive.items() if i in masters and heard.epoch == highest}
+    master = field.broker_set.master
+    if master in field.alive and master not in told:
+        # It may be alive and well, with others that speak for it.
+        serving = {i: heard for i, heard in serving.items() if i in field.broker_set.sync_state_set}
     if serving:
         return serving
     if not electorate.log_ends.by_id or field.alive.keys() <= told:

@@ -32,13 +32,17 @@ class Electorate(Struct, frozen=True, kw_only=True):
     may_live: Collection[int] = ()
     #: The master epochs that members report to lead at and that the store does not know, whatever is in their logs.
     reported: Mapping[int, int] = {}
+    #: The highest master epoch that this controller has seen stored, be it in a store that was put back since.
+    epoch_seen: int = 0
     #: What the trusted have answered for this election, at the addresses that are stored.
     log_ends: LogEnds = NO_ANSWERS
 
     def answered(self, log_ends: LogEnds, now_ms: int) -> "Electorate":
-        """Return this with answers in the place of heartbeats, which are older and may be somebody else's."""
+        """Return this with answers in the place of heartbeats and reports, which may be somebody else's."""
         trusted, heard = (log_ends.applied_to(each, now_ms) for each in (self.trusted, self.heard))
-        return replace(self, trusted=trusted, heard=heard, log_ends=log_ends)
+        ends = log_ends.by_id
+        reported = {i: epoch for i, epoch in self.reported.items() if i not in ends or ends[i].epoch >= epoch}
+        return replace(self, trusted=trusted, heard=heard, reported=reported, log_ends=log_ends)
 
     def claims(self, broker_set: BrokerSet) -> dict[int, int]:
         """Return the members that know more than the store, and the master epoch that each claims."""
@@ -100,7 +104,7 @@ class Electorate(Struct, frozen=True, kw_only=True):
         highest = max(believed.values(), default=0)
         has_lost = not broker_set.is_elected or any(_proves(broker_set, i, epoch) for i, epoch in believed.items())
         margin = RECOVERY_MARGIN if believed and has_lost else 0
-        return min(highest + margin, RAISED_EPOCH_MAX)
+        return max(min(highest + margin, RAISED_EPOCH_MAX), self.epoch_seen)
 
 
 def _known_epoch(broker_set: BrokerSet) -> int:

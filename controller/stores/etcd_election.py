@@ -181,8 +181,9 @@ class Election:
             case Renew(lease_id):
                 ttl_s = await self._ask("renew", etcd_requests.renew(lease_id))
                 return self._state.renewed(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
-            case Release(token):
-                await self._ask("release", etcd_requests.release(self._keys, token))
+            case Release(holder):
+                lead = etcd_requests.Lead(holder.member, holder.run, holder.token)
+                await self._ask("release", etcd_requests.release(self._keys, lead))
                 return self._state.released()
         raise AssertionError(f"{step} is not performed here")
 
@@ -194,7 +195,8 @@ class Election:
     async def _leave(self, token: int, lease_id: int | None) -> None:
         try:
             if token:
-                await self._ask("release", etcd_requests.release(self._keys, token), within_ms=LEAVE_MS)
+                lead = etcd_requests.Lead(self._state.me, self._state.run, token)
+                await self._ask("release", etcd_requests.release(self._keys, lead), within_ms=LEAVE_MS)
             if lease_id is not None:
                 await self._ask("revoke", etcd_requests.revoke(lease_id), within_ms=LEAVE_MS)
         except StoreError:

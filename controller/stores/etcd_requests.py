@@ -112,10 +112,10 @@ def campaign(keys: Keys, me: Member, run: str, lease_id: int) -> Callable[[Conne
     return question
 
 
-def release(keys: Keys, token: int) -> Callable[[Connection, float, Metadata], None]:
-    """Delete the key `leader` if it is still the one created at this revision."""
+def release(keys: Keys, lead: Lead) -> Callable[[Connection, float, Metadata], None]:
+    """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
     request = messages.TxnRequest(
-        compare=[_created_at(keys.leader, token)],
+        compare=[_created_at(keys.leader, lead.token), _has_value(keys.leader, leader_value(lead.me, lead.run))],
         success=[_delete(keys.leader)],
     )
 

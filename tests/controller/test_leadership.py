@@ -60,7 +60,7 @@ def test_who_passes_the_lead_on_releases_the_key_and_stands_only_after_a_while(l
     assert passed.role == Follows(None)
     assert passed.next_step(1000) == Look()
     seen = passed.looked(MINE, 20, 1000, known_before=20)
-    assert seen.next_step(1000) == Release(MINE.token)
+    assert seen.next_step(1000) == Release(MINE)
     gone = seen.released().looked(None, 21, 1100, known_before=20)
     # It goes on to look, so that it can name whoever leads instead.
     assert gone.next_step(1100) == Rest(1100 + LOOK_EVERY_MS)
@@ -125,7 +125,7 @@ def test_a_campaign_found_to_be_won_too_late_is_not_led_upon(new):
     )
     assert found.role == Follows(None)
     assert found.next_step(UNTIL_MS) == Look()
-    assert found.looked(MINE, 21, UNTIL_MS, known_before=0).next_step(UNTIL_MS) == Release(MINE.token)
+    assert found.looked(MINE, 21, UNTIL_MS, known_before=0).next_step(UNTIL_MS) == Release(MINE)
 
 
 # Leading
@@ -183,7 +183,7 @@ def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_
     committed = leading.knowing(40).knowing(30)
     restored = committed.looked(MINE, 25, 3000, known_before=committed.known_revision)
     assert restored.role == Follows(None)
-    assert restored.next_step(3000) == Release(MINE.token)
+    assert restored.next_step(3000) == Release(MINE)
     assert restored.released().next_step(3000) == Look()
     assert restored.known_revision == 25
     assert restored.looked(None, 26, 3000, known_before=25).next_step(3000) == Grant()
@@ -205,9 +205,9 @@ def test_a_look_that_was_overtaken_by_news_is_no_return_to_an_older_state(leadin
 def test_a_restarted_leader_removes_its_old_key_once(new):
     old = a_holder(ME, run="before", token=5)
     seen = new.looked(old, 10, 0, known_before=0)
-    assert (seen.role, seen.next_step(0)) == (Follows(None), Release(5))
+    assert (seen.role, seen.next_step(0)) == (Follows(None), Release(old))
     failed = seen.failed(0).looked(old, 10, RETRY_MS, known_before=0)
-    assert failed.next_step(RETRY_MS) == Release(5)
+    assert failed.next_step(RETRY_MS) == Release(old)
     released = failed.released()
     assert released.next_step(RETRY_MS) == Look()
     assert released.looked(a_holder(ME, run="another", token=11), 11, RETRY_MS, known_before=0).next_step(

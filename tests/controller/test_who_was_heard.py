@@ -65,9 +65,9 @@ def test_a_set_goes_with_its_last_broker(table):
 def test_each_connection_has_the_brokers_that_were_heard_over_it_last(table):
     table.beat(TWO, heard(connection_id=7))
     table.beat(ONE, heard(connection_id=7))
-    assert table.over(7) == (ONE, TWO)
+    assert table.closed(7) == [ONE, TWO]
     table.beat(ONE, heard(connection_id=8))
-    assert (table.over(7), table.over(8), table.over(9)) == ((TWO,), (ONE,), ())
+    assert [table.closed(number) for number in (7, 8, 9)] == [[TWO], [ONE], []]
 
 
 def test_one_member_of_a_set_can_go_alone(table):
@@ -75,9 +75,9 @@ def test_one_member_of_a_set_can_go_alone(table):
     table.beat(TWO, heard(connection_id=7))
     assert table.brokers == 2
     table.forget(ONE)
-    assert (list(table.rows()), table.over(7), table.brokers) == (
+    assert (list(table.rows()), table.closed(7), table.brokers) == (
         [(TWO, heard(connection_id=7, period_ms=0))],
-        (TWO,),
+        [TWO],
         1,
     )
 
@@ -216,14 +216,14 @@ def test_what_is_claimed_over_another_connection_does_not_count_beside_its_own(h
         heard_at_home.beat(ONE, claim(heard_ms))
         assert heard_at_home.get(ONE).progress == (5, 1000)
     assert heard_at_home.get(ONE).heard_ms == 1_500
-    assert heard_at_home.get(ONE).own_connection_id == OWN
+    assert heard_at_home.get(ONE).own.connection_id == OWN
 
 
 def test_it_counts_once_nothing_came_over_its_own_and_ends_with_the_next_that_does(heard_at_home):
     heard_at_home.beat(ONE, claim(1_501))
-    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own_connection_id) == ((50, 9999), OTHER)
+    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((50, 9999), OTHER)
     heard_at_home.beat(ONE, heard(heard_ms=3_002, connection_id=OWN))
-    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own_connection_id) == ((5, 1000), OWN)
+    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((5, 1000), OWN)
 
 
 @pytest.mark.parametrize(("said", "kept"), [(1_100, (5, 1_100)), (900, (5, 1_000))])
@@ -237,7 +237,7 @@ def test_a_request_over_another_connection_brings_no_claims_with_it(heard_at_hom
     heard_at_home.seen(ONE, now_ms=500, connection_id=OTHER)
     heard_at_home.seen(ONE, now_ms=600, connection_id=OTHER)
     heard_at_home.beat(ONE, claim(700))
-    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own_connection_id) == ((5, 1000), OWN)
+    assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((5, 1000), OWN)
 
 
 def test_who_has_started_says_how_far_its_log_is_over_any_connection(heard_at_home):

@@ -1,0 +1,248 @@
+"""What a stranger can do in the name of a member, by frames that anybody can send: the member leads on, or is replaced.
+
+Brokers 1 to 3 are heard from their own hosts and were reached there; the stranger has a connection from elsewhere.
+"""
+
+import json
+
+import pytest
+from fakes.control_room import CLUSTER, SET, ControlRoom, at
+
+from controller.detection import Outcome
+from controller.entry import Entry
+from controller.live_table import BrokerKey
+from controller.log_ends import LogEnd
+from controller.store import Kept
+from remoting.codes import RequestCode, ResponseCode
+
+ONE = BrokerKey(SET, 1)
+HOMES = {1: 11, 2: 12, 3: 13}
+STRANGER = 66
+ELSEWHERE = "6.6.6.6:666"
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def beat(room, *broker_ids, **fields):
+    for broker_id in broker_ids:
+        await room.beat(broker_id, over=HOMES[broker_id], **fields)
+
+
+async def pass_s(room, seconds, *, refusing=(), silent=(), forging=None, beating=(1, 2, 3), **fields):
+    """Let time pass with what the ports of brokers answer; `forging` is what a stranger does ten times a second."""
+    for _ in range(seconds):
+        for _ in range(10):
+            await room.pass_ms(100)
+            answer(room, refusing, silent)
+            await room.done()
+            if forging is not None:
+                await forging()
+        await beat(room, *(set(beating) - {*refusing, *silent}), **fields)
+
+
+def answer(room, refusing=(), silent=()):
+    for probe in room.asked():
+        outcome = Outcome.REFUSED if probe.key.broker_id in refusing else Outcome.ANSWERED
+        room.control.guard.probed(probe.key, Outcome.NO_ANSWER if probe.key.broker_id in silent else outcome)
+
+
+async def a_set(room, *, in_sync=(1, 2, 3), **fields):
+    """Three brokers, of which 1 leads at epoch 1."""
+    await room.a_set(1, 2, 3, in_sync=in_sync)
+    await pass_s(room, 3, **fields)
+    return room.stored()
+
+
+async def start(room, broker_id, address=None):
+    fields = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": broker_id}
+    fields |= {"brokerAddress": address or at(broker_id)}
+    return await room.ask(RequestCode.CONTROLLER_REGISTER_BROKER, fields, over=STRANGER)
+
+
+async def report(room, members, *, master_epoch=1, sync_state_set_epoch=2):
+    fields = {"brokerName": SET, "masterBrokerId": 1, "masterEpoch": master_epoch}
+    body = json.dumps({"syncStateSet": members, "syncStateSetEpoch": sync_state_set_epoch}).encode()
+    return await room.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, fields, body, over=STRANGER)
+
+
+async def beat_for_one(room, **fields):
+    await room.beat(1, over=STRANGER, **fields)
+
+
+# Whoever lives stays who it is
+
+
+@pytest.mark.parametrize("address", [ELSEWHERE, None], ids=["elsewhere", "its own address"])
+@pytest.mark.parametrize("beats_first", [False, True])
+async def test_nobody_registers_under_the_id_of_a_master_that_lives(room, address, beats_first):
+    before = await a_set(room)
+    if beats_first:
+        await beat_for_one(room, brokerAddr=address or at(1))
+    assert (await start(room, 1, address)).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    assert room.stored() == before
+
+
+async def test_nobody_reports_the_sync_state_set_for_a_master_that_lives(room):
+    before = await a_set(room, in_sync=(1, 2))
+    await beat_for_one(room)
+    for members in ([1, 2, 3], [1, 3], [1]):
+        refused = await report(room, members)
+        assert (refused.code, refused.ext_fields) == (
+            ResponseCode.CONTROLLER_INVALID_MASTER,
+            {"newSyncStateSetEpoch": "0"},
+        )
+    assert room.stored() == before
+
+
+async def test_a_master_reports_over_a_new_connection_from_its_host_after_its_last_heartbeat(room):
+    await a_set(room, in_sync=(1, 2))
+    await beat_for_one(room)
+    await room.pass_ms(1_600)
+    room.peer_host = "10.0.0.11"
+    assert (await report(room, [1, 2, 3])).code == 0
+    assert room.stored().sync_state_set == {1, 2, 3}
+
+
+async def test_a_heartbeat_of_a_stranger_changes_neither_the_address_nor_the_timeout_of_a_broker(room):
+    await a_set(room)
+    before = room.live.get(ONE)
+    await beat_for_one(room, brokerAddr=ELSEWHERE, heartbeatTimeoutMills=86_400_000)
+    after = room.live.get(ONE)
+    assert (after.address, after.timeout_ms) == (before.address, before.timeout_ms)
+
+
+# Whoever is dead is replaced
+
+
+@pytest.mark.parametrize("each_look", [True, False], ids=["ten times a second", "once"])
+async def test_a_killed_master_for_which_a_stranger_beats_is_replaced(room, each_look):
+    await a_set(room)
+    await beat_for_one(room, heartbeatTimeoutMills=86_400_000)
+    room.control.guard.connection_lost(HOMES[1])
+    answer(room, refusing=(1,))
+    await beat_for_one(room, heartbeatTimeoutMills=86_400_000)
+    await pass_s(room, 3, refusing=(1,), forging=(lambda: beat_for_one(room)) if each_look else None)
+    assert room.stored().master == 2
+
+
+async def test_a_frozen_master_for_which_a_stranger_beats_is_replaced(room):
+    await a_set(room)
+    await pass_s(room, 5, silent=(1,), forging=lambda: beat_for_one(room))
+    assert room.stored().master == 2
+
+
+async def test_a_master_for_which_a_stranger_reports_after_its_end_is_replaced(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 3, refusing=(1,), forging=lambda: report(room, [1]))
+    assert room.stored().master == 2
+
+
+async def test_brokers_in_sync_in_whose_name_a_stranger_registers_can_be_elected(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+
+    async def register_both():
+        await start(room, 2)
+        await start(room, 3)
+
+    await register_both()
+    await pass_s(room, 3, refusing=(1,), forging=register_both)
+    assert room.stored().master == 2
+
+
+async def test_a_dead_broker_for_which_a_stranger_beats_is_asked_and_is_back_once_it_answers(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 2, refusing=(1,))
+    await beat_for_one(room)
+    assert [probe.key for probe in room.asked()] == [ONE]
+    room.control.guard.probed(ONE, Outcome.REFUSED)
+    assert room.live.get(ONE) is None
+    await beat_for_one(room)
+    answer(room)
+    assert room.live.get(ONE) is not None
+    assert room.detection.gone(ONE) is None
+
+
+async def test_a_broker_that_is_heard_from_its_host_again_is_back_at_once(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 2, refusing=(1,))
+    room.peer_host = "10.0.0.11"
+    await room.beat(1, over=99)
+    assert room.live.get(ONE).connection_id == 99
+
+
+# What brokers are said to know
+
+
+async def test_reports_in_the_name_of_a_silent_master_prove_nothing_once_it_answers(room):
+    await room.a_set(1, 2, 3, in_sync=(1, 2))
+    await room.beat(3, epoch=403, maxOffset=5)
+    await room.beat(1, 2, maxOffset=1000)
+    room.log_ends = {1: LogEnd(1, 1000, is_master=True), 2: LogEnd(1, 1000), 3: LogEnd(403, 5)}
+    for second in range(20):
+        await room.pass_ms(1_000)
+        await beat_for_one(room, maxOffset=1000)
+        if second in (4, 9):
+            await report(room, [1, 2], master_epoch=203, sync_state_set_epoch=9)
+        await room.beat(2, maxOffset=1000)
+        await room.beat(3, epoch=403, maxOffset=5)
+    assert room.stored().master == 1
+
+
+async def test_a_report_counts_no_longer_once_its_broker_is_heard_without_another(room):
+    await a_set(room, in_sync=(1, 2), maxOffset=1000)
+    # Nobody can be asked: what is heard decides.
+    await room.pass_ms(2_000)
+    for second in range(18):
+        await room.pass_ms(1_000)
+        await beat_for_one(room, maxOffset=1000)
+        if second in (11, 16):
+            await report(room, [1, 2], master_epoch=203, sync_state_set_epoch=9)
+        await beat(room, 2, maxOffset=1000)
+        await beat(room, 3, maxOffset=5)
+    await pass_s(room, 30, maxOffset=1000)
+    room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(2, 5)}
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 5, refusing=(1,), maxOffset=1000)
+    assert room.stored().master == 2
+
+
+async def test_an_outsider_that_serves_at_a_higher_epoch_does_not_lead_while_the_master_may_yet_answer(room):
+    await room.a_set(1, 2, 3, in_sync=(1, 2))
+    await room.beat(3, epoch=403, maxOffset=5)
+    await room.beat(1, 2, maxOffset=1000)
+    room.log_ends = {1: LogEnd(1, 1000, is_master=True), 2: LogEnd(1, 1000), 3: LogEnd(403, 5, is_master=True)}
+    for second in range(20):
+        await room.pass_ms(1_000)
+        if second == 13:
+            room.stands_still_ms = {1: room.clock.now_ms() + 1_500}
+        await room.beat(1, over=STRANGER, epoch=203, maxOffset=10**6)
+        await room.beat(2, maxOffset=1000)
+        await room.beat(3, epoch=403, maxOffset=5)
+    assert room.stored().master == 1
+
+
+# A store that was put back
+
+
+async def test_no_epoch_is_given_out_twice_by_a_controller_that_saw_it_before_the_store_was_put_back(room):
+    """The new master of an idle set stands still, so nobody but this controller knows of its epoch."""
+    backup = Entry(broker_set=await a_set(room))
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 1, refusing=(1,))
+    first = room.stored()
+    assert (first.master, first.master_epoch) == (2, 2)
+    await pass_s(room, 6, refusing=(1,), silent=(2,))
+    revision = await room.backend.commit(SET, backup, room.store._kept[SET].revision)
+    room.store.put_back()
+    room.store.entry_changed(SET, Kept(backup, revision))
+    await pass_s(room, 30, refusing=(1,), silent=(2,))
+    assert room.stored().master == 3
+    assert room.stored().master_epoch > first.master_epoch
