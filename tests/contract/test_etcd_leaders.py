@@ -12,6 +12,8 @@ from peers.etcd import Way, running_etcd
 
 from controller.leadership import LEASE_TTL_S, MARGIN_MS
 from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError
+from controller.stores import etcd_requests
+from controller.stores.etcd_client import EtcdClient, EtcdOptions
 from controller.stores.etcd_keys import Keys, entry_value
 from controller.stores.etcd_membership import IdTaken
 from remoting.clock import SystemClock
@@ -47,6 +49,23 @@ async def test_of_three_one_leads_and_all_know_it(etcd, name):
         for each in controllers:
             await eventually(lambda each=each: each.witness.members == everybody, seconds=SOON_S, what="all are listed")
         assert [each.witness.is_leading for each in controllers] == [True, False, False]
+
+
+@pytest.mark.parametrize(("run", "is_left"), [("another", True), ("mine", False)])
+def test_the_key_of_the_leader_is_deleted_only_by_the_run_that_created_it(etcd, name, run, is_left):
+    """Create revisions come again where etcd was put back to an older state."""
+    keys, me, clock = Keys(name), Member(id="n1", address="10.0.0.1:9878"), SystemClock()
+    client = EtcdClient(EtcdOptions(endpoints=tuple(etcd.endpoints)), clock)
+    with contextlib.closing(client):
+
+        def ask(question):
+            return client.ask(question, deadline_ms=clock.now_ms() + 10_000)
+
+        lease_id, _ = ask(etcd_requests.grant(LEASE_TTL_S))
+        token = ask(etcd_requests.campaign(keys, me, "mine", lease_id)).holder.token
+        ask(etcd_requests.release(keys, etcd_requests.Lead(me, run, token)))
+        assert (ask(etcd_requests.look(keys)).holder is not None) == is_left
+        ask(etcd_requests.revoke(lease_id))
 
 
 async def test_a_lead_is_renewed_before_it_ends(etcd, name):

@@ -11,6 +11,8 @@ from peers.wire import SUCCESS
 
 SET = "s"
 LONG_S = 30
+INVALID_MASTER = 2002
+NOT_REGISTERED = 2010
 
 
 @pytest.fixture
@@ -46,6 +48,23 @@ def master_of(controller):
 
 def designate(broker, broker_id):
     return broker.ask_set(ELECT_MASTER, brokerId=broker_id, designateElect=True)
+
+
+def test_a_stranger_takes_neither_the_place_of_a_master_that_lives_nor_reports_in_its_name(pair):
+    controller, first, second = pair()
+    stranger = Replica(controller.address, SET)
+    stranger.broker_id = 1
+    before = controller.set_state(SET)
+    try:
+        for address in (first.address, stranger.address):
+            stranger.beat(brokerAddr=address)
+            assert stranger.register().code == NOT_REGISTERED
+            report = stranger.report([1, 3], master_epoch=1, sync_state_set_epoch=2)
+            assert report.code == INVALID_MASTER
+        assert controller.set_state(SET) == before
+        assert second.info().fields["masterAddress"] == first.address
+    finally:
+        stranger.die()
 
 
 @pytest.mark.parametrize("binary", [False, True], ids=["JSON", "ROCKETMQ"])
@@ -131,7 +150,6 @@ def test_a_master_that_lost_only_its_connection_stays_master(pair):
     wait_until(lambda: any(told.code == EPOCH_CACHE for told in first.told), seconds=LONG_S, what="it is asked")
     time.sleep(0.5)
     first.reconnect()
-    first.keep_beating()
     holds_for(lambda: master_of(controller) == (1, 1), seconds=5, what="1 leads")
     assert controller.set_state(SET).alive == {1, 2}
 
