@@ -49,8 +49,8 @@ class RouteProperties(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
     support_acting_master: bool
     order_message_enable: bool
-    need_wait_for_service: bool = False
-    wait_seconds_for_service: int = 0
+    need_wait_for_service: bool | None = None
+    wait_seconds_for_service: int | None = None
 
 
 class SetsChanged(NamedTuple):

@@ -45,7 +45,7 @@ class Electorate(Struct, frozen=True, kw_only=True):
         return replace(self, trusted=trusted, heard=heard, reported=reported, log_ends=log_ends)
 
     def claims(self, broker_set: BrokerSet) -> dict[int, int]:
-        """Return the members that know more than the store, and the master epoch that each claims."""
+        """Return the members that claim to know more than the store, and the master epoch of each."""
         known = _known_epoch(broker_set)
         claims = {i: each.epoch for i, each in self.heard.items() if i in broker_set.replicas and each.epoch > known}
         reported = {i: epoch for i, epoch in self.reported.items() if i in broker_set.replicas}
