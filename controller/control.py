@@ -24,6 +24,7 @@ from controller.decisions.membership import (
     decide_registration,
 )
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
+from controller.detection import BEAT_OVERDUE_MS
 from controller.elections import Cause, Trigger
 from controller.elector import Elected, Elector
 from controller.entry import Decision, Entry
@@ -101,10 +102,10 @@ class Control:
                 waiting.set()
 
     def _has_place(self, key: BrokerKey, replica: Replica | None, heard: Heard) -> bool:
-        """Tell whether to take a heartbeat: of a member that may be heard itself, and of so many others."""
+        """Tell whether to take a heartbeat: of a member if it is not somebody else's, and of so many others."""
         if replica is None:
             return self.live.get(key) is not None or self.live.brokers < self.store.members + STRANGERS_MAX
-        return self.guard.is_heard_itself(key, replica.address, Source(heard.connection_id, heard.peer))
+        return not self.guard.is_somebody_else(key, replica.address, Source(heard.connection_id, heard.peer))
 
     async def apply_id(self, applicant: Applicant, peer: str) -> BrokerSet:
         """Give a broker the id that it applies for."""
@@ -118,7 +119,7 @@ class Control:
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # What is refused says nothing about a broker of that name.
         self._working.check_cluster(registrant.broker_name, registrant.cluster)
-        self._check_is_alone(key, source)
+        self._check_is_alone(key, registrant.address, source)
         if self._goes_on(key, source.connection_id):
             registrant = replace(registrant, goes_on=True)
             self._sign_of_life(key, source)
@@ -136,25 +137,28 @@ class Control:
             ),
         )
         after = present(changed.after)
-        if changed.before is None or key.broker_id not in changed.before.replicas:
+        if changed.before is None or changed.before.replicas.get(key.broker_id) != after.replicas[key.broker_id]:
             self._restarted(key, source)
+        self.guard.senders.came(key, registrant.address, source)
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
 
-    def _check_is_alone(self, key: BrokerKey, source: Source) -> None:
-        """Raise BrokerIdInUse if a broker with this id beats from the stored address over another connection.
+    def _check_is_alone(self, key: BrokerKey, address: str, source: Source) -> None:
+        """Raise BrokerIdInUse if a broker with this id is heard from its host, and this comes from elsewhere.
 
-        Both would take themselves for the master that the id names, and anybody can name an id and its address. The
-        process that ran before it has closed its connection, which makes it suspect, or is silent.
+        So too if it beats from the stored address over another connection, and this names another address: both would
+        take themselves for the master that the id names. The process that ran before it has closed its connection,
+        which makes it suspect, or is silent.
         """
         now_ms, stored = self._clock.now_ms(), self.store.address_of(key)
+        if stored is not None and self.guard.senders.asks_elsewhere(key, stored, source, now_ms):
+            raise BrokerIdInUse(key.broker_name, key.broker_id, stored)
         heard = self.detection.electable(key.broker_name, now_ms).get(key.broker_id)
-        if stored is None or heard is None or heard.address != stored:
+        if stored in (None, address) or heard is None or heard.address != stored:
             return
-        if heard.is_closed or heard.is_starting or not heard.period_ms:
-            return
-        if not self.live.is_own(key, source, now_ms, self.guard.seat(key, stored).host):
+        is_heard = now_ms - heard.heard_ms <= max(BEAT_OVERDUE_MS, heard.period_ms * 3 // 2)
+        if is_heard and heard.connection_id != source.connection_id and not heard.is_starting and heard.period_ms:
             raise BrokerIdInUse(key.broker_name, key.broker_id, heard.address)
 
     def told_to_register(self, broker_name: str, connection_id: int) -> None:
@@ -188,12 +192,16 @@ class Control:
         return await self._elector.elect(key.broker_name, Call(broker_id=key.broker_id), cause, COMMIT_S - waited_s)
 
     async def alter_sync_state_set(self, wanted: WantedSyncStateSet, source: Source) -> BrokerSet:
-        """Store who is in sync, as the master reports it."""
+        """Store who is in sync, as the master reports it; raises NotFromTheMaster if somebody else does."""
         name, key = wanted.broker_name, BrokerKey(wanted.broker_name, wanted.master)
+        if (address := self.store.address_of(key)) is not None:
+            senders = self.guard.senders
+            is_elsewhere = senders.asks_elsewhere(key, address, source, self._clock.now_ms())
+            if is_elsewhere or senders.was_elsewhere(key, address, source):
+                raise NotFromTheMaster(name, wanted.master)
+            senders.came(key, address, source)
         if (broker_set := self.store.get(name)) is not None and self.group.is_leader:
-            self._recovery.reported(broker_set, wanted, source.connection_id, self._clock.now_ms())
-        if not self._is_own(key, source):
-            raise NotFromTheMaster(name, wanted.master)
+            self._recovery.reported(broker_set, wanted, source, self._clock.now_ms())
         self._sign_of_life(key, source)
         changed = await self._working.change(
             name, lambda entry: decide_alteration(entry, wanted, self.live.alive(name, self._clock.now_ms()))
@@ -281,30 +289,26 @@ class Control:
                 f"{host} has begun {BURST} sets; {broker_name} cannot begin before {REFILL_MS / 1000:g} s have passed"
             )
 
-    def _is_own(self, key: BrokerKey, source: Source) -> bool:
-        """Tell whether what comes over a connection may be from a broker; anything may of one that is no member."""
-        address = self.store.address_of(key)
-        if address is None:
-            return True
-        home = self.guard.seat(key, address).host
-        is_own = self.live.is_own(key, source, self._clock.now_ms(), home)
-        return is_own and self.guard.is_heard_itself(key, address, source)
+    def polled(self, broker_set: BrokerSet, source: Source) -> None:
+        """Take note that a broker of a set asked about it."""
+        for broker_id, replica in broker_set.replicas.items():
+            self.guard.senders.asked(BrokerKey(broker_set.broker_name, broker_id), replica.address, source)
 
     def _sign_of_life(self, key: BrokerKey, source: Source) -> None:
         address = self.store.address_of(key)
-        if address is not None and self.guard.is_heard_itself(key, address, source):
+        if address is not None and not self.guard.is_somebody_else(key, address, source):
             now_ms = self._clock.now_ms()
             # One that was thought to be dead may report or ask before it beats.
             self.guard.greet(key, address)
             self.guard.check_standstill(now_ms)
-            self.detection.seen(key, now_ms, source, address, self.guard.seat(key, address))
+            self.detection.seen(key, now_ms, source.connection_id, address, self.guard.seat(key, address))
 
     def _restarted(self, key: BrokerKey, source: Source) -> None:
         address = self.store.address_of(key)
-        if address is not None and self.guard.is_heard_itself(key, address, source):
+        if address is not None and not self.guard.senders.was_elsewhere(key, address, source):
             now_ms = self._clock.now_ms()
             self.guard.check_standstill(now_ms)
-            self.detection.restarted(key, now_ms, source, address, self.guard.seat(key, address))
+            self.detection.restarted(key, now_ms, source.connection_id, address, self.guard.seat(key, address))
 
     def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
         """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""

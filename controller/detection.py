@@ -20,7 +20,6 @@ from controller.live_table import (
     Heard,
     LiveTable,
     Source,
-    is_at,
 )
 
 #: Brokers beat each second; a beat that has not come for so long is overdue.
@@ -54,6 +53,9 @@ _ASK_SUSPENDED_MS: Final = 2_000
 _FRESH_MS: Final = 1_000
 #: Brokers that were never heard are not judged until so long after the longest heartbeat timeout (controller.md 5.3).
 _PAUSE_MARGIN_MS: Final = 3_000
+#: What comes in the name of a dead broker over one connection is believed after so long, answers or not: the broker may
+#: have moved to another address of its machine.
+CLAIMED_MS: Final = 10_000
 #: How many brokers that have gone are remembered, the last ones.
 _GONE_MAX: Final = 20_000
 
@@ -141,6 +143,8 @@ class Gone(NamedTuple):
     judged_ms: int
     last: Heard
     outcome: Outcome
+    #: The connection over which something came in its name that may be somebody else's, and since when.
+    claim: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -156,8 +160,6 @@ class _Suspicion:
     outcome: Outcome | None = None
     #: What was heard of it last, if it was thought to be dead before.
     last: Heard | None = None
-    #: It was heard since over a connection that may be its own: that no answer comes is not its end.
-    is_heard: bool = False
 
     def take(self, outcome: Outcome, now_ms: int) -> None:
         """Take what came of a question."""
@@ -207,47 +209,33 @@ class Detection:
 
     def beat(self, key: BrokerKey, heard: Heard, address: str | None = None, seat: Seat = NOWHERE) -> None:
         """Take a heartbeat; `address` is where the store has the broker, None for one that is no member."""
+        kept = self._live.beat(key, heard, seat.host)
         # Thousands come each second.
-        if self._suspicions or self._gone:
-            self._trust(key, Source(heard.connection_id, heard.peer), heard.heard_ms, seat)
-        kept = self._live.beat(key, heard, seat.host, is_reached=seat.is_reached)
         if address is not None:
             self.hosts.heard(key, address, kept.due_ms, seat)
             if not self._hears_any:
                 self._hear_first(heard.heard_ms)
-        if heard.timeout_ms > self._timeout_ms_longest:
-            # One broker must not hold up the judgement of all others.
-            self._timeout_ms_longest = min(heard.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
+            if kept.timeout_ms > self._timeout_ms_longest:
+                # One broker must not hold up the judgement of all others.
+                self._timeout_ms_longest = min(kept.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
+        if self._suspicions or self._gone:
+            self._trust(key)
 
-    def seen(self, key: BrokerKey, now_ms: int, source: Source, address: str, seat: Seat = NOWHERE) -> None:
+    def seen(self, key: BrokerKey, now_ms: int, connection_id: int, address: str, seat: Seat = NOWHERE) -> None:
         """Take another request of a member that is stored at this address."""
-        self._hear_otherwise(key, now_ms, source, address, seat)
-        self._live.seen(key, now_ms, source.connection_id)
+        self._live.seen(key, now_ms, connection_id)
+        self._hear_otherwise(key, now_ms, address, seat)
 
-    def restarted(self, key: BrokerKey, now_ms: int, source: Source, address: str, seat: Seat = NOWHERE) -> None:
+    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int, address: str, seat: Seat = NOWHERE) -> None:
         """Take the request that a member starts with."""
-        self._hear_otherwise(key, now_ms, source, address, seat)
-        self._live.restarted(key, now_ms, source.connection_id)
+        self._live.restarted(key, now_ms, connection_id)
+        self._hear_otherwise(key, now_ms, address, seat)
 
-    def _hear_otherwise(self, key: BrokerKey, now_ms: int, source: Source, address: str, seat: Seat) -> None:
-        self._trust(key, source, now_ms, seat)
+    def _hear_otherwise(self, key: BrokerKey, now_ms: int, address: str, seat: Seat) -> None:
         self.hosts.heard(key, address, now_ms + PERIOD_MS_DEFAULT, seat)
         if not self._hears_any:
             self._hear_first(now_ms)
-
-    def _trust(self, key: BrokerKey, source: Source, now_ms: int, seat: Seat) -> None:
-        """Clear who is heard itself. Where a suspect was reached, and others may speak for it now, it is asked.
-
-        It goes if its port refuses; if it was heard from that host, also if it does not answer there.
-        """
-        self._gone.pop(key, None)
-        suspicion, heard = self._suspicions.get(key), self._live.get(key)
-        if suspicion is None:
-            return
-        if heard is None or not seat.is_reached or self._live.is_own(key, source, now_ms, seat.host):
-            del self._suspicions[key]
-        elif not is_at(seat.host, heard.own.peer):
-            suspicion.is_heard = True
+        self._trust(key)
 
     def _hear_first(self, now_ms: int) -> None:
         """Take the first sign of life; brokers have as long to be heard from then on if it comes late."""
@@ -292,11 +280,15 @@ class Detection:
         for suspicion in self._suspicions.values():
             suspicion.begin_again(now_ms)
 
+    def _trust(self, key: BrokerKey) -> None:
+        self._suspicions.pop(key, None)
+        self._gone.pop(key, None)
+
     # What is noticed
 
     def connection_lost(self, connection_id: int, now_ms: int) -> list[BrokerKey]:
-        """Suspect the brokers that were heard over a connection last, or from their hosts, and return them."""
-        suspects = [key for key in self._live.closed(connection_id) if key not in self._suspicions]
+        """Suspect the brokers that were heard over a connection last, and return them."""
+        suspects = [key for key in self._live.over(connection_id) if key not in self._suspicions]
         for key in suspects:
             heard = self._live.get(key)
             assert heard is not None, "the table has who was heard over a connection"
@@ -318,12 +310,24 @@ class Detection:
             deadline_ms = max(self.pause_ends_ms, now_ms)
             self._suspicions[key] = _Suspicion(Why.UNHEARD, now_ms, deadline_ms, now_ms)
 
-    def ask_gone(self, key: BrokerKey, now_ms: int) -> list[Probe]:
-        """Ask a broker that is dead for all that is known, as somebody speaks for it: it is back if it answers."""
+    def claimed(self, key: BrokerKey, source: Source, now_ms: int) -> bool:
+        """Take note that something comes in the name of a dead broker; True once that is to be believed.
+
+        That is when it has come over one connection for CLAIMED_MS: what became of the set is decided by then.
+        """
         gone = self._gone.get(key)
-        if gone is None or key in self._suspicions:
+        if gone is None:
+            return False
+        if gone.claim is None or gone.claim[0] != source.connection_id:
+            self._gone[key] = gone._replace(claim=(source.connection_id, now_ms))
+            return False
+        return now_ms - gone.claim[1] > CLAIMED_MS
+
+    def ask_gone(self, key: BrokerKey, now_ms: int) -> list[Probe]:
+        """Ask a broker that is dead for all that is known: it is back if it answers."""
+        if key in self._suspicions:
             return []
-        self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms, last=gone.last)
+        self._suspicions[key] = _Suspicion(Why.SILENT, now_ms, now_ms + ANSWER_MS, now_ms, last=self._gone[key].last)
         return self.ask([key], now_ms)
 
     def expect_host(self, key: BrokerKey, address: str, now_ms: int) -> None:
@@ -443,9 +447,9 @@ class Detection:
             self._live.answered(key, now_ms)
             return []
         if key in self._gone:
-            # Others spoke for it.
+            # It was only asked because something came in its name.
             return []
-        if suspicion.outcome not in PROOFS and (suspicion.is_heard or suspicion.why is Why.UNHEARD):
+        if suspicion.why is Why.UNHEARD and suspicion.outcome not in PROOFS:
             # It is given up as everybody else who was never heard.
             return []
         return [self._dead(key, suspicion, last, now_ms)]
@@ -482,6 +486,11 @@ class Detection:
     def gone(self, key: BrokerKey) -> Gone | None:
         """Return what was heard last of a broker that is dead."""
         return self._gone.get(key)
+
+    def last_of_dead(self, key: BrokerKey) -> Heard | None:
+        """Return the same of one that is dead, or was and is asked anew."""
+        gone, suspicion = self._gone.get(key), self._suspicions.get(key)
+        return gone.last if gone is not None else suspicion.last if suspicion is not None else None
 
     def is_unheard(self, key: BrokerKey) -> bool:
         """Tell whether a broker is only suspect because it was not heard since this controller runs."""
@@ -535,5 +544,5 @@ class Detection:
         """Forget a broker that belongs to no set any more."""
         self._live.forget(key)
         self.hosts.forget(key)
-        for table in (self._questions, self._suspicions, self._gone):
-            table.pop(key, None)
+        self._questions.pop(key, None)
+        self._trust(key)

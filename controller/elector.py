@@ -217,7 +217,8 @@ class Elector:
         if last is not None and (last.query, last.master_epoch) == (query, broker_set.master_epoch):
             is_after_the_loss = last.asked_ms >= lost_ms
             if is_after_the_loss and now_ms - last.asked_ms < ANSWERS_COUNT_MS:
-                return last.log_ends
+                # Nobody was waited for: whoever tries again at once because somebody was would do so for ever.
+                return msgspec.structs.replace(last.log_ends, is_awaited=False)
         answered = await self._ask(query)
         self._answers[broker_set.broker_name] = _Answers(query, broker_set.master_epoch, now_ms, answered)
         return answered

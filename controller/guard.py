@@ -17,8 +17,9 @@ from controller.effects import AskBroker, GreetBroker
 from controller.elections import Cause, Trigger
 from controller.elector import Elector
 from controller.hosts import Seat
-from controller.live_table import BrokerKey, Source, is_at
+from controller.live_table import BrokerKey, Source
 from controller.reach import Reach
+from controller.senders import Senders
 from controller.working import Working
 from remoting.addresses import host_number
 from remoting.errors import RequestRefused
@@ -89,6 +90,7 @@ class Guard:
         #: When this process stood still lately.
         self._standstills_ms: deque[int] = deque(maxlen=_STANDSTILLS_MAX)
         self._reach = Reach()
+        self.senders = Senders(self._live, self._detection, self._reach)
         self._greetings = 0
         self._unreached_told_ms = parts.clock.now_ms() - _UNREACHED_TOLD_MS
         parts.detection.is_master = self._is_master
@@ -176,22 +178,15 @@ class Guard:
                 self._reach.unanswered(key)
         self._mourn(self._detection.probed(key, outcome, now_ms))
 
-    def is_heard_itself(self, key: BrokerKey, address: str, source: Source) -> bool:
-        """Tell whether what comes over a connection may be from a member that was found dead; else it is asked.
-
-        Anybody can speak for it, and would keep it from being replaced. One that was reached at its address, and that
-        refused there or was heard from there, has to be heard from there or to answer.
-        """
-        gone = self._detection.gone(key)
-        if gone is None or not self._reach.has_reached(key, address):
-            return True
-        home, own = self.seat(key, address).host, gone.last.own
-        if is_at(home, source.peer) or source.connection_id == own.connection_id:
-            return True
-        if gone.outcome not in PROOFS and not is_at(home, own.peer):
-            return True
-        self._ask(self._detection.ask_gone(key, self._clock.now_ms()))
-        return False
+    def is_somebody_else(self, key: BrokerKey, address: str, source: Source) -> bool:
+        """Tell whether what comes from there is no sign of life of a member; a dead one is asked whether it is back."""
+        now_ms, senders = self._clock.now_ms(), self.senders
+        if not senders.was_elsewhere(key, address, source):
+            return senders.is_elsewhere(key, address, source, now_ms)
+        if self._detection.claimed(key, source, now_ms):
+            return False
+        self._ask(self._detection.ask_gone(key, now_ms))
+        return True
 
     def greet(self, key: BrokerKey, address: str) -> None:
         """Find out whether a member that beats can be reached, before that matters; to be called before it is heard."""
@@ -219,7 +214,7 @@ class Guard:
     def seat(self, key: BrokerKey, address: str, peer: str = "") -> Seat:
         """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
         if host := self._reach.host_of(key, address):
-            return Seat(host, is_proven=True, is_reached=True)
+            return Seat(host, is_proven=True)
         host = host_number(address)
         return Seat(host, is_proven=host != "" and host == host_number(peer))
 
@@ -227,6 +222,7 @@ class Guard:
         """Forget a broker that belongs to no set any more."""
         self._detection.forget(key)
         self._reach.forget(key)
+        self.senders.forget(key)
 
     def look_at_sets(self) -> None:
         """Find a master for sets that need one and can have one; to be called some times a second.

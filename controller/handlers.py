@@ -188,6 +188,7 @@ class Handlers:
             if broker_set is not None:
                 self._control.told_to_register(name, connection.id)
             raise MetadataUnknown(name)
+        self._control.polled(broker_set, _source(connection))
         ready = self.infos.of(broker_set)
         if self._group.leads_for_good and broker_set.is_elected:
             return ready
@@ -287,7 +288,7 @@ class Handlers:
         )
         answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
-            broker_set = await self._control.register(registrant, Source(connection.id, connection.peer))
+            broker_set = await self._control.register(registrant, _source(connection))
         except (SetUnknown, BrokerUnknown, BrokerIdInUse) as refused:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
@@ -310,8 +311,7 @@ class Handlers:
             wanted = None if broker_id == UNKNOWN else broker_id
             elected = await self._control.designate(cluster, name, wanted, connection.peer)
         else:
-            source = Source(connection.id, connection.peer)
-            elected = await self._control.elect_for_broker(cluster, BrokerKey(name, broker_id), source)
+            elected = await self._control.elect_for_broker(cluster, BrokerKey(name, broker_id), _source(connection))
         if elected.result is not Result.NOBODY:
             return _elected(request, elected)
         is_lost = broker_id == UNKNOWN
@@ -332,7 +332,7 @@ class Handlers:
             members=frozenset(body.sync_state_set),
             sync_state_set_epoch=body.sync_state_set_epoch,
         )
-        broker_set = await self._control.alter_sync_state_set(wanted, Source(connection.id, connection.peer))
+        broker_set = await self._control.alter_sync_state_set(wanted, _source(connection))
         answer = AlterSyncStateSetResponseHeader(new_sync_state_set_epoch=broker_set.sync_state_set_epoch)
         return request.reply(ext_fields=encode_fields(answer), body=encoded_sync_state_set(broker_set))
 
@@ -384,6 +384,11 @@ def _listed_ids(text: str) -> frozenset[int]:
     if bad := [part for part in parts if not _IDS.fullmatch(part)]:
         raise CleaningRefused(f"{bad[0][:40]!r} is no broker id; give numbers with a ';' between")
     return frozenset(map(int, parts))
+
+
+def _source(connection: Peer) -> Source:
+    """Return where a request comes from; what a PROXY header says of that anybody can say."""
+    return Source(connection.id, connection.socket_peer)
 
 
 def _given(code: int, field: str, value: str | None) -> str:

@@ -25,8 +25,6 @@ class Seat(NamedTuple):
     host: str
     #: It was reached there, or is heard from there.
     is_proven: bool
-    #: It was reached there.
-    is_reached: bool = False
 
 
 NOWHERE: Final = Seat("", is_proven=False)

@@ -59,8 +59,6 @@ class Owner(NamedTuple):
     heard_ms: int
     #: Its other end.
     peer: str = ""
-    #: That is the broker's host, and the broker was reached there: what comes from elsewhere is no sign of its life.
-    is_home: bool = False
 
 
 class Heard(msgspec.Struct, frozen=True, gc=False):
@@ -88,8 +86,6 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     period_ms: int = PERIOD_MS_DEFAULT
     #: When its last heartbeat came if it was heard otherwise since; 0: at `heard_ms`.
     beat_ms: int = 0
-    #: The connection over which it said how far its log is has ended.
-    is_closed: bool = False
     #: Where epoch and offsets are from, if not from the connection that it was heard over last.
     owner: Owner | None = None
 
@@ -98,9 +94,8 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
         return self.heard_ms + self.timeout_ms >= now_ms
 
     def is_silent(self, now_ms: int, silence_ms: int) -> bool:
-        """Tell whether it should have been heard since, from its host if that is what counts."""
-        heard_ms = self.owner.heard_ms if self.owner is not None and self.owner.is_home else self.heard_ms
-        return heard_ms + self.silence_allowed_ms(silence_ms) < now_ms
+        """Tell whether it should have been heard since."""
+        return self.heard_ms + self.silence_allowed_ms(silence_ms) < now_ms
 
     def silence_allowed_ms(self, silence_ms: int) -> int:
         """Return how long it may be silent: `silence_ms`, longer if its heartbeats are further apart than others'.
@@ -181,34 +176,25 @@ class LiveTable:
                 break
             if heard.timeout_ms >= silence_ms and heard.is_silent(now_ms, silence_ms):
                 silent.append(key)
-        # Others may speak for them, so they are not among the oldest. Nearly always there are none.
-        elsewhere = {key for keys in self._owned.values() for key in keys}
-        silent += [key for key in elsewhere.difference(silent) if self._row(key).is_silent(now_ms, silence_ms)]
         return silent
 
     def alive(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
         """Return the members of a set whose deadline has not passed."""
         return {i: heard for i, heard in self.of_set(broker_name).items() if heard.is_alive(now_ms)}
 
-    def closed(self, connection_id: int) -> list[BrokerKey]:
-        """Take the end of a connection; return who was heard over it last, or over it from its host."""
-        for key in self.at(connection_id):
-            row = self._row(key)
-            if row.own.connection_id == connection_id:
-                self._rows[key.broker_name][key.broker_id] = _replaced(row, is_closed=True)
-        at_home = (key for key in self._owned.get(connection_id, ()) if self._row(key).own.is_home)
-        return sorted({*self._over.get(connection_id, ()), *at_home})
+    def over(self, connection_id: int) -> tuple[BrokerKey, ...]:
+        """Return the brokers that were heard over this connection last."""
+        return tuple(sorted(self._over.get(connection_id, ())))
 
     def at(self, connection_id: int) -> Iterator[BrokerKey]:
         """Return the brokers that were heard over this connection last, or whose own it is."""
         return chain(self._over.get(connection_id, ()), self._owned.get(connection_id, ()))
 
-    def beat(self, key: BrokerKey, heard: Heard, home: str = "", *, is_reached: bool = False) -> Heard:
+    def beat(self, key: BrokerKey, heard: Heard, home: str = "") -> Heard:
         """Take a heartbeat, and return the row; epoch and offset only move forward, as an older one may come late.
 
         Over another connection they count once the broker was not heard over its own for OWN_CONNECTION_MS. What comes
         from `home`, the number of the broker's host, counts at once before all else, and then for HOME_CONNECTION_MS.
-        `is_reached`: the broker was reached there.
         """
         members = self._rows.get(key.broker_name)
         before = members.get(key.broker_id) if members is not None else None
@@ -222,7 +208,7 @@ class LiveTable:
             heard = _replaced(heard, period_ms=_period_ms(before, heard))
         # Nearly always both are as before or higher.
         if before.connection_id != heard.connection_id or before.owner is not None:
-            heard = _of_owner(before, heard, home, is_reached=is_reached)
+            heard = _of_owner(before, heard, home)
         elif (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
             heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
         if before.connection_id == heard.connection_id and before.owner is heard.owner:
@@ -234,17 +220,6 @@ class LiveTable:
         else:
             self._put(key, heard)
         return heard
-
-    def is_own(self, key: BrokerKey, source: Source, now_ms: int, home: str) -> bool:
-        """Tell whether what comes over a connection is the word of a broker, as `beat` does; `home` is the same.
-
-        True of a broker that has not said how far its log is: nobody's word outweighs another's.
-        """
-        before = self.get(key)
-        owner = _owner_of(before) if before is not None else None
-        if before is None or owner is None or owner.connection_id == source.connection_id:
-            return True
-        return now_ms - owner.heard_ms > _outweighs_ms(owner, before, source.peer, home)
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
@@ -267,7 +242,7 @@ class LiveTable:
         after = _replaced(before, heard_ms=now_ms, connection_id=connection_id, awaits_beat=True, is_starting=True)
         # Where it was, how far, and how often it beats, was another process.
         after = _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN, owner=None)
-        self._put(key, _replaced(after, period_ms=0, beat_ms=_NEVER, is_closed=False))
+        self._put(key, _replaced(after, period_ms=0, beat_ms=_NEVER))
 
     def forget(self, key: BrokerKey) -> None:
         """Forget a broker."""
@@ -308,11 +283,6 @@ class LiveTable:
         return self._rows[key.broker_name][key.broker_id]
 
 
-def is_at(home: str, peer: str) -> bool:
-    """Tell whether the other end of a connection is at the host of this number; blank where it is not known."""
-    return home != "" and host_number(peer) == home
-
-
 def _unbind(table: dict[int, set[BrokerKey]], key: BrokerKey, connection_id: int) -> None:
     brokers = table.get(connection_id, set())
     brokers.discard(key)
@@ -339,26 +309,26 @@ def _owner_of(before: Heard) -> Owner | None:
     return before.own
 
 
-def _of_owner(before: Heard, heard: Heard, home: str, *, is_reached: bool) -> Heard:
+def _of_owner(before: Heard, heard: Heard, home: str) -> Heard:
     """Return a heartbeat with the epoch and offsets that count, of a broker that is heard over several connections."""
     owner = _owner_of(before)
-    if owner is None or heard.heard_ms - owner.heard_ms > _outweighs_ms(owner, before, heard.peer, home):
+    if owner is None or heard.heard_ms - owner.heard_ms > _outweighs_ms(owner, before, heard, home):
         return _replaced(heard, owner=None)
     if owner.connection_id != heard.connection_id:
         # Anybody can send it: it is a sign of life, and says nothing of the broker.
         log = {"epoch": before.epoch, "max_offset": before.max_offset, "confirm_offset": before.confirm_offset}
-        place = {"address": before.address, "timeout_ms": before.timeout_ms}
-        owner = owner._replace(is_home=is_reached and is_at(home, owner.peer))
-        return _replaced(heard, owner=owner, is_closed=before.is_closed, priority=before.priority, **log, **place)
+        way = {"address": before.address, "timeout_ms": before.timeout_ms, "period_ms": before.period_ms}
+        return _replaced(heard, owner=owner, priority=before.priority, **log, **way)
     if before.progress > heard.progress:
         heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
     return _replaced(heard, owner=None)
 
 
-def _outweighs_ms(owner: Owner, before: Heard, peer: str, home: str) -> int:
-    """Return for how long what a broker said over its own connection outweighs what comes from another peer."""
+def _outweighs_ms(owner: Owner, before: Heard, heard: Heard, home: str) -> int:
+    """Return for how long what a broker said over its own connection outweighs a heartbeat over any."""
     own_ms = max(OWN_CONNECTION_MS, before.period_ms * 3 // 2)
-    was_home, is_home = is_at(home, owner.peer), is_at(home, peer)
+    was_home = home != "" and host_number(owner.peer) == home
+    is_home = home != "" and host_number(heard.peer) == home
     if was_home == is_home:
         return own_ms
     return _AT_ONCE if is_home else max(own_ms, HOME_CONNECTION_MS)

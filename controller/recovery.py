@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from controller.broker_set import BrokerSet
 from controller.decisions.electorate import Electorate
 from controller.decisions.sync_state import WantedSyncStateSet
-from controller.live_table import BrokerKey, LiveTable
+from controller.live_table import BrokerKey, LiveTable, Owner, Source
+from remoting.addresses import host_number
 
 #: Brokers poll each 5 s; within this time all that live have come.
 WAIT_MS: Final = 8_000
@@ -42,14 +43,14 @@ class Recovery:
         #: Since when brokers of a set claim higher epochs that prove nothing.
         self._disputes: dict[str, int] = {}
 
-    def reported(self, broker_set: BrokerSet, wanted: WantedSyncStateSet, connection_id: int, now_ms: int) -> None:
-        """Take note of a report of the SyncStateSet, if it comes from a member over its own connection.
+    def reported(self, broker_set: BrokerSet, wanted: WantedSyncStateSet, source: Source, now_ms: int) -> None:
+        """Take note of a report of the SyncStateSet, if it comes from where the heartbeats of a member come from.
 
         It thinks that it leads; an old backup may well name another master.
         """
         name = broker_set.broker_name
         heard = self._live.get(BrokerKey(name, wanted.master))
-        is_own = heard is not None and heard.own.connection_id == connection_id
+        is_own = heard is not None and _is_same(heard.own, source)
         if wanted.master not in broker_set.replicas or not is_own:
             return
         reports = self._reports.setdefault(name, {})
@@ -117,3 +118,9 @@ class Recovery:
         self._since_ms.clear()
         self._reports.clear()
         self._disputes.clear()
+
+
+def _is_same(own: Owner, source: Source) -> bool:
+    """Tell whether a request comes over the connection of a broker's heartbeats, or another one from the same host."""
+    host = host_number(source.peer)
+    return own.connection_id == source.connection_id or (host != "" and host == host_number(own.peer))

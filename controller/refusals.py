@@ -156,15 +156,15 @@ class NotTheMaster(RequestRefused):
 
 
 class NotFromTheMaster(RequestRefused):
-    """The SyncStateSet in the name of a master that is heard over another connection, or was found dead."""
+    """The SyncStateSet in the name of a master that is heard from its host, from elsewhere."""
 
     code = ResponseCode.CONTROLLER_INVALID_MASTER
     ext_fields = NO_NEW_EPOCH
 
     def __init__(self, broker_name: str, master: int) -> None:
         super().__init__(
-            f"{broker_name}: broker {master} is not known to be at the other end of this connection; "
-            "it reports over the one of its heartbeats"
+            f"{broker_name}: broker {master} is heard from its own host, or was until it died, and this comes from "
+            "another one"
         )
 
 

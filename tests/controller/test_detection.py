@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller import detection as module
 from controller.detection import ANSWER_MS, Dead, Detection, HostsEvent, Outcome, Probe, Why
-from controller.live_table import BrokerKey, LiveTable, Source
+from controller.live_table import BrokerKey, LiveTable
 
 ONE, TWO, THREE = BrokerKey(SET, 1), BrokerKey(SET, 2), BrokerKey(SET, 3)
 SUSPECT_MS = 3_000
@@ -248,8 +248,8 @@ def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
     story.beat(10_000, ONE, TWO)
     story.look(13_001)
     assert story.detection.suspects == {ONE, TWO}
-    story.detection.seen(ONE, 13_002, Source(NEW), A_HOST)
-    story.detection.restarted(TWO, 13_003, Source(NEW), A_HOST)
+    story.detection.seen(ONE, 13_002, NEW, A_HOST)
+    story.detection.restarted(TWO, 13_003, NEW, A_HOST)
     assert story.detection.suspects == set()
     assert story.live.get(TWO).awaits_beat
     story.told(13_500, Outcome.REFUSED, ONE)
@@ -260,7 +260,7 @@ def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
 
 def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
     # It beats once for each try, 5 s apart, and serves nobody yet.
-    story.detection.restarted(ONE, 10_000, Source(OLD), A_HOST)
+    story.detection.restarted(ONE, 10_000, OLD, A_HOST)
     for beat_ms in (10_050, 15_050, 20_050):
         story.beat(beat_ms, ONE)
         assert [story.look(now_ms) for now_ms in range(beat_ms, beat_ms + 5_000, 500)] == [[]] * 10
@@ -269,7 +269,7 @@ def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
 
 
 def test_a_broker_that_has_started_and_beats_each_second_is_silent_as_soon_as_any_other(story):
-    story.detection.restarted(ONE, 10_000, Source(OLD), A_HOST)
+    story.detection.restarted(ONE, 10_000, OLD, A_HOST)
     for beat_ms in (10_050, 11_050, 12_050):
         story.beat(beat_ms, ONE)
     assert story.look(15_050) == []
@@ -602,7 +602,7 @@ def test_a_broker_that_was_seen_dying_is_lost_without_the_pause_until_it_is_hear
     story.look(1_100)
     story.told(1_101, Outcome.REFUSED)
     assert story.detection.is_lost(ONE, 1_101)
-    story.detection.restarted(ONE, 2_000, Source(NEW), A_HOST)
+    story.detection.restarted(ONE, 2_000, NEW, A_HOST)
     assert not story.detection.is_lost(ONE, 2_000)
     assert story.detection.gone(ONE) is None
 

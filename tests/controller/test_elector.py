@@ -8,7 +8,7 @@ from controller.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN
 from controller.detection import Outcome
 from controller.entry import Entry
 from controller.events import MasterElected
-from controller.live_table import BrokerKey, Source
+from controller.live_table import BrokerKey
 from controller.log_ends import LogEnd
 from controller.store import Kept, OutcomeUnknown
 from remoting.codes import ResponseCode
@@ -320,7 +320,7 @@ async def test_a_master_that_has_not_said_how_far_its_log_is_is_not_told_yet(roo
     room.effects.clear()
     await other_controller_stores(room, lambda known: known.apply(MasterElected(3 - known.master)))
     room.detection.forget(BrokerKey(SET, 2))
-    room.detection.seen(BrokerKey(SET, 2), room.clock.now_ms(), Source(2), at(2))
+    room.detection.seen(BrokerKey(SET, 2), room.clock.now_ms(), 2, at(2))
     await room.pass_ms(500)
     assert room.notices() == []
     await room.beat(2)

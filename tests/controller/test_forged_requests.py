@@ -3,7 +3,9 @@
 Brokers 1 to 3 are heard from their own hosts and were reached there; the stranger has a connection from elsewhere.
 """
 
+import itertools
 import json
+from contextlib import contextmanager
 
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
@@ -41,7 +43,9 @@ async def pass_s(room, seconds, *, refusing=(), silent=(), forging=None, beating
             await room.done()
             if forging is not None:
                 await forging()
-        await beat(room, *(set(beating) - {*refusing, *silent}), **fields)
+        for broker_id in set(beating) - {*refusing, *silent}:
+            await beat(room, broker_id, **fields)
+            await room.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": SET}, over=HOMES[broker_id])
 
 
 def answer(room, refusing=(), silent=()):
@@ -67,6 +71,19 @@ async def report(room, members, *, master_epoch=1, sync_state_set_epoch=2):
     fields = {"brokerName": SET, "masterBrokerId": 1, "masterEpoch": master_epoch}
     body = json.dumps({"syncStateSet": members, "syncStateSetEpoch": sync_state_set_epoch}).encode()
     return await room.ask(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, fields, body, over=STRANGER)
+
+
+@contextmanager
+def sent_from(room, host):
+    """Let requests and heartbeats come from a host meanwhile."""
+    room.peer_host = host
+    yield
+    room.peer_host = None
+
+
+async def ask_for_one(room):
+    fields = {"clusterName": CLUSTER, "brokerName": SET, "brokerId": 1, "designateElect": False}
+    return await room.ask(RequestCode.CONTROLLER_ELECT_MASTER, fields, over=STRANGER)
 
 
 async def beat_for_one(room, **fields):
@@ -98,13 +115,106 @@ async def test_nobody_reports_the_sync_state_set_for_a_master_that_lives(room):
     assert room.stored() == before
 
 
-async def test_a_master_reports_over_a_new_connection_from_its_host_after_its_last_heartbeat(room):
-    await a_set(room, in_sync=(1, 2))
+async def test_a_heartbeat_of_a_stranger_that_leaves_makes_nobody_suspect(room):
+    before = await a_set(room)
     await beat_for_one(room)
-    await room.pass_ms(1_600)
-    room.peer_host = "10.0.0.11"
-    assert (await report(room, [1, 2, 3])).code == 0
+    room.control.guard.connection_lost(STRANGER)
+    assert room.detection.suspects == frozenset()
+    assert (await start(room, 1, ELSEWHERE)).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    assert room.stored() == before
+
+
+async def test_a_stranger_lengthens_no_pause_after_a_start(room):
+    await a_set(room)
+    room.start_again()
+    await room.beat(77, over=STRANGER, heartbeatTimeoutMills=60_000)
+    await pass_s(room, 20, silent=(1,))
+    assert room.stored().master == 2
+
+
+# Brokers that come another way
+
+
+@pytest.mark.parametrize("host", ["10.0.0.11", "10.0.0.1"], ids=["its address", "another of this machine"])
+async def test_a_master_reports_over_another_connection_than_that_of_its_heartbeats(room, host):
+    """Heartbeats go to the listed addresses of controllers, all else to the one that the leader tells."""
+    own = {"10.0.0.11", "10.0.0.1"}
+    room.detection.hosts.is_own = lambda each: each in own
+    await a_set(room, in_sync=(1, 2))
+    with sent_from(room, host):
+        assert (await report(room, [1, 2, 3])).code == 0
     assert room.stored().sync_state_set == {1, 2, 3}
+
+
+async def test_a_master_whose_requests_never_came_from_its_host_reports_from_wherever_it_does(room):
+    await room.a_set(1, 2, 3, in_sync=(1, 2))
+    for _ in range(3):
+        await room.pass_ms(1_000)
+        answer(room)
+        await beat(room, 1, 2, 3)
+    with sent_from(room, "192.168.5.5"):
+        assert (await report(room, [1, 2, 3])).code == 0
+
+
+async def test_a_master_that_has_just_connected_anew_reports_at_once(room):
+    await a_set(room, in_sync=(1, 2))
+    room.control.guard.connection_lost(HOMES[1])
+    with sent_from(room, "10.0.0.11"):
+        assert (await report(room, [1, 2, 3])).code == 0
+
+
+async def natted(room):
+    """Three brokers that are reached at their addresses, and come from a gateway."""
+    await room.a_set(1, 2, 3)
+    with sent_from(room, "10.9.9.9"):
+        for _ in range(3):
+            await room.pass_ms(1_000)
+            answer(room)
+            await room.beat(1, 2, 3)
+
+
+async def test_a_broker_behind_a_gateway_that_starts_again_is_elected_in_its_first_try(room):
+    """Its port refuses until it has a role."""
+    await natted(room)
+    for broker_id in (1, 2, 3):
+        room.control.guard.connection_lost(broker_id)
+    answer(room, refusing=(1, 2, 3))
+    await pass_s(room, 3, refusing=(1, 2, 3))
+    with sent_from(room, "10.9.9.9"):
+        assert (await room.register(1)).code == 0
+        await room.beat(1)
+        answer(room, refusing=(1,))
+        assert (await room.elect(1)).code == 0
+
+
+async def test_a_broker_behind_a_gateway_whose_port_refuses_from_now_on_is_heard_again(room):
+    await natted(room)
+    room.control.guard.connection_lost(1)
+    answer(room, refusing=(1,))
+    assert room.detection.gone(ONE) is not None
+    with sent_from(room, "10.9.9.9"):
+        await room.beat(1)
+    assert room.live.get(ONE) is not None
+
+
+async def test_a_broker_of_another_address_of_its_machine_is_heard_after_some_seconds(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 1, refusing=(1,))
+    with sent_from(room, "10.7.7.7"):
+        for _ in range(13):
+            await room.beat(1, over=99)
+            await pass_s(room, 1, refusing=(1,))
+    assert room.live.get(ONE).connection_id == 99
+
+
+async def test_a_broker_that_starts_at_another_address_is_waited_for_until_it_tells_how_far_its_log_is(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 2, refusing=(1,))
+    with sent_from(room, "10.0.0.71"):
+        assert (await room.register(1, address="10.0.0.71:30911")).code == 0
+    assert room.live.get(ONE).awaits_beat
 
 
 async def test_a_heartbeat_of_a_stranger_changes_neither_the_address_nor_the_timeout_of_a_broker(room):
@@ -129,10 +239,37 @@ async def test_a_killed_master_for_which_a_stranger_beats_is_replaced(room, each
     assert room.stored().master == 2
 
 
-async def test_a_frozen_master_for_which_a_stranger_beats_is_replaced(room):
+@pytest.mark.parametrize("forge", [beat_for_one, ask_for_one])
+async def test_a_frozen_master_for_which_a_stranger_beats_or_asks_is_replaced(room, forge):
     await a_set(room)
-    await pass_s(room, 5, silent=(1,), forging=lambda: beat_for_one(room))
+    await pass_s(room, 5, silent=(1,), forging=lambda: forge(room))
     assert room.stored().master == 2
+
+
+async def test_a_stranger_that_comes_and_goes_in_the_names_of_those_in_sync_holds_up_no_failover(room):
+    await a_set(room)
+    numbers = itertools.count(1000)
+
+    async def come_and_go():
+        for broker_id in (2, 3):
+            number = next(numbers)
+            with sent_from(room, "6.6.6.6"):
+                await room.beat(broker_id, over=number)
+            room.control.guard.connection_lost(number)
+
+    await come_and_go()
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 1, refusing=(1,), forging=come_and_go)
+    assert room.stored().master == 2
+
+
+async def test_a_proxy_header_that_names_the_host_of_a_dead_master_does_not_bring_it_back(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    answer(room, refusing=(1,))
+    room.forwarded_host = "10.0.0.11"
+    await ask_for_one(room)
+    assert room.live.get(ONE) is None
 
 
 async def test_a_master_for_which_a_stranger_reports_after_its_end_is_replaced(room):

@@ -4,7 +4,7 @@ import pytest
 from controller_builders import SET, a_set, heard
 
 from controller.decisions.sync_state import WantedSyncStateSet
-from controller.live_table import BrokerKey, LiveTable
+from controller.live_table import BrokerKey, LiveTable, Source
 from controller.recovery import Recovery
 
 OWN, OTHER = 7, 8
@@ -73,7 +73,7 @@ def test_a_set_that_is_well_waits_anew_when_it_loses_its_state_again(recovery):
 def test_what_was_waited_for_and_reported_ends_with_the_set_and_with_the_lead(recovery, forgets):
     assert recovery.waits(a_set(is_rebuilding=True), 0)
     for now_ms in (0, 5_000):
-        recovery.reported(a_set(), NEWER, OWN, now_ms)
+        recovery.reported(a_set(), NEWER, Source(OWN), now_ms)
     recovery.forget(SET) if forgets == "a set" else recovery.forget_all()
     assert recovery.reported_epochs(SET) == {}
     assert recovery.waits(a_set(is_rebuilding=True), 60_000)
@@ -81,9 +81,9 @@ def test_what_was_waited_for_and_reported_ends_with_the_set_and_with_the_lead(re
 
 @pytest.mark.parametrize("newer", [NEWER, report(master_epoch=6), report(master_epoch=6, sync_state_set_epoch=1)])
 def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
-    recovery.reported(a_set(), newer, OWN, 0)
+    recovery.reported(a_set(), newer, Source(OWN), 0)
     assert not recovery.is_behind(a_set())
-    recovery.reported(a_set(), newer, OWN, 5_000)
+    recovery.reported(a_set(), newer, Source(OWN), 5_000)
     assert recovery.is_behind(a_set())
     assert recovery.reported_epochs(SET) == {1: newer.master_epoch}
     recovery.forget(SET)
@@ -92,9 +92,9 @@ def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
 
 @pytest.mark.parametrize("old", [report(), report(sync_state_set_epoch=6), report(master_epoch=4)])
 def test_old_reports_tell_nothing_and_end_a_suspicion(recovery, old):
-    recovery.reported(a_set(), NEWER, OWN, 0)
-    recovery.reported(a_set(), old, OWN, 5_000)
-    recovery.reported(a_set(), NEWER, OWN, 6_000)
+    recovery.reported(a_set(), NEWER, Source(OWN), 0)
+    recovery.reported(a_set(), old, Source(OWN), 5_000)
+    recovery.reported(a_set(), NEWER, Source(OWN), 6_000)
     assert not recovery.is_behind(a_set())
 
 
@@ -102,9 +102,9 @@ def test_a_member_that_leads_by_its_own_account_is_believed_where_the_master_tha
     recovery, live
 ):
     newer = report(master=2, master_epoch=9)
-    recovery.reported(a_set(), newer, OWN, 0)
-    recovery.reported(a_set(), report(), OWN, 2_000)
-    recovery.reported(a_set(), newer, OWN, 5_000)
+    recovery.reported(a_set(), newer, Source(OWN), 0)
+    recovery.reported(a_set(), report(), Source(OWN), 2_000)
+    recovery.reported(a_set(), newer, Source(OWN), 5_000)
     assert recovery.reported_epochs(SET) == {2: 9}
     assert not recovery.is_behind(a_set())
     live.forget(BrokerKey(SET, 1))
@@ -113,8 +113,8 @@ def test_a_member_that_leads_by_its_own_account_is_believed_where_the_master_tha
 
 def test_each_member_reports_for_itself(recovery):
     for now_ms in (0, 5_000):
-        recovery.reported(a_set(), report(master_epoch=8), OWN, now_ms)
-        recovery.reported(a_set(), report(master=2, master_epoch=9), OWN, now_ms)
+        recovery.reported(a_set(), report(master_epoch=8), Source(OWN), now_ms)
+        recovery.reported(a_set(), report(master=2, master_epoch=9), Source(OWN), now_ms)
     assert recovery.reported_epochs(SET) == {1: 8, 2: 9}
     assert recovery.is_behind(a_set())
 
@@ -146,12 +146,12 @@ def test_a_claim_that_ended_has_to_last_again(recovery, live, ends):
 def test_nobody_else_than_a_member_over_its_own_connection_is_believed(recovery, live, wanted, connection):
     live.beat(BrokerKey(SET, 9), heard(connection_id=OWN))
     for now_ms in (0, 5_000, 10_000):
-        recovery.reported(a_set(), wanted, connection, now_ms)
+        recovery.reported(a_set(), wanted, Source(connection), now_ms)
     assert not recovery.is_behind(a_set())
 
 
 def test_a_master_that_was_not_heard_is_not_believed():
     recovery = Recovery(LiveTable())
     for now_ms in (0, 5_000):
-        recovery.reported(a_set(), NEWER, OWN, now_ms)
+        recovery.reported(a_set(), NEWER, Source(OWN), now_ms)
     assert not recovery.is_behind(a_set())

@@ -43,7 +43,7 @@ async def test_a_stranger_that_beats_on_while_a_broker_pauses_is_not_believed(ro
 
 async def test_a_broker_that_comes_back_is_believed_at_once_whoever_beats_for_it(room):
     await a_set_at_home(room)
-    for _ in range(15):
+    for _ in range(12):
         await room.beat(1, over=STRANGER, **CLAIM)
         await room.beat(2, over=HOME_OF_TWO)
         await pass_s(room, 1)

@@ -65,9 +65,9 @@ def test_a_set_goes_with_its_last_broker(table):
 def test_each_connection_has_the_brokers_that_were_heard_over_it_last(table):
     table.beat(TWO, heard(connection_id=7))
     table.beat(ONE, heard(connection_id=7))
-    assert table.closed(7) == [ONE, TWO]
+    assert table.over(7) == (ONE, TWO)
     table.beat(ONE, heard(connection_id=8))
-    assert [table.closed(number) for number in (7, 8, 9)] == [[TWO], [ONE], []]
+    assert (table.over(7), table.over(8), table.over(9)) == ((TWO,), (ONE,), ())
 
 
 def test_one_member_of_a_set_can_go_alone(table):
@@ -75,9 +75,9 @@ def test_one_member_of_a_set_can_go_alone(table):
     table.beat(TWO, heard(connection_id=7))
     assert table.brokers == 2
     table.forget(ONE)
-    assert (list(table.rows()), table.closed(7), table.brokers) == (
+    assert (list(table.rows()), table.over(7), table.brokers) == (
         [(TWO, heard(connection_id=7, period_ms=0))],
-        [TWO],
+        (TWO,),
         1,
     )
 

@@ -56,9 +56,10 @@ def at(broker_id):
 class APeer:
     """The other end of a connection."""
 
-    def __init__(self, number, host=None):
+    def __init__(self, number, host=None, forwarded=None):
         self.id = number
-        self.peer = self.socket_peer = f"{host or f'10.0.0.{number}'}:50000"
+        self.socket_peer = f"{host or f'10.0.0.{number}'}:50000"
+        self.peer = self.socket_peer if forwarded is None else f"{forwarded}:50000"
         self.kind = ConnectionKind.UNKNOWN
 
 
@@ -94,6 +95,8 @@ class ControlRoom:
     reached_at = staticmethod(lambda _address: "")
     #: Where requests come from; None: each from a host of its own.
     peer_host = None
+    #: The host that a PROXY header before them names; None: there is none.
+    forwarded_host = None
 
     def __init__(self, folder, **settings):
         settings.setdefault("config_store_path", str(folder / "controller.properties"))
@@ -228,7 +231,7 @@ class ControlRoom:
         texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in fields.items()}
         request = RemotingCommand(code, opaque=1, ext_fields=texts, body=body)
         try:
-            answer = self.handlers.dispatch(request, APeer(over, self.peer_host))
+            answer = self.handlers.dispatch(request, APeer(over, self.peer_host, self.forwarded_host))
             if isinstance(answer, PreparedAnswer):
                 return request.reply(ext_fields=answer.ext_fields, body=answer.body)
             return answer if isinstance(answer, RemotingCommand) else await answer

@@ -470,7 +470,8 @@ ACTS = {
 def mend_everything(world):
     world.etcd.is_down = False
     world.late_reports_ms.clear()
-    world.blocked = dict(world.settings.blocked)
+    # Where messages are confirmed on a fixed number of replicas, controllers have to reach them: else sets wait.
+    world.blocked = {} if world.settings.confirmed_on else dict(world.settings.blocked)
     for controller in world.controllers:
         controller.slow_store_ms, controller.freeze_at_call = 0, None
         controller.mend_store()

@@ -33,6 +33,11 @@ def test_whatever_goes_wrong_a_set_keeps_its_messages_and_finds_its_master(part)
     must_hold(range(FROM + part * IN_CI, FROM + (part + 1) * IN_CI))
 
 
+@pytest.mark.timeout(60)
+def test_an_election_that_shared_its_answers_with_another_is_not_held_again_for_ever():
+    must_hold(range(1505, 1506))
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_whatever_goes_wrong_for_long():
