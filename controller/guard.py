@@ -180,10 +180,10 @@ class Guard:
 
     def is_somebody_else(self, key: BrokerKey, address: str, source: Source) -> bool:
         """Tell whether what comes from there is no sign of life of a member; a dead one is asked whether it is back."""
-        now_ms, senders = self._clock.now_ms(), self.senders
-        if not senders.was_elsewhere(key, address, source):
-            return senders.is_elsewhere(key, address, source, now_ms)
-        if self._detection.claimed(key, source, now_ms):
+        now_ms = self._clock.now_ms()
+        if self._live.get(key) is not None:
+            return self.senders.is_elsewhere(key, address, source, now_ms)
+        if not self.senders.was_elsewhere(key, address, source) or self._detection.claimed(key, source, now_ms):
             return False
         self._ask(self._detection.ask_gone(key, now_ms))
         return True
