@@ -139,7 +139,7 @@ class Control:
         after = present(changed.after)
         if changed.before is None or changed.before.replicas.get(key.broker_id) != after.replicas[key.broker_id]:
             self._restarted(key, source)
-        self.guard.senders.came(key, registrant.address, source)
+        self.guard.senders.asked(key, registrant.address, source)
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
@@ -199,7 +199,7 @@ class Control:
             is_elsewhere = senders.asks_elsewhere(key, address, source, self._clock.now_ms())
             if is_elsewhere or senders.was_elsewhere(key, address, source):
                 raise NotFromTheMaster(name, wanted.master)
-            senders.came(key, address, source)
+            senders.asked(key, address, source)
         if (broker_set := self.store.get(name)) is not None and self.group.is_leader:
             self._recovery.reported(broker_set, wanted, source, self._clock.now_ms())
         self._sign_of_life(key, source)
@@ -304,8 +304,7 @@ class Control:
             self.detection.seen(key, now_ms, source.connection_id, address, self.guard.seat(key, address))
 
     def _restarted(self, key: BrokerKey, source: Source) -> None:
-        address = self.store.address_of(key)
-        if address is not None and not self.guard.senders.was_elsewhere(key, address, source):
+        if (address := self.store.address_of(key)) is not None:
             now_ms = self._clock.now_ms()
             self.guard.check_standstill(now_ms)
             self.detection.restarted(key, now_ms, source.connection_id, address, self.guard.seat(key, address))

@@ -5,7 +5,7 @@ once its time is over and it has not answered a question of ours either. A contr
 nobody, so it waits for a round of heartbeats before it judges. The edge asks; here is decided what follows.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -53,9 +53,11 @@ _ASK_SUSPENDED_MS: Final = 2_000
 _FRESH_MS: Final = 1_000
 #: Brokers that were never heard are not judged until so long after the longest heartbeat timeout (controller.md 5.3).
 _PAUSE_MARGIN_MS: Final = 3_000
-#: What comes in the name of a dead broker over one connection is believed after so long, answers or not: the broker may
-#: have moved to another address of its machine.
+#: What comes in the name of a dead broker from one host is believed after so long without a longer pause: the broker
+#: may have moved to another address of its machine. So many hosts are remembered, the latest.
 CLAIMED_MS: Final = 10_000
+_CLAIM_PAUSE_MS: Final = 6_000
+_CLAIMS_MAX: Final = 4
 #: How many brokers that have gone are remembered, the last ones.
 _GONE_MAX: Final = 20_000
 
@@ -143,8 +145,8 @@ class Gone(NamedTuple):
     judged_ms: int
     last: Heard
     outcome: Outcome
-    #: The connection over which something came in its name that may be somebody else's, and since when.
-    claim: tuple[int, int] | None = None
+    #: The hosts from which something came in its name that may be somebody else's, since when, and when last.
+    claims: Mapping[str, tuple[int, int]] = {}
 
 
 @dataclass(slots=True)
@@ -313,15 +315,17 @@ class Detection:
     def claimed(self, key: BrokerKey, source: Source, now_ms: int) -> bool:
         """Take note that something comes in the name of a dead broker; True once that is to be believed.
 
-        That is when it has come over one connection for CLAIMED_MS: what became of the set is decided by then.
+        That is when it has come from one host for CLAIMED_MS: what became of the set is decided by then.
         """
         gone = self._gone.get(key)
         if gone is None:
             return False
-        if gone.claim is None or gone.claim[0] != source.connection_id:
-            self._gone[key] = gone._replace(claim=(source.connection_id, now_ms))
-            return False
-        return now_ms - gone.claim[1] > CLAIMED_MS
+        host = source.peer.rpartition(":")[0]
+        going_on = {name: times for name, times in gone.claims.items() if now_ms - times[1] <= _CLAIM_PAUSE_MS}
+        since_ms, _ = going_on.pop(host, (now_ms, now_ms))
+        latest = dict(list(going_on.items())[1 - _CLAIMS_MAX :])
+        self._gone[key] = gone._replace(claims=latest | {host: (since_ms, now_ms)})
+        return now_ms - since_ms > CLAIMED_MS
 
     def ask_gone(self, key: BrokerKey, now_ms: int) -> list[Probe]:
         """Ask a broker that is dead for all that is known: it is back if it answers."""

@@ -133,6 +133,7 @@ class Guard:
         """Suspect who was heard over a connection that is gone."""
         now_ms = self._clock.now_ms()
         self.check_standstill(now_ms)
+        self.senders.connection_lost(connection_id)
         suspects = self._detection.connection_lost(connection_id, now_ms)
         for key in suspects:
             # Strangers can be thousands over one connection, and a line for each holds everybody up.

@@ -18,24 +18,30 @@ class Senders:
         self._live = live
         self._detection = detection
         self._reach = reach
-        #: Brokers whose requests, other than heartbeats, came from their hosts: these may take another way.
-        self._asks_from_home: set[BrokerKey] = set()
-
-    def came(self, key: BrokerKey, address: str, source: Source) -> None:
-        """Take note where a request of a broker came from that is no heartbeat, and was taken."""
-        if self._is_home(self._reach.host_of(key, address), source.peer):
-            self._asks_from_home.add(key)
-        else:
-            self._asks_from_home.discard(key)
+        #: Connections from the hosts of brokers over which requests came that are no heartbeats, which may take another
+        #: way; by broker, and the other way round. They count while they are open.
+        self._asks_over: dict[BrokerKey, int] = {}
+        self._askers: dict[int, set[BrokerKey]] = {}
 
     def asked(self, key: BrokerKey, address: str, source: Source) -> None:
-        """Take note that a broker of a host asked something; requests about a set do not tell which."""
-        if self._is_home(self._reach.host_of(key, address), source.peer):
-            self._asks_from_home.add(key)
+        """Take note that a request came, perhaps from this broker, that is no heartbeat, and was taken."""
+        if self._asks_over.get(key) != source.connection_id and self._is_home(key, address, source.peer):
+            self.forget(key)
+            self._asks_over[key] = source.connection_id
+            self._askers.setdefault(source.connection_id, set()).add(key)
+
+    def connection_lost(self, connection_id: int) -> None:
+        """Forget who asked over a connection that is gone: it may come another way."""
+        for key in self._askers.pop(connection_id, ()):
+            del self._asks_over[key]
 
     def forget(self, key: BrokerKey) -> None:
-        """Forget a broker that belongs to no set any more."""
-        self._asks_from_home.discard(key)
+        """Forget over which connection a broker asked."""
+        number = self._asks_over.pop(key, None)
+        if number is not None:
+            self._askers[number].discard(key)
+            if not self._askers[number]:
+                del self._askers[number]
 
     def is_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Tell whether what comes from there is not from the broker, as that was heard from its host lately."""
@@ -48,7 +54,7 @@ class Senders:
 
     def asks_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Tell the same of a request that is no heartbeat."""
-        return key in self._asks_from_home and self.is_elsewhere(key, address, source, now_ms)
+        return key in self._asks_over and self.is_elsewhere(key, address, source, now_ms)
 
     def was_elsewhere(self, key: BrokerKey, address: str, source: Source) -> bool:
         """Tell the same of what comes in the name of a broker that is dead, and was heard from its host before."""
@@ -56,12 +62,11 @@ class Senders:
         return last is not None and self._live.get(key) is None and self._is_apart(key, address, source, last.own)
 
     def _is_apart(self, key: BrokerKey, address: str, source: Source, own: Owner) -> bool:
-        home = self._reach.host_of(key, address)
-        return home != "" and self._is_home(home, own.peer) and not self._is_home(home, source.peer)
+        return self._is_home(key, address, own.peer) and not self._is_home(key, address, source.peer)
 
-    def _is_home(self, home: str, peer: str) -> bool:
-        """Tell whether a connection comes from the host of this number; all addresses of this machine are one host."""
-        number = host_number(peer)
+    def _is_home(self, key: BrokerKey, address: str, peer: str) -> bool:
+        """Tell whether a connection comes from where a broker was reached; addresses of this machine are one host."""
+        home, number = self._reach.host_of(key, address), host_number(peer)
         if not (home and number):
             return False
         is_own = self._detection.hosts.is_own

@@ -197,6 +197,53 @@ async def test_a_broker_behind_a_gateway_whose_port_refuses_from_now_on_is_heard
     assert room.live.get(ONE) is not None
 
 
+async def test_a_master_that_asks_over_a_new_connection_by_another_way_reports_at_once(room):
+    """Its heartbeats go on over their own connection."""
+    await a_set(room, in_sync=(1, 2))
+    asking = 111
+    with sent_from(room, "10.0.0.11"):
+        await room.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": SET}, over=asking)
+    assert (await report(room, [1, 2, 3])).code == ResponseCode.CONTROLLER_INVALID_MASTER
+    room.control.guard.connection_lost(asking)
+    with sent_from(room, "10.7.7.7"):
+        assert (await report(room, [1, 2, 3])).code == 0
+
+
+async def test_a_broker_that_starts_again_and_comes_another_way_is_elected_in_its_first_try(room):
+    """Its port refuses until it has a role; heartbeats and requests have connections of their own."""
+    await a_set(room, in_sync=(1,))
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 3, refusing=(1,))
+    with sent_from(room, "10.7.7.7"):
+        assert (await room.register(1)).code == 0
+        await room.beat(1, over=99)
+        answer(room, refusing=(1,))
+        assert (await room.elect(1)).code == 0
+
+
+async def test_heartbeats_of_others_do_not_keep_one_that_comes_another_way_from_being_heard(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 1, refusing=(1,))
+    for _ in range(13):
+        with sent_from(room, "6.6.6.6"):
+            await room.beat(1, over=STRANGER)
+        with sent_from(room, "10.7.7.7"):
+            await room.beat(1, over=99)
+        await pass_s(room, 1, refusing=(1,))
+    assert room.live.get(ONE) is not None
+
+
+async def test_two_heartbeats_of_a_stranger_bring_nobody_back(room):
+    await a_set(room)
+    room.control.guard.connection_lost(HOMES[1])
+    await pass_s(room, 1, refusing=(1,))
+    for _ in range(2):
+        await beat_for_one(room)
+        await pass_s(room, 11, refusing=(1,))
+    assert room.live.get(ONE) is None
+
+
 async def test_a_broker_of_another_address_of_its_machine_is_heard_after_some_seconds(room):
     await a_set(room)
     room.control.guard.connection_lost(HOMES[1])

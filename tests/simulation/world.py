@@ -300,6 +300,9 @@ class World:
         broker = self.by_id.get(broker_id)
         if broker is None or (controller.index, broker.index) in self.was_blocked:
             return
+        if controller.engine.control.store.address_of(dead.key) not in (None, broker.address):
+            # A copy of it has registered at another address, and is meant.
+            return
         # While it starts nobody is at its port.
         fine_since_ms = max(broker.fine_since_ms, broker.running_since_ms, controller.fine_since_ms)
         if (controller.index, broker.index) in self.blocked:
