@@ -137,7 +137,7 @@ class Control:
             ),
         )
         after = present(changed.after)
-        if changed.before is None or changed.before.replicas.get(key.broker_id) != after.replicas[key.broker_id]:
+        if changed.before is None or key.broker_id not in changed.before.replicas:
             self._restarted(key, source)
         self.guard.senders.asked(key, registrant.address, source)
         self._recovery.waits(after, self._clock.now_ms())

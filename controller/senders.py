@@ -6,7 +6,14 @@ Brokers that come through proxies or from other addresses of their machines are 
 """
 
 from controller.detection import Detection
-from controller.live_table import HOME_CONNECTION_MS, BrokerKey, LiveTable, Owner, Source
+from controller.live_table import (
+    HOME_CONNECTION_MS,
+    TIMEOUT_BELIEVED_MS_MAX,
+    BrokerKey,
+    LiveTable,
+    Owner,
+    Source,
+)
 from controller.reach import Reach
 from remoting.addresses import host_number
 
@@ -49,8 +56,10 @@ class Senders:
         if heard is None or (heard.connection_id == source.connection_id and heard.owner is None):
             # Nearly always: the connection of its last heartbeat.
             return False
-        own_ms = max(HOME_CONNECTION_MS, heard.period_ms * 3 // 2)
-        return now_ms - heard.own.heard_ms <= own_ms and self._is_apart(key, address, source, heard.own)
+        # Who has sent one heartbeat only is not missed before its timeout.
+        due_ms = heard.period_ms * 3 // 2 if heard.period_ms else min(heard.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
+        is_late = now_ms - heard.own.heard_ms > max(HOME_CONNECTION_MS, due_ms)
+        return not is_late and self._is_apart(key, address, source, heard.own)
 
     def asks_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Tell the same of a request that is no heartbeat."""
