@@ -54,7 +54,6 @@ class Senders:
         """Tell whether what comes from there is not from the broker, as that was heard from its host lately."""
         heard = self._live.get(key)
         if heard is None or (heard.connection_id == source.connection_id and heard.owner is None):
-            # Nearly always: the connection of its last heartbeat.
             return False
         # Who has sent one heartbeat only is not missed before its timeout.
         due_ms = heard.period_ms * 3 // 2 if heard.period_ms else min(heard.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
