@@ -277,7 +277,12 @@ class World:
             broker.epochs, broker.log = [], []
 
     def copy_gets_role(self, copy):
-        """Fail if a copy takes the place of a living broker: both would be the master that their id names."""
+        """Fail if a copy takes the place of a living broker: both would be the master that their id names.
+
+        After a loss of the store whoever comes first with an id has it: nobody knows where its broker was.
+        """
+        if not self.is_kept:
+            return
         heard_ms = min((self.now_ms - each.fine_since_ms for each in self.controllers if each.is_up), default=0)
         if heard_ms > HEARD_MS and self.now_ms - copy.original.running_since_ms > HEARD_MS:
             self.fail("a copy of broker %d takes its place, which is well", copy.id)
