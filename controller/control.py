@@ -143,7 +143,7 @@ class Control:
         after = present(changed.after)
         if changed.before is None or key.broker_id not in changed.before.replicas:
             self._restarted(key, source)
-        self.guard.senders.asked(key, registrant.address, source)
+        self.guard.senders.asked(key, source)
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
@@ -203,7 +203,7 @@ class Control:
             is_elsewhere = senders.asks_elsewhere(key, address, source, self._clock.now_ms())
             if is_elsewhere or senders.was_elsewhere(key, address, source):
                 raise NotFromTheMaster(name, wanted.master)
-            senders.asked(key, address, source)
+            senders.asked(key, source)
         if (broker_set := self.store.get(name)) is not None and self.group.is_leader:
             self._recovery.reported(broker_set, wanted, source, self._clock.now_ms())
         self._sign_of_life(key, source)
@@ -296,7 +296,7 @@ class Control:
     def polled(self, broker_set: BrokerSet, source: Source) -> None:
         """Take note that a broker of a set asked about it."""
         for broker_id, replica in broker_set.replicas.items():
-            self.guard.senders.asked(BrokerKey(broker_set.broker_name, broker_id), replica.address, source)
+            self.guard.senders.asked_at_home(BrokerKey(broker_set.broker_name, broker_id), replica.address, source)
 
     def _sign_of_life(self, key: BrokerKey, source: Source) -> None:
         address = self.store.address_of(key)

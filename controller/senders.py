@@ -25,17 +25,22 @@ class Senders:
         self._live = live
         self._detection = detection
         self._reach = reach
-        #: Connections from the hosts of brokers over which requests came that are no heartbeats, which may take another
-        #: way; by broker, and the other way round. They count while they are open.
-        self._asks_over: dict[BrokerKey, int] = {}
+        #: Over which connection a request of a broker came last that is no heartbeat, which may take another way; it
+        #: counts while it is open. By broker, and the other way round.
+        self._asks_over: dict[BrokerKey, Source] = {}
         self._askers: dict[int, set[BrokerKey]] = {}
 
-    def asked(self, key: BrokerKey, address: str, source: Source) -> None:
-        """Take note that a request came, perhaps from this broker, that is no heartbeat, and was taken."""
-        if self._asks_over.get(key) != source.connection_id and self._is_home(key, address, source.peer):
+    def asked(self, key: BrokerKey, source: Source) -> None:
+        """Take note that a request of a broker came that is no heartbeat, and was taken."""
+        if self._asks_over.get(key) != source:
             self.forget(key)
-            self._asks_over[key] = source.connection_id
+            self._asks_over[key] = source
             self._askers.setdefault(source.connection_id, set()).add(key)
+
+    def asked_at_home(self, key: BrokerKey, address: str, source: Source) -> None:
+        """Take note of a request that may be this broker's, as it comes from its host."""
+        if self._asks_over.get(key) != source and self._is_home(key, address, source.peer):
+            self.asked(key, source)
 
     def connection_lost(self, connection_id: int) -> None:
         """Forget who asked over a connection that is gone: it may come another way."""
@@ -44,11 +49,11 @@ class Senders:
 
     def forget(self, key: BrokerKey) -> None:
         """Forget over which connection a broker asked."""
-        number = self._asks_over.pop(key, None)
-        if number is not None:
-            self._askers[number].discard(key)
-            if not self._askers[number]:
-                del self._askers[number]
+        source = self._asks_over.pop(key, None)
+        if source is not None:
+            self._askers[source.connection_id].discard(key)
+            if not self._askers[source.connection_id]:
+                del self._askers[source.connection_id]
 
     def is_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Tell whether what comes from there is not from the broker, as that was heard from its host lately."""
@@ -62,7 +67,9 @@ class Senders:
 
     def asks_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Tell the same of a request that is no heartbeat."""
-        return key in self._asks_over and self.is_elsewhere(key, address, source, now_ms)
+        asks_over = self._asks_over.get(key)
+        asks_at_home = asks_over is not None and self._is_home(key, address, asks_over.peer)
+        return asks_at_home and self.is_elsewhere(key, address, source, now_ms)
 
     def was_elsewhere(self, key: BrokerKey, address: str, source: Source) -> bool:
         """Tell the same of what comes in the name of a broker that is dead, and was heard from its host before."""
