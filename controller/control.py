@@ -118,7 +118,7 @@ class Control:
         self._observer.id_applied(applicant, changed)
         return present(changed.after)
 
-    async def register(self, registrant: Registrant, source: Source) -> BrokerSet:
+    async def register(self, registrant: Registrant, source: Source, peer: str) -> BrokerSet:
         """Take note that a broker has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # What is refused says nothing about a broker of that name.
@@ -131,7 +131,7 @@ class Control:
             self._restarted(key, source)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
-            self._check_room(registrant.broker_name, source.peer)
+            self._check_room(registrant.broker_name, peer)
         changed = await self._working.change(
             registrant.broker_name,
             lambda entry: (

@@ -288,7 +288,7 @@ class Handlers:
         )
         answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
-            broker_set = await self._control.register(registrant, _source(connection))
+            broker_set = await self._control.register(registrant, _source(connection), connection.peer)
         except (SetUnknown, BrokerUnknown, BrokerIdInUse) as refused:
             return request.reply(refused.code, remark=str(refused), ext_fields=encode_fields(answer))
         master = broker_set.master
