@@ -70,7 +70,10 @@ class Recovery:
             del self._reports[name]
 
     def reported_epochs(self, broker_name: str) -> Mapping[int, int]:
-        """Return the master epochs that members of a set report to lead at, and that the store does not know."""
+        """Return the master epochs that members of a set report to lead at, and that the store does not know.
+
+        Forgets those of brokers that have been heard since without another report.
+        """
         reports, heard = self._reports.get(broker_name), self._live.of_set(broker_name)
         if reports is None:
             return {}
