@@ -177,10 +177,3 @@ def line(run, request):
         return TABLE.line(run, number, behaviour, subject=subject, java_fails=java_fails)
 
     return opened
-
-
-def pytest_terminal_summary(terminalreporter):
-    if rows := TABLE.rows():
-        terminalreporter.section("checklist of the controller")
-        for row in rows:
-            terminalreporter.write_line(row)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
+from measured import note
 
 #: Waits last so many times the limit of the checklist: machines of CI are slow, and how late is worth knowing.
 PATIENCE = 4
@@ -40,6 +41,11 @@ class Line:
     @property
     def passed(self):
         return not self.misses
+
+    def row(self):
+        """Return it as one line of text."""
+        verdict = "pass" if self.passed else "FAIL: " + "; ".join(self.misses)
+        return f"{self.number:>4} | {self.behaviour} | {self.subject} | {'; '.join(self.measured)} | {verdict}"
 
 
 @dataclass(frozen=True)
@@ -91,22 +97,14 @@ class Table:
         self._lines[line.number, line.subject] = line
         if self._file:
             self._file.write_text(json.dumps([asdict(each) for each in self._lines.values()], indent=1))
+        for each in self._lines.values():
+            note("checklist of the controller", (int(each.number.split("+")[0]), each.number, each.subject), each.row())
 
     def _look_up(self):
         """Take over what was kept by other runs, which may go on beside this one."""
         if self._file and self._file.exists():
             for told in json.loads(self._file.read_text()):
                 self._lines[told["number"], told["subject"]] = Line(**told)
-
-    def rows(self):
-        """Return a text line for each line of the checklist and each controller, in order."""
-        self._look_up()
-        ordered = sorted(self._lines.values(), key=lambda line: (int(line.number.split("+")[0]), line.subject))
-        return [
-            f"{line.number:>4} | {line.behaviour} | {line.subject} | {'; '.join(line.measured)} | "
-            f"{'pass' if line.passed else 'FAIL: ' + '; '.join(line.misses)}"
-            for line in ordered
-        ]
 
 
 def _is_known(line, pattern):

@@ -1,11 +1,13 @@
 """One control plane that the tests of a file share, and what was measured, for OPERATIONS.md."""
 
 import contextlib
+import itertools
 
 import pytest
+from measured import note
 from operations.control_plane import ControlPlane
 
-_figures = []
+_serial = itertools.count()
 
 
 @pytest.fixture
@@ -13,7 +15,11 @@ def figure(request):
     """Return what notes a figure: `figure("leader again", 0.4)`; all are printed at the end."""
 
     def noted(what, seconds):
-        _figures.append(f"{request.node.name}: {what}: {seconds:.2f} s")
+        note(
+            "operations: what was measured",
+            (request.node.nodeid, what),
+            f"{request.node.name}: {what}: {seconds:.2f} s",
+        )
 
     return noted
 
@@ -24,10 +30,3 @@ def shared_plane(tmp_path_factory):
     options = ("--quota-backend-bytes", 4 << 20)
     with contextlib.closing(ControlPlane(tmp_path_factory.mktemp("plane"), etcd_options=options)) as made:
         yield made.start()
-
-
-def pytest_terminal_summary(terminalreporter):
-    if _figures:
-        terminalreporter.section("operations: what was measured")
-        for line in _figures:
-            terminalreporter.write_line(line)

@@ -1,6 +1,7 @@
 """One operating system process under test: started, watched through its log, paused, killed by its own id."""
 
 import itertools
+import os
 import random
 import re
 import signal
@@ -10,9 +11,23 @@ import subprocess
 from peers.waiting import wait_until
 
 #: Below the range from which the system takes ports for outgoing connections, so that those cannot take ours.
-PORTS = range(20000, 32000)
+PORTS = range(16000, 32000)
+#: At most so many workers of one run take ports, each from a part of its own: a port that one has found free it uses
+#: later, and not at the first start only.
+WORKERS = 16
 
-_next_port = itertools.cycle(random.sample(range(PORTS.start, PORTS.stop, 4), len(PORTS) // 4))
+
+def _part(worker):
+    """Return the ports of a worker, as pytest-xdist numbers them; without it there is one, which has them all."""
+    if worker is None:
+        return PORTS
+    width = len(PORTS) // WORKERS
+    first = PORTS.start + int(worker.removeprefix("gw")) % WORKERS * width
+    return range(first, first + width)
+
+
+_ports = _part(os.environ.get("PYTEST_XDIST_WORKER"))
+_next_port = itertools.cycle(random.sample(range(_ports.start, _ports.stop, 4), len(_ports) // 4))
 
 #: Every process of this test run, for the report of a failing test.
 started = []
