@@ -143,10 +143,20 @@ class Control:
         after = present(changed.after)
         if changed.before is None or key.broker_id not in changed.before.replicas:
             self._restarted(key, source)
+        self._forget_former_ids(after, registrant.address)
         self.guard.senders.asked(key, source)
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
+
+    def _forget_former_ids(self, broker_set: BrokerSet, address: str) -> None:
+        """Forget what a broker that has registered was heard under before: it must not wait for itself.
+
+        That is an id that it had before its disk was wiped, or one that another broker had reserved.
+        """
+        for broker_id, heard in list(self.live.of_set(broker_set.broker_name).items()):
+            if heard.address == address and broker_id not in broker_set.replicas:
+                self.guard.forget(BrokerKey(broker_set.broker_name, broker_id))
 
     def _check_is_alone(self, key: BrokerKey, address: str, source: Source) -> None:
         """Raise BrokerIdInUse if a broker with this id is heard from its host, and this comes from elsewhere.

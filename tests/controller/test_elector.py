@@ -99,6 +99,26 @@ async def test_a_newcomer_that_has_taken_the_id_of_such_a_broker_is_not_elected_
     assert (await room.elect(1)).code == 0
 
 
+async def test_who_registers_with_an_id_that_another_one_had_reserved_does_not_stand_in_its_own_way(room):
+    await configure(room, "adoptUnknownBrokers=true")
+    await room.apply(1, address=at(2))
+    # Until it registers it is heard as somebody whose id another one has.
+    await room.beat(1, epoch=7, maxOffset=900)
+    assert (await room.register(1)).code == 0
+    for _ in range(10):
+        await room.beat(1, epoch=7, maxOffset=900)
+        await room.pass_ms(1_000)
+    assert room.stored().master == 1
+
+
+async def test_a_broker_that_begins_anew_on_an_empty_disk_is_not_held_up_by_what_it_was_before(room):
+    await room.beat(7, epoch=7, maxOffset=900, brokerAddr=at(1))
+    await room.apply(1)
+    await room.register(1)
+    await room.beat(1, epoch=-1, maxOffset=0)
+    assert (await room.elect(1)).code == 0
+
+
 async def test_a_set_that_waits_for_its_brokers_answers_an_operator_who_names_none_as_the_table_says(room):
     await room.a_set(1, 2)
     await room.beat(1, 2, epoch=9)
