@@ -184,6 +184,7 @@ class Broker:
                 answered(request.reply())
             case RequestCode.GET_BROKER_EPOCH_CACHE:
                 if self.world.now_ms >= self.mute_until_ms:
+                    self.world.asked_for_log_end()
                     answered(request.reply(body=self.epoch_cache()))
             case RequestCode.GET_BROKER_CONFIG:
                 if self.world.now_ms >= self.mute_until_ms:

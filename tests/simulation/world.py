@@ -5,6 +5,7 @@ be run again, and without some of its faults. `Violation` says what did not hold
 """
 
 from asyncio import events
+from collections import deque
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from unittest import mock
@@ -27,6 +28,8 @@ BEGUN_MS = 6_000
 WELL_MS = 1_600
 #: A controller that runs for so long has heard everybody that is well.
 HEARD_MS = 4_000
+#: Nobody is elected by what brokers answered longer ago.
+ANSWERS_KEPT_MS = 3_000
 #: How often it is looked whether all is well.
 LOOK_MS = 500
 
@@ -67,6 +70,8 @@ class World:
         self.heal_from_ms = 0
         # What the world knows, and no controller
         self.acked = []
+        #: How much was acknowledged when brokers were asked how far their logs are, and when that was.
+        self.acked_when_asked = deque()
         self.masters = {}
         self.elected_epochs = {}
         self.highest_epoch = 0
@@ -229,11 +234,24 @@ class World:
         return self.settings.profile == "liar" and is_known and new.master not in old.sync_state_set
 
     def has_all(self, broker, *, may_lose):
-        if self.is_unclean or may_lose:
+        # What a master that no controller reaches acknowledges between the questions and the commit is on one of those
+        # that were asked, and may not be on the one whose log was the longest then (OPERATIONS.md).
+        before = self.acked_before_asked() if self.settings.confirmed_on else len(self.acked)
+        is_later = before < len(self.acked) and self.acked[:before] == broker.log[:before]
+        if self.is_unclean or may_lose or is_later:
             while self.acked != broker.log[: len(self.acked)]:
                 self.acked.pop()
         elif self.keeps_messages and broker.log[: len(self.acked)] != self.acked:
             self.fail("master %s has %d messages, %d were acknowledged", broker.id, len(broker.log), len(self.acked))
+
+    def asked_for_log_end(self):
+        self.acked_when_asked.append((self.now_ms, len(self.acked)))
+
+    def acked_before_asked(self):
+        """Return how much was acknowledged when the first of those was asked of whom the last election knew."""
+        while self.acked_when_asked and self.acked_when_asked[0][0] < self.now_ms - ANSWERS_KEPT_MS:
+            self.acked_when_asked.popleft()
+        return self.acked_when_asked[0][1] if self.acked_when_asked else len(self.acked)
 
     def promoted(self, broker):
         """Check a broker that has just become master."""
