@@ -40,9 +40,8 @@ integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
 ## test: everything, the fast checks first
-# Many tests wait for real brokers most of the time, so that three workers share two processors well. A worker takes a
-# file at a time: its tests may share brokers.
-WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
+# A worker takes a file at a time: its tests may share brokers.
+WORKERS ?= $(shell nproc)
 test: check
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
