@@ -354,7 +354,7 @@ class Elector:
 
 def _is_beating(heard: Heard, now_ms: int) -> bool:
     """Tell whether the process that was heard last may be there: a heartbeat came, and not only answers of its port."""
-    silent_ms = now_ms - (heard.beat_ms or heard.heard_ms)
+    silent_ms = now_ms - heard.last_beat_ms
     return not heard.is_starting and silent_ms <= max(BEAT_OVERDUE_MS, heard.period_ms * 3 // 2)
 
 

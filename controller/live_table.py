@@ -116,7 +116,12 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     @property
     def own(self) -> Owner:
         """The connection over which it said how far its log is."""
-        return self.owner or Owner(self.connection_id, self.beat_ms or self.heard_ms, self.peer)
+        return self.owner or Owner(self.connection_id, self.last_beat_ms, self.peer)
+
+    @property
+    def last_beat_ms(self) -> int:
+        """When its last heartbeat came."""
+        return self.beat_ms or self.heard_ms
 
     @property
     def has_messages(self) -> bool:

@@ -151,7 +151,7 @@ def _doubt(
         return Verdict.AWAITS_LONGER
     if call.allows_unclean or not electorate.log_ends.is_on_fixed_number:
         return None
-    if electorate.lacks_answers(field.broker_set):
+    if electorate.lacks_answers(field.broker_set, call.fresh_from_ms):
         return Verdict.AWAITS_ANSWERS
     longest = max((end.progress for end in electorate.log_ends.by_id.values()), default=eligible[chosen].progress)
     return Verdict.OUTSIDER_AHEAD if longest > eligible[chosen].progress else None

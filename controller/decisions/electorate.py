@@ -69,16 +69,21 @@ class Electorate(Struct, frozen=True, kw_only=True):
         is_settled = not broker_set.is_elected or broker_set.is_rebuilding or self.is_ahead_of(broker_set)
         return {} if is_settled else self.claims(broker_set)
 
-    def lacks_answers(self, broker_set: BrokerSet) -> bool:
+    def lacks_answers(self, broker_set: BrokerSet, lost_ms: int) -> bool:
         """Tell whether a message may have been confirmed by replicas alone that have not answered.
 
         Where brokers confirm what is on a fixed number of replicas, in sync or not, any of them may hold the last
-        messages with the lost master. What is on k of n replicas is on one of any n - k + 1.
+        messages with the lost master. What is on k of n replicas is on one of any n - k + 1. One that starts counts if
+        it has tried again since the master was lost: before, it may have found that one, and followed it.
         """
         confirmed_on = self.log_ends.confirmed_on
         if confirmed_on is None or not self.log_ends.is_on_fixed_number:
             return False
-        return len(self.told & broker_set.replicas.keys()) < len(broker_set.replicas) - confirmed_on + 1
+        starting = {i for i in self._starting if self.trusted[i].last_beat_ms >= lost_ms}
+        return (
+            len((self.log_ends.by_id.keys() | starting) & broker_set.replicas.keys())
+            < len(broker_set.replicas) - confirmed_on + 1
+        )
 
     @property
     def told(self) -> AbstractSet[int]:
@@ -86,8 +91,11 @@ class Electorate(Struct, frozen=True, kw_only=True):
 
         One that starts answers nothing before it has a role.
         """
-        starting = {i for i, heard in self.trusted.items() if heard.is_starting and not heard.awaits_beat}
-        return self.log_ends.by_id.keys() | starting
+        return self.log_ends.by_id.keys() | self._starting
+
+    @property
+    def _starting(self) -> AbstractSet[int]:
+        return {i for i, heard in self.trusted.items() if heard.is_starting and not heard.awaits_beat}
 
     def has_strange_logs(self, broker_set: BrokerSet) -> bool:
         """Tell whether a broker that is no member has messages of a set: its identity is older than the store."""

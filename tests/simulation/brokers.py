@@ -184,10 +184,11 @@ class Broker:
                 answered(request.reply())
             case RequestCode.GET_BROKER_EPOCH_CACHE:
                 if self.world.now_ms >= self.mute_until_ms:
-                    self.world.asked_for_log_end()
+                    self.world.told_log_end(self)
                     answered(request.reply(body=self.epoch_cache()))
             case RequestCode.GET_BROKER_CONFIG:
                 if self.world.now_ms >= self.mute_until_ms:
+                    self.world.leader_knows_properties = True
                     answered(request.reply(body=self.world.settings.broker_properties))
 
     def epoch_cache(self):

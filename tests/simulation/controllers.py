@@ -221,6 +221,7 @@ class Watcher:
     def leadership_gained(self, *_):
         if not self.process.is_dead:
             self.world.tell("%s serves as leader", self.controller.me.id)
+            self.world.leader_knows_properties = False
             self.world.look_who_leads()
 
     def leadership_lost(self, *_):

@@ -416,6 +416,15 @@ def clean_all(world, _fault):
     request(world, of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), **fields)
 
 
+def clean_unused_ids(world):
+    """Take out of the set whom no broker is any more."""
+    broker_set = world.etcd.entry.broker_set
+    unused = broker_set.replicas.keys() - {each.id for each in world.brokers} if broker_set is not None else ()
+    if unused:
+        ids = ";".join(map(str, sorted(unused)))
+        request(world, of_leader(world), RequestCode.CLEAN_BROKER_DATA, operator(world), brokerControllerIdsToClean=ids)
+
+
 ACTS = {
     act.__name__: act
     for act in (

@@ -297,6 +297,7 @@ MUTANTS = {
         EtcdElection, "_perform", counted_from_its_answer(Grant), profile="safe"
     ),
     "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again, seed=3, profile="safe"),
+    "the answers of some are enough": wrong(Electorate, "lacks_answers", lambda *_: False, seed=711, profile="fixed"),
     "old heartbeats tell how far logs are": wrong(Elector, "_fresh_from_ms", lambda *_: 0, profile="fixed"),
     "who has not beaten is left out of the longest": wrong(
         election, "_longest", does_not_wait_for_beats, profile="late"

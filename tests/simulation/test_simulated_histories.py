@@ -23,14 +23,19 @@ MUTANT_HISTORIES = 6_000
 RUN = re.compile(r'"run":"\w+"')
 
 
-def must_hold(seeds):
-    failure = first_failure(seeds)
+def must_hold(seeds, profile=""):
+    failure = first_failure(seeds, profile)
     assert failure is None, "\n" + told(shrunk(failure))
 
 
 @pytest.mark.parametrize("part", range(2))
 def test_whatever_goes_wrong_a_set_keeps_its_messages_and_finds_its_master(part):
     must_hold(range(FROM + part * IN_CI, FROM + (part + 1) * IN_CI))
+
+
+@pytest.mark.parametrize("seeds", [range(FROM, FROM + IN_CI // 2), range(711, 712), range(1712, 1713)], ids=str)
+def test_what_a_fixed_number_has_confirmed_is_not_lost(seeds):
+    must_hold(seeds, "fixed")
 
 
 @pytest.mark.timeout(60)
@@ -42,6 +47,7 @@ def test_an_election_that_shared_its_answers_with_another_is_not_held_again_for_
 @pytest.mark.timeout(7200)
 def test_whatever_goes_wrong_for_long():
     must_hold(range(FROM, FROM + IN_SOAK))
+    must_hold(range(FROM, FROM + IN_SOAK // 10), "fixed")
 
 
 @pytest.mark.parametrize("name", sorted(MUTANTS.keys() - UNSEEN))

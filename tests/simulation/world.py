@@ -5,7 +5,6 @@ be run again, and without some of its faults. `Violation` says what did not hold
 """
 
 from asyncio import events
-from collections import deque
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from unittest import mock
@@ -70,10 +69,13 @@ class World:
         self.heal_from_ms = 0
         # What the world knows, and no controller
         self.acked = []
-        #: How much was acknowledged when brokers were asked how far their logs are, and when that was.
-        self.acked_when_asked = deque()
-        self.masters = {}
-        self.elected_epochs = {}
+        #: How much of it at least while a controller reached the master that did.
+        self.acked_in_reach = 0
+        #: When each broker told last how far its log is, and how much was acknowledged by then.
+        self.told_log_ends = {}
+        #: Whether the leader may know on how many replicas messages are confirmed.
+        self.leader_knows_properties = False
+        self.masters, self.elected_epochs = {}, {}
         self.highest_epoch = 0
         #: The process whose event loop runs, or ran last.
         self.running = None
@@ -181,6 +183,7 @@ class World:
             self.tell("stored: the set is cleaned")
             # Who cleans a whole set gives up its messages.
             self.acked = []
+            self.acked_in_reach = 0
             return
         self.moved(old, new)
 
@@ -234,24 +237,33 @@ class World:
         return self.settings.profile == "liar" and is_known and new.master not in old.sync_state_set
 
     def has_all(self, broker, *, may_lose):
-        # What a master that no controller reaches acknowledges between the questions and the commit is on one of those
-        # that were asked, and may not be on the one whose log was the longest then (OPERATIONS.md).
-        before = self.acked_before_asked() if self.settings.confirmed_on else len(self.acked)
-        is_later = before < len(self.acked) and self.acked[:before] == broker.log[:before]
-        if self.is_unclean or may_lose or is_later:
+        is_excused = self.is_unclean or may_lose or self.is_beyond_reach(broker)
+        if is_excused:
             while self.acked != broker.log[: len(self.acked)]:
                 self.acked.pop()
+            self.acked_in_reach = min(self.acked_in_reach, len(self.acked))
         elif self.keeps_messages and broker.log[: len(self.acked)] != self.acked:
             self.fail("master %s has %d messages, %d were acknowledged", broker.id, len(broker.log), len(self.acked))
 
-    def asked_for_log_end(self):
-        self.acked_when_asked.append((self.now_ms, len(self.acked)))
+    def is_beyond_reach(self, broker):
+        """Tell whether no controller can know what a broker lacks, where a fixed number of replicas confirms.
 
-    def acked_before_asked(self):
-        """Return how much was acknowledged when the first of those was asked of whom the last election knew."""
-        while self.acked_when_asked and self.acked_when_asked[0][0] < self.now_ms - ANSWERS_KEPT_MS:
-            self.acked_when_asked.popleft()
-        return self.acked_when_asked[0][1] if self.acked_when_asked else len(self.acked)
+        Either no broker has told the leader that it does. Or a master that no controller reached acknowledged it after
+        so many had told how far their logs are that one of them had all that was confirmed by then (OPERATIONS.md).
+        """
+        confirmed_on, broker_set = self.settings.confirmed_on, self.etcd.entry.broker_set
+        if not confirmed_on:
+            return False
+        if not self.leader_knows_properties:
+            return True
+        told = [acked for told_ms, acked in self.told_log_ends.values() if told_ms >= self.now_ms - ANSWERS_KEPT_MS]
+        if len(told) < len(broker_set.replicas) - confirmed_on + 1:
+            return False
+        known = max(min(told), self.acked_in_reach)
+        return self.acked[:known] == broker.log[:known]
+
+    def told_log_end(self, broker):
+        self.told_log_ends[broker.index] = self.now_ms, len(self.acked)
 
     def promoted(self, broker):
         """Check a broker that has just become master."""
@@ -279,6 +291,8 @@ class World:
         if broker.log[:same] != self.acked[:same]:
             self.fail("broker %d acknowledges another history than the one before", broker.id)
         self.acked += broker.log[same:end]
+        if any(each.is_up and broker.reaches(each) for each in self.controllers):
+            self.acked_in_reach = len(self.acked)
 
     def count_as_one(self, broker, master, end):
         """Check two logs that a broker takes for one and that differ."""
@@ -385,6 +399,9 @@ class World:
 
     def look_whether_well(self):
         ill = self.what_is_ill()
+        if ill is not None and self.settings.confirmed_on:
+            # Ids that no broker has count as replicas (OPERATIONS.md).
+            injection.clean_unused_ids(self)
         if ill is None:
             self.tell("all is well")
             self.is_over = True

@@ -43,6 +43,16 @@ def test_nobody_leads_before_one_who_has_answered_holds_all_that_was_confirmed(e
         assert verdicts(election)[2] is Verdict.AWAITS_ANSWERS
 
 
+@pytest.mark.parametrize(("beaten_ms", "is_enough"), [(0, True), (-1, False)])
+def test_one_that_starts_counts_only_if_it_has_tried_again_since_the_master_was_lost(beaten_ms, is_enough):
+    """Before that it may have found the master and followed it."""
+    known = answered({2: (5, 10)}, confirmed_on=2)
+    starting = heard(heard_ms=beaten_ms, max_offset=4, is_starting=True)
+    known = Electorate(trusted={**known.trusted, 3: starting}, heard=known.heard, log_ends=known.log_ends)
+    election = elect(a_set(**THREE_IN_SYNC), known, Call(fresh_from_ms=0))
+    assert election.event == (MasterElected(2) if is_enough else MasterLost())
+
+
 def test_an_operator_does_not_wait_for_answers_nor_does_who_allows_unclean_elections():
     known = answered({2: (5, 10)}, confirmed_on=2)
     for call in (Call(broker_id=2, is_designated=True), Call(broker_id=2, allows_unclean=True)):
