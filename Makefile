@@ -40,8 +40,8 @@ integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
 ## test: everything, the fast checks first
-# A worker takes a file at a time: its tests may share brokers.
-WORKERS ?= $(shell nproc)
+# A worker takes a file at a time: its tests may share brokers, for which they wait most of the time.
+WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
 test: check
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 

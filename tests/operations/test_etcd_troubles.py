@@ -196,8 +196,9 @@ def test_a_controller_is_replaced_by_one_with_another_name_and_address(plane, wo
     plane.controllers.append(new)
     new.start()
     wait_until(lambda: is_ready(new), seconds=SOON_S, what="it is ready")
-    told = plane.leader().metadata()["peers"]
-    assert f"c9:{new.address};" in told
+    # A group learns of a new member by its key, which the leader may see after the member itself.
+    named = f"c9:{new.address};"
+    wait_until(lambda: named in plane.leader().metadata()["peers"], seconds=SOON_S, what="the leader names it")
     # What brokers have in controllerAddr is replaced while they run, by updateBrokerConfig.
     for each in work.brokers:
         each.controllers = [new.address]
