@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from landed import silent
+from measured import note
 from peers.incident import LONE, SET, TOPIC, Truth, record
 
 from analytics.days import DAY_US, unix_us
@@ -33,11 +34,18 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
 #: What is at most said of a death that the system told at once, unless clients had to wait for longer.
 AT_ONCE_S = 0.5
+#: Between the end of a process and what clients are answered lie so many turns of other processes, each of which a busy
+#: machine makes late.
+TURNS = 20
 #: How far apart the heartbeats of a broker in controller mode are.
 HEARTBEAT_S = 1
 #: Heartbeats to a controller come each second.
 BEAT_MS = 1000
 COLD = "namesrv-2"
+#: How often brokers of the set were started.
+STARTS = 3
+#: A beat that is so much later is not missed yet.
+UNNOTICED_S = 0.25
 
 
 def _timed(row, columns):
@@ -128,8 +136,20 @@ def test_of_heartbeats_to_the_controller_none_was_missed_but_what_the_machine_de
             periods = row["interval_ms"] / BEAT_MS
             surely[row["broker_id"]] += max(0, int(periods) - 1)
             perhaps[row["broker_id"]] += max(0, round(periods) - 1)
-    for row in said.published("heartbeat_gaps", source="controller"):
+    rows = said.published("heartbeat_gaps", source="controller")
+    for row in rows:
         assert surely[row["broker_id"]] <= row["missed"] <= perhaps[row["broker_id"]], row
+    began, _ = said.truth.step("master killed")
+    over, _ = said.truth.step("servers stopped")
+    late_s = said.truth.late_s(began, over)
+    missed = sum(row["missed"] for row in rows)
+    note(
+        "incident",
+        ("beats",),
+        f"beats to the controller missed: {missed}; the machine was late by up to {late_s:.2f} s",
+    )
+    # A broker that starts may be half a second late with its first beats.
+    assert missed <= STARTS or late_s > UNNOTICED_S
 
 
 # Life and death
@@ -152,6 +172,17 @@ def found_s(truth):
     dead = truth.dead_master()
     gone = [truth.since(server, lambda to: truth.master_of_set(to) != dead, killed) for server in truth.ports]
     return max(latest for _, latest in gone) - killed
+
+
+def test_the_death_of_the_master_was_over_at_once(said):
+    """As clients saw it, who asked both NameServers all the time."""
+    truth = said.truth
+    killed, _ = truth.step("master killed")
+    found, led = found_s(truth), down_s(truth)
+    late_s = truth.late_s(killed, killed + led)
+    figures = f"dead master named for {found:.2f} s, none for {led:.2f} s; the machine was late by up to {late_s:.2f} s"
+    note("incident", ("death",), figures)
+    assert found <= led <= AT_ONCE_S + TURNS * late_s, figures
 
 
 def test_the_set_was_down_no_longer_than_it_had_no_master(said):

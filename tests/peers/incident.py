@@ -10,6 +10,7 @@ twenty times a second, what each NameServer said about the topic. All times are 
 import contextlib
 import json
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -43,6 +44,10 @@ ASKED_EACH_S = 0.05
 READY_S = 180
 #: What a broker says unasked, as when its topic changes, is long past when it dies: the analyses must not go by it.
 QUIET_S = 8
+#: How often it is tried how late the machine lets somebody run who has waited.
+TRIED_EACH_S = 0.01
+#: So late everybody is now and then.
+LATE_S = 0.02
 #: Between the end of one fault and the next: whoever comes back registers at once.
 SETTLED_S = 2
 
@@ -92,6 +97,49 @@ class Witness:
         return {name: addresses_in(route, name).get("0", "") for name in sorted(brokers_in(route))}
 
 
+class Lateness:
+    """Notes how much later than it wanted to a thread ran: of that no server is the cause.
+
+    It is a process of its own, whose threads nobody else holds up.
+    """
+
+    def __init__(self, folder):
+        self._file = folder / "late.json"
+        self._process = None
+
+    def start(self):
+        command = [sys.executable, "-c", _LATE, str(self._file), str(TRIED_EACH_S), str(LATE_S)]
+        self._process = subprocess.Popen(command)
+        return self
+
+    def stop(self):
+        """Return when it ran too late, in Unix seconds, and by how many."""
+        self.close()
+        return json.loads(self._file.read_text())
+
+    def close(self):
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
+
+
+_LATE = """
+import json, signal, sys, time
+file, each_s, late_s = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
+found = []
+def end(*_):
+    open(file, "w").write(json.dumps(found))
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+while True:
+    before = time.monotonic()
+    time.sleep(each_s)
+    late = time.monotonic() - before - each_s
+    if late > late_s:
+        found.append((time.time(), late))
+"""
+
+
 class Incident:
     """The cluster, and what is done to it."""
 
@@ -114,6 +162,8 @@ class Incident:
         ]
         self.lone = self._lab.broker(LONE, namesrv=addresses, **usual)
         self._witnesses = [Witness(each) for each in self.namesrvs]
+        self._lateness = Lateness(folder)
+        self._late = []
 
     def play(self):
         """Do everything, one fault after the other but where they cannot disturb each other."""
@@ -123,6 +173,7 @@ class Incident:
         for queues, what in zip(QUEUES, ("topic created", "topic grown"), strict=True):
             with self._step(what, queues=queues):
                 self._update_topic(queues)
+        self._lateness.start()
         for witness in self._witnesses:
             witness.start()
         # Whatever topics made it say has been heard by now.
@@ -145,10 +196,12 @@ class Incident:
             "controller": self.controller.address,
             "brokers": {each.label: each.address for each in (*self.pair, self.lone)},
             "steps": self.steps,
+            "late": self._late,
             "served": {its.name: each.spells for its, each in zip(self.namesrvs, self._witnesses, strict=True)},
         }
 
     def close(self):
+        self._lateness.close()
         self._lab.close()
 
     def master_of_pair(self):
@@ -249,6 +302,7 @@ class Incident:
         """Stop the servers before the brokers: that these are thrown away afterwards is no part of the history."""
         for witness in self._witnesses:
             witness.stop()
+        self._late = self._lateness.stop()
         with self._step("servers stopped"):
             assert [each.process.stop() for each in (self.controller, *self.namesrvs)] == [0, 0, 0]
 
@@ -291,6 +345,10 @@ class Truth:
                 return max(after, before["last_asked"] if before else after), spell["first_answered"]
             before = spell
         raise AssertionError(f"{server} never did: {self._told['served'][server]}")
+
+    def late_s(self, from_s, to_s):
+        """Return by how much the machine let somebody run late in a time, at most."""
+        return max((late for at, late in self._told["late"] if from_s <= at - late and at <= to_s + late), default=0)
 
     def answers(self, server, said):
         """Return how often a NameServer said something."""
