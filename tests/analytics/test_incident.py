@@ -281,7 +281,8 @@ def test_the_cold_name_server_is_found_with_its_duration_and_nobody_else_differe
     assert row["ns_id"] == said.ns_id(COLD)
     # It serves a moment before it is asked.
     assert began - 1 <= row["start_time"] / 1e6 <= answered
-    assert lacked - 0.1 <= row["end_time"] / 1e6 <= whole + 0.1
+    # Clients who ask for a topic see masters only: the slave may register after them.
+    assert lacked - 0.1 <= row["end_time"] / 1e6 <= max(whole, max(back(said).values()) / 1e6) + 0.1
     # Who happens to register at once is not lacked.
     assert set(row["lacked"]) == {broker for broker, at in back(said).items() if at - row["start_time"] > PRESENCE_US}
     assert row["lacked"]
