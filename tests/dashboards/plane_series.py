@@ -31,7 +31,7 @@ class Plane:
         for number in range(self.controllers):
             self._controller(f"controller-{number}", leads=number == 0)
         consumed = {
-            "job": "broker",
+            "job": "rocketmq-broker",
             "instance": "broker-a",
             "cluster": CLUSTER,
             "consumer_group": "g",
@@ -85,7 +85,7 @@ class Plane:
         ]
 
     def _name_server(self, instance):
-        where = {"job": "namesrv", "instance": instance}
+        where = {"job": "rocketmq-namesrv", "instance": instance}
         server = "rocketmq_namesrv_"
         for metric in ("up", f"{server}ready"):
             self.add(metric, [1] * self.samples, **where)
@@ -102,7 +102,7 @@ class Plane:
             self.add(f"{server}unregistrations_total", [0] * self.samples, cluster=CLUSTER, reason=reason, **where)
 
     def _controller(self, instance, *, leads):
-        where = {"job": "controller", "instance": instance}
+        where = {"job": "rocketmq-controller", "instance": instance}
         server = "rocketmq_controller_"
         for metric in ("up", f"{server}ready"):
             self.add(metric, [1] * self.samples, **where)

@@ -17,6 +17,12 @@ TOLD = 1200
 FIRING = 'group by (plane, alertname) (ALERTS{alertstate="firing", severity!="none"})'
 WHOLLY_DOWN = {"PlaneDown", "AllNameServersDegraded", "ControllerNoLeader"}
 EACH_DOWN = {"NameServerDown", "ControllerDown"}
+#: Jobs of other software that are called almost as ours, in every scenario: one is well, one is down.
+FOREIGN = [
+    {"series": f'{metric}{{job="{job}", instance="10.0.0.1:10257"}}', "values": f"{value}x{MINUTES * 60 // INTERVAL_S}"}
+    for job, value in (("kube-controller-manager", 0), ("ingress-nginx-controller-metrics", 1))
+    for metric, value in (("up", value), ("process_open_fds", 99), ("process_max_fds", 100))
+]
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None and not os.environ.get("CI"), reason="promtool is not installed"
@@ -40,7 +46,7 @@ def firing(tmp_path):
         test = {
             "name": "a scenario",
             "interval": f"{INTERVAL_S}s",
-            "input_series": [series for plane in planes for series in plane.input_series()],
+            "input_series": [series for plane in planes for series in plane.input_series()] + FOREIGN,
             "promql_expr_test": [
                 {"expr": FIRING, "eval_time": f"{int(minute * 60)}s", "exp_samples": samples(alerts)}
                 for minute, alerts in expected.items()
@@ -78,23 +84,23 @@ def test_nothing_fires_while_two_planes_are_well(firing):
 
 def test_a_plane_that_is_wholly_down_is_told_and_the_other_is_not(firing):
     west = Plane("west")
-    west.die(10, job="namesrv")
-    west.die(10, job="controller")
+    west.die(10, job="rocketmq-namesrv")
+    west.die(10, job="rocketmq-controller")
     expected = of("west", WHOLLY_DOWN | EACH_DOWN)
     firing([Plane("east"), west], all_the_time(set(), until=10.5) | all_the_time(expected, since=12))
 
 
 def test_a_plane_that_is_not_scraped_any_more_is_told_and_the_other_is_not(firing):
     west = Plane("west")
-    west.vanish(10, job="namesrv")
-    west.vanish(10, job="controller")
+    west.vanish(10, job="rocketmq-namesrv")
+    west.vanish(10, job="rocketmq-controller")
     firing([Plane("east"), west], all_the_time(of("west", WHOLLY_DOWN), since=12))
 
 
 def test_the_only_plane_may_have_no_label(firing):
     plane = Plane(None)
-    plane.die(10, job="namesrv")
-    plane.die(10, job="controller")
+    plane.die(10, job="rocketmq-namesrv")
+    plane.die(10, job="rocketmq-controller")
     firing([plane], all_the_time(set(), until=10.5) | all_the_time(of(None, WHOLLY_DOWN | EACH_DOWN), since=12))
 
 
@@ -117,14 +123,14 @@ def test_a_prometheus_that_scrapes_nobody_says_so(firing):
 
 def test_a_plane_without_controllers_is_not_told_that_none_leads(firing):
     west = Plane("west", controllers=0)
-    west.die(10, job="namesrv")
+    west.die(10, job="rocketmq-namesrv")
     expected = of("west", {"PlaneDown", "AllNameServersDegraded", "NameServerDown"})
     firing([Plane("east"), west], all_the_time(expected, since=12))
 
 
 def test_all_controllers_of_a_plane_are_down_and_its_name_servers_are_not(firing):
     west = Plane("west")
-    west.die(10, job="controller")
+    west.die(10, job="rocketmq-controller")
     firing([Plane("east"), west], all_the_time(of("west", {"ControllerNoLeader", "ControllerDown"}), since=12))
 
 
@@ -176,7 +182,13 @@ def test_a_broker_that_dies_by_silence_is_lost_and_missing(firing):
 def test_a_group_whose_messages_wait_is_told_of_by_their_age_however_many_they_are(firing):
     """Five million messages that do not become more; and few that nobody can consume."""
     west = Plane("west")
-    named = {"job": "broker", "instance": "broker-a", "cluster": CLUSTER, "node_id": "broker-a", "topic": "Orders"}
+    named = {
+        "job": "rocketmq-broker",
+        "instance": "broker-a",
+        "cluster": CLUSTER,
+        "node_id": "broker-a",
+        "topic": "Orders",
+    }
     for group, messages, waited_ms in (
         ("late", 5_000_000, 3_600_000),
         ("busy", 5_000_000, 2_000),

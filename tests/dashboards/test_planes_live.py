@@ -52,8 +52,8 @@ class LivePlane:
     def jobs(self):
         """What is scraped: job -> ports."""
         return {
-            "namesrv": [server.http_port for server in self.name_servers],
-            "controller": [self.controller.http_port],
+            "rocketmq-namesrv": [server.http_port for server in self.name_servers],
+            "rocketmq-controller": [self.controller.http_port],
         }
 
     def launch(self):
