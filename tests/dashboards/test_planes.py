@@ -121,11 +121,47 @@ def test_a_prometheus_that_scrapes_nobody_says_so(firing):
     firing([east, west], all_the_time(expected, since=16))
 
 
+@pytest.mark.parametrize("plane", ["west", None])
+@pytest.mark.parametrize(
+    ("kind", "alerts"),
+    [
+        ("controller", {"ControllerNoLeader", "ControllerDown"}),
+        ("namesrv", {"AllNameServersDegraded", "NameServerDown"}),
+    ],
+)
+def test_all_servers_of_a_kind_are_not_scraped_any_more_and_the_others_are(firing, plane, kind, alerts):
+    """Where no label names the plane the others tell that it is still there."""
+    west = Plane(plane)
+    west.vanish(10, job=f"rocketmq-{kind}")
+    firing([west], all_the_time(set(), until=10) | all_the_time(of(plane, alerts), since=13))
+
+
+@pytest.mark.parametrize("plane", ["west", None])
+def test_servers_that_are_not_scraped_any_more_are_down_though_others_of_their_plane_serve(firing, plane):
+    west = Plane(plane)
+    for number in (1, 2):
+        west.vanish(10, instance=f"namesrv-{number}")
+        west.vanish(10, instance=f"controller-{number}")
+    expected = of(plane, EACH_DOWN)
+    firing([Plane("east"), west], all_the_time(set(), until=11) | all_the_time(expected, since=11.5))
+
+
+def test_servers_that_were_taken_away_on_purpose_are_forgotten_after_an_hour(firing):
+    west = Plane("west", minutes=80)
+    west.vanish(10, instance="namesrv-2")
+    firing([west], {12: of("west", {"NameServerDown"}), 69: of("west", {"NameServerDown"}), 71: set(), 79: set()})
+
+
 def test_a_plane_without_controllers_is_not_told_that_none_leads(firing):
     west = Plane("west", controllers=0)
     west.die(10, job="rocketmq-namesrv")
     expected = of("west", {"PlaneDown", "AllNameServersDegraded", "NameServerDown"})
     firing([Plane("east"), west], all_the_time(expected, since=12))
+
+
+def test_a_plane_of_controllers_alone_is_well(firing):
+    """Its NameServers are of another kind, or scraped by another Prometheus."""
+    firing([Plane("west", name_servers=0)], all_the_time(set()))
 
 
 def test_all_controllers_of_a_plane_are_down_and_its_name_servers_are_not(firing):
