@@ -9,6 +9,8 @@ MINUTES = 30
 CLUSTER = "DefaultCluster"
 BROKERS = (("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1))
 NO_SAMPLE = "_"
+#: A sample that is missing with no mark that says so, as after a time in which Prometheus did not run.
+NOT_WATCHED = "nobody looked"
 
 
 @dataclass
@@ -70,16 +72,24 @@ class Plane:
         self.set(NO_SAMPLE, since, until, **labels)
         self.set(0, since, until, metric="up", **labels)
 
+    def go_unwatched(self, since, until):
+        """Let nobody scrape for a time, and mark nothing: Prometheus was away."""
+        self.set(NOT_WATCHED, since, until)
+
     def vanish(self, since, **labels):
         """Take these instances from what Prometheus shall scrape: it has nothing of them at all."""
         self.set(NO_SAMPLE, since, **labels)
 
-    def input_series(self):
-        """Return the series as promtool takes them; a missed sample is marked stale, as Prometheus does."""
+    def input_series(self, **more):
+        """Return the series as promtool takes them, with more labels; a missed sample is marked stale."""
+        written = {NO_SAMPLE: "stale", NOT_WATCHED: "_"}
         return [
             {
-                "series": metric + "{" + ", ".join(f'{name}="{value}"' for name, value in labels) + "}",
-                "values": " ".join("stale" if value == NO_SAMPLE else str(value) for value in samples),
+                "series": metric
+                + "{"
+                + ", ".join(f'{name}="{value}"' for name, value in (*labels, *more.items()))
+                + "}",
+                "values": " ".join(written.get(value, str(value)) for value in samples),
             }
             for (metric, labels), samples in self.series.items()
         ]
@@ -101,6 +111,18 @@ class Plane:
         for reason in ("request", "timeout", "channel_closed"):
             self.add(f"{server}unregistrations_total", [0] * self.samples, cluster=CLUSTER, reason=reason, **where)
 
+    def lead(self, instance, since, until=None):
+        """Let another controller lead for a time: it calls itself leader, and tells of the sets."""
+        where = {"job": "rocketmq-controller", "instance": instance}
+        last = self.samples if until is None else self._at(until)
+        self.set(3, since, until, metric="rocketmq_controller_role", instance=instance)
+        known = set(self.series)
+        self._lead(where)
+        for key in set(self.series) - known:
+            samples = self.series[key]
+            samples[: self._at(since)] = [NO_SAMPLE] * self._at(since)
+            samples[last:] = [NO_SAMPLE] * (self.samples - last)
+
     def _controller(self, instance, *, leads):
         where = {"job": "rocketmq-controller", "instance": instance}
         server = "rocketmq_controller_"
@@ -109,8 +131,11 @@ class Plane:
         self.add(f"{server}role", [3 if leads else 2] * self.samples, **where)
         for metric in ("silent_hosts", "disputed_epochs", "self_doubts_total"):
             self.add(f"{server}{metric}", [0] * self.samples, **where)
-        if not leads:
-            return
+        if leads:
+            self._lead(where)
+
+    def _lead(self, where):
+        server = "rocketmq_controller_"
         self.add(f"{server}broker_sets", [0] * self.samples, cluster=CLUSTER, state="no_master", **where)
         for broker in sorted({broker for broker, _ in BROKERS}):
             for metric in ("replicas", "active_brokers", "sync_state_set_size"):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 from board_expressions import RULES, UNIT_TESTS
-from plane_series import CLUSTER, INTERVAL_S, MINUTES, Plane
+from plane_series import CLUSTER, INTERVAL_S, MINUTES, NOT_WATCHED, Plane
 
 LOOKED_AT_EACH_S = 60
 #: Characters of promtool's complaint: it repeats itself at each look.
@@ -42,11 +42,11 @@ def promtool(folder, tests):
 def firing(tmp_path):
     """Have promtool say whether exactly these alerts fire at some minutes: {minute: {(plane, alert)}}."""
 
-    def run(planes, expected):
+    def run(planes, expected, more=()):
         test = {
             "name": "a scenario",
             "interval": f"{INTERVAL_S}s",
-            "input_series": [series for plane in planes for series in plane.input_series()] + FOREIGN,
+            "input_series": [series for plane in planes for series in plane.input_series()] + [*FOREIGN, *more],
             "promql_expr_test": [
                 {"expr": FIRING, "eval_time": f"{int(minute * 60)}s", "exp_samples": samples(alerts)}
                 for minute, alerts in expected.items()
@@ -191,6 +191,28 @@ def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_miss
         west.set(1, 20, metric=f"rocketmq_controller_{metric}", broker="broker-b")
     expected = of("west", {"BrokerMissing"})
     firing([Plane("east"), west], all_the_time(set(), until=20) | all_the_time(expected, since=22))
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed still", "listed no more"])
+def test_a_leader_that_died_while_prometheus_was_away_leads_no_more(firing, listed):
+    """Its last samples were marked by nobody, and are good for five minutes: nobody leads by them, and none is ready."""
+    west = Plane("west")
+    west.lead("controller-1", 11)
+    west.go_unwatched(10, 11)
+    for instance in ("controller-0", *(f"namesrv-{number}" for number in range(3))):
+        west.set(NOT_WATCHED, 11, instance=instance)
+        if listed:
+            west.set(0, 11, metric="up", instance=instance)
+    none, each = of("west", {"AllNameServersDegraded"}), of("west", {"AllNameServersDegraded"} | EACH_DOWN)
+    later = all_the_time(each if listed else none, since=13, until=15) | all_the_time(each, since=17)
+    firing([Plane("east"), west], later)
+
+
+def test_a_leader_that_two_prometheus_scrape_is_one(firing):
+    """As in a federation of a pair: each series twice, with a label that tells whose it is."""
+    west = Plane("west")
+    pair = [series for replica in "ab" for series in west.input_series(prometheus_replica=replica)]
+    firing([Plane("east")], all_the_time(set()), more=pair)
 
 
 def test_two_leaders_and_a_lost_broker_of_one_plane_are_of_that_plane(firing):
