@@ -110,6 +110,7 @@ class Plane:
         self.add(f"{server}queues", [64] * self.samples, cluster=CLUSTER, access="write", **where)
         for reason in ("request", "timeout", "channel_closed"):
             self.add(f"{server}unregistrations_total", [0] * self.samples, cluster=CLUSTER, reason=reason, **where)
+        self.add(f"{server}registrations_total", [0] * self.samples, cluster=CLUSTER, result="first", **where)
 
     def lead(self, instance, since, until=None):
         """Let another controller lead for a time: it calls itself leader, and tells of the sets."""

@@ -195,7 +195,7 @@ def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_miss
 
 @pytest.mark.parametrize("listed", [True, False], ids=["listed still", "listed no more"])
 def test_a_leader_that_died_while_prometheus_was_away_leads_no_more(firing, listed):
-    """Its last samples were marked by nobody, and are good for five minutes: nobody leads by them, and none is ready."""
+    """Its last samples were marked by nobody, and are good for five minutes: nobody leads by them, none is ready."""
     west = Plane("west")
     west.lead("controller-1", 11)
     west.go_unwatched(10, 11)
@@ -213,6 +213,43 @@ def test_a_leader_that_two_prometheus_scrape_is_one(firing):
     west = Plane("west")
     pair = [series for replica in "ab" for series in west.input_series(prometheus_replica=replica)]
     firing([Plane("east")], all_the_time(set()), more=pair)
+
+
+def test_a_set_whose_master_one_name_server_alone_does_not_hear_has_one(firing):
+    west = Plane("west")
+    for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
+        west.set("_", 10, metric=f"rocketmq_namesrv_{metric}", instance="namesrv-2", broker="broker-a", broker_id=0)
+    west.set(1, 10, metric="rocketmq_namesrv_broker_sets", instance="namesrv-2", state="no_master")
+    firing([Plane("east"), west], all_the_time(of("west", {"NameServersDisagree"}), since=13))
+
+
+def test_a_set_whose_master_no_ready_name_server_hears_has_none(firing):
+    """The third one is not ready, and has not heard of its end."""
+    west = Plane("west", controllers=0)
+    west.set(0, 8, metric="rocketmq_namesrv_ready", instance="namesrv-2")
+    for instance in ("namesrv-0", "namesrv-1"):
+        west.set(1, 10, metric="rocketmq_namesrv_broker_sets", instance=instance, state="no_master")
+    firing([Plane("east"), west], all_the_time(of("west", {"BrokerSetWithoutMaster", "NameServerDown"}), since=11))
+
+
+def test_a_rolling_restart_of_a_set_of_three_brokers_tells_nobody(firing):
+    """Each is stopped in order, and is back before a minute is over."""
+    west = Plane("west")
+    for metric in ("replicas", "active_brokers", "sync_state_set_size"):
+        west.set(3, 0, metric=f"rocketmq_controller_{metric}", broker="broker-a")
+    for number in range(3):
+        away, back = 10 + 4 * number, 10.75 + 4 * number
+        for metric in ("active_brokers", "sync_state_set_size"):
+            west.set(2, away, back, metric=f"rocketmq_controller_{metric}", broker="broker-a")
+        west.set(number + 1, away, metric="rocketmq_namesrv_unregistrations_total", reason="request")
+        west.set(number + 1, back, metric="rocketmq_namesrv_registrations_total", result="first")
+    firing([Plane("east"), west], all_the_time(set()))
+
+
+def test_six_brokers_that_die_at_once_are_lost_and_do_not_flap(firing):
+    west = Plane("west", controllers=0)
+    west.set(6, 10, metric="rocketmq_namesrv_unregistrations_total", reason="channel_closed")
+    firing([Plane("east"), west], all_the_time(of("west", {"BrokersLost"}), since=12, until=19) | {25: set()})
 
 
 def test_two_leaders_and_a_lost_broker_of_one_plane_are_of_that_plane(firing):
