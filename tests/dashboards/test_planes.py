@@ -295,6 +295,27 @@ def test_a_group_whose_messages_wait_is_told_of_by_their_age_however_many_they_a
     firing([Plane("east"), west], {20: {("west", "LagGrowing")}})
 
 
+@pytest.mark.parametrize("broker_up", [1, 0], ids=["the broker is scraped", "the broker is not"])
+def test_a_group_whose_last_consumer_dies_is_behind_though_nobody_measures_it(firing, broker_up):
+    """The other group of the broker consumes on; it was late for a moment and has caught up."""
+    west = Plane("west")
+    named = {"job": "rocketmq-broker", "instance": "broker-a", "cluster": CLUSTER, "node_id": "broker-a"}
+    west.add("up", [1] * west.samples, **named)
+    for group in ("crashed", "busy"):
+        labels = named | {"topic": "Orders", "consumer_group": group, "is_retry": "false", "is_system": "false"}
+        west.add("rocketmq_consumer_lag_latency_milliseconds", [3_600_000] * west.samples, **labels)
+    west.set(200, 3, consumer_group="busy")
+    west.set("_", 15, consumer_group="crashed")
+    if not broker_up:
+        west.die(15, job="rocketmq-broker")
+    behind = of("west", {"LagGrowing"})
+    firing(
+        [Plane("east"), west],
+        all_the_time(behind, since=6, until=15)
+        | {16: behind if broker_up else set(), 29: behind if broker_up else set()},
+    )
+
+
 def beside_a_healthy_plane(test):
     """Return a unit test in a Prometheus that scrapes another plane too, about which nothing may be said."""
     minutes = max(map(minutes_of, (case["eval_time"] for case in test["alert_rule_test"])))
