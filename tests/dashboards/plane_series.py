@@ -76,6 +76,24 @@ class Plane:
         """Let nobody scrape for a time, and mark nothing: Prometheus was away."""
         self.set(NOT_WATCHED, since, until)
 
+    def restart_controllers(self, since):
+        """Restart all controllers, one after the other; each time the next one leads within a scrape."""
+        for number in range(self.controllers):
+            instance, away, back = f"controller-{number}", since + 2 * number, since + 2 * number + 0.75
+            self.die(away, back, instance=instance)
+            for metric in ("broker_sets", "replicas", "active_brokers", "sync_state_set_size"):
+                if any(metric in name and ("instance", instance) in labels for name, labels in self.series):
+                    self.set(NO_SAMPLE, back, metric=f"rocketmq_controller_{metric}", instance=instance)
+            self.set(2, back, metric="rocketmq_controller_role", instance=instance)
+            self.lead(f"controller-{(number + 1) % self.controllers}", away + 0.25)
+
+    def restart_name_servers(self, since):
+        """Restart all NameServers, one after the other; brokers register with each within 30 s."""
+        for number in range(self.name_servers):
+            instance, away, back = f"namesrv-{number}", since + 2 * number, since + 2 * number + 0.75
+            self.die(away, back, instance=instance)
+            self.set(NO_SAMPLE, back, back + 0.5, metric="rocketmq_namesrv_broker_info", instance=instance)
+
     def vanish(self, since, **labels):
         """Take these instances from what Prometheus shall scrape: it has nothing of them at all."""
         self.set(NO_SAMPLE, since, **labels)
@@ -114,15 +132,13 @@ class Plane:
 
     def lead(self, instance, since, until=None):
         """Let another controller lead for a time: it calls itself leader, and tells of the sets."""
-        where = {"job": "rocketmq-controller", "instance": instance}
-        last = self.samples if until is None else self._at(until)
+        first, last = self._at(since), self.samples if until is None else self._at(until)
         self.set(3, since, until, metric="rocketmq_controller_role", instance=instance)
-        known = set(self.series)
-        self._lead(where)
-        for key in set(self.series) - known:
-            samples = self.series[key]
-            samples[: self._at(since)] = [NO_SAMPLE] * self._at(since)
-            samples[last:] = [NO_SAMPLE] * (self.samples - last)
+        before = {key: list(samples) for key, samples in self.series.items()}
+        self._lead({"job": "rocketmq-controller", "instance": instance})
+        for key, samples in self.series.items():
+            had = before.get(key, [NO_SAMPLE] * self.samples)
+            samples[:first], samples[last:] = had[:first], had[last:]
 
     def _controller(self, instance, *, leads):
         where = {"job": "rocketmq-controller", "instance": instance}

@@ -172,13 +172,30 @@ def test_all_controllers_of_a_plane_are_down_and_its_name_servers_are_not(firing
 
 def test_a_rolling_restart_of_name_servers_tells_nobody(firing):
     west = Plane("west")
-    for number in range(3):
-        away, back = 10 + 2 * number, 10.75 + 2 * number
-        instance = f"namesrv-{number}"
-        west.die(away, back, instance=instance)
-        # Brokers register within 30 s.
-        west.set("_", back, back + 0.5, metric="rocketmq_namesrv_broker_info", instance=instance)
+    west.restart_name_servers(10)
     firing([Plane("east"), west], all_the_time(set()))
+
+
+def test_a_rolling_restart_of_three_controllers_tells_nobody(firing):
+    west = Plane("west")
+    west.restart_controllers(10)
+    firing([Plane("east"), west], all_the_time(set()))
+
+
+def test_a_restart_of_a_sole_controller_tells_nobody(firing):
+    """It leads as soon as it is back: nobody else could meanwhile, and no page would change that."""
+    west = Plane("west", controllers=1)
+    west.die(10, 10.75, job="rocketmq-controller")
+    firing([Plane("east"), west], all_the_time(set()) | {10.5: set(), 10.75: set(), 11.25: set()})
+
+
+def test_a_plane_that_is_serviced_hides_none_that_is_down(firing):
+    east, west = Plane("east"), Plane("west")
+    east.restart_name_servers(8)
+    east.restart_controllers(9)
+    for job in ("rocketmq-namesrv", "rocketmq-controller"):
+        west.die(10, job=job)
+    firing([east, west], all_the_time(set(), until=10.5) | all_the_time(of("west", WHOLLY_DOWN | EACH_DOWN), since=12))
 
 
 def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_missing(firing):
