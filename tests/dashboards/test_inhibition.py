@@ -7,7 +7,9 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import urllib.request
+from datetime import datetime, timedelta
 
 import pytest
 import yaml
@@ -184,35 +186,63 @@ def test_the_watchdog_goes_to_a_receiver_of_its_own_again_and_again():
     assert receivers == {each["name"] for each in CONFIGURATION["receivers"]}
 
 
-def test_alertmanager_tells_the_same(tmp_path):
-    """Each story in a plane of its own, all at once."""
+@pytest.fixture(scope="module")
+def alertmanager(tmp_path_factory):
+    """A real one with the shipped configuration, which asks no receiver; its URL."""
     if BINARY is None:
         give_up = pytest.fail if os.environ.get("CI") else pytest.skip
         give_up("no Alertmanager is installed (Debian's package prometheus-alertmanager)")
-    port = free_port()
-    file = tmp_path / "alertmanager.yml"
+    folder, port = tmp_path_factory.mktemp("alertmanager"), free_port()
+    file = folder / "alertmanager.yml"
     hurried = re.sub(r"group_wait: \w+", "group_wait: 1s", EXAMPLE.read_text())
     file.write_text(re.sub(r"http://[^']+", f"http://127.0.0.1:{free_port()}/", hurried))
-    words = [BINARY, f"--config.file={file}", f"--storage.path={tmp_path / 'data'}", "--cluster.listen-address="]
-    process = Process(
-        "alertmanager", [*words, f"--web.listen-address=127.0.0.1:{port}"], folder=tmp_path, env=os.environ
-    )
+    words = [BINARY, f"--config.file={file}", f"--storage.path={folder / 'data'}", "--cluster.listen-address="]
+    process = Process("alertmanager", [*words, f"--web.listen-address=127.0.0.1:{port}"], folder=folder, env=os.environ)
     try:
         process.wait_for("Listening on", seconds=SOON_S)
-        firing = [labels for number, story in enumerate(STORIES) for labels in fired(story, f"plane-{number}")]
-        body = json.dumps([{"labels": labels} for labels in firing]).encode()
-        url = f"http://127.0.0.1:{port}/api/v2/alerts"
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-        urllib.request.urlopen(request, timeout=10).close()
-        expected = {(f"plane-{number}", name) for number, story in enumerate(STORIES) for name in STORIES[story][1]}
-        wait_until(lambda: judged(url) == expected, seconds=SOON_S, what=lambda: f"{expected}, not {judged(url)}")
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.stop()
 
 
-def judged(url):
+def send(alertmanager, firing):
+    body = json.dumps([{"labels": labels} for labels in firing]).encode()
+    request = urllib.request.Request(f"{alertmanager}/api/v2/alerts", body, {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=10).close()
+
+
+def of_planes(found, prefix):
+    return {(plane, name) for plane, name in found if plane.startswith(prefix)}
+
+
+def test_alertmanager_tells_the_same(alertmanager):
+    """Each story in a plane of its own, all at once."""
+    send(alertmanager, [labels for n, story in enumerate(STORIES) for labels in fired(story, f"plane-{n}")])
+    expected = {(f"plane-{number}", name) for number, story in enumerate(STORIES) for name in STORIES[story][1]}
+
+    def told_of():
+        return of_planes(judged(alertmanager), "plane-")
+
+    wait_until(lambda: told_of() == expected, seconds=SOON_S, what=lambda: f"{expected}, not {told_of()}")
+
+
+def test_the_command_of_the_readme_silences_a_plane_and_no_other(alertmanager, tmp_path):
+    block = re.search(r"### On purpose.*?```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    command = block.replace("NAME", "old-west")
+    send(alertmanager, fired("a plane is down", "old-west") + fired("a plane is down", "old-east"))
+    environment = os.environ | {"ALERTMANAGER": alertmanager, "HOME": str(tmp_path)}
+    subprocess.run(["bash", "-euc", command], check=True, env=environment, stdout=subprocess.DEVNULL)
+    told_of = {("old-east", "PlaneDown")}
+    wait_until(lambda: of_planes(judged(alertmanager), "old-") == told_of, seconds=SOON_S, what="old-west is silenced")
+    with urllib.request.urlopen(f"{alertmanager}/api/v2/silences", timeout=10) as answer:
+        (silence,) = json.loads(answer.read())
+    lasts = datetime.fromisoformat(silence["endsAt"]) - datetime.fromisoformat(silence["startsAt"])
+    assert lasts > timedelta(days=1), "PlaneDown goes on for a day"
+
+
+def judged(alertmanager):
     """Return (plane, alert) of what is not held back."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(f"{alertmanager}/api/v2/alerts", timeout=10) as answer:
         found = json.loads(answer.read())
     return {
         (each["labels"]["plane"], each["labels"]["alertname"]) for each in found if each["status"]["state"] == "active"
