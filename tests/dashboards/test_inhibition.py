@@ -186,6 +186,24 @@ def test_the_watchdog_goes_to_a_receiver_of_its_own_again_and_again():
     assert receivers == {each["name"] for each in CONFIGURATION["receivers"]}
 
 
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        (["severity=critical", "alertname=PlaneDown"], "pager"),
+        (["severity=warning", "alertname=NameServerDown"], "mail"),
+        (["severity=none", "alertname=RocketMQWatchdog"], "watchdog"),
+    ],
+)
+def test_critical_alerts_go_to_the_pager_warnings_do_not_and_the_watchdog_has_its_own(labels, receiver, tmp_path):
+    if shutil.which("amtool") is None:
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("amtool is not installed (Debian's package prometheus-alertmanager)")
+    words = ["amtool", "config", "routes", "test", f"--config.file={EXAMPLE}", f"--verify.receivers={receiver}"]
+    environment = os.environ | {"HOME": str(tmp_path)}
+    done = subprocess.run([*words, *labels], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout.split()) == (0, [receiver]), done.stderr
+
+
 @pytest.fixture(scope="module")
 def alertmanager(tmp_path_factory):
     """A real one with the shipped configuration, which asks no receiver; its URL."""
