@@ -22,10 +22,17 @@ SOON_S = 60
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
-class Made:
-    """`make run` in a session of its own, with the Python of this test and nothing of the home folder."""
+#: As a shell: makes its input the terminal of its session, runs what it is told, and dies when the terminal is closed.
+SHELL = "import fcntl, subprocess, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); subprocess.call(sys.argv[1:])"
 
-    def __init__(self, folder):
+
+class Made:
+    """`make run` in a session of its own, with the Python of this test and nothing of the home folder.
+
+    In a terminal, if `terminal` is the slave side of one; what it prints is in a file nevertheless.
+    """
+
+    def __init__(self, folder, terminal=None):
         self.ports = {name: free_port() for name in PORTS}
         environment = folder / "venv"
         environment.mkdir()
@@ -33,12 +40,15 @@ class Made:
         (environment / ".run").touch()
         words = ["make", "run", f"VENV={environment}", f"HISTORY={folder / 'history'}"]
         words.append("RUN_ARGS=" + " ".join(f"--{name} {port}" for name, port in self.ports.items()))
+        if terminal is not None:
+            words = [sys.executable, "-c", SHELL, *words]
         self.log = folder / "make.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 words,
                 cwd=REPOSITORY,
                 env=os.environ | {"HOME": str(folder)},
+                stdin=subprocess.DEVNULL if terminal is None else terminal,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -79,6 +89,23 @@ def test_a_terminated_make_ends_the_server_in_order(made):
     made.process.wait(timeout=SOON_S)
     assert not made.serves()
     assert '"event":"server_stopped"' in made.log.read_text()
+
+
+def test_the_server_ends_in_order_when_the_terminal_of_make_is_closed(tmp_path):
+    """Another SIGHUP has it read its certificates again."""
+    ours, its = os.openpty()
+    making = Made(tmp_path, terminal=its)
+    os.close(its)
+    try:
+        making.wait_until_ready()
+        os.close(ours)
+        making.process.wait(timeout=SOON_S)
+        wait_until(lambda: not making.serves(), seconds=SOON_S, what="the server has ended")
+        wait_until(
+            lambda: '"event":"server_stopped"' in making.log.read_text(), seconds=SOON_S, what="it has ended in order"
+        )
+    finally:
+        making.close()
 
 
 def test_make_run_prints_the_addresses_that_the_server_serves_and_no_others(made):
