@@ -118,6 +118,13 @@ def test_make_run_prints_the_addresses_that_the_server_serves_and_no_others(made
 NOTHING = "#!/bin/sh\nexit 0\n"
 #: Is seen by `ps` as the Java process that it stands for.
 JAVA = '#!/bin/bash\nexec -a "java $*" /bin/sleep 300\n'
+#: Answers about a set: the first time it has no master. Writes down which replicas were started by then.
+CURL = """#!/bin/sh
+case "$*" in *broker-sets/broker-b*) ;; *) exit 0 ;; esac
+[ -e "$ASKED" ] && master=1 || master=null
+(cd "$ROCKETMQ_HOME" && echo replica-*.pid) >> "$ASKED"
+echo "{\\"masterBrokerId\\":$master}"
+"""
 #: Would be a broker of somebody else.
 BY_NAME = '#!/bin/sh\necho "$0 $*" >> "$KILLED_BY_NAME"\n'
 FOREIGN = "java org.apache.rocketmq.broker.BrokerStartup -c /elsewhere/conf/broker.conf replica-0.conf"
@@ -128,11 +135,14 @@ def shell(tmp_path):
     """Run commands in bash, as at a terminal or not; `java` only waits, and nothing is killed by its name."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    texts = {"java": JAVA, "pkill": BY_NAME, "killall": BY_NAME} | dict.fromkeys(("mvn", "curl", "sleep"), NOTHING)
+    texts = {"java": JAVA, "pkill": BY_NAME, "killall": BY_NAME, "curl": CURL} | dict.fromkeys(
+        ("mvn", "sleep"), NOTHING
+    )
     for name, text in texts.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     found = {"PATH": f"{programs}:{os.environ['PATH']}", "KILLED_BY_NAME": str(tmp_path / "killed_by_name")}
+    found["ASKED"] = str(tmp_path / "asked")
 
     def run(commands, *options):
         file = tmp_path / "commands.sh"
@@ -180,6 +190,8 @@ def test_the_tour_kills_its_own_brokers_and_no_others(shell, tmp_path, options):
     try:
         shell(tour(), *options)
         wait_until(lambda: left(tmp_path) == ["replica-1.conf"], seconds=SOON_S, what=lambda: f"not {left(tmp_path)}")
+        asked = (tmp_path / "asked").read_text().splitlines()
+        assert asked[:2] == ["replica-0.pid"] * 2, "the second replica waits until the first one leads, which is killed"
         assert foreign.poll() is None
         assert not (tmp_path / "killed_by_name").exists(), "brokers of others have the same name"
     finally:

@@ -71,6 +71,10 @@ def test_promtool_finds_nothing_in_the_rules(promtool):
     assert "FAILED" not in printed
 
 
+def test_the_example_of_a_configuration_tells_an_alertmanager():
+    assert yaml.safe_load(EXAMPLE.read_text())["alerting"]["alertmanagers"]
+
+
 def test_promtool_takes_the_example_of_a_configuration(promtool):
     code, printed = promtool("check", "config", "--lint=all", EXAMPLE)
     assert code == 0, printed
