@@ -5,6 +5,11 @@ from typing import Final
 #: Grafana puts a window here that holds several scrapes.
 WINDOW: Final = "$__rate_interval"
 
+#: The scrape jobs of our servers, for series that other software has too. Half of Kubernetes is called controller.
+NAMESRV_JOBS: Final = 'job=~".*(rocketmq|rmq).*namesrv.*"'
+CONTROLLER_JOBS: Final = 'job=~".*(rocketmq|rmq).*controller.*"'
+SERVER_JOBS: Final = 'job=~".*(rocketmq|rmq).*(namesrv|controller).*"'
+
 #: Everything on a board is about one plane. Where targets have no such label the choice is empty, and so is the label.
 BY_PLANE: Final = 'plane="$plane"'
 BY_INSTANCE: Final = f'{BY_PLANE}, instance=~"$instance"'

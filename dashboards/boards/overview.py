@@ -4,7 +4,7 @@ from typing import Final
 
 from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS, PLANE
 from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, bad_above, good_from, worse_above
-from dashboards.promql import BY_CLUSTER, BY_PLANE, increase, quantile, rate
+from dashboards.promql import BY_CLUSTER, BY_PLANE, CONTROLLER_JOBS, SERVER_JOBS, increase, quantile, rate
 
 _STAT_WIDTH: Final = 4
 _STAT_HEIGHT: Final = 5
@@ -34,7 +34,7 @@ _NOW: Final = Row(
             kind=Kind.STAT,
             title="Servers down",
             description="NameServers and controllers that Prometheus cannot scrape.",
-            queries=(Query(f'count(up{{{BY_PLANE}, job=~".*(namesrv|controller).*"}} == 0) or vector(0)'),),
+            queries=(Query(f"count(up{{{BY_PLANE}, {SERVER_JOBS}}} == 0) or vector(0)"),),
             limits=bad_above(1),
             links=(Link("NameServers", "rmq-namesrv"), Link("Controllers", "rmq-controller")),
             width=_STAT_WIDTH,
@@ -79,7 +79,7 @@ _NOW: Final = Row(
                 # When none can be scraped there is no role at all; and where none is meant to be, nothing is red.
                 Query(
                     f"sum(rocketmq_controller_role{{{BY_PLANE}}} == bool 3)"
-                    f' or 0 * sum(up{{{BY_PLANE}, job=~".*controller.*"}})'
+                    f" or 0 * sum(up{{{BY_PLANE}, {CONTROLLER_JOBS}}})"
                 ),
             ),
             limits=_ONE_LEADER,

@@ -3,10 +3,10 @@
 from typing import Final
 
 from dashboards.panels import Annotation, Variable
-from dashboards.promql import BY_CLUSTER, BY_PLANE
+from dashboards.promql import BY_CLUSTER, BY_PLANE, NAMESRV_JOBS, SERVER_JOBS
 
 #: By `up`: a plane that is wholly down can be chosen too.
-PLANE: Final = Variable("plane", "Plane", "up", "plane", within='job=~".*(namesrv|controller).*"', single=True)
+PLANE: Final = Variable("plane", "Plane", "up", "plane", within=SERVER_JOBS, single=True)
 CLUSTER: Final = Variable("cluster", "Cluster", "rocketmq_namesrv_broker_sets", "cluster", within=BY_PLANE)
 BROKER: Final = Variable("broker", "Broker set", "rocketmq_namesrv_broker_info", "broker", within=BY_CLUSTER)
 NAMESRV: Final = Variable("instance", "NameServer", "rocketmq_namesrv_build_info", "instance", within=BY_PLANE)
@@ -29,7 +29,7 @@ LEADER_CHANGES: Final = Annotation(
 # By its age and not by a change: a pod that is replaced has another address, and so another series.
 NAMESRV_STARTS: Final = Annotation(
     "NameServer started",
-    f'time() - process_start_time_seconds{{{BY_PLANE}, job=~".*namesrv.*"}} < $__interval_ms / 1000',
+    f"time() - process_start_time_seconds{{{BY_PLANE}, {NAMESRV_JOBS}}} < $__interval_ms / 1000",
     "{{instance}}",
     "orange",
 )

@@ -22,10 +22,17 @@ SOON_S = 60
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
-class Made:
-    """`make run` in a session of its own, with the Python of this test and nothing of the home folder."""
+#: As a shell: makes its input the terminal of its session, runs what it is told, and dies when the terminal is closed.
+SHELL = "import fcntl, subprocess, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); subprocess.call(sys.argv[1:])"
 
-    def __init__(self, folder):
+
+class Made:
+    """`make run` in a session of its own, with the Python of this test and nothing of the home folder.
+
+    In a terminal, if `terminal` is the slave side of one; what it prints is in a file nevertheless.
+    """
+
+    def __init__(self, folder, terminal=None):
         self.ports = {name: free_port() for name in PORTS}
         environment = folder / "venv"
         environment.mkdir()
@@ -33,12 +40,15 @@ class Made:
         (environment / ".run").touch()
         words = ["make", "run", f"VENV={environment}", f"HISTORY={folder / 'history'}"]
         words.append("RUN_ARGS=" + " ".join(f"--{name} {port}" for name, port in self.ports.items()))
+        if terminal is not None:
+            words = [sys.executable, "-c", SHELL, *words]
         self.log = folder / "make.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 words,
                 cwd=REPOSITORY,
                 env=os.environ | {"HOME": str(folder)},
+                stdin=subprocess.DEVNULL if terminal is None else terminal,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -81,6 +91,23 @@ def test_a_terminated_make_ends_the_server_in_order(made):
     assert '"event":"server_stopped"' in made.log.read_text()
 
 
+def test_the_server_ends_in_order_when_the_terminal_of_make_is_closed(tmp_path):
+    """Another SIGHUP has it read its certificates again."""
+    ours, its = os.openpty()
+    making = Made(tmp_path, terminal=its)
+    os.close(its)
+    try:
+        making.wait_until_ready()
+        os.close(ours)
+        making.process.wait(timeout=SOON_S)
+        wait_until(lambda: not making.serves(), seconds=SOON_S, what="the server has ended")
+        wait_until(
+            lambda: '"event":"server_stopped"' in making.log.read_text(), seconds=SOON_S, what="it has ended in order"
+        )
+    finally:
+        making.close()
+
+
 def test_make_run_prints_the_addresses_that_the_server_serves_and_no_others(made):
     told = [line for line in made.log.read_text().splitlines() if not line.startswith("{")]
     served = {f"127.0.0.1:{made.ports[name]}" for name in ("listen-port", "controller-listen-port")}
@@ -91,6 +118,13 @@ def test_make_run_prints_the_addresses_that_the_server_serves_and_no_others(made
 NOTHING = "#!/bin/sh\nexit 0\n"
 #: Is seen by `ps` as the Java process that it stands for.
 JAVA = '#!/bin/bash\nexec -a "java $*" /bin/sleep 300\n'
+#: Answers about a set: the first time it has no master. Writes down which replicas were started by then.
+CURL = """#!/bin/sh
+case "$*" in *broker-sets/broker-b*) ;; *) exit 0 ;; esac
+[ -e "$ASKED" ] && master=1 || master=null
+(cd "$ROCKETMQ_HOME" && echo replica-*.pid) >> "$ASKED"
+echo "{\\"masterBrokerId\\":$master}"
+"""
 #: Would be a broker of somebody else.
 BY_NAME = '#!/bin/sh\necho "$0 $*" >> "$KILLED_BY_NAME"\n'
 FOREIGN = "java org.apache.rocketmq.broker.BrokerStartup -c /elsewhere/conf/broker.conf replica-0.conf"
@@ -101,11 +135,14 @@ def shell(tmp_path):
     """Run commands in bash, as at a terminal or not; `java` only waits, and nothing is killed by its name."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    texts = {"java": JAVA, "pkill": BY_NAME, "killall": BY_NAME} | dict.fromkeys(("mvn", "curl", "sleep"), NOTHING)
+    texts = {"java": JAVA, "pkill": BY_NAME, "killall": BY_NAME, "curl": CURL} | dict.fromkeys(
+        ("mvn", "sleep"), NOTHING
+    )
     for name, text in texts.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     found = {"PATH": f"{programs}:{os.environ['PATH']}", "KILLED_BY_NAME": str(tmp_path / "killed_by_name")}
+    found["ASKED"] = str(tmp_path / "asked")
 
     def run(commands, *options):
         file = tmp_path / "commands.sh"
@@ -153,6 +190,8 @@ def test_the_tour_kills_its_own_brokers_and_no_others(shell, tmp_path, options):
     try:
         shell(tour(), *options)
         wait_until(lambda: left(tmp_path) == ["replica-1.conf"], seconds=SOON_S, what=lambda: f"not {left(tmp_path)}")
+        asked = (tmp_path / "asked").read_text().splitlines()
+        assert asked[:2] == ["replica-0.pid"] * 2, "the second replica waits until the first one leads, which is killed"
         assert foreign.poll() is None
         assert not (tmp_path / "killed_by_name").exists(), "brokers of others have the same name"
     finally:

@@ -208,9 +208,9 @@ class Site:
             server.process.wait_for("server_ready", seconds=SOON_S)
         stub = self._kept(JavaBrokerStub())
         jobs = {
-            "namesrv": [server.http_port for server in self.name_servers],
-            "controller": [controller.http_port for controller in self.controllers],
-            "broker": [stub.port],
+            "rocketmq-namesrv": [server.http_port for server in self.name_servers],
+            "rocketmq-controller": [controller.http_port for controller in self.controllers],
+            "rocketmq-broker": [stub.port],
         }
         self.prometheus = Prometheus(self.folder / "prometheus", {PLANE: jobs})
         self._closing.callback(self.prometheus.process.stop)

@@ -8,10 +8,23 @@ import subprocess
 
 import pytest
 import yaml
-from board_expressions import ROOT, RULES, RUNBOOKS, UNIT_TESTS, aggregates, alerts, boards, joins, rules
+from board_expressions import (
+    ROOT,
+    RULES,
+    RUNBOOKS,
+    UNIT_TESTS,
+    aggregates,
+    alerts,
+    boards,
+    everything,
+    joins,
+    rules,
+    variables,
+)
 from exposed_metrics import exposed
 
 from controller.event_catalogue import EVENTS as CONTROLLER_EVENTS
+from dashboards.promql import CONTROLLER_JOBS, NAMESRV_JOBS, SERVER_JOBS
 from namesrv.event_catalogue import EVENTS as NAMESRV_EVENTS
 
 EXAMPLE = ROOT / "prometheus/prometheus.example.yml"
@@ -58,6 +71,10 @@ def test_promtool_finds_nothing_in_the_rules(promtool):
     assert "FAILED" not in printed
 
 
+def test_the_example_of_a_configuration_tells_an_alertmanager():
+    assert yaml.safe_load(EXAMPLE.read_text())["alerting"]["alertmanagers"]
+
+
 def test_promtool_takes_the_example_of_a_configuration(promtool):
     code, printed = promtool("check", "config", "--lint=all", EXAMPLE)
     assert code == 0, printed
@@ -72,6 +89,16 @@ def test_each_alert_fires_and_is_silent_as_its_unit_tests_say(promtool, path):
 def test_every_rule_file_with_alerts_is_in_the_example():
     listed = set(yaml.safe_load(EXAMPLE.read_text())["rule_files"])
     assert listed == {file for file, rule in rules() if "alert" in rule}
+
+
+def test_rules_and_boards_ask_for_our_jobs_only_and_the_example_calls_them_so():
+    asked = [*(each.expr for each in everything()), *(series for _, series, _ in variables())]
+    matchers = set(re.findall(r'\bjob!?=~?"[^"]*"', " ".join(asked)))
+    assert matchers == {NAMESRV_JOBS, CONTROLLER_JOBS, SERVER_JOBS}
+    jobs = {scrape["job_name"] for scrape in yaml.safe_load(EXAMPLE.read_text())["scrape_configs"]}
+    found = {matcher: set(filter(re.compile(matcher.split('"')[1]).fullmatch, jobs)) for matcher in matchers}
+    namesrv, controller = {"rocketmq-namesrv"}, {"rocketmq-controller"}
+    assert found == {NAMESRV_JOBS: namesrv, CONTROLLER_JOBS: controller, SERVER_JOBS: namesrv | controller}
 
 
 def test_no_alert_is_called_as_another():

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 from board_expressions import RULES, UNIT_TESTS
-from plane_series import CLUSTER, INTERVAL_S, MINUTES, Plane
+from plane_series import CLUSTER, INTERVAL_S, MINUTES, NOT_WATCHED, Plane
 
 LOOKED_AT_EACH_S = 60
 #: Characters of promtool's complaint: it repeats itself at each look.
@@ -17,6 +17,12 @@ TOLD = 1200
 FIRING = 'group by (plane, alertname) (ALERTS{alertstate="firing", severity!="none"})'
 WHOLLY_DOWN = {"PlaneDown", "AllNameServersDegraded", "ControllerNoLeader"}
 EACH_DOWN = {"NameServerDown", "ControllerDown"}
+#: Jobs of other software that are called almost as ours, in every scenario: one is well, one is down.
+FOREIGN = [
+    {"series": f'{metric}{{job="{job}", instance="10.0.0.1:10257"}}', "values": f"{value}x{MINUTES * 60 // INTERVAL_S}"}
+    for job, value in (("kube-controller-manager", 0), ("ingress-nginx-controller-metrics", 1))
+    for metric, value in (("up", value), ("process_open_fds", 99), ("process_max_fds", 100))
+]
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None and not os.environ.get("CI"), reason="promtool is not installed"
@@ -36,11 +42,11 @@ def promtool(folder, tests):
 def firing(tmp_path):
     """Have promtool say whether exactly these alerts fire at some minutes: {minute: {(plane, alert)}}."""
 
-    def run(planes, expected):
+    def run(planes, expected, more=()):
         test = {
             "name": "a scenario",
             "interval": f"{INTERVAL_S}s",
-            "input_series": [series for plane in planes for series in plane.input_series()],
+            "input_series": [series for plane in planes for series in plane.input_series()] + [*FOREIGN, *more],
             "promql_expr_test": [
                 {"expr": FIRING, "eval_time": f"{int(minute * 60)}s", "exp_samples": samples(alerts)}
                 for minute, alerts in expected.items()
@@ -78,23 +84,23 @@ def test_nothing_fires_while_two_planes_are_well(firing):
 
 def test_a_plane_that_is_wholly_down_is_told_and_the_other_is_not(firing):
     west = Plane("west")
-    west.die(10, job="namesrv")
-    west.die(10, job="controller")
+    west.die(10, job="rocketmq-namesrv")
+    west.die(10, job="rocketmq-controller")
     expected = of("west", WHOLLY_DOWN | EACH_DOWN)
     firing([Plane("east"), west], all_the_time(set(), until=10.5) | all_the_time(expected, since=12))
 
 
 def test_a_plane_that_is_not_scraped_any_more_is_told_and_the_other_is_not(firing):
     west = Plane("west")
-    west.vanish(10, job="namesrv")
-    west.vanish(10, job="controller")
+    west.vanish(10, job="rocketmq-namesrv")
+    west.vanish(10, job="rocketmq-controller")
     firing([Plane("east"), west], all_the_time(of("west", WHOLLY_DOWN), since=12))
 
 
 def test_the_only_plane_may_have_no_label(firing):
     plane = Plane(None)
-    plane.die(10, job="namesrv")
-    plane.die(10, job="controller")
+    plane.die(10, job="rocketmq-namesrv")
+    plane.die(10, job="rocketmq-controller")
     firing([plane], all_the_time(set(), until=10.5) | all_the_time(of(None, WHOLLY_DOWN | EACH_DOWN), since=12))
 
 
@@ -115,28 +121,81 @@ def test_a_prometheus_that_scrapes_nobody_says_so(firing):
     firing([east, west], all_the_time(expected, since=16))
 
 
+@pytest.mark.parametrize("plane", ["west", None])
+@pytest.mark.parametrize(
+    ("kind", "alerts"),
+    [
+        ("controller", {"ControllerNoLeader", "ControllerDown"}),
+        ("namesrv", {"AllNameServersDegraded", "NameServerDown"}),
+    ],
+)
+def test_all_servers_of_a_kind_are_not_scraped_any_more_and_the_others_are(firing, plane, kind, alerts):
+    """Where no label names the plane the others tell that it is still there."""
+    west = Plane(plane)
+    west.vanish(10, job=f"rocketmq-{kind}")
+    firing([west], all_the_time(set(), until=10) | all_the_time(of(plane, alerts), since=13))
+
+
+@pytest.mark.parametrize("plane", ["west", None])
+def test_servers_that_are_not_scraped_any_more_are_down_though_others_of_their_plane_serve(firing, plane):
+    west = Plane(plane)
+    for number in (1, 2):
+        west.vanish(10, instance=f"namesrv-{number}")
+        west.vanish(10, instance=f"controller-{number}")
+    expected = of(plane, EACH_DOWN)
+    firing([Plane("east"), west], all_the_time(set(), until=11) | all_the_time(expected, since=11.5))
+
+
+def test_servers_that_were_taken_away_on_purpose_are_forgotten_after_an_hour(firing):
+    west = Plane("west", minutes=80)
+    west.vanish(10, instance="namesrv-2")
+    firing([west], {12: of("west", {"NameServerDown"}), 69: of("west", {"NameServerDown"}), 71: set(), 79: set()})
+
+
 def test_a_plane_without_controllers_is_not_told_that_none_leads(firing):
     west = Plane("west", controllers=0)
-    west.die(10, job="namesrv")
+    west.die(10, job="rocketmq-namesrv")
     expected = of("west", {"PlaneDown", "AllNameServersDegraded", "NameServerDown"})
     firing([Plane("east"), west], all_the_time(expected, since=12))
 
 
+def test_a_plane_of_controllers_alone_is_well(firing):
+    """Its NameServers are of another kind, or scraped by another Prometheus."""
+    firing([Plane("west", name_servers=0)], all_the_time(set()))
+
+
 def test_all_controllers_of_a_plane_are_down_and_its_name_servers_are_not(firing):
     west = Plane("west")
-    west.die(10, job="controller")
+    west.die(10, job="rocketmq-controller")
     firing([Plane("east"), west], all_the_time(of("west", {"ControllerNoLeader", "ControllerDown"}), since=12))
 
 
 def test_a_rolling_restart_of_name_servers_tells_nobody(firing):
     west = Plane("west")
-    for number in range(3):
-        away, back = 10 + 2 * number, 10.75 + 2 * number
-        instance = f"namesrv-{number}"
-        west.die(away, back, instance=instance)
-        # Brokers register within 30 s.
-        west.set("_", back, back + 0.5, metric="rocketmq_namesrv_broker_info", instance=instance)
+    west.restart_name_servers(10)
     firing([Plane("east"), west], all_the_time(set()))
+
+
+def test_a_rolling_restart_of_three_controllers_tells_nobody(firing):
+    west = Plane("west")
+    west.restart_controllers(10)
+    firing([Plane("east"), west], all_the_time(set()))
+
+
+def test_a_restart_of_a_sole_controller_tells_nobody(firing):
+    """It leads as soon as it is back: nobody else could meanwhile, and no page would change that."""
+    west = Plane("west", controllers=1)
+    west.die(10, 10.75, job="rocketmq-controller")
+    firing([Plane("east"), west], all_the_time(set()) | {10.5: set(), 10.75: set(), 11.25: set()})
+
+
+def test_a_plane_that_is_serviced_hides_none_that_is_down(firing):
+    east, west = Plane("east"), Plane("west")
+    east.restart_name_servers(8)
+    east.restart_controllers(9)
+    for job in ("rocketmq-namesrv", "rocketmq-controller"):
+        west.die(10, job=job)
+    firing([east, west], all_the_time(set(), until=10.5) | all_the_time(of("west", WHOLLY_DOWN | EACH_DOWN), since=12))
 
 
 def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_missing(firing):
@@ -149,6 +208,65 @@ def test_a_broker_without_write_permission_that_is_stopped_in_order_is_only_miss
         west.set(1, 20, metric=f"rocketmq_controller_{metric}", broker="broker-b")
     expected = of("west", {"BrokerMissing"})
     firing([Plane("east"), west], all_the_time(set(), until=20) | all_the_time(expected, since=22))
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["listed still", "listed no more"])
+def test_a_leader_that_died_while_prometheus_was_away_leads_no_more(firing, listed):
+    """Its last samples were marked by nobody, and are good for five minutes: nobody leads by them, none is ready."""
+    west = Plane("west")
+    west.lead("controller-1", 11)
+    west.go_unwatched(10, 11)
+    for instance in ("controller-0", *(f"namesrv-{number}" for number in range(3))):
+        west.set(NOT_WATCHED, 11, instance=instance)
+        if listed:
+            west.set(0, 11, metric="up", instance=instance)
+    none, each = of("west", {"AllNameServersDegraded"}), of("west", {"AllNameServersDegraded"} | EACH_DOWN)
+    later = all_the_time(each if listed else none, since=13, until=15) | all_the_time(each, since=17)
+    firing([Plane("east"), west], later)
+
+
+def test_a_leader_that_two_prometheus_scrape_is_one(firing):
+    """As in a federation of a pair: each series twice, with a label that tells whose it is."""
+    west = Plane("west")
+    pair = [series for replica in "ab" for series in west.input_series(prometheus_replica=replica)]
+    firing([Plane("east")], all_the_time(set()), more=pair)
+
+
+def test_a_set_whose_master_one_name_server_alone_does_not_hear_has_one(firing):
+    west = Plane("west")
+    for metric in ("broker_info", "broker_last_heartbeat_timestamp_seconds", "broker_heartbeat_timeout_seconds"):
+        west.set("_", 10, metric=f"rocketmq_namesrv_{metric}", instance="namesrv-2", broker="broker-a", broker_id=0)
+    west.set(1, 10, metric="rocketmq_namesrv_broker_sets", instance="namesrv-2", state="no_master")
+    firing([Plane("east"), west], all_the_time(of("west", {"NameServersDisagree"}), since=13))
+
+
+def test_a_set_whose_master_no_ready_name_server_hears_has_none(firing):
+    """The third one is not ready, and has not heard of its end."""
+    west = Plane("west", controllers=0)
+    west.set(0, 8, metric="rocketmq_namesrv_ready", instance="namesrv-2")
+    for instance in ("namesrv-0", "namesrv-1"):
+        west.set(1, 10, metric="rocketmq_namesrv_broker_sets", instance=instance, state="no_master")
+    firing([Plane("east"), west], all_the_time(of("west", {"BrokerSetWithoutMaster", "NameServerDown"}), since=11))
+
+
+def test_a_rolling_restart_of_a_set_of_three_brokers_tells_nobody(firing):
+    """Each is stopped in order, and is back before a minute is over."""
+    west = Plane("west")
+    for metric in ("replicas", "active_brokers", "sync_state_set_size"):
+        west.set(3, 0, metric=f"rocketmq_controller_{metric}", broker="broker-a")
+    for number in range(3):
+        away, back = 10 + 4 * number, 10.75 + 4 * number
+        for metric in ("active_brokers", "sync_state_set_size"):
+            west.set(2, away, back, metric=f"rocketmq_controller_{metric}", broker="broker-a")
+        west.set(number + 1, away, metric="rocketmq_namesrv_unregistrations_total", reason="request")
+        west.set(number + 1, back, metric="rocketmq_namesrv_registrations_total", result="first")
+    firing([Plane("east"), west], all_the_time(set()))
+
+
+def test_six_brokers_that_die_at_once_are_lost_and_do_not_flap(firing):
+    west = Plane("west", controllers=0)
+    west.set(6, 10, metric="rocketmq_namesrv_unregistrations_total", reason="channel_closed")
+    firing([Plane("east"), west], all_the_time(of("west", {"BrokersLost"}), since=12, until=19) | {25: set()})
 
 
 def test_two_leaders_and_a_lost_broker_of_one_plane_are_of_that_plane(firing):
@@ -176,7 +294,13 @@ def test_a_broker_that_dies_by_silence_is_lost_and_missing(firing):
 def test_a_group_whose_messages_wait_is_told_of_by_their_age_however_many_they_are(firing):
     """Five million messages that do not become more; and few that nobody can consume."""
     west = Plane("west")
-    named = {"job": "broker", "instance": "broker-a", "cluster": CLUSTER, "node_id": "broker-a", "topic": "Orders"}
+    named = {
+        "job": "rocketmq-broker",
+        "instance": "broker-a",
+        "cluster": CLUSTER,
+        "node_id": "broker-a",
+        "topic": "Orders",
+    }
     for group, messages, waited_ms in (
         ("late", 5_000_000, 3_600_000),
         ("busy", 5_000_000, 2_000),
@@ -186,6 +310,27 @@ def test_a_group_whose_messages_wait_is_told_of_by_their_age_however_many_they_a
         west.add("rocketmq_consumer_lag_messages", [messages] * west.samples, **labels)
         west.add("rocketmq_consumer_lag_latency_milliseconds", [waited_ms] * west.samples, **labels)
     firing([Plane("east"), west], {20: {("west", "LagGrowing")}})
+
+
+@pytest.mark.parametrize("broker_up", [1, 0], ids=["the broker is scraped", "the broker is not"])
+def test_a_group_whose_last_consumer_dies_is_behind_though_nobody_measures_it(firing, broker_up):
+    """The other group of the broker consumes on; it was late for a moment and has caught up."""
+    west = Plane("west")
+    named = {"job": "rocketmq-broker", "instance": "broker-a", "cluster": CLUSTER, "node_id": "broker-a"}
+    west.add("up", [1] * west.samples, **named)
+    for group in ("crashed", "busy"):
+        labels = named | {"topic": "Orders", "consumer_group": group, "is_retry": "false", "is_system": "false"}
+        west.add("rocketmq_consumer_lag_latency_milliseconds", [3_600_000] * west.samples, **labels)
+    west.set(200, 3, consumer_group="busy")
+    west.set("_", 15, consumer_group="crashed")
+    if not broker_up:
+        west.die(15, job="rocketmq-broker")
+    behind = of("west", {"LagGrowing"})
+    firing(
+        [Plane("east"), west],
+        all_the_time(behind, since=6, until=15)
+        | {16: behind if broker_up else set(), 29: behind if broker_up else set()},
+    )
 
 
 def beside_a_healthy_plane(test):

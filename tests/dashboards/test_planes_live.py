@@ -1,6 +1,7 @@
 """Two planes of real servers in one Prometheus, and one of them is killed: its alerts fire, and none of the other's."""
 
 import contextlib
+import http.server
 import json
 import os
 import re
@@ -52,8 +53,8 @@ class LivePlane:
     def jobs(self):
         """What is scraped: job -> ports."""
         return {
-            "namesrv": [server.http_port for server in self.name_servers],
-            "controller": [self.controller.http_port],
+            "rocketmq-namesrv": [server.http_port for server in self.name_servers],
+            "rocketmq-controller": [self.controller.http_port],
         }
 
     def launch(self):
@@ -118,15 +119,49 @@ def hurried(text):
     return re.sub(r"((?:\bfor: |\boffset |\[))(\d+)([smh])\b", shorter, text)
 
 
-class Alertmanager:
-    """One with the shipped configuration, which asks no receiver."""
+class Receivers:
+    """Where Alertmanager sends what it tells: one path for each receiver. `close` ends it."""
 
-    def __init__(self, folder):
+    def __init__(self):
+        self._heard = {}
+        heard = self._heard
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                alerts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["alerts"]
+                labels = [each["labels"] for each in alerts if each["status"] == "firing"]
+                heard.setdefault(self.path, set()).update((each.get("plane"), each["alertname"]) for each in labels)
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                """Say nothing."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def heard(self, receiver):
+        """Return (plane, alert) of all that a receiver was ever sent as firing."""
+        return set(self._heard.get(f"/{receiver}", ()))
+
+    def close(self):
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Alertmanager:
+    """One with the shipped configuration, hurried as the rules are, and with receivers of ours."""
+
+    def __init__(self, folder, receivers):
         folder.mkdir()
         self.port = free_port()
-        hurried_up = re.sub(r"group_wait: \w+", "group_wait: 1s", EXAMPLE.read_text())
+        hurried_up = re.sub(r"group_wait: 30s", "group_wait: 3s", EXAMPLE.read_text())
         file = folder / "alertmanager.yml"
-        file.write_text(re.sub(r"http://[^']+", f"http://127.0.0.1:{free_port()}/", hurried_up))
+        ours = rf"http://127.0.0.1:{receivers.port}/\1"
+        file.write_text(re.sub(r"http://(\w+)\.example\.org/\w+", ours, hurried_up))
         words = [BINARY, f"--config.file={file}", f"--storage.path={folder / 'data'}", "--cluster.listen-address="]
         words += [f"--web.listen-address=127.0.0.1:{self.port}"]
         self.process = Process("alertmanager", words, folder=folder, env=os.environ)
@@ -151,7 +186,9 @@ def scene(tmp_path_factory):
         for plane in planes.values():
             closing.callback(plane.close)
             plane.launch()
-        alertmanager = Alertmanager(folder / "alertmanager")
+        receivers = Receivers()
+        closing.callback(receivers.close)
+        alertmanager = Alertmanager(folder / "alertmanager", receivers)
         closing.callback(alertmanager.process.stop)
         alertmanager.process.wait_for("Listening on", seconds=SOON_S)
         for plane in planes.values():
@@ -159,7 +196,7 @@ def scene(tmp_path_factory):
         jobs = {name: plane.jobs for name, plane in planes.items()}
         prometheus = Prometheus(folder / "prometheus", jobs, hurry=hurried, alertmanager=alertmanager.port)
         closing.callback(prometheus.process.stop)
-        yield planes, prometheus.ready(), alertmanager
+        yield planes, prometheus.ready(), alertmanager, receivers
 
 
 def fired(prometheus, window):
@@ -176,7 +213,7 @@ def looks(prometheus, count):
 
 
 def test_one_of_two_planes_is_killed_its_alerts_fire_and_none_of_the_other(scene):
-    planes, prometheus, alertmanager = scene
+    planes, prometheus, alertmanager, receivers = scene
     wait_until(lambda: prometheus.value("sum(up)") == 6, seconds=SOON_S, what="both planes are scraped")
     looks(prometheus, HEALTHY_FOR_S)
     assert fired(prometheus, "1h") == set(), "both planes are well"
@@ -195,3 +232,6 @@ def test_one_of_two_planes_is_killed_its_alerts_fire_and_none_of_the_other(scene
         seconds=SOON_S,
         what=lambda: f"one message, not {alertmanager.told()}",
     )
+    page = {(WEST, "PlaneDown")}
+    wait_until(lambda: receivers.heard("pager") >= page, seconds=SOON_S, what="the pager is told")
+    assert receivers.heard("pager") == page

@@ -365,6 +365,15 @@ def test_prometheus_scrapes_every_server_once_ready_or_not_within_a_limit():
         assert services == [f"{name}-headless"]
 
 
+def test_servers_are_scraped_in_jobs_that_no_other_software_has():
+    """Alerts and boards ask for these: prometheus.example.yml has them too."""
+    monitors = of_kind(objects_of("everything"), "ServiceMonitor")
+    for component in ("namesrv", "controller"):
+        relabelings = monitors[f"{FULLNAME}-{component}"]["spec"]["endpoints"][0]["relabelings"]
+        (job,) = (rule["replacement"] for rule in relabelings if rule["targetLabel"] == "job")
+        assert job == f"rocketmq-{component}"
+
+
 def test_each_release_is_a_plane_of_its_own():
     def planes(values, release):
         monitors = of_kind(objects(values, release=release), "ServiceMonitor").values()
