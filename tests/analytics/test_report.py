@@ -333,6 +333,40 @@ def test_of_minutes_nothing_is_said_that_they_do_not_tell(job_id):
         assert figure not in section
 
 
+def beats_of(name, n, missed, **values):
+    """A broker's beats to NameServers, as A2 tells them; 100 of them that were due tell a share."""
+    due = n + (missed or 0)
+    told = {"source": "namesrv", "p50_ms": 30_000, "p99_ms": 31_000, "max_ms": 40_000, "period_ms": 30_000.0}
+    ratio = None if missed is None else missed / due
+    who = {"broker_name": name, "broker_id": 0}
+    sure = "high" if due >= 100 and missed is not None else "low"
+    return a_row("A2", **who, n=n, missed=missed, miss_ratio=ratio, confidence=sure, **(told | values))
+
+
+def heartbeats_said(*rows):
+    return answer_of(made_of([a_result("A2", *rows)]), "A2")
+
+
+def test_of_a_broker_whose_period_is_not_known_no_beat_is_said_to_be_missed():
+    unknown = beats_of("slow", 5, None, period_ms=None)
+    words = "Of 1 broker there is too little history to know the period, and which of the beats were missed."
+    assert heartbeats_said(unknown) == words
+    assert heartbeats_said(unknown, beats_of("a", 900, 0)) == f"No beat of 1 broker was missed. {words}"
+    assert "30 s</td>" not in section_of(made_of([a_result("A2", unknown)]), "A2").split("median")[0]
+
+
+def test_most_beats_were_missed_by_the_broker_that_was_silent_for_longest():
+    lone = beats_of("lone", 45, 15)
+    pair = beats_of("pair", 86_399, 20, source="controller", period_ms=1_000.0)
+    assert "lone:0 most: 15 of 60 that were due, too little history for a share" in heartbeats_said(pair, lone)
+
+
+def test_one_missed_beat_of_many_is_more_than_none():
+    page = made_of([a_result("A2", beats_of("a", 86_399, 1))])
+    assert "a:0 most: under 0.01 % of them" in answer_of(page, "A2")
+    assert "0.00 %" not in section_of(page, "A2")
+
+
 def test_what_is_usual_for_a_broker_is_not_known_of_one_day():
     day = msgspec.structs.replace(a_result("A13"), days=1)
     assert "Too little history to know how brokers usually behave." in section_of(made_of([day]), "A13")
