@@ -59,7 +59,7 @@ STATE_PARTS: Final = (
 GRACE_US: Final = 120_000_000
 
 #: Servers close connections on which so long nothing came, unless serverChannelMaxIdleTimeSeconds is set otherwise.
-_IDLE_MS: Final = 120_000
+IDLE_MS: Final = 120_000
 
 _LEFT: Final = ("expired", "channel_closed", "unregistered", "conflict")
 _KNOWN: Final = ("registered_first", "changed", "address_changed", "role_changed")
@@ -76,7 +76,7 @@ def of_name_servers(inputs: Inputs, names: tuple[str, ...]) -> dict[str, DataFra
 
 def ended_by_silence() -> SparkColumn:
     """Tell whether silence ended the connection: nothing came for the timeout, or until it was closed as idle."""
-    return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(_IDLE_MS)), F.lit(False))
+    return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(IDLE_MS)), F.lit(False))
 
 
 def life_parts(inputs: Inputs, span: Span) -> DataFrame:

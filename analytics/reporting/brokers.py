@@ -21,7 +21,7 @@ _TIMER_MS: Final = 1_000
 def availability(result: Result) -> Section:
     """Who was down, for how long."""
     rows = sorted(result.rows, key=lambda row: (row["availability"] is None, row["availability"] or 0))
-    failed = [row for row in rows if row["failures"] or (row["planned_s"] or 0) > 0]
+    failed = [row for row in rows if _was_down(row)]
     if not rows:
         return result.section("Availability", "No broker was seen.", [nothing("Time down", "no broker was seen")])
     answer = f"None of {counted(len(rows), 'broker')} was down."
@@ -30,7 +30,7 @@ def availability(result: Result) -> Section:
         worst = max(failed, key=_down_s)
         answer = (
             f"{len(failed)} of {counted(len(rows), 'broker')} were down at some time, with {failures}; "
-            f"{broker(worst)} for longest: {_down(worst)}{_of_the_time(worst)}."
+            f"{broker(worst)} for longest: {_down(worst)}{_of_the_time(worst)}{_since(worst)}."
         )
     told_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
     figure = (
@@ -44,6 +44,15 @@ def availability(result: Result) -> Section:
         else nothing("Time down by broker", "no broker was down")
     )
     return result.section("Availability", answer, [figure], _availability_table(failed or rows))
+
+
+def _was_down(row: Row) -> bool:
+    return bool(row["failures"] or row["planned_s"] or row["unplanned_least_s"])
+
+
+def _since(row: Row) -> str:
+    """Say that nobody saw it fail: a failure counts in the window that it began in."""
+    return ", down since before the window" if row["unplanned_least_s"] and not row["failures"] else ""
 
 
 def _down_s(row: Row) -> float:
@@ -80,7 +89,7 @@ def _availability_table(rows: list[Row]) -> Table:
             (
                 broker(row),
                 share(row["availability"], 3) if (row["observed_s"] or 0) >= SHARE_FROM_S else TOO_LITTLE,
-                number(row["failures"]),
+                f"{number(row['failures'])}{_since(row)}",
                 _mtbf(row),
                 duration(row["mttr_s"]),
                 duration(row["planned_s"]),

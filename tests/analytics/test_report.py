@@ -367,6 +367,16 @@ def test_one_missed_beat_of_many_is_more_than_none():
     assert "0.00 %" not in section_of(page, "A2")
 
 
+def test_a_broker_that_was_down_all_the_time_was_down():
+    well = MINUTES["A1"] | {"failures": 0, "unplanned_s": 0.0, "unplanned_least_s": 0.0, "availability": 1.0}
+    dead = well | {"unplanned_s": 7_200.0, "unplanned_least_s": 7_200.0, "observed_s": 7_200.0, "availability": 0.0}
+    rows = [a_row("A1", broker_name="a", **well), a_row("A1", broker_name="dead", **dead)]
+    assert answer_of(made_of([a_result("A1", *rows)]), "A1") == (
+        "1 of 2 brokers were down at some time, with 0 unplanned failures; dead:0 for longest: 2 h in 2 h, down since "
+        "before the window."
+    )
+
+
 def test_what_is_usual_for_a_broker_is_not_known_of_one_day():
     day = msgspec.structs.replace(a_result("A13"), days=1)
     assert "Too little history to know how brokers usually behave." in section_of(made_of([day]), "A13")
