@@ -109,15 +109,54 @@ def test_a_cold_name_server_is_said_first_with_what_it_lacked_and_answered():
         "end_time": at(3, "10:00:25"),
         "seconds": 25.0,
         "lacked": ["a:0", "a:1", "b:0"],
+        "lacked_seen": 3,
     }
     compared = a_row("A6", kind="compared", states=["ns-1", "ns-2"], compared_s=7200.0)
     counts = {"not_found_min": 1_200, "not_found_max": 1_650}
     said = divergence_of(compared, a_row("A6", **cold, **counts))
     assert said.startswith("ns-2 had just started on 03-03 10:00:00 and lacked 3 brokers that were there, for 25 s; ")
-    assert 'it answered 1,200 to 1,650 questions with "no such topic".' in said
+    assert 'it answered 1,200 to 1,650 questions with "no such topic", such about what is nowhere among them.' in said
     assert said.endswith("Otherwise the 2 NameServers agreed in all the 2 h in which two were watching.")
     assert "was not recorded" in divergence_of(compared, a_row("A6", **cold))
-    assert "2 times a NameServer had just started" in divergence_of(a_row("A6", **cold), a_row("A6", **cold))
+    again = cold | {"start_time": at(4, "10:00:00")}
+    assert "2 times a NameServer had just started" in divergence_of(a_row("A6", **cold), a_row("A6", **again))
+
+
+def test_one_start_is_one_however_many_clusters_it_concerns():
+    start = {"kind": "cold", "ns_id": "ns-2", "start_time": at(3, "10:00:00"), "end_time": at(3, "10:00:25")}
+    rows = [a_row("A6", **start, cluster=name, seconds=25.0, lacked=[f"{name}:0"], lacked_seen=1) for name in "ew"]
+    assert divergence_of(*rows).startswith(
+        "ns-2 had just started on 03-03 10:00:00 and lacked 2 brokers that were there"
+    )
+
+
+def test_of_brokers_that_only_the_cold_one_knew_nobody_says_that_they_were_there():
+    def of(lacked_seen):
+        start = {"kind": "cold", "ns_id": "ns-0", "start_time": at(3), "end_time": at(3, "00:01:30"), "seconds": 90.0}
+        return divergence_of(a_row("A6", **start, lacked=["a:0", "b:0"], lacked_seen=lacked_seen))
+
+    assert "lacked 2 brokers that it had before, for at most 90 s; whether they were there nobody watched; " in of(0)
+    assert "lacked 2 brokers, 1 of which were there, for at most 90 s; whether the others were nobody watched; " in of(
+        1
+    )
+
+
+def test_name_servers_that_share_no_cluster_have_nothing_to_agree_on():
+    def of(**seconds):
+        names = [[f"{name}-1", f"{name}-2"] for name in seconds]
+        rows = zip(seconds.items(), names, strict=True)
+        return divergence_of(
+            *(a_row("A6", kind="compared", cluster=name, states=each, compared_s=s) for (name, s), each in rows)
+        )
+
+    assert (
+        of(east=0.0, west=0.0)
+        == "There is nothing to compare: no two NameServers at the same time told of what it knew."
+    )
+    assert of(east=7200.0, west=3600.0).startswith("The 4 NameServers agreed about 2 clusters in at least 60 min in")
+    alone = of(east=7200.0, west=0.0)
+    assert alone.startswith("The 2 NameServers agreed about 1 cluster in all the 2 h in which two were watching.")
+    assert alone.endswith("Of west no two told at the same time.")
 
 
 def test_topics_are_not_judged_by_less_than_three_days():

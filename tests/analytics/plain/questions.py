@@ -73,7 +73,10 @@ QUESTIONS: dict[str, Question] = {
     "A3": Question(_of_rows(flapping), BROKER, {"peak": 1e-3, "peak_time": 1_500, "time_flagged_s": 0.01}),
     "A4": Question(_of_rows(detection_delay), ("cluster", "source", "reason", "timeout_ms")),
     "A6": Question(
-        _divergence, (*BROKER, "ns_id", "kind", "start_time"), kinds=("presence", "address", "version", "cold")
+        _divergence,
+        (*BROKER, "ns_id", "kind", "start_time"),
+        {"compared_s": 0.001},
+        kinds=("presence", "address", "version", "cold", "compared"),
     ),
     "A7": Question(_of_rows(route_churn), ("cluster", "topic")),
     "A8": Question(_of_rows(queue_balance), ("cluster", "kind", "topic", "broker_name"), kinds=("broker", "topic")),
