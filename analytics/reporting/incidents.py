@@ -162,12 +162,13 @@ _METRICS: Final = {
 def anomalies(result: Result) -> Section:
     """When brokers behaved unlike themselves."""
     title = "Brokers unlike themselves"
-    rows = sorted(result.rows, key=lambda row: -abs(row["z"]))
+    rows = sorted((row for row in result.rows if row["metric"] in _METRICS), key=lambda row: -abs(row["z"]))
+    judged = sum(row["brokers"] or 0 for row in result.rows if row["metric"] == "judged")
     if not rows:
-        if result.history_days < USUAL_FROM_DAYS:
+        if not judged or result.history_days < USUAL_FROM_DAYS:
             words = "Too little history to know how brokers usually behave."
             return result.section("Anomalies", words, [nothing(title, TOO_LITTLE)])
-        return result.section("Anomalies", "Every broker behaved as it always does.", [nothing(title, "no anomaly")])
+        return result.section("Anomalies", _as_usual(judged), [nothing(title, "no anomaly")])
     brokers = {broker(row) for row in rows}
     worst = rows[0]
     answer = (
@@ -197,6 +198,13 @@ def anomalies(result: Result) -> Section:
         ],
     )
     return result.section("Anomalies", answer, [lanes(title, tuple(_METRICS.values()), when, result.window)], table)
+
+
+def _as_usual(judged: int) -> str:
+    """Say that nobody differed, of those whose usual behaviour is known."""
+    if judged == 1:
+        return "The 1 broker with enough history behaved as it always does."
+    return f"Each of the {counted(judged, 'broker')} with enough history behaved as it always does."
 
 
 def joint_failures(result: Result) -> Section:

@@ -416,6 +416,17 @@ def test_a_broker_that_was_down_all_the_time_was_down():
     )
 
 
+def test_who_could_not_be_judged_did_not_behave_as_usual():
+    def of(*brokers):
+        return answer_of(
+            made_of([a_result("A13", *(a_row("A13", metric="judged", brokers=n) for n in brokers))]), "A13"
+        )
+
+    assert of() == of(0) == "Too little history to know how brokers usually behave."
+    assert of(1) == "The 1 broker with enough history behaved as it always does."
+    assert of(1, 2) == "Each of the 3 brokers with enough history behaved as it always does."
+
+
 def test_what_is_usual_for_a_broker_is_not_known_of_one_day():
     day = msgspec.structs.replace(a_result("A13"), days=1)
     assert "Too little history to know how brokers usually behave." in section_of(made_of([day]), "A13")
