@@ -6,7 +6,7 @@ from typing import Final
 from analytics.reporting.figures import Axis, Bar, Figure, Lane, Mark, bars, lanes, nothing
 from analytics.reporting.page import Section, Table
 from analytics.reporting.results import Result
-from analytics.reporting.wording import Row, brief, broker, counted, duration, number, share, told, unix_s
+from analytics.reporting.wording import Row, brief, broker, broker_set, counted, duration, number, share, told, unix_s
 
 SHOWN: Final = 12
 
@@ -216,16 +216,15 @@ def balance(result: Result) -> Section:
     uneven = [row for row in clusters.values() if (row["max_mean"] or 0) > _RATIO_MAX]
     answer = f"Queues are spread evenly over the {counted(len(sets), 'broker set')}."
     if len(clusters) == len(sets):
-        answer = "There is one broker set only: nothing can be spread unevenly."
+        one = "There is" if len(sets) == 1 else "Each cluster has"
+        answer = f"{one} one broker set only: nothing can be spread unevenly."
     elif not any(row["queues"] for row in sets):
         answer = "No topic but those of the system has queues yet."
     if uneven:
         names = ", ".join(f"{row['cluster']} (Gini {row['gini']:.2f})" for row in uneven)
-        fullest = f"{sets[0]['broker_name']} has {sets[0]['ratio']:.1f} times the mean"
+        fullest = f"{broker_set(sets[0])} has {sets[0]['ratio']:.1f} times the mean"
         answer = f"Queues are spread unevenly in {names}: {fullest}."
-    figures = [
-        bars(title, (), [Bar(str(row["broker_name"]), (row["queues"],)) for row in sets[:SHOWN]], Axis("queues"))
-    ]
+    figures = [bars(title, (), [Bar(broker_set(row), (row["queues"],)) for row in sets[:SHOWN]], Axis("queues"))]
     sampled = [row for row in sets if row["tps_share"] is not None]
     if sampled:
         figures.append(_shares(sampled))
@@ -237,7 +236,7 @@ _RATIO_MAX: Final = 1.2
 
 
 def _shares(sets: list[Row]) -> Figure:
-    shares = [Bar(str(row["broker_name"]), (100 * (row["share"] or 0), 100 * row["tps_share"])) for row in sets[:SHOWN]]
+    shares = [Bar(broker_set(row), (100 * (row["share"] or 0), 100 * row["tps_share"])) for row in sets[:SHOWN]]
     axis = Axis("part of the cluster, %", lambda value: f"{value:.0f}")
     return bars("Queues and messages by broker set", ("queues", "messages"), shares, axis)
 

@@ -427,6 +427,33 @@ def test_who_could_not_be_judged_did_not_behave_as_usual():
     assert of(1, 2) == "Each of the 3 brokers with enough history behaved as it always does."
 
 
+def test_brokers_of_one_name_in_two_clusters_are_two():
+    def of(*clusters):
+        return made_of([a_result("A2", *(beats_of("a", 900, 3, cluster=name) for name in clusters))])
+
+    assert answer_of(of("east", "west"), "A2").startswith("2 of 2 brokers missed beats, east/a:0 most")
+    assert "west/a:0" in section_of(of("east", "west"), "A2")
+    assert answer_of(of("east"), "A2").startswith("1 of 1 broker missed beats, a:0 most")
+
+
+def test_brokers_of_one_name_do_not_fail_together_with_those_of_two_clusters():
+    def pair(cluster, other):
+        met = {"jaccard": 0.9, "joint_minutes": 9, "joint_outages": 3}
+        return a_row("A14", cluster=cluster, broker_a="a:0", cluster_b=cluster, broker_b=other, **met)
+
+    said = answer_of(made_of([a_result("A14", pair("east", "b:0"), pair("west", "c:0"))]), "A14")
+    assert said.endswith("a power line: east/a:0, east/b:0; west/a:0, west/c:0.")
+
+
+def test_each_of_two_clusters_may_have_one_set():
+    def of(*clusters):
+        sets = [a_row("A8", kind="broker", cluster=name, broker_name="a", queues=8, ratio=1.0) for name in clusters]
+        return answer_of(made_of([a_result("A8", *sets)]), "A8")
+
+    assert of("east", "west") == "Each cluster has one broker set only: nothing can be spread unevenly."
+    assert of("east") == "There is one broker set only: nothing can be spread unevenly."
+
+
 def test_what_is_usual_for_a_broker_is_not_known_of_one_day():
     day = msgspec.structs.replace(a_result("A13"), days=1)
     assert "Too little history to know how brokers usually behave." in section_of(made_of([day]), "A13")
