@@ -38,6 +38,8 @@ FLOORS: Final[Mapping[str, float]] = MappingProxyType(
 )
 FLOOR_SHARE: Final = 0.005
 
+JUDGED: Final = "judged"
+
 _WHO: Final = ("cluster", "broker_name", "broker_id")
 
 #: What is told of one window -> the column of parts that has it of all windows of an hour.
@@ -66,13 +68,14 @@ PART_COLUMNS: Final = (
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id"),
-    Column("metric", Type.STRING, "interval_mean_ms, interval_max_ms, missed or topic_changes"),
+    Column("metric", Type.STRING, "interval_mean_ms, interval_max_ms, missed or topic_changes; judged: how many were"),
     Column("start", Type.TIMESTAMP, "beginning of the first window"),
     Column("end", Type.TIMESTAMP, "end of the last window"),
     Column("windows", Type.LONG, "windows of ten minutes in a row"),
     Column("value", Type.DOUBLE, "in the window that is farthest off"),
     Column("baseline", Type.DOUBLE, "its median in this hour of the week"),
     Column("z", Type.DOUBLE, "how many deviations it is off, with its sign"),
+    Column("brokers", Type.LONG, "judged: brokers of the cluster that were heard long enough to know what is usual"),
 )
 
 
@@ -143,7 +146,18 @@ def _of_namesrv() -> Expression:
 def result(parts: DataFrame, span: Span) -> DataFrame:
     """Return the anomalies of the last four weeks of the span; of an hour that these cut all windows count."""
     recent = parts.where(F.col("hour_us") > span.end_us - BASELINE_DAYS * DAY_US - HOUR_US)
-    return shaped(_runs(far_off(recent)), (CLUSTER, *COLUMNS))
+    found = _runs(far_off(recent)).unionByName(_judged(recent), allowMissingColumns=True)
+    return shaped(found, (CLUSTER, *COLUMNS))
+
+
+def _judged(hours: DataFrame) -> DataFrame:
+    """Return how many brokers of each cluster have a slot: see `_slots`."""
+    by_hour = hours.groupBy(*_WHO, _hour()).agg(F.sum(F.size("windows_us")).alias("n"))
+    known = F.coalesce(F.max("n"), F.lit(0)) >= WINDOWS_MIN
+    sparse = F.coalesce(F.sum(F.when(F.col("n") < WINDOWS_MIN, F.col("n"))), F.lit(0)) >= USUAL_WINDOWS_MIN
+    by_broker = by_hour.groupBy(*_WHO).agg((known | sparse).alias("is_judged"))
+    judged = by_broker.groupBy("cluster").agg(F.count_if("is_judged").alias("brokers"))
+    return judged.withColumn("metric", F.lit(JUDGED))
 
 
 def far_off(hours: DataFrame) -> DataFrame:
@@ -155,12 +169,16 @@ def far_off(hours: DataFrame) -> DataFrame:
 
 def _slots(hours: DataFrame) -> DataFrame:
     """Return, by broker and hour of the week, an array of its windows; hours with too few are taken together."""
-    hour = F.pmod(F.floor(F.col("hour_us") / HOUR_US), F.lit(7 * 24)).alias("hour")
     zipped = F.arrays_zip(*(F.col(all_).alias(one) for one, all_ in OF_HOUR.items()))
-    hourly = hours.groupBy(*_WHO, hour).agg(F.flatten(F.collect_list(zipped)).alias("windows"))
+    hourly = hours.groupBy(*_WHO, _hour()).agg(F.flatten(F.collect_list(zipped)).alias("windows"))
     known = F.size("windows") >= WINDOWS_MIN
     sparse = hourly.where(~known).groupBy(*_WHO).agg(F.flatten(F.collect_list("windows")).alias("windows"))
     return hourly.where(known).drop("hour").unionByName(sparse.where(F.size("windows") >= USUAL_WINDOWS_MIN))
+
+
+def _hour() -> Expression:
+    """Return the hour of the week of a row of parts."""
+    return F.pmod(F.floor(F.col("hour_us") / HOUR_US), F.lit(7 * 24)).alias("hour")
 
 
 def _baselines(slots: DataFrame) -> DataFrame:
@@ -248,5 +266,5 @@ JOB: Final = Job(
     result=result,
     part_columns=PART_COLUMNS,
     columns=COLUMNS,
-    order=("abs(z) DESC",),
+    order=("metric = 'judged' DESC", "abs(z) DESC NULLS LAST"),
 )

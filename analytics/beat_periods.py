@@ -1,11 +1,13 @@
-"""How often a broker beats: what the kind of its beats promises, unless an operator says otherwise.
+"""How often a broker beats: what an operator says, or what the kind of its beats promises where intervals agree.
 
-Rows do not hold what a broker is configured to, and intervals do not tell it: a broker registers once more whenever its
-topics change, and a lost beat makes one interval of two.
+Rows do not hold what a broker is configured to. A broker registers once more whenever its topics change, which makes
+intervals shorter, and a lost beat makes one interval of two. What shows of a period is a peak: many intervals of one
+length. Without one the period is not known, and no beat is counted as missed.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from functools import reduce
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
@@ -23,12 +25,27 @@ Periods = Mapping[tuple[str | None, str], int]
 LATE_PERIODS: Final = 0.25
 LATE_MS: Final = 750
 
-#: Up to so many periods an interval is a usual one.
-_USUAL_PERIODS: Final = 1 + LATE_PERIODS
-#: If fewer of the intervals are usual ones, the promise is not kept: the broker is configured otherwise.
-_USUAL_LEAST: Final = 0.05
-#: That can be told of so many intervals.
+#: Intervals are of one length if they are not farther from it than by this part of it.
+_PEAK_WIDTH: Final = 0.05
+#: A peak at the promised period has at least so many intervals for each one that is longer.
+_PROMISED_LEAST: Final = 0.5
+#: The peak of a longer period has more than so large a part of the longer intervals, and so large a part of all.
+_LONGER_MORE_THAN: Final = 0.5
+_ALL_LEAST: Final = 0.05
+#: A longer period than promised is told of so many intervals.
 _INTERVALS_LEAST: Final = 20
+
+
+class Peaks(NamedTuple):
+    """How many intervals of a broker are where its period would show."""
+
+    #: All of them, and those that are longer than a beat in time would leave them.
+    n: SparkColumn
+    longer_n: SparkColumn
+    #: Those of the promised length, of the median length of the longer ones, and of half of that.
+    promised_n: SparkColumn
+    median_n: SparkColumn
+    half_n: SparkColumn
 
 
 def promised_ms(periods: Periods) -> SparkColumn:
@@ -45,17 +62,35 @@ def _map(numbers: Mapping[str, int]) -> SparkColumn:
     return F.create_map(*(F.lit(each) for pair in numbers.items() for each in pair))
 
 
-def usual_n(gap_ms: SparkColumn, period_ms: SparkColumn, n: SparkColumn) -> SparkColumn:
-    """Return how many of the intervals of a row keep the promise."""
-    return F.when(gap_ms <= period_ms * _USUAL_PERIODS, n).otherwise(0)
+def is_told(periods: Periods) -> SparkColumn:
+    """Tell whether an operator said how often a broker sends beats of the `kind` of a row."""
+    of_all = [F.col("kind") == kind for name, kind in periods if name is None]
+    of_set = [(F.col("kind") == kind) & (F.col("broker_name") == name) for name, kind in periods if name is not None]
+    return reduce(lambda one, other: one | other, [*of_all, *of_set], F.lit(False))
 
 
-def is_longer(usual: SparkColumn, n: SparkColumn) -> SparkColumn:
-    """Tell of all intervals whether a broker beats less often than its beats promise: hardly any is a usual one.
+def is_longer(gap_ms: SparkColumn, period_ms: SparkColumn) -> SparkColumn:
+    """Tell whether an interval is longer than a beat in time would leave it."""
+    return gap_ms > period_ms * (1 + LATE_PERIODS)
 
-    Extra beats only make intervals shorter, and lost ones leave some as they are.
+
+def is_at(gap_ms: SparkColumn, length_ms: SparkColumn) -> SparkColumn:
+    """Tell whether an interval is of that length."""
+    return F.abs(gap_ms - length_ms) <= length_ms * _PEAK_WIDTH
+
+
+def has_promised(peaks: Peaks) -> SparkColumn:
+    """Tell whether intervals agree with the promised period: none is longer, or many have its length."""
+    return (peaks.longer_n == 0) | (peaks.promised_n >= peaks.longer_n * _PROMISED_LEAST)
+
+
+def has_longer(peaks: Peaks) -> SparkColumn:
+    """Tell whether the median of the longer intervals is a period: most of them have its length.
+
+    Lost beats leave more intervals of one period than of two: where half of that length is more usual, it is none.
     """
-    return (n >= _INTERVALS_LEAST) & (usual < n * _USUAL_LEAST)
+    is_peak = (peaks.median_n > peaks.longer_n * _LONGER_MORE_THAN) & (peaks.median_n > peaks.half_n)
+    return is_peak & (peaks.n >= _INTERVALS_LEAST) & (peaks.median_n >= peaks.n * _ALL_LEAST)
 
 
 def missed_in(gap_ms: SparkColumn, period_ms: SparkColumn) -> SparkColumn:

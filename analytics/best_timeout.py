@@ -65,13 +65,14 @@ _ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
-    Column("period_ms", Type.DOUBLE, "ms between its beats, as in A2"),
+    Column("period_ms", Type.DOUBLE, "ms between its beats, as in A2; null where too little history tells it"),
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
     Column("current_fp_day", Type.DOUBLE, "times a day that it is given up alive with that timeout"),
     Column(
         "best_timeout_s",
         Type.DOUBLE,
-        "recommended timeout; up to 30 s too long for brokers that let a slave act for their master and were given up "
+        "recommended timeout; null where the period is not known; "
+        "up to 30 s too long for brokers that let a slave act for their master and were given up "
         "alive, as NameServers tell when they registered again and not when they beat again",
     ),
     Column("fp_day", Type.DOUBLE, "times a day that it would be given up alive"),
@@ -110,7 +111,8 @@ def best_timeout(parts: DataFrame, _span: Span, periods: Periods = MappingProxyT
 
 def _told() -> list[SparkColumn]:
     sure = F.col("fixed.sure")
-    confidence = F.when(sure, "high").when(F.col("evidence_days") >= EVIDENCE_DAYS_MIN, "medium").otherwise("low")
+    comparable = F.col("period_ms").isNotNull() & (F.col("evidence_days") >= EVIDENCE_DAYS_MIN)
+    confidence = F.when(sure, "high").when(comparable, "medium").otherwise("low")
     return [
         F.col("period_ms"),
         F.col("current_timeout_s"),
@@ -196,7 +198,7 @@ def _fixed_choices() -> SparkColumn:
     grid = _array(GRID_S)
     least_s = F.col("period_ms") * PERIODS_MIN / 1000
     long_enough = F.filter(grid, lambda limit_s: limit_s * (1 + PERIOD_TOLERANCE) >= least_s)
-    settings = F.when(F.size(long_enough) > 0, long_enough).otherwise(F.array(least_s))
+    settings = F.when(F.size(long_enough) > 0, long_enough).when(least_s.isNotNull(), F.array(least_s))
 
     def choice(limit_s: SparkColumn) -> SparkColumn:
         place = (F.array_position(grid, limit_s) - 1).cast("int")

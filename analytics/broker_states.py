@@ -18,6 +18,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.clock_steps import by_last_clock
 from analytics.intervals import overlaps
 from analytics.job import Inputs, Span
 from analytics.observed import lost_states, observed_pieces, observed_times
@@ -59,7 +60,7 @@ STATE_PARTS: Final = (
 GRACE_US: Final = 120_000_000
 
 #: Servers close connections on which so long nothing came, unless serverChannelMaxIdleTimeSeconds is set otherwise.
-_IDLE_MS: Final = 120_000
+IDLE_MS: Final = 120_000
 
 _LEFT: Final = ("expired", "channel_closed", "unregistered", "conflict")
 _KNOWN: Final = ("registered_first", "changed", "address_changed", "role_changed")
@@ -70,13 +71,15 @@ _VIEW: Final = ("ns_id", *BROKER)
 
 
 def of_name_servers(inputs: Inputs, names: tuple[str, ...]) -> dict[str, DataFrame]:
-    """Return these inputs without what controllers recorded."""
-    return {name: inputs[name].filter("source IS NULL OR source = 'namesrv'") for name in names}
+    """Return these inputs without what controllers recorded, by the clocks of NameServers as these were set last."""
+    lifecycle = inputs["ns_lifecycle"]
+    mine = {name: inputs[name].filter("source IS NULL OR source = 'namesrv'") for name in names}
+    return {name: by_last_clock(rows, lifecycle) for name, rows in mine.items()}
 
 
 def ended_by_silence() -> SparkColumn:
     """Tell whether silence ended the connection: nothing came for the timeout, or until it was closed as idle."""
-    return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(_IDLE_MS)), F.lit(False))
+    return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(IDLE_MS)), F.lit(False))
 
 
 def life_parts(inputs: Inputs, span: Span) -> DataFrame:
@@ -85,9 +88,11 @@ def life_parts(inputs: Inputs, span: Span) -> DataFrame:
     return state_parts({**mine, "broker_state": _with_signs(mine["broker_state"], inputs)}, span)
 
 
-def state_parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return what became known in the span, and how brokers stood at its beginning: STATE_PARTS."""
-    mine = of_name_servers(inputs, STATE_INPUTS)
+def state_parts(mine: Inputs, span: Span) -> DataFrame:
+    """Return what became known in the span, and how brokers stood at its beginning: STATE_PARTS.
+
+    `mine` are `of_name_servers`.
+    """
     resets = _resets(mine["ns_lifecycle"], span)
     points = _from_the_beginning(_points(mine["broker_state"], resets, span), resets, span)
     pieces = observed_pieces(mine, span).select(

@@ -148,12 +148,17 @@ def cold_spells(cold: DataFrame, said: DataFrame, parts: DataFrame, grace_us: in
     """Return from when to when each NameServer that had started lacked brokers, and which.
 
     `cold` is what `unheard` tells of that. A broker is lacked for longer than `grace_us` while another NameServer has
-    it, or, where no other one knows, while it had it itself before. `not_found_min` and `not_found_max` tell how many
+    it, or, where no other one knows, while it had it itself before; of the latter `lacked_seen` counts none, as nobody
+    watched whether they were there. `not_found_min` and `not_found_max` tell how many
     questions it had answered with `no such topic` by then; null where that was not recorded.
     """
-    lacked = joined(_lacked(cold, said), [*_START, *_BROKER]).filter(F.col("end_us") - F.col("start_us") > grace_us)
+    one = [*_START, *_BROKER]
+    pieces = _lacked(cold, said).localCheckpoint()
+    seen = pieces.filter("there > 0").select(*one).distinct().withColumn("seen", F.lit(True))
+    lacked = joined(pieces, one).filter(F.col("end_us") - F.col("start_us") > grace_us).join(seen, one, "left")
     name = F.concat_ws(":", "broker_name", "broker_id")
     spells = lacked.groupBy(*_START, "cluster").agg(
+        F.count_distinct(F.when(F.col("seen"), name)).alias("lacked_seen"),
         F.min("start_us").alias("start_us"),
         F.max("end_us").alias("end_us"),
         F.array_sort(F.collect_set(name)).alias("lacked"),
@@ -166,7 +171,7 @@ def cold_spells(cold: DataFrame, said: DataFrame, parts: DataFrame, grace_us: in
     least = F.when(F.count("not_found") > 0, F.coalesce(F.max(F.when(by_then, F.col("not_found"))), F.lit(0)))
     return (
         spells.join(F.broadcast(asked), list(_START), "left")
-        .groupBy(*_START, "cluster", "start_us", "end_us", "lacked")
+        .groupBy(*_START, "cluster", "start_us", "end_us", "lacked", "lacked_seen")
         .agg(least.alias("not_found_min"), F.min(F.when(later, F.col("not_found"))).alias("not_found_max"))
     )
 

@@ -6,8 +6,8 @@ silent for as long as it waits, which its rows tell. What is longer points at lo
 A connection that ends is a sign: a process that dies, whoever kills it, has its connections ended by FIN or RST by its
 host. There a NameServer takes no time, and a controller what it took to ask whether the broker lives. A connection
 tells nothing where the host cannot speak any more: its power is off, its cable is pulled, its switch is dead. Then it
-ends later, or for its silence alone, and whoever was silent until then for as long as its timeout, or for the 120 s
-after which servers close idle connections, was given up for silence.
+ends later, or for its silence alone: the server closes it as idle after 120 s. Whoever was silent until then for as
+long as its timeout, or for these 120 s, was given up for silence: `idle`.
 """
 
 from functools import reduce
@@ -17,17 +17,21 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.broker_states import ended_by_silence
+from analytics.broker_states import IDLE_MS, ended_by_silence
 from analytics.gap_histogram import NAMESRV, of_brokers
 from analytics.job import Inputs, Job, Span
 from analytics.schemas import in_columns
 from history.schemas import Column, Type
 
+_REASONS: Final = (
+    "expired; channel_closed; idle: its connection was closed as nothing came; of a controller what spoke for its death"
+)
+
 PARTS: Final = (
     Column("cluster", Type.STRING, "cluster of the broker"),
     Column("source", Type.STRING, "namesrv or controller"),
     Column("ns_id", Type.STRING, "the server that gave it up"),
-    Column("reason", Type.STRING, "expired, channel_closed; of a controller what spoke for the broker's death"),
+    Column("reason", Type.STRING, _REASONS),
     Column("timeout_ms", Type.LONG, "ms of silence after which it is given up; null where the row does not tell it"),
     Column(
         "delay_ms",
@@ -38,7 +42,7 @@ PARTS: Final = (
 
 COLUMNS: Final = (
     Column("source", Type.STRING, "namesrv or controller"),
-    Column("reason", Type.STRING, "expired, channel_closed; of a controller what spoke for the broker's death"),
+    Column("reason", Type.STRING, _REASONS),
     Column("timeout_ms", Type.LONG, "ms of silence after which brokers are given up; null where unknown"),
     Column("n", Type.LONG, "removals"),
     Column("p50_ms", Type.DOUBLE, "half of the delays are not longer"),
@@ -48,7 +52,7 @@ COLUMNS: Final = (
     Column(
         "expected_ms",
         Type.DOUBLE,
-        "the mean to expect: the timeout; null if no silence was timed",
+        "the mean to expect: the timeout, of idle connections 120 s at most; null if no silence was timed",
     ),
 )
 
@@ -56,6 +60,8 @@ COLUMNS: Final = (
 _SILENCE: Final = ("expired", "timeout")
 #: The one that means: its connection ended.
 _CLOSED: Final = "channel_closed"
+#: The one that means: nothing came, until its timeout was over or the server closed its connection.
+_IDLE: Final = "idle"
 
 
 def removals(inputs: Inputs, span: Span) -> DataFrame:
@@ -69,7 +75,7 @@ def removals(inputs: Inputs, span: Span) -> DataFrame:
             "cluster",
             F.lit(NAMESRV).alias("source"),
             "ns_id",
-            F.col("event_type").alias("reason"),
+            _reason(F.col("event_type")).alias("reason"),
             "timeout_ms",
             F.when(_is_closed(F.col("event_type")), 0).otherwise(F.col("silent_ms")).alias("delay_ms"),
         )
@@ -82,7 +88,7 @@ def removals(inputs: Inputs, span: Span) -> DataFrame:
             "cluster",
             F.lit("controller").alias("source"),
             "ns_id",
-            cause.alias("reason"),
+            _reason(cause).alias("reason"),
             "timeout_ms",
             F.when(_is_closed(cause), F.coalesce("duration_ms", F.lit(0)))
             .otherwise(F.col("silent_ms"))
@@ -98,6 +104,11 @@ def _is_closed(reason: SparkColumn) -> SparkColumn:
     return (reason == _CLOSED) & ~ended_by_silence()
 
 
+def _reason(said: SparkColumn) -> SparkColumn:
+    """Return why it was given up: a connection that silence ended is no sign of its own."""
+    return F.when((said == _CLOSED) & ended_by_silence(), _IDLE).otherwise(said)
+
+
 def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
     """Return one row for each cluster, kind of server, reason and timeout."""
     delays = parts.groupBy("cluster", "source", "reason", "timeout_ms").agg(
@@ -107,8 +118,9 @@ def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
         F.max("delay_ms").alias("max_ms"),
         F.avg("delay_ms").alias("mean_ms"),
     )
-    expected_ms = F.when(F.col("reason").isin(*_SILENCE), F.col("timeout_ms").cast("double"))
-    return delays.withColumn("expected_ms", expected_ms).select("cluster", *in_columns(COLUMNS))
+    silence_ms = F.when(F.col("reason").isin(*_SILENCE), F.col("timeout_ms"))
+    expected_ms = silence_ms.when(F.col("reason") == _IDLE, F.least("timeout_ms", F.lit(IDLE_MS)))
+    return delays.withColumn("expected_ms", expected_ms.cast("double")).select("cluster", *in_columns(COLUMNS))
 
 
 JOB: Final = Job(

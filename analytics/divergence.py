@@ -50,7 +50,7 @@ COLUMNS: Final = (
         "kind",
         Type.STRING,
         "presence, address or version: what NameServers differed in; cold: a NameServer that had just started had not "
-        "heard of brokers that were there; compared: who was compared, and how long",
+        "heard of brokers that were there, or that it had before; compared: who told of the cluster, and how long",
     ),
     Column("start_time", Type.TIMESTAMP, "when the NameServers began to differ, or the cold one to answer"),
     Column("end_time", Type.TIMESTAMP, "when they agreed again, or one of them was no longer watching"),
@@ -63,13 +63,19 @@ COLUMNS: Final = (
     Column("ns_id", Type.STRING, "cold: which NameServer"),
     Column("lacked", Type.STRINGS, "cold: the brokers that it lacked for more than two seconds, `<set>:<broker id>`"),
     Column(
+        "lacked_seen",
+        Type.LONG,
+        "cold: so many of those another NameServer had meanwhile; the others it had itself before, and nobody watched "
+        "whether they were there",
+    ),
+    Column(
         "not_found_min",
         Type.LONG,
         "cold: route queries that it had answered with `no such topic` by the end, at least; also such about topics "
         "that are nowhere; null where it did not record that",
     ),
     Column("not_found_max", Type.LONG, "cold: the same, at most: ticks tell it each 10 s"),
-    Column("compared_s", Type.DOUBLE, "compared: how long at least two NameServers were watching at the same time"),
+    Column("compared_s", Type.DOUBLE, "compared: how long at least two of them were watching at the same time"),
 )
 
 _BROKER: Final = ("cluster", "broker_name", "broker_id")
@@ -103,7 +109,7 @@ def divergence(parts: DataFrame, span: Span) -> DataFrame:
     differences = _differences(given).join(F.broadcast(periods), list(_BROKER), "left")
     told = _told(differences.filter(_is_long()), given)
     cold = _timed(cold_spells(not_heard.filter("is_cold"), said, parts, PRESENCE_US)).withColumn("kind", F.lit(COLD))
-    tables = [told, cold, _compared(watched(parts, span))]
+    tables = [told, cold, _compared(watched(parts, span), said)]
     together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
     return together.select("cluster", *in_columns(COLUMNS))
 
@@ -162,14 +168,21 @@ def _timed(spans: DataFrame) -> DataFrame:
     )
 
 
-def _compared(watching: DataFrame) -> DataFrame:
-    """Return who was watching, and how long at least two of them were: what is told of differences holds for that."""
-    one = watching.select(F.lit(COMPARED).alias("kind"), "ns_id", "start_us", "end_us", F.lit(1).alias("servers"))
-    together = levels(one, ["kind"], ["servers"]).filter("servers > 1")
-    compared_s = together.groupBy("kind").agg((F.sum(F.col("end_us") - F.col("start_us")) / 1e6).alias("compared_s"))
-    names = one.groupBy("kind").agg(F.array_sort(F.collect_set("ns_id")).alias("states"))
-    return names.join(compared_s, "kind", "left").select(
-        "kind", "states", F.coalesce("compared_s", F.lit(0.0)).alias("compared_s"), F.lit(None).alias("cluster")
+def _compared(watching: DataFrame, said: DataFrame) -> DataFrame:
+    """Return who told of each cluster, and how long at least two of these watched: differences are told of that time.
+
+    NameServers that share no cluster have nothing to agree on.
+    """
+    one = (
+        watching.join(said.select("ns_id", "cluster").distinct(), "ns_id", "inner")
+        .select("cluster", "ns_id", "start_us", "end_us")
+        .withColumn("servers", F.lit(1).cast("bigint"))
+    )
+    together = levels(one, ["cluster"], ["servers"]).filter("servers > 1")
+    compared_s = together.groupBy("cluster").agg((F.sum(F.col("end_us") - F.col("start_us")) / 1e6).alias("compared_s"))
+    names = one.groupBy("cluster").agg(F.array_sort(F.collect_set("ns_id")).alias("states"))
+    return names.join(compared_s, "cluster", "left").select(
+        "cluster", F.lit(COMPARED).alias("kind"), "states", F.coalesce("compared_s", F.lit(0.0)).alias("compared_s")
     )
 
 

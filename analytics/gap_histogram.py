@@ -13,7 +13,17 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
-from analytics.beat_periods import Periods, is_longer, missed_in, promised_ms, usual_n
+from analytics.beat_periods import (
+    Peaks,
+    Periods,
+    has_longer,
+    has_promised,
+    is_at,
+    is_longer,
+    is_told,
+    missed_in,
+    promised_ms,
+)
 from analytics.job import Inputs, Span
 from analytics.standstills import without_standstills
 from history.schemas import INTERVAL_BINS, Column, Type
@@ -86,29 +96,47 @@ def four_digits(gap_ms: SparkColumn) -> SparkColumn:
 def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
     """Return the histograms of all days as one for each broker, with what is known of its beats.
 
-    Columns: GAP_KEYS, gap_ms, n, sum_ms, summed_n, max_ms, period_ms, missed. A broker that changed the kind of its
-    beats, and with it its timeout, has a period of its own for each timeout.
+    Columns: GAP_KEYS, gap_ms, n, sum_ms, summed_n, max_ms, period_ms, missed; the last two are null where the period is
+    not known. A broker that changed the kind of its beats, and with it its timeout, has a period of its own for each
+    timeout.
     """
     sums = histograms.groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms").agg(
         *(F.sum(name).alias(name) for name in ("n", "sum_ms", "summed_n")), F.max("max_ms").alias("max_ms")
     )
     same = Window.partitionBy(*GAP_KEYS, "timeout_ms")
     # All that follows finds a broker's rows in one place.
-    promised = sums.repartition(*GAP_KEYS).withColumn("period_ms", F.min(promised_ms(periods)).over(same))
-    usual = F.sum(usual_n(F.col("gap_ms"), F.col("period_ms"), F.col("n"))).over(same)
-    longer = with_quantiles(
-        promised.withColumn("longer", is_longer(usual, F.sum("n").over(same))), "gap_ms", {"half_ms": 0.5}, same
+    promised = sums.repartition(*GAP_KEYS).withColumns(
+        {
+            "promised_ms": F.min(promised_ms(periods)).over(same),
+            "is_told": F.min_by(is_told(periods), promised_ms(periods)).over(same),
+        }
     )
-    told = longer.withColumn("period_ms", F.when(F.col("longer"), F.col("half_ms")).otherwise(F.col("period_ms")))
-    missed = missed_in(F.col("gap_ms"), F.col("period_ms")) * F.col("n")
-    return told.withColumn("missed", missed).drop("longer", "half_ms")
+    known = _with_periods(promised, same)
+    return known.withColumn("missed", missed_in(F.col("gap_ms"), F.col("period_ms")) * F.col("n"))
 
 
-def with_quantiles(
-    histogram: DataFrame, value: str, shares: dict[str, float], whole: WindowSpec | None = None
-) -> DataFrame:
-    """Add to all rows of a broker, or of another `whole`, the least values that so large shares do not exceed."""
-    whole = whole or Window.partitionBy(*GAP_KEYS)
+def _with_periods(promised: DataFrame, same: WindowSpec) -> DataFrame:
+    """Add `period_ms` to all rows of beats that have one: as told, as promised, or as the longer intervals show."""
+    gap_ms, promised_ms_, n = F.col("gap_ms"), F.col("promised_ms"), F.col("n")
+    longer = is_longer(gap_ms, promised_ms_)
+    longer_n = F.sum(F.when(longer, n).otherwise(0))
+    up_to_now = same.orderBy("gap_ms").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = promised.withColumns({"longer_n": longer_n.over(same), "up_to": longer_n.over(up_to_now)})
+    is_half = longer & (n > 0) & (F.col("up_to") * 2 >= F.col("longer_n"))
+    halved = ranked.withColumn("median_ms", F.min(F.when(is_half, gap_ms)).over(same))
+
+    def at(length_ms: SparkColumn) -> SparkColumn:
+        return F.sum(F.when(is_at(gap_ms, length_ms), n).otherwise(0)).over(same)
+
+    median_ms = F.col("median_ms")
+    peaks = Peaks(F.sum("n").over(same), F.col("longer_n"), at(promised_ms_), at(median_ms), at(median_ms / 2))
+    period_ms = F.when(F.col("is_told") | has_promised(peaks), promised_ms_).when(has_longer(peaks), median_ms)
+    return halved.withColumn("period_ms", period_ms).drop("promised_ms", "is_told", "longer_n", "up_to", "median_ms")
+
+
+def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -> DataFrame:
+    """Add to all rows of a broker the least values that so large shares do not exceed."""
+    whole = Window.partitionBy(*GAP_KEYS)
     in_order = whole.orderBy(value)
     up_to_now = in_order.rangeBetween(Window.unboundedPreceding, Window.currentRow)
     ranked = histogram.withColumns({"_up_to": F.sum("n").over(up_to_now), "_all": F.sum("n").over(whole)})
@@ -122,7 +150,7 @@ def with_quantiles(
 
 
 def period_of_most() -> SparkColumn:
-    """Return ms between beats, from the rows of a broker as `added_up` has them: the period of most intervals."""
+    """Return ms between beats from the rows of a broker as `added_up` has them: as of most intervals, or null."""
     return F.max_by("period_ms", F.struct("n", "period_ms")).cast("double")
 
 

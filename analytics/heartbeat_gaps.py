@@ -1,8 +1,9 @@
 """A2: how regularly brokers beat, and how many beats did not come: who suffers from network, pauses or overload.
 
 A beat is missed when none came where one was due, and not within a quarter of a period after that, or 0.75 s of quick
-brokers. The period is what the kind of beat promises, or what an operator says, and not what intervals have been:
+brokers. The period is what an operator says, or what the kind of beat promises where intervals agree (beat_periods.py):
 brokers register once more whenever their topics change, which ends an interval early and is no reason to miss a beat.
+Of a broker whose period is not known nothing is counted.
 
 Beats to all NameServers of one broker are taken together, those to controllers apart. What came late because the server
 itself stood still is no fault of a broker, and left out.
@@ -40,8 +41,8 @@ COLUMNS: Final = (
     Column(
         "period_ms",
         Type.DOUBLE,
-        "ms between beats as their kind promises, 30 s of registrations and 1 s of others, or as "
-        "`rmq-analytics run --period` says; the median where not one in twenty intervals is so short",
+        "ms between beats as `rmq-analytics run --period` says, or as their kind promises, 30 s of registrations and "
+        "1 s of others, or the length that most longer intervals have; null: too little history to know it",
     ),
     Column("mean_ms", Type.DOUBLE, "mean ms between beats; a late one whose minute was never summarised is left out"),
     Column("p50_ms", Type.LONG, "half of the intervals are not longer; four digits, as the other quantiles"),
@@ -54,10 +55,14 @@ COLUMNS: Final = (
         "missed",
         Type.LONG,
         "beats that did not come: one for each period of an interval after its first, and after a quarter of one, or "
-        "0.75 s, in which they are only late",
+        "0.75 s, in which they are only late; null where the period is not known",
     ),
-    Column("miss_ratio", Type.DOUBLE, "missed / (missed + n), 0 to 1"),
-    Column("confidence", Type.STRING, "high: 100 beats were due, or more; low: too little history for shares"),
+    Column("miss_ratio", Type.DOUBLE, "missed / (missed + n), 0 to 1; null where the period is not known"),
+    Column(
+        "confidence",
+        Type.STRING,
+        "high: 100 beats were due, or more; low: too little history for shares, or to know the period",
+    ),
 )
 
 _SHARES: Final = {"p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
@@ -72,17 +77,20 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
         .groupBy(*GAP_KEYS)
         .agg(
             *(F.sum(name).alias(name) for name in ("n", "sum_ms", "summed_n", "missed")),
+            F.sum(F.when(F.col("period_ms").isNotNull(), F.col("n"))).alias("judged_n"),
             # The same on all rows of a broker.
             *(F.max(name).alias(name) for name in ("max_ms", "p50_ms", *_SHARES, "mad_ms")),
             period_of_most().alias("period_ms"),
         )
     )
-    due = F.col("missed") + F.col("n")
+    known = F.col("period_ms").isNotNull()
+    due = F.col("missed") + F.col("judged_n")
     told = together.withColumns(
         {
             "mean_ms": F.try_divide("sum_ms", "summed_n"),
-            "miss_ratio": F.try_divide("missed", due),
-            "confidence": F.when(due >= BEATS_LEAST, "high").otherwise("low"),
+            "miss_ratio": F.when(known, F.try_divide("missed", due)),
+            "missed": F.when(known, F.col("missed")),
+            "confidence": F.when(known & (due >= BEATS_LEAST), "high").otherwise("low"),
         }
     )
     return told.select("cluster", *in_columns(COLUMNS))

@@ -19,7 +19,7 @@ from analytics.reporting import brokers, incidents, outlook, routes
 from analytics.reporting.advice import advice
 from analytics.reporting.page import Page, Section, as_page
 from analytics.reporting.results import Result
-from analytics.reporting.wording import counted
+from analytics.reporting.wording import counted, with_clusters
 from analytics.storage import UnreadableFile
 
 #: In the order of the page: what hurts first.
@@ -89,7 +89,7 @@ def result_of(latest: Latest) -> Result:
         latest.window_end,
         latest.finished_at,
         latest.input_rows,
-        tuple(rows),
+        with_clusters(rows),
         latest.days,
     )
 

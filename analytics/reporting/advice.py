@@ -6,7 +6,7 @@ from typing import Final
 from analytics.reporting.brokers import is_other, timeout_table
 from analytics.reporting.page import Advice, Table
 from analytics.reporting.results import Result
-from analytics.reporting.wording import Row, counted, number, share
+from analytics.reporting.wording import Row, broker, broker_set, counted, number, share
 
 #: Brokers that run with enableSlaveActingMaster beat each second, and tell NameServers their timeout.
 _BEATS_OFTEN_BELOW_MS: Final = 10_000
@@ -59,7 +59,7 @@ def _timeouts(result: Result, addresses: Mapping[tuple[str, str], str]) -> list[
             f"{counted(len(rows) - len(told), 'broker')} of these will be given up after {_TIMEOUT_UNTOLD_S} s, "
             "whatever is recommended."
         )
-    commands = [(f"{row['broker_name']}:{row['broker_id']}", _timeout_command(row, addresses)) for row in told]
+    commands = [(broker(row), _timeout_command(row, addresses)) for row in told]
     title = f"Other timeouts for {counted(len(rows), 'broker')}"
     return [Advice(title, result.job_id, " ".join(words), timeout_table(rows), commands[:CHANGES_SHOWN])]
 
@@ -92,7 +92,7 @@ def _queues(result: Result, proposals: Sequence[Row], title: str, words: str) ->
 
 
 def _steps(row: Row) -> Sequence[tuple[str, str]]:
-    named = f"{row['topic']} on {row['broker_name']}"
+    named = f"{row['topic']} on {broker_set(row)}"
     return [
         (f"{named}: {_step_in_words(step)}", command)
         for step, command in zip(row["steps"], row["commands"], strict=True)

@@ -21,7 +21,7 @@ _TIMER_MS: Final = 1_000
 def availability(result: Result) -> Section:
     """Who was down, for how long."""
     rows = sorted(result.rows, key=lambda row: (row["availability"] is None, row["availability"] or 0))
-    failed = [row for row in rows if row["failures"] or (row["planned_s"] or 0) > 0]
+    failed = [row for row in rows if _was_down(row)]
     if not rows:
         return result.section("Availability", "No broker was seen.", [nothing("Time down", "no broker was seen")])
     answer = f"None of {counted(len(rows), 'broker')} was down."
@@ -30,7 +30,7 @@ def availability(result: Result) -> Section:
         worst = max(failed, key=_down_s)
         answer = (
             f"{len(failed)} of {counted(len(rows), 'broker')} were down at some time, with {failures}; "
-            f"{broker(worst)} for longest: {_down(worst)}{_of_the_time(worst)}."
+            f"{broker(worst)} for longest: {_down(worst)}{_of_the_time(worst)}{_since(worst)}."
         )
     told_bars = [Bar(broker(row), (row["unplanned_s"], row["planned_s"])) for row in failed[:SHOWN]]
     figure = (
@@ -44,6 +44,15 @@ def availability(result: Result) -> Section:
         else nothing("Time down by broker", "no broker was down")
     )
     return result.section("Availability", answer, [figure], _availability_table(failed or rows))
+
+
+def _was_down(row: Row) -> bool:
+    return bool(row["failures"] or row["planned_s"] or row["unplanned_least_s"])
+
+
+def _since(row: Row) -> str:
+    """Say that nobody saw it fail: a failure counts in the window that it began in."""
+    return ", down since before the window" if row["unplanned_least_s"] and not row["failures"] else ""
 
 
 def _down_s(row: Row) -> float:
@@ -80,7 +89,7 @@ def _availability_table(rows: list[Row]) -> Table:
             (
                 broker(row),
                 share(row["availability"], 3) if (row["observed_s"] or 0) >= SHARE_FROM_S else TOO_LITTLE,
-                number(row["failures"]),
+                f"{number(row['failures'])}{_since(row)}",
                 _mtbf(row),
                 duration(row["mttr_s"]),
                 duration(row["planned_s"]),
@@ -104,18 +113,7 @@ def heartbeats(result: Result) -> Section:
     rows = sorted(result.rows, key=_most_missed_first)
     if not rows:
         return result.section("Heartbeats", "No heartbeat was recorded.", [nothing(title, "no heartbeat was recorded")])
-    missing = [row for row in rows if row["missed"]]
     sure = [row for row in rows if _is_sure(row)]
-    # What it sends to NameServers and to controllers are two rows of a broker.
-    brokers = counted(len(_brokers_in(rows)), "broker")
-    answer = f"No beat of {brokers} was missed."
-    if missing:
-        answer = (
-            f"{len(_brokers_in(missing))} of {brokers} missed beats, {_to(missing[0])} most: "
-            f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest silence."
-        )
-    if not sure:
-        answer += " That is too little history to say how regularly they beat."
     ratios = [Bar(_to(row), (100 * (row["miss_ratio"] or 0),)) for row in sure[:SHOWN]]
     intervals = [Bar(_to(row), (row["p50_ms"] / 1e3, row["p99_ms"] / 1e3, row["max_ms"] / 1e3)) for row in rows[:SHOWN]]
     figures = [
@@ -129,16 +127,41 @@ def heartbeats(result: Result) -> Section:
             Axis("interval", duration, steps=DURATION),
         ),
     ]
-    return result.section("Heartbeats", answer, figures, _heartbeat_table(rows))
+    return result.section("Heartbeats", _heartbeat_answer(rows), figures, _heartbeat_table(rows))
+
+
+def _heartbeat_answer(rows: list[Row]) -> str:
+    """Return who missed beats; of brokers whose period is not known only that."""
+    known = [row for row in rows if row["missed"] is not None]
+    missing = [row for row in known if row["missed"]]
+    # What it sends to NameServers and to controllers are two rows of a broker.
+    brokers = counted(len(_brokers_in(known)), "broker")
+    said = []
+    if missing:
+        said.append(
+            f"{len(_brokers_in(missing))} of {brokers} missed beats, {_to(missing[0])} most: "
+            f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest silence."
+        )
+    elif known:
+        said.append(f"No beat of {brokers} was missed.")
+    if known and not any(map(_is_sure, known)):
+        said.append("That is too little history to say how regularly they beat.")
+    unknown = _brokers_in([row for row in rows if row["missed"] is None])
+    if unknown:
+        said.append(
+            f"Of {counted(len(unknown), 'broker')} there is too little history to know the period, "
+            "and which of the beats were missed."
+        )
+    return " ".join(said)
 
 
 def _brokers_in(rows: list[Row]) -> set[str]:
     return {broker(row) for row in rows}
 
 
-def _most_missed_first(row: Row) -> tuple[bool, float, int]:
-    """Order brokers by their share where there is enough history for one, and those with less by their number."""
-    return not _is_sure(row), -(row["miss_ratio"] or 0) if _is_sure(row) else 0, -(row["missed"] or 0)
+def _most_missed_first(row: Row) -> tuple[bool, float]:
+    """Order brokers by how long missed beats left them silent: one of 30 s counts as thirty of a second."""
+    return row["missed"] is None, -(row["missed"] or 0) * (row["period_ms"] or 0)
 
 
 def _is_sure(row: Row) -> bool:
@@ -148,8 +171,20 @@ def _is_sure(row: Row) -> bool:
 def _missed_of(row: Row) -> str:
     due = row["n"] + row["missed"]
     if _is_sure(row):
-        return f"{share(row['miss_ratio'], 2)} of them"
+        return f"{_missed_share(row)} of them"
     return f"{number(row['missed'])} of {number(due)} that were due, {TOO_LITTLE} for a share"
+
+
+def _missed_share(row: Row) -> str:
+    """Return the part of beats that did not come: however small, it is more than none."""
+    told_share = share(row["miss_ratio"], 2)
+    return "under 0.01 %" if row["missed"] and told_share == share(0, 2) else told_share
+
+
+def _missed_cell(row: Row) -> str:
+    if row["missed"] is None:
+        return TOO_LITTLE
+    return f"{number(row['missed'])} ({_missed_share(row) if _is_sure(row) else TOO_LITTLE})"
 
 
 def _heartbeat_table(rows: list[Row]) -> Table:
@@ -162,11 +197,11 @@ def _heartbeat_table(rows: list[Row]) -> Table:
                 broker(row),
                 str(row["source"]),
                 number(row["n"]),
-                _ms(row["period_ms"]),
+                TOO_LITTLE if row["period_ms"] is None else _ms(row["period_ms"]),
                 _ms(row["p50_ms"]),
                 _ms(row["p99_ms"]) if row["n"] >= P99_FROM else TOO_LITTLE,
                 _ms(row["max_ms"]),
-                f"{number(row['missed'])} ({share(row['miss_ratio'], 2) if _is_sure(row) else TOO_LITTLE})",
+                _missed_cell(row),
             )
             for row in rows
         ],

@@ -7,7 +7,19 @@ from typing import Final
 from analytics.reporting.figures import DURATION, Axis, Bar, Lane, Mark, bars, lanes, nothing, stacks
 from analytics.reporting.page import Section, Table
 from analytics.reporting.results import Result
-from analytics.reporting.wording import TOO_LITTLE, Row, broker, counted, duration, number, share, told, unix_s
+from analytics.reporting.wording import (
+    TOO_LITTLE,
+    Row,
+    broker,
+    broker_set,
+    counted,
+    duration,
+    in_cluster,
+    number,
+    share,
+    told,
+    unix_s,
+)
 
 SHOWN: Final = 12
 
@@ -52,7 +64,7 @@ def _phases_of(row: Row) -> Bar:
 
 
 def _name(row: Row) -> str:
-    return str(row["failover_id"]).partition("/")[2]
+    return in_cluster(row, str(row["failover_id"]).partition("/")[2])
 
 
 def _failover_answer(rows: list[Row]) -> str:
@@ -61,9 +73,7 @@ def _failover_answer(rows: list[Row]) -> str:
     if whole:
         slowest = whole[0]
         last = slowest["slowest_namesrv"]
-        answer += (
-            f"; the slowest, of {slowest['broker_name']}, took {duration(slowest['total_s'])} until {last} showed it"
-        )
+        answer += f"; the slowest, of {broker_set(slowest)}, took {duration(slowest['total_s'])} until {last} showed it"
     missing = [row for row in rows if row["missing"]]
     if missing:
         answer += f"; {counted(len(missing), 'lacks', 'lack')} a moment that nobody recorded"
@@ -162,12 +172,13 @@ _METRICS: Final = {
 def anomalies(result: Result) -> Section:
     """When brokers behaved unlike themselves."""
     title = "Brokers unlike themselves"
-    rows = sorted(result.rows, key=lambda row: -abs(row["z"]))
+    rows = sorted((row for row in result.rows if row["metric"] in _METRICS), key=lambda row: -abs(row["z"]))
+    judged = sum(row["brokers"] or 0 for row in result.rows if row["metric"] == "judged")
     if not rows:
-        if result.history_days < USUAL_FROM_DAYS:
+        if not judged or result.history_days < USUAL_FROM_DAYS:
             words = "Too little history to know how brokers usually behave."
             return result.section("Anomalies", words, [nothing(title, TOO_LITTLE)])
-        return result.section("Anomalies", "Every broker behaved as it always does.", [nothing(title, "no anomaly")])
+        return result.section("Anomalies", _as_usual(judged), [nothing(title, "no anomaly")])
     brokers = {broker(row) for row in rows}
     worst = rows[0]
     answer = (
@@ -199,6 +210,13 @@ def anomalies(result: Result) -> Section:
     return result.section("Anomalies", answer, [lanes(title, tuple(_METRICS.values()), when, result.window)], table)
 
 
+def _as_usual(judged: int) -> str:
+    """Say that nobody differed, of those whose usual behaviour is known."""
+    if judged == 1:
+        return "The 1 broker with enough history behaved as it always does."
+    return f"Each of the {counted(judged, 'broker')} with enough history behaved as it always does."
+
+
 def joint_failures(result: Result) -> Section:
     """Who fails together."""
     title = "Brokers that are down in the same minutes"
@@ -208,7 +226,7 @@ def joint_failures(result: Result) -> Section:
             "Joint failures", "No brokers failed together.", [nothing(title, "no brokers failed together")]
         )
     alike = [row for row in rows if row["jaccard"] >= TOGETHER]
-    groups = together((row["broker_a"], row["broker_b"]) for row in alike if row["joint_outages"] >= OFTEN)
+    groups = together(_pair(row) for row in alike if row["joint_outages"] >= OFTEN)
     answer = f"{counted(len(rows), 'pair')} of brokers failed in part at the same time, none of them mostly."
     if alike:
         answer = (
@@ -219,15 +237,14 @@ def joint_failures(result: Result) -> Section:
         answer = "These fail together, as if they shared a rack, a switch or a power line: " + "; ".join(
             ", ".join(group) for group in groups[:5]
         )
-    pairs = [Bar(f"{row['broker_a']} and {row['broker_b']}", (100 * row["jaccard"],)) for row in rows[:SHOWN]]
+    pairs = [Bar(" and ".join(_pair(row)), (100 * row["jaccard"],)) for row in rows[:SHOWN]]
     axis = Axis("of their minutes down they were down together, %", lambda value: f"{value:.0f}")
     table = Table(
         "Pairs, the most alike first",
         ("broker", "and", "#alike", "#minutes together", "#times", "#minutes of the one", "#of the other"),
         [
             (
-                str(row["broker_a"]),
-                str(row["broker_b"]),
+                *_pair(row),
                 share(row["jaccard"], 0),
                 *(number(row[name]) for name in ("joint_minutes", "joint_outages", "minutes_a", "minutes_b")),
             )
@@ -235,6 +252,11 @@ def joint_failures(result: Result) -> Section:
         ],
     )
     return result.section("Joint failures", f"{answer.rstrip('.')}.", [bars(title, (), pairs, axis)], table)
+
+
+def _pair(row: Row) -> tuple[str, str]:
+    """Return both of its brokers; they may be of two clusters."""
+    return in_cluster(row, str(row["broker_a"])), in_cluster(row, str(row["broker_b"]), "cluster_b")
 
 
 def together(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:

@@ -6,7 +6,7 @@ from typing import Final
 from analytics.reporting.figures import Axis, Bar, Figure, Lane, Mark, bars, lanes, nothing
 from analytics.reporting.page import Section, Table
 from analytics.reporting.results import Result
-from analytics.reporting.wording import Row, brief, broker, counted, duration, number, share, told, unix_s
+from analytics.reporting.wording import Row, brief, broker, broker_set, counted, duration, number, share, told, unix_s
 
 SHOWN: Final = 12
 
@@ -42,8 +42,11 @@ def _subject(row: Row) -> str:
 
 def _agreed(result: Result, the: str) -> str:
     """Say that nobody differed, and how much that says."""
-    names = {name for row in result.of_kind("compared") for name in row["states"] or ()}
-    compared_s = max((row["compared_s"] or 0 for row in result.of_kind("compared")), default=0)
+    compared = result.of_kind("compared")
+    names = {name for row in compared for name in row["states"] or ()}
+    # What holds of all clusters holds for the shortest of their times.
+    together = [row for row in compared if row["compared_s"]]
+    compared_s = min((row["compared_s"] for row in together), default=0)
     if not compared_s:
         who = f"only {min(names)}" if len(names) == 1 else "no two NameServers at the same time"
         return (
@@ -54,20 +57,41 @@ def _agreed(result: Result, the: str) -> str:
             f"Too little history to say that NameServers agree: two of them were watching for {duration(compared_s)}, "
             "and told no more that differed."
         )
-    return f"{the} {len(names)} NameServers agreed in all the {duration(compared_s)} in which two were watching."
+    agreed = {name for row in together for name in row["states"]}
+    of = f" about {counted(len(together), 'cluster')}" if len(compared) > 1 else ""
+    alone = sorted(str(row["cluster"]) for row in compared if row not in together)
+    rest = f" Of {', '.join(alone)} no two told at the same time." if alone else ""
+    time = f"{'at least ' if len(together) > 1 else 'all the '}{duration(compared_s)}"
+    return f"{the} {len(agreed)} NameServers agreed{of} in {time} in which two were watching.{rest}"
 
 
 def _cold_answer(cold: list[Row]) -> str:
     """Say which NameServer had just started and did not know what was there."""
     worst = cold[0]
+    # One start has a row for each cluster; it answers from the same moment on.
+    starts = {(row["ns_id"], row["start_time"]) for row in cold}
     times = (
-        "" if len(cold) == 1 else f"{len(cold)} times a NameServer had just started and lacked brokers; the longest: "
+        ""
+        if len(starts) == 1
+        else f"{len(starts)} times a NameServer had just started and lacked brokers; the longest: "
     )
+    rows = [row for row in cold if (row["ns_id"], row["start_time"]) == (worst["ns_id"], worst["start_time"])]
     return (
-        f"{times}{worst['ns_id']} had just started on {told(worst['start_time'])} and lacked "
-        f"{counted(len(worst['lacked'] or ()), 'broker')} that were there, for {duration(worst['seconds'])}; "
+        f"{times}{worst['ns_id']} had just started on {told(worst['start_time'])} and lacked {_lacked(rows, worst)}; "
         f"{_asked(worst)}."
     )
+
+
+def _lacked(rows: list[Row], worst: Row) -> str:
+    """Say how many brokers it lacked, and who knows that they were there."""
+    count = sum(len(row["lacked"] or ()) for row in rows)
+    seen = sum(row["lacked_seen"] or 0 for row in rows)
+    brokers, long = counted(count, "broker"), duration(worst["seconds"])
+    if seen == count:
+        return f"{brokers} that were there, for {long}"
+    if not seen:
+        return f"{brokers} that it had before, for at most {long}; whether they were there nobody watched"
+    return f"{brokers}, {seen} of which were there, for at most {long}; whether the others were nobody watched"
 
 
 def _asked(row: Row) -> str:
@@ -76,7 +100,10 @@ def _asked(row: Row) -> str:
     if least is None:
         return 'how many questions it answered with "no such topic" was not recorded'
     many = f"{number(least)} or more" if most is None else f"{number(least)} to {number(most)}"
-    return f'it answered {number(least) if least == most else many} questions with "no such topic"'
+    return (
+        f'it answered {number(least) if least == most else many} questions with "no such topic", '
+        "such about what is nowhere among them"
+    )
 
 
 def _cold_table(cold: list[Row]) -> Table:
@@ -189,16 +216,15 @@ def balance(result: Result) -> Section:
     uneven = [row for row in clusters.values() if (row["max_mean"] or 0) > _RATIO_MAX]
     answer = f"Queues are spread evenly over the {counted(len(sets), 'broker set')}."
     if len(clusters) == len(sets):
-        answer = "There is one broker set only: nothing can be spread unevenly."
+        one = "There is" if len(sets) == 1 else "Each cluster has"
+        answer = f"{one} one broker set only: nothing can be spread unevenly."
     elif not any(row["queues"] for row in sets):
         answer = "No topic but those of the system has queues yet."
     if uneven:
         names = ", ".join(f"{row['cluster']} (Gini {row['gini']:.2f})" for row in uneven)
-        fullest = f"{sets[0]['broker_name']} has {sets[0]['ratio']:.1f} times the mean"
+        fullest = f"{broker_set(sets[0])} has {sets[0]['ratio']:.1f} times the mean"
         answer = f"Queues are spread unevenly in {names}: {fullest}."
-    figures = [
-        bars(title, (), [Bar(str(row["broker_name"]), (row["queues"],)) for row in sets[:SHOWN]], Axis("queues"))
-    ]
+    figures = [bars(title, (), [Bar(broker_set(row), (row["queues"],)) for row in sets[:SHOWN]], Axis("queues"))]
     sampled = [row for row in sets if row["tps_share"] is not None]
     if sampled:
         figures.append(_shares(sampled))
@@ -210,7 +236,7 @@ _RATIO_MAX: Final = 1.2
 
 
 def _shares(sets: list[Row]) -> Figure:
-    shares = [Bar(str(row["broker_name"]), (100 * (row["share"] or 0), 100 * row["tps_share"])) for row in sets[:SHOWN]]
+    shares = [Bar(broker_set(row), (100 * (row["share"] or 0), 100 * row["tps_share"])) for row in sets[:SHOWN]]
     axis = Axis("part of the cluster, %", lambda value: f"{value:.0f}")
     return bars("Queues and messages by broker set", ("queues", "messages"), shares, axis)
 

@@ -1,7 +1,7 @@
 """Numbers, times and names as people read them."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -107,9 +107,29 @@ def counted(n: int, one: str, many: str = "") -> str:
 
 
 def broker(row: Row) -> str:
-    """Return a broker as `broker-a:0`; of a set without an id the set alone."""
+    """Return a broker as `broker-a:0`, or `cluster/broker-a:0`: see `with_clusters`; of a set without an id the set."""
     broker_id = row.get("broker_id")
-    return str(row["broker_name"]) if broker_id is None else f"{row['broker_name']}:{broker_id}"
+    return broker_set(row) if broker_id is None else f"{broker_set(row)}:{broker_id}"
+
+
+def broker_set(row: Row) -> str:
+    """Return a set as `broker-a`, or `cluster/broker-a`: see `with_clusters`."""
+    return in_cluster(row, str(row["broker_name"]))
+
+
+def in_cluster(row: Row, name: str, cluster: str = "cluster") -> str:
+    """Return a name as it is told apart from those of other clusters; `cluster`: the column that names its own."""
+    return f"{row[cluster]}/{name}" if row.get(_SEVERAL_CLUSTERS) else name
+
+
+#: A row has it where its result is about more than one cluster: two of them may have brokers of one name.
+_SEVERAL_CLUSTERS: Final = "several_clusters"
+
+
+def with_clusters(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return rows whose brokers are told with their cluster if there is more than one."""
+    clusters = {row.get(column) for row in rows for column in ("cluster", "cluster_b")} - {None}
+    return tuple({**row, _SEVERAL_CLUSTERS: True} for row in rows) if len(clusters) > 1 else tuple(rows)
 
 
 def _digits(value: float) -> str:

@@ -29,6 +29,11 @@ WINDOWS = BASELINE_DAYS * DAY_US // WINDOW_US
 SPAN = days(BASELINE_DAYS)
 
 
+def findings(told):
+    """The anomalies of what is published."""
+    return [each for each in told if each["metric"] in FLOORS]
+
+
 def usual(random):
     """What brokers are like: slower in the afternoon, losing a beat now and then."""
     hour = np.arange(WINDOWS) * WINDOW_US / 3.6e9 % 24
@@ -76,7 +81,7 @@ def planted(spark):
         length = int(random.integers(2, 6))
         brokers[name][metric][at : at + length] += sizes[metric]
         truth.add((name, metric, at, length))
-    found = result(parts(spark, brokers), SPAN).collect()
+    found = findings(result(parts(spark, brokers), SPAN).collect())
     return truth, [(r.broker_name, r.metric, index(r.start), r.windows) for r in found], found
 
 
@@ -110,7 +115,8 @@ def test_a_finding_tells_value_baseline_and_how_far_off_it_is(planted):
 
 def test_usual_weeks_have_hardly_any_finding(spark):
     random = np.random.default_rng(5)
-    found = result(parts(spark, {f"b{number:02}": usual(random) for number in range(BROKERS)}), SPAN).collect()
+    everybody = parts(spark, {f"b{number:02}": usual(random) for number in range(BROKERS)})
+    found = findings(result(everybody, SPAN).collect())
     # Six deviations twice in a row: less than one in ten thousand of 193,536 windows and metrics.
     assert len(found) <= BROKERS * WINDOWS * len(FLOORS) / 10_000
 
@@ -139,6 +145,15 @@ def test_one_bad_window_is_chance_and_two_in_a_row_are_an_anomaly(spark):
     assert {row["broker_name"] for row in rows} == {"thrice"}
     assert rows[0]["baseline"] == pytest.approx(30_000)
     assert in_order(found_by_day(JOB, inputs, days(2))) == in_order(found(JOB, inputs, days(2)))
+
+
+def test_it_is_told_how_many_brokers_could_be_judged(spark):
+    told = [
+        *beats(intervals=[30_000] * 2_900, broker="day"),
+        *beats(intervals=[30_000] * 1_000, broker="morning"),
+    ]
+    rows = found(JOB, tables(spark, heartbeat=told), days(2))
+    assert [(row["cluster"], row["metric"], row["brokers"]) for row in rows] == [("c", "judged", 1)]
 
 
 def test_windows_hold_beats_summaries_and_changes_as_the_mean_of_namesrvs(spark):
@@ -192,7 +207,7 @@ def spells(spark):
         for plan, start_us in ((usual, MONDAY_US), (usual, MONDAY_US + 7 * DAY_US), (ill, LAST_US))
     ]
     rows = {family: [row for night in nights for row in night.rows[family]] for family in JOB.inputs}
-    return nights[-1].truth.planted["spells"], found(JOB, frames(spark, rows), days(15))
+    return nights[-1].truth.planted["spells"], findings(found(JOB, frames(spark, rows), days(15)))
 
 
 def is_of(row, spell):

@@ -1,5 +1,6 @@
 """A1: availability, MTBF and MTTR, measured by planted outages."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -43,6 +44,39 @@ def down_s(outages, end=None):
     return sum(
         (each.to_us - each.from_us) / 1e6 for each in outages if (each.end is End.PLANNED) == (end is End.PLANNED)
     )
+
+
+def with_clock_set(history, at_us, by_us):
+    """The rows of a NameServer whose clock was set by so much: what came before has times of the former clock."""
+    clock = ("event_time", "last_heartbeat_time", "minute")
+    rows = {
+        family: [
+            row | {name: row[name] - by_us for name in clock if row.get(name) is not None}
+            if row["event_time"] < at_us
+            else row
+            for row in told
+        ]
+        for family, told in history.rows.items()
+    }
+    later = min((row for row in history.rows["ns_tick"] if row["event_time"] >= at_us), key=lambda row: row["mono_us"])
+    offset_us = later["event_time"] - later["mono_us"]
+    detail = {"formerOffsetUs": offset_us - by_us, "offsetUs": offset_us, "sinceMonoUs": later["mono_us"] - 1}
+    for number, each_us in enumerate((offset_us - by_us, offset_us)):
+        told = {name: later[name] for name in ("schema_version", "ns_id", "boot_id", "source", "mono_us")}
+        told |= {"event_id": f"set-{number}", "event_type": "clock_set", "detail": json.dumps(detail)}
+        rows["ns_lifecycle"].append(told | {"event_time": later["mono_us"] + each_us})
+    return rows
+
+
+def test_a_clock_that_is_set_back_hides_no_death(spark):
+    died_us = MONDAY + 33 * MINUTE
+    pair = tuple(replace(each, since_us=MONDAY + 27 * MINUTE) for each in brokers(2))
+    plan = Plan(end_us=MONDAY + 3 * HOUR, brokers=pair, servers=(Server(name="ns-0"),))
+    history = generate(plan.with_plants(Plant(outages=(Outage(pair[0].key, died_us, None, End.CRASH),))))
+    rows = with_clock_set(history, MONDAY + 30 * MINUTE, -10 * MINUTE)
+    told = found(JOB, frames(spark, rows), Span(MONDAY, MONDAY + 3 * HOUR))
+    failures = {row["broker_name"]: (row["failures"], row["unplanned_s"]) for row in told}
+    assert failures == {"broker-000": (1, pytest.approx(147 * 60, abs=30)), "broker-001": (0, 0)}
 
 
 def servers_of(case, *, count=3, **values):

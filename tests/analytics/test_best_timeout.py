@@ -84,6 +84,8 @@ def result(spark):
         *gaps("bearable", [*regular(30), *[100_000] * 30]),
         *failures("bearable", 2),
         *gaps("odd", [*regular(30), *PAUSES_MS], timeout_ms=104_000),
+        # Whatever its period is, it is neither 30 s nor seen often enough.
+        *gaps("unknown", [60_000] * 12),
         *gaps("altered", regular(1), timeout_ms=120_000, last_us=1),
         *gaps("altered", regular(1), timeout_ms=60_000, last_us=2),
         *phi("steady", [(0, 10_000), (2, 3)], days_watched=50),
@@ -150,6 +152,11 @@ def test_little_evidence_gives_low_confidence(result):
     assert row["confidence"] == "low"
     assert row["fp_day_upper"] > FALSE_ALARMS_A_DAY
     assert result["steady"]["confidence"] == "high"
+
+
+def test_without_a_known_period_nothing_is_recommended(result):
+    row = result["unknown"]
+    assert (row["period_ms"], row["best_timeout_s"], row["confidence"]) == (None, None, "low")
 
 
 def test_where_nothing_is_sure_false_alarms_are_weighed_against_the_delay_of_failures(result):

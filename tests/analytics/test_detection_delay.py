@@ -96,8 +96,16 @@ def test_a_connection_that_silence_ended_says_nothing_of_the_moment_of_death(spa
         row("channel_closed", SECOND, timeout_ms=180_000, silent_ms=silent_ms, broker_name="b", broker_id=0)
         for silent_ms in (123_000, 29_000)
     ]
-    (told,) = found(JOB, tables(spark, broker_state=closed), days(1))
-    assert (told["n"], told["max_ms"], told["p50_ms"]) == (2, 123_000, 61_500)
+    told = {each["reason"]: each for each in found(JOB, tables(spark, broker_state=closed), days(1))}
+    idle, ended = told["idle"], told["channel_closed"]
+    assert (idle["n"], idle["max_ms"], idle["expected_ms"]) == (1, 123_000, 120_000)
+    assert (ended["n"], ended["max_ms"], ended["expected_ms"]) == (1, 0, None)
+
+
+def test_a_connection_that_is_silent_for_a_short_timeout_is_expected_to_end_with_it(spark):
+    closed = row("channel_closed", SECOND, timeout_ms=30_000, silent_ms=30_050, broker_name="b", broker_id=0)
+    (told,) = found(JOB, tables(spark, broker_state=[closed]), days(1))
+    assert (told["reason"], told["max_ms"], told["expected_ms"]) == ("idle", 30_050, 30_000)
 
 
 def test_timeouts_are_told_apart_and_good_byes_and_brokers_without_an_id_left_out(spark):

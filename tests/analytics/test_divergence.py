@@ -19,6 +19,7 @@ from synthetic.plan import (
     Outage,
     Plan,
     Plant,
+    Server,
     Topic,
     TopicChange,
     brokers,
@@ -146,6 +147,7 @@ def test_a_name_server_that_has_just_started_is_cold_until_it_has_heard_of_all_b
     assert times_us(cold) == pytest.approx((RESTARTED_US, max(late.values())))
     assert 20 < cold["seconds"] < 31
     assert cold["lacked"] == [f"{name}:0" for name in sorted(late)]
+    assert cold["lacked_seen"] == len(late)
     assert len(late) >= 4
 
 
@@ -167,6 +169,30 @@ def test_it_is_told_who_was_compared_and_how_long(result_of_all):
     assert told["states"] == ["ns-0", "ns-1", "ns-2"]
     assert told["compared_s"] == pytest.approx(SPAN.seconds, abs=11)
     assert told["seconds"] is None
+
+
+def test_name_servers_that_share_no_cluster_are_not_compared(spark):
+    plans = [
+        Plan(end_us=MONDAY + HOUR, brokers=brokers(2, cluster=name), servers=(Server(name=f"ns-{name}"),))
+        for name in ("east", "west")
+    ]
+    one, other = (generate(plan).rows for plan in plans)
+    told = found(JOB, frames(spark, {name: one[name] + other[name] for name in one}), Span(MONDAY, MONDAY + HOUR))
+    assert sorted((row["cluster"], row["states"], row["compared_s"]) for row in told) == [
+        ("east", ["ns-east"], 0.0),
+        ("west", ["ns-west"], 0.0),
+    ]
+
+
+def test_of_a_plane_of_one_that_lost_its_power_nobody_watched_what_was_there(spark):
+    at_us = MONDAY + HOUR
+    off = Downtime(at_us, at_us + 30 * SECOND, clean=False)
+    plan = Plan(end_us=MONDAY + 2 * HOUR, brokers=brokers(2), servers=(Server(name="ns-0", downtimes=(off,)),))
+    dead = tuple(Outage(each.key, at_us + SECOND, at_us + 110 * SECOND) for each in plan.brokers)
+    rows = generate(plan.with_plants(Plant(outages=dead))).rows
+    told = found(JOB, frames(spark, rows), Span(MONDAY + 10 * MINUTE, MONDAY + 2 * HOUR))
+    (cold,) = (row for row in told if row["kind"] == "cold")
+    assert (cold["lacked"], cold["lacked_seen"]) == (["broker-000:0", "broker-001:0"], 0)
 
 
 def test_a_version_that_a_broker_of_quick_beats_tells_late_is_none(history):

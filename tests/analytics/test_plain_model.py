@@ -12,7 +12,7 @@ from hand_tables import found
 from plain import proposals, timeouts, trends
 from plain.comparing import differences
 from plain.histories import history_of, long_history_of, weeks_of
-from plain.questions import LONG, QUESTIONS
+from plain.questions import LONG, QUESTIONS, is_told
 from plain.stories import STORIES, story_of
 from plain.together import apart, together
 from synthetic.frames import frame
@@ -42,13 +42,14 @@ def play(job_id, seed):
 
 
 def configured(job_id, plans):
-    """An analysis that knows how brokers of these plans, by what is before their names, are configured to beat."""
+    """An analysis that knows how brokers of plans, by what is before their names, are configured: if it is told."""
     (job,) = load_jobs([job_id])
     if job_id not in ("A2", "A5"):
         return job
     periods = {
         (prefix + broker.key.broker_name, "register"): broker.period_ms
         for prefix, plan in plans.items()
+        if is_told(plan)
         for broker in plan.brokers
     }
     return {"A2": heartbeat_gaps, "A5": best_timeout}[job_id].with_periods(periods)

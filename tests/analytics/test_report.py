@@ -109,15 +109,54 @@ def test_a_cold_name_server_is_said_first_with_what_it_lacked_and_answered():
         "end_time": at(3, "10:00:25"),
         "seconds": 25.0,
         "lacked": ["a:0", "a:1", "b:0"],
+        "lacked_seen": 3,
     }
     compared = a_row("A6", kind="compared", states=["ns-1", "ns-2"], compared_s=7200.0)
     counts = {"not_found_min": 1_200, "not_found_max": 1_650}
     said = divergence_of(compared, a_row("A6", **cold, **counts))
     assert said.startswith("ns-2 had just started on 03-03 10:00:00 and lacked 3 brokers that were there, for 25 s; ")
-    assert 'it answered 1,200 to 1,650 questions with "no such topic".' in said
+    assert 'it answered 1,200 to 1,650 questions with "no such topic", such about what is nowhere among them.' in said
     assert said.endswith("Otherwise the 2 NameServers agreed in all the 2 h in which two were watching.")
     assert "was not recorded" in divergence_of(compared, a_row("A6", **cold))
-    assert "2 times a NameServer had just started" in divergence_of(a_row("A6", **cold), a_row("A6", **cold))
+    again = cold | {"start_time": at(4, "10:00:00")}
+    assert "2 times a NameServer had just started" in divergence_of(a_row("A6", **cold), a_row("A6", **again))
+
+
+def test_one_start_is_one_however_many_clusters_it_concerns():
+    start = {"kind": "cold", "ns_id": "ns-2", "start_time": at(3, "10:00:00"), "end_time": at(3, "10:00:25")}
+    rows = [a_row("A6", **start, cluster=name, seconds=25.0, lacked=[f"{name}:0"], lacked_seen=1) for name in "ew"]
+    assert divergence_of(*rows).startswith(
+        "ns-2 had just started on 03-03 10:00:00 and lacked 2 brokers that were there"
+    )
+
+
+def test_of_brokers_that_only_the_cold_one_knew_nobody_says_that_they_were_there():
+    def of(lacked_seen):
+        start = {"kind": "cold", "ns_id": "ns-0", "start_time": at(3), "end_time": at(3, "00:01:30"), "seconds": 90.0}
+        return divergence_of(a_row("A6", **start, lacked=["a:0", "b:0"], lacked_seen=lacked_seen))
+
+    assert "lacked 2 brokers that it had before, for at most 90 s; whether they were there nobody watched; " in of(0)
+    assert "lacked 2 brokers, 1 of which were there, for at most 90 s; whether the others were nobody watched; " in of(
+        1
+    )
+
+
+def test_name_servers_that_share_no_cluster_have_nothing_to_agree_on():
+    def of(**seconds):
+        names = [[f"{name}-1", f"{name}-2"] for name in seconds]
+        rows = zip(seconds.items(), names, strict=True)
+        return divergence_of(
+            *(a_row("A6", kind="compared", cluster=name, states=each, compared_s=s) for (name, s), each in rows)
+        )
+
+    assert (
+        of(east=0.0, west=0.0)
+        == "There is nothing to compare: no two NameServers at the same time told of what it knew."
+    )
+    assert of(east=7200.0, west=3600.0).startswith("The 4 NameServers agreed about 2 clusters in at least 60 min in")
+    alone = of(east=7200.0, west=0.0)
+    assert alone.startswith("The 2 NameServers agreed about 1 cluster in all the 2 h in which two were watching.")
+    assert alone.endswith("Of west no two told at the same time.")
 
 
 def test_topics_are_not_judged_by_less_than_three_days():
@@ -331,6 +370,88 @@ def test_of_minutes_nothing_is_said_that_they_do_not_tell(job_id):
     assert re.search(r'class="answer">([^<]*)', section)[1] == SAID[job_id]
     for figure in ("82.0", "20.00 %", ">3 s<", "104 s"):
         assert figure not in section
+
+
+def beats_of(name, n, missed, **values):
+    """A broker's beats to NameServers, as A2 tells them; 100 of them that were due tell a share."""
+    due = n + (missed or 0)
+    told = {"source": "namesrv", "p50_ms": 30_000, "p99_ms": 31_000, "max_ms": 40_000, "period_ms": 30_000.0}
+    ratio = None if missed is None else missed / due
+    who = {"broker_name": name, "broker_id": 0}
+    sure = "high" if due >= 100 and missed is not None else "low"
+    return a_row("A2", **who, n=n, missed=missed, miss_ratio=ratio, confidence=sure, **(told | values))
+
+
+def heartbeats_said(*rows):
+    return answer_of(made_of([a_result("A2", *rows)]), "A2")
+
+
+def test_of_a_broker_whose_period_is_not_known_no_beat_is_said_to_be_missed():
+    unknown = beats_of("slow", 5, None, period_ms=None)
+    words = "Of 1 broker there is too little history to know the period, and which of the beats were missed."
+    assert heartbeats_said(unknown) == words
+    assert heartbeats_said(unknown, beats_of("a", 900, 0)) == f"No beat of 1 broker was missed. {words}"
+    assert "30 s</td>" not in section_of(made_of([a_result("A2", unknown)]), "A2").split("median")[0]
+
+
+def test_most_beats_were_missed_by_the_broker_that_was_silent_for_longest():
+    lone = beats_of("lone", 45, 15)
+    pair = beats_of("pair", 86_399, 20, source="controller", period_ms=1_000.0)
+    assert "lone:0 most: 15 of 60 that were due, too little history for a share" in heartbeats_said(pair, lone)
+
+
+def test_one_missed_beat_of_many_is_more_than_none():
+    page = made_of([a_result("A2", beats_of("a", 86_399, 1))])
+    assert "a:0 most: under 0.01 % of them" in answer_of(page, "A2")
+    assert "0.00 %" not in section_of(page, "A2")
+
+
+def test_a_broker_that_was_down_all_the_time_was_down():
+    well = MINUTES["A1"] | {"failures": 0, "unplanned_s": 0.0, "unplanned_least_s": 0.0, "availability": 1.0}
+    dead = well | {"unplanned_s": 7_200.0, "unplanned_least_s": 7_200.0, "observed_s": 7_200.0, "availability": 0.0}
+    rows = [a_row("A1", broker_name="a", **well), a_row("A1", broker_name="dead", **dead)]
+    assert answer_of(made_of([a_result("A1", *rows)]), "A1") == (
+        "1 of 2 brokers were down at some time, with 0 unplanned failures; dead:0 for longest: 2 h in 2 h, down since "
+        "before the window."
+    )
+
+
+def test_who_could_not_be_judged_did_not_behave_as_usual():
+    def of(*brokers):
+        return answer_of(
+            made_of([a_result("A13", *(a_row("A13", metric="judged", brokers=n) for n in brokers))]), "A13"
+        )
+
+    assert of() == of(0) == "Too little history to know how brokers usually behave."
+    assert of(1) == "The 1 broker with enough history behaved as it always does."
+    assert of(1, 2) == "Each of the 3 brokers with enough history behaved as it always does."
+
+
+def test_brokers_of_one_name_in_two_clusters_are_two():
+    def of(*clusters):
+        return made_of([a_result("A2", *(beats_of("a", 900, 3, cluster=name) for name in clusters))])
+
+    assert answer_of(of("east", "west"), "A2").startswith("2 of 2 brokers missed beats, east/a:0 most")
+    assert "west/a:0" in section_of(of("east", "west"), "A2")
+    assert answer_of(of("east"), "A2").startswith("1 of 1 broker missed beats, a:0 most")
+
+
+def test_brokers_of_one_name_do_not_fail_together_with_those_of_two_clusters():
+    def pair(cluster, other):
+        met = {"jaccard": 0.9, "joint_minutes": 9, "joint_outages": 3}
+        return a_row("A14", cluster=cluster, broker_a="a:0", cluster_b=cluster, broker_b=other, **met)
+
+    said = answer_of(made_of([a_result("A14", pair("east", "b:0"), pair("west", "c:0"))]), "A14")
+    assert said.endswith("a power line: east/a:0, east/b:0; west/a:0, west/c:0.")
+
+
+def test_each_of_two_clusters_may_have_one_set():
+    def of(*clusters):
+        sets = [a_row("A8", kind="broker", cluster=name, broker_name="a", queues=8, ratio=1.0) for name in clusters]
+        return answer_of(made_of([a_result("A8", *sets)]), "A8")
+
+    assert of("east", "west") == "Each cluster has one broker set only: nothing can be spread unevenly."
+    assert of("east") == "There is one broker set only: nothing can be spread unevenly."
 
 
 def test_what_is_usual_for_a_broker_is_not_known_of_one_day():

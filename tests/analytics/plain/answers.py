@@ -6,7 +6,7 @@ A NameServer that has just started knows no broker. Until a broker registers it 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
 from plain.beats import PROMISED_MS, Configured
@@ -47,20 +47,43 @@ def divergence(rows: Rows, window: Span, configured: Configured = lambda key, ki
     changes = {ns_id: _changes(rows, ns_id) for ns_id in names}
     found: list[Answer] = []
     lacking: list[tuple[Boot, Key, Span]] = []
+    witnessed: set[tuple[Boot, Key]] = set()
     for key in keys:
         period_ms = configured(key, "register") or PROMISED_MS["register"]
         told = {ns_id: _of_key(changes[ns_id], key) for ns_id in names}
         cold = {ns_id: _cold(rows, ns_id, told[ns_id], window[1]) for ns_id in names}
         warm = {ns_id: without(seen[ns_id], [spell.span for spell in cold[ns_id]]) for ns_id in names}
         for ns_id in names:
-            lacking += [
-                (spell.boot, key, span) for spell in cold[ns_id] for span in _lacked(spell, ns_id, told, seen, warm)
-            ]
+            for spell in cold[ns_id]:
+                spans = _lacked(spell, ns_id, told, seen, warm)
+                lacking += [(spell.boot, key, span) for span in joined([span for span, _ in spans])]
+                if any(is_seen for _, is_seen in spans):
+                    witnessed.add((spell.boot, key))
         for kind, view in KINDS.items():
             grace_us = int(GRACE_PERIODS * period_ms * 1000) if kind == "version" else GRACE_US
             spans = _differing(told, warm, view)
             found += [_answer(key, kind, span, told, warm, view) for span in spans if span[1] - span[0] > grace_us]
-    return [*found, *_colds(rows, lacking)]
+    lacking = [each for each in lacking if each[2][1] - each[2][0] > GRACE_US]
+    return [*found, *_colds(rows, lacking, witnessed), *_compared(keys, changes, seen)]
+
+
+def _compared(
+    keys: list[Key], changes: dict[str, list[tuple[int, Key | None, Told]]], seen: dict[str, list[Span]]
+) -> list[Answer]:
+    """Return of each cluster which NameServers told of it, and how long two of them were watching."""
+    found = []
+    for cluster in sorted({key.cluster for key in keys}):
+        names = [
+            ns_id
+            for ns_id, own in changes.items()
+            if seen[ns_id] and any(key is not None and key.cluster == cluster for _, key, _ in own)
+        ]
+        pairs = [common(seen[one], seen[other]) for one, other in combinations(names, 2)]
+        together = joined([span for spans in pairs for span in spans])
+        row = dict.fromkeys(("broker_name", "broker_id", "ns_id", "start_time"))
+        compared_s = sum(end - begin for begin, end in together) / 1e6
+        found.append(row | {"cluster": cluster, "kind": "compared", "sides": [names], "compared_s": compared_s})
+    return found
 
 
 class Spell(NamedTuple):
@@ -99,8 +122,11 @@ def _lacked(
     told: dict[str, list[tuple[int, Told]]],
     seen: dict[str, list[Span]],
     warm: dict[str, list[Span]],
-) -> list[Span]:
-    """Return when of a cold spell the broker was there: another one had it, or nobody else knew, and it did before."""
+) -> list[tuple[Span, bool]]:
+    """Return when of a cold spell the broker was there: another one had it, or nobody else knew, and it did before.
+
+    With each: whether another one had it.
+    """
     edges = {at_us for own in told.values() for at_us, _ in own}
     edges |= {edge for spans in warm.values() for span in spans for edge in span}
     found = []
@@ -110,11 +136,11 @@ def _lacked(
             others = {other: own for other, own in told.items() if other != ns_id}
             views = _views(others, warm, KINDS["presence"], one)
             if any(views.values()) or (not views and spell.had):
-                found.append((one, next_us))
-    return [span for span in joined(found) if span[1] - span[0] > GRACE_US]
+                found.append(((one, next_us), any(views.values())))
+    return found
 
 
-def _colds(rows: Rows, lacking: list[tuple[Boot, Key, Span]]) -> list[Answer]:
+def _colds(rows: Rows, lacking: list[tuple[Boot, Key, Span]], witnessed: set[tuple[Boot, Key]]) -> list[Answer]:
     """Return one row for each start of a NameServer and cluster whose brokers it lacked."""
     by_start: dict[tuple[Boot, str], list[tuple[Key, Span]]] = defaultdict(list)
     for boot, key, span in lacking:
@@ -134,6 +160,7 @@ def _colds(rows: Rows, lacking: list[tuple[Boot, Key, Span]]) -> list[Answer]:
                 "end_time": end,
                 "seconds": (end - begin) / 1e6,
                 "lacked": sorted({f"{key.broker_name}:{key.broker_id}" for key, _ in each}),
+                "lacked_seen": len({key for key, _ in each if (boot, key) in witnessed}),
                 "not_found_min": least,
                 "not_found_max": most,
             }

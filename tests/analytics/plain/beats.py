@@ -19,8 +19,10 @@ Answer = dict[str, Any]
 #: Ms between two beats of each kind as brokers promise them, where a broker is not configured otherwise.
 PROMISED_MS = {"register": 30_000, "heartbeat": 1_000, "data_version": 1_000, "controller": 1_000}
 
-#: An interval up to so many periods keeps the promise; of so many intervals at least one does.
-USUAL, OFTEN = 1.25, 20
+#: An interval up to so many periods keeps the promise.
+USUAL = Fraction(5, 4)
+#: Intervals that are alike: a twentieth longer or shorter at most. Fewer than so many show no period of their own.
+ALIKE, OFTEN = Fraction(1, 20), 20
 
 #: A beat proves that its server was watching, as ticks do.
 SIGNS = ("ns_tick", "ns_lifecycle", "heartbeat")
@@ -65,7 +67,7 @@ def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key
     summaries = _summaries(rows, window)
     for place, told in summaries.items():
         kinds[place] |= {row["kind"] for row in told}
-    periods = {place: _period_ms(place[1], own, configured) for place, own in kinds.items()}
+    periods = {place: _promise(place[1], own, configured) for place, own in kinds.items()}
     found = [_answer(*place, silences[place], periods[place]) for place in silences if place not in summaries]
     found += [
         _summed(*place, [each.interval_ms for each in silences[place]], late[place], told, periods[place])
@@ -99,9 +101,41 @@ def _streams(rows: Rows, event_type: str) -> dict[Stream, list[Row]]:
     return found
 
 
-def _period_ms(key: Key, kinds: set[str], configured: Configured) -> int:
-    """Return the shortest period that its kinds of beats promise."""
-    return min(configured(key, kind) or PROMISED_MS[kind] for kind in kinds)
+class Promise(NamedTuple):
+    """How often a broker should beat."""
+
+    period_ms: int
+    #: It is configured so, and not only taken to be.
+    is_sure: bool
+
+
+def _promise(key: Key, kinds: set[str], configured: Configured) -> Promise:
+    """Return the shortest period of its kinds of beats."""
+    told = {kind: configured(key, kind) for kind in kinds}
+    shortest = min(kinds, key=lambda kind: told[kind] or PROMISED_MS[kind])
+    return Promise(told[shortest] or PROMISED_MS[shortest], told[shortest] is not None)
+
+
+def period_of(lengths: list[int], promise: Promise) -> int | None:
+    """Return the period of a broker whose intervals were so long; None where they leave it open.
+
+    What is promised is so unless intervals contradict it: too many that are longer, and too few that are as promised.
+    They may be of another period then, if most of the longer ones are alike.
+    """
+    longer = sorted(each for each in lengths if each > USUAL * promise.period_ms)
+    as_promised = _alike(lengths, promise.period_ms)
+    if promise.is_sure or 2 * as_promised >= len(longer):
+        return promise.period_ms
+    other = quantile(longer, "0.5")
+    as_other = _alike(lengths, other)
+    # Each lost beat of a broker that is twice as quick makes one such interval; it has more of the usual ones.
+    is_twice = _alike(lengths, Fraction(other, 2)) >= as_other
+    seldom = len(lengths) < OFTEN or OFTEN * as_other < len(lengths)
+    return None if seldom or is_twice or 2 * as_other <= len(longer) else other
+
+
+def _alike(lengths: list[int], length: Fraction | int) -> int:
+    return sum((1 - ALIKE) * length <= each <= (1 + ALIKE) * length for each in lengths)
 
 
 def _silences(beats: list[Row]) -> Iterator[Silence]:
@@ -122,20 +156,15 @@ def due_in(interval_ms: int, period_ms: int) -> int:
     return max(0, ceil((interval_ms - late_ms) / period_ms) - 1)
 
 
-def _answer(source: str, key: Key, silences: list[Silence], period_ms: int) -> Answer | None:
+def _answer(source: str, key: Key, silences: list[Silence], promise: Promise) -> Answer | None:
     lengths = sorted(silence.interval_ms for silence in silences)
     if not lengths:
         return None
     middle = quantile(lengths, "0.5")
-    if len(lengths) >= OFTEN and sum(each <= USUAL * period_ms for each in lengths) < len(lengths) / OFTEN:
-        # Extra beats make intervals shorter, and lost ones leave some as they are: it is configured otherwise.
-        period_ms = middle
-    missed = sum(due_in(each, period_ms) for each in lengths)
     return {
         "source": source,
         **key._asdict(),
         "n": len(lengths),
-        "period_ms": float(period_ms),
         "median_ms": float(median(lengths)),
         "mean_ms": sum(lengths) / len(lengths),
         "p50_ms": middle,
@@ -144,9 +173,7 @@ def _answer(source: str, key: Key, silences: list[Silence], period_ms: int) -> A
         "p999_ms": quantile(lengths, "0.999"),
         "max_ms": lengths[-1],
         "mad_ms": quantile(sorted(abs(each - middle) for each in lengths), "0.5"),
-        "missed": missed,
-        "miss_ratio": missed / (missed + len(lengths)),
-        "confidence": sure(missed + len(lengths)),
+        **_missed(lengths, promise),
     }
 
 
@@ -163,24 +190,34 @@ def _summaries(rows: Rows, window: Span) -> dict[tuple[str, Key], list[Row]]:
     return found
 
 
-def _summed(source: str, key: Key, single: list[int], late: list[int], told: list[Row], period_ms: int) -> Answer:
+def _summed(source: str, key: Key, single: list[int], late: list[int], told: list[Row], promise: Promise) -> Answer:
     """Add up minutes and beats told singly. Those that came late have rows; of others the bin is known."""
     summed = len(single) + sum(row["n"] for row in told)
     # A process that ends does not summarise its last minute.
-    n = len(single) + len(late) + sum(n for row in told for _, n in _not_late(row))
-    missed = sum(due_in(each, period_ms) for each in [*single, *late])
-    missed += sum(n * due_in(ceil(each), period_ms) for row in told for each, n in _not_late(row))
+    lengths = [*single, *late, *(ceil(each) for row in told for each, n in _not_late(row) for _ in range(n))]
     sum_ms = sum(single) + sum(row["interval_sum_ms"] for row in told)
     return {
         "source": source,
         **key._asdict(),
-        "n": n,
-        "period_ms": float(period_ms),
+        "n": len(lengths),
         "mean_ms": sum_ms / summed,
         "max_ms": max([*single, *late, *(row["interval_max_ms"] for row in told)]),
+        **_missed(lengths, promise),
+    }
+
+
+def _missed(lengths: list[int], promise: Promise) -> Answer:
+    """Return the period, and how many beats did not come by it; nothing is said of an unknown one."""
+    period_ms = period_of(lengths, promise)
+    if period_ms is None:
+        return {"period_ms": None, "missed": None, "miss_ratio": None, "confidence": "low"}
+    missed = sum(due_in(each, period_ms) for each in lengths)
+    due = missed + len(lengths)
+    return {
+        "period_ms": float(period_ms),
         "missed": missed,
-        "miss_ratio": missed / (missed + n),
-        "confidence": sure(n + missed),
+        "miss_ratio": missed / due,
+        "confidence": sure(due),
     }
 
 

@@ -55,7 +55,7 @@ def plan_of(seed: int) -> Plan:
         servers=servers,
         brokers=brokers,
         beats_to_controllers=random.random() < 0.5,
-        plant=Plant(topics=topics, topic_changes=_topic_changes(random, topics)),
+        plant=Plant(topics=topics, topic_changes=_topic_changes(random, topics) + _on_slow_ones(seed, brokers, topics)),
     )
     pairs = [key.broker_name for key in keys if key.broker_id == 1]
     failing = [name for name in pairs if random.random() < 0.5] if servers[-1].source == "controller" else []
@@ -126,6 +126,21 @@ def _topic_changes(random: Random, topics: tuple[Topic, ...]) -> tuple[TopicChan
         topic, every_us = random.choice(topics), random.choice((9, 14, 40)) * SECOND
         times = range(MONDAY + 7 * HOUR, MONDAY + 9 * HOUR, every_us)
         found += [TopicChange(at_us, topic.name, topic.brokers[0], 4 + n % 3, 4) for n, at_us in enumerate(times)]
+    return tuple(found)
+
+
+def _on_slow_ones(seed: int, brokers: tuple[Broker, ...], topics: tuple[Topic, ...]) -> tuple[TopicChange, ...]:
+    """Change topics of brokers that beat each 60 s every some minutes: each makes one interval two."""
+    random = Random(f"slow {seed}")
+    slow = {broker.key.broker_name for broker in brokers if broker.period_ms == 60_000}
+    found = []
+    for name in sorted(slow):
+        topic = next((each for each in topics if name in each.brokers), None)
+        if topic is None or random.random() < 0.3:
+            continue
+        from_us, every_us = MONDAY + 6 * HOUR + random.randrange(HOUR), random.choice((2, 10, 15)) * MINUTE
+        times = range(from_us, MONDAY + 6 * HOUR + LENGTH_US, every_us)
+        found += [TopicChange(at_us, topic.name, name, 4 + n % 3, 4) for n, at_us in enumerate(times)]
     return tuple(found)
 
 

@@ -37,6 +37,11 @@ class Question(NamedTuple):
     kinds: Sequence[str] = ()
 
 
+def is_told(plan: Plan) -> bool:
+    """Tell whether analyses are told how brokers of a plan are configured to beat: of every second history."""
+    return plan.seed % 2 == 0
+
+
 def _configured(plan: Plan) -> Callable[[Key, str], int | None]:
     periods = {broker.key: broker.period_ms for broker in plan.brokers}
     return lambda key, kind: periods.get((key.broker_name, key.broker_id)) if kind == "register" else None  # type: ignore[call-overload]
@@ -47,7 +52,7 @@ def _of_rows(model: Callable[[Rows, Span], list[Answer]]) -> Callable[[Plan, Row
 
 
 def _gaps(plan: Plan, rows: Rows, window: Span) -> list[Answer]:
-    return heartbeat_gaps(rows, window, _configured(plan))
+    return heartbeat_gaps(rows, window, _configured(plan) if is_told(plan) else lambda key, kind: None)
 
 
 def _divergence(plan: Plan, rows: Rows, window: Span) -> list[Answer]:
@@ -68,7 +73,10 @@ QUESTIONS: dict[str, Question] = {
     "A3": Question(_of_rows(flapping), BROKER, {"peak": 1e-3, "peak_time": 1_500, "time_flagged_s": 0.01}),
     "A4": Question(_of_rows(detection_delay), ("cluster", "source", "reason", "timeout_ms")),
     "A6": Question(
-        _divergence, (*BROKER, "ns_id", "kind", "start_time"), kinds=("presence", "address", "version", "cold")
+        _divergence,
+        (*BROKER, "ns_id", "kind", "start_time"),
+        {"compared_s": 0.001},
+        kinds=("presence", "address", "version", "cold", "compared"),
     ),
     "A7": Question(_of_rows(route_churn), ("cluster", "topic")),
     "A8": Question(_of_rows(queue_balance), ("cluster", "kind", "topic", "broker_name"), kinds=("broker", "topic")),

@@ -8,7 +8,7 @@ from collections import defaultdict
 from math import ceil, floor
 from typing import Any
 
-from plain.lives import ended_by_silence
+from plain.lives import IDLE_MS, ended_by_silence
 from plain.spans import Span
 from plain.watching import Rows
 
@@ -17,7 +17,7 @@ Answer = dict[str, Any]
 #: What servers tell when they give a broker up.
 GIVEN_UP = frozenset({"expired", "channel_closed", "failure_detected"})
 #: What a controller says of a broker that it gave up for its silence.
-TIMED = frozenset({"expired", "timeout"})
+TIMED = frozenset({"expired", "timeout", "idle"})
 
 
 def detection_delay(rows: Rows, window: Span) -> list[Answer]:
@@ -26,8 +26,10 @@ def detection_delay(rows: Rows, window: Span) -> list[Answer]:
     for row in [*rows["broker_state"], *rows["controller"]]:
         if row["event_type"] in GIVEN_UP and window[0] <= row["event_time"] < window[1]:
             reason = row.get("cause") if row["source"] == "controller" else row["event_type"]
-            place = (row["cluster"], row["source"], reason, row.get("timeout_ms"))
             closed = reason == "channel_closed" and not ended_by_silence(row)
+            if reason == "channel_closed" and not closed:
+                reason = "idle"
+            place = (row["cluster"], row["source"], reason, row.get("timeout_ms"))
             delays[place].append(row.get("duration_ms", 0) if closed else row["silent_ms"])
     return [_answer(*place, sorted(found)) for place, found in delays.items()]
 
@@ -35,7 +37,7 @@ def detection_delay(rows: Rows, window: Span) -> list[Answer]:
 def _answer(cluster: str, source: str, reason: str, timeout_ms: int | None, delays: list[int]) -> Answer:
     expected = None
     if reason in TIMED and timeout_ms is not None:
-        expected = timeout_ms
+        expected = min(timeout_ms, IDLE_MS) if reason == "idle" else timeout_ms
     return {
         "cluster": cluster,
         "source": source,

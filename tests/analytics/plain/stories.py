@@ -44,12 +44,12 @@ def _plan(plant: Plant, **values: object) -> Plan:
     return Plan(**(usual | values), plant=plant)  # type: ignore[arg-type]
 
 
-def _altered(every_us: int, drop: float) -> Plan:
-    """A broker registers once more with each change of its topics, far more often than each 30 s."""
+def _altered(every_us: int, drop: float, **values: int) -> Plan:
+    """A broker registers once more with each change of its topics."""
     times = range(NOON + 5 * MINUTE, END - 5 * MINUTE, every_us)
     changes = tuple(TopicChange(at_us, "t", "broker-000", 4 + n % 3, 4) for n, at_us in enumerate(times))
     plant = Plant(topics=(Topic("t", ("broker-000",)),), topic_changes=changes)
-    return _plan(plant, brokers=brokers(2, drop=drop))
+    return _plan(plant, brokers=brokers(2, drop=drop, **values))
 
 
 def _everywhere(broker: BrokerKey, from_us: int, to_us: int) -> tuple[Cut, ...]:
@@ -89,6 +89,18 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
     "a broker registers at each of many changes": (_altered(9 * SECOND, 0), ("A2", "A7")),
     "a broker registers at some changes, and beats are lost": (_altered(70 * SECOND, 0.1), ("A2", "A7")),
     "a broker is configured to beat each 60 s": (_plan(Plant(), brokers=brokers(2, period_ms=60_000)), ("A2",)),
+    "a broker that beats each 60 s registers at some changes": (
+        _altered(10 * MINUTE, 0.02, period_ms=60_000),
+        ("A2", "A5"),
+    ),
+    "a broker that beats each 60 s has just come": (
+        _plan(Plant(), brokers=brokers(1, period_ms=60_000, since_us=END - 6 * MINUTE)),
+        ("A2", "A5"),
+    ),
+    "a broker that beats each 20 s loses beats": (
+        _plan(Plant(), brokers=brokers(2, period_ms=20_000, drop=0.1)),
+        ("A2",),
+    ),
     "a broker stands still for two minutes": (
         _plan(Plant(freezes=(Freeze(ONE, NOON + HOUR, NOON + HOUR + 115 * SECOND),))),
         ("A1", "A2", "A4"),
