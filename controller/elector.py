@@ -318,8 +318,14 @@ class Elector:
         return gone is not None and gone.outcome is Outcome.NO_ANSWER
 
     def tell_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
-        """Tell a broker that was thought to be dead, and beats again, who leads now; to be called by who leads."""
-        if broker_set.master is not None and self._config().notify_broker_role_changed:
+        """Tell a broker that was thought to be dead, and beats again, who leads now; to be called by who leads.
+
+        A master that only stood still leads on. One that has started anew would lead in its epoch again, from another
+        beginning: it is to register first.
+        """
+        if broker_id == broker_set.master:
+            self._told.pop(broker_set.broker_name, None)
+        elif broker_set.master is not None and self._config().notify_broker_role_changed:
             self._perform(self._notification(broker_set, 0, self._clock.now_ms(), {broker_id}))
 
     @staticmethod

@@ -17,6 +17,8 @@ import pytest
 from landed import silent
 from measured import note
 from peers.incident import LONE, SET, TOPIC, Truth, record
+from synthetic.plan import Plan
+from test_plain_model import JOBS, judged
 
 from analytics.days import DAY_US, unix_us
 from analytics.divergence import PRESENCE_US
@@ -341,3 +343,13 @@ def test_the_page_says_what_was_so(said):
     assert re.match("1 failover", said.answer("A10"))
     assert f"{LONE}:0" in said.section("A2")
     assert re.search(rf"\b{TOPIC}\b", said.answer("A7"))
+
+
+# Another opinion
+
+
+@pytest.mark.parametrize("job_id", JOBS)
+def test_the_plain_model_says_the_same_of_it(said, job_id):
+    plan = Plan(start_us=said.window.start_us, end_us=said.window.end_us, servers=(), brokers=())
+    (job,) = load_jobs([job_id])
+    assert judged(job_id, plan, said, said.published(job.name)) == []

@@ -44,3 +44,37 @@ async def test_it_tells_it_once_the_master_beats_again(follower):
     await follower.beat(1, 2, epoch=0)
     follower.control.guard.look_at_sets()
     assert len(follower.notices()) == 1
+
+
+@pytest.fixture
+async def undecided(tmp_path):
+    """A controller of a set whose master has died, whose slave may be dead: nobody can be elected yet."""
+    async with ControlRoom(tmp_path) as room:
+        await room.a_set(1, 2)
+        room.control.guard.connection_lost(2)
+        await room.lose(1)
+        assert room.stored().master == 1
+        room.effects.clear()
+        yield room
+
+
+@pytest.mark.parametrize("over", [1, 7])
+async def test_a_master_that_is_started_anew_is_not_told_to_lead_in_its_old_epoch(undecided, over):
+    # Before it registers it would take that up, and begin the epoch in its log again where it ends now.
+    await undecided.beat(1, over=over)
+    undecided.control.guard.look_at_sets()
+    assert undecided.notices() == []
+
+
+async def test_a_slave_that_comes_back_is_told_who_leads(undecided):
+    await undecided.beat(1)
+    await undecided.lose(2)
+    undecided.effects.clear()
+    await undecided.beat(2)
+    assert [[each.broker_id for each in notice.recipients] for notice in undecided.notices()] == [[2]]
+
+
+async def test_a_master_that_comes_back_and_does_not_know_its_epoch_is_told(undecided):
+    await undecided.beat(1, epoch=0)
+    undecided.control.guard.look_at_sets()
+    assert [each.broker_id for notice in undecided.notices() for each in notice.recipients] == [1]

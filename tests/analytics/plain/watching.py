@@ -51,7 +51,8 @@ def watched(rows: Rows, ns_id: str, signs: Sequence[str] = ("ns_tick", "ns_lifec
     lost = [
         (row["unobserved_from"], row["event_time"])
         for row in rows["ns_lifecycle"]
-        if row["ns_id"] == ns_id and "unobserved_from" in row
+        # A process that follows another one knows of its ticks only, and any row of it is a sign.
+        if row["ns_id"] == ns_id and "unobserved_from" in row and row["event_type"] != "started"
     ]
     return without(proven(rows, ns_id, signs), lost)
 
