@@ -149,7 +149,8 @@ async def test_a_peer_that_takes_no_answers_is_told_once_a_pause(monkeypatch):
             await asyncio.sleep(0.1)
             assert len(site.told.of("paused")) <= site.statistics.pauses
             assert len(await peer.answers(100)) == 100
-        assert site.told.of("paused")[0][1] > SMALL_BUFFERS["unsent_bytes_high"]
+        # Since it was paused the kernel may have taken some.
+        assert site.told.of("paused")[0][1] > SMALL_BUFFERS["unsent_bytes_low"]
 
 
 async def test_paused_connections_and_unread_answers_are_counted(monkeypatch):
