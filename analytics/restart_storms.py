@@ -2,7 +2,7 @@
 
 A storm is a run of first registrations of a cluster with no pause of a minute, by five brokers or a tenth of them,
 whichever is more. A NameServer that has just started, or had lost its network, hears everybody for the first time while
-the others have known them all along: such a run has a cause of its own, since no broker was restarted.
+another one has known them all along: such a run has a cause of its own, since no broker was restarted.
 """
 
 from typing import Final
@@ -11,8 +11,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from analytics.broker_states import BROKER, STATE_INPUTS, STATE_PARTS, UP, lives, of_name_servers, state_parts
 from analytics.job import Inputs, Job, Span
-from analytics.rows import CLUSTER, DAY_US, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from analytics.rows import CLUSTER, DAY_US, HOUR_US, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
 from history.schemas import TICK_INTERVAL_MS, Column, Type
 
 #: A pause that ends a run of registrations.
@@ -25,13 +26,12 @@ SHARE_MIN: Final = 0.1
 #: For so long after its start a NameServer hears brokers for the first time that were there all along.
 AFTER_START_US: Final = 2 * MINUTE_US
 
+#: A broker that starts registers with all NameServers within that; one that has it for longer had it all along.
+ALL_ALONG_US: Final = MINUTE_US
+
 PART_COLUMNS: Final = (
-    KIND,
-    CLUSTER,
-    Column("broker_name", Type.STRING, "registration, known: broker set"),
-    Column("broker_id", Type.LONG, "registration, known: broker id"),
-    Column("ns_id", Type.STRING, "registration, tick, served: the NameServer"),
-    Column("at_us", Type.LONG, "registration, tick: when, Unix us"),
+    # How brokers stood that registered; of the same columns are `registration`, `tick` and `known`, three kinds more.
+    *STATE_PARTS,
     Column("cause", Type.STRING, "registration: brokers, or namesrv where the NameServer had just started"),
     Column("loop_lag_ms", Type.DOUBLE, "tick: the longest time that its event loop was held"),
     Column("requests_rejected", Type.LONG, "tick: requests turned away since the tick before"),
@@ -54,34 +54,45 @@ COLUMNS: Final = (
 
 
 def parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return first registrations, the ticks that follow them, which brokers are known, and to whom."""
-    states = inputs["broker_state"].where(_of_namesrv())
-    ticks = of_span(inputs["ns_tick"], span).where(_of_namesrv())
+    """Return first registrations, who had these brokers, the ticks that follow, and which brokers are known."""
+    mine = of_name_servers(inputs, STATE_INPUTS)
+    states, ticks = mine["broker_state"], of_span(mine["ns_tick"], span)
+    registrations = _with_cause(_registrations(timed(states)), mine["ns_lifecycle"])
     frames = {
-        "registration": _with_cause(
-            of_span(states, span).where("event_type = 'registered_first'"), inputs["ns_lifecycle"]
-        ),
+        "registration": of_span(registrations, span),
         "tick": _ticks_after(ticks, states),
         "known": _told(of_span(states, span)).unionByName(_standing(states, ticks, span)).distinct(),
-        "served": states.where("cluster IS NOT NULL").select("cluster", "ns_id").distinct(),
     }
-    return of_kinds(frames, PART_COLUMNS)
+    seen = state_parts({**mine, "broker_state": _of_sets(states, registrations, span)}, _with_time_before(span))
+    return of_kinds(frames, PART_COLUMNS).unionByName(shaped(seen, PART_COLUMNS))
 
 
-def _of_namesrv() -> Expression:
-    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
+def _with_time_before(span: Span) -> Span:
+    """Return the span with so much before it that it shows who had a broker all along at its beginning."""
+    return Span(span.start_us - 2 * ALL_ALONG_US, span.end_us)
+
+
+def _registrations(states: DataFrame) -> DataFrame:
+    return states.where("event_type = 'registered_first'").withColumn("address", F.col("broker_addr"))
+
+
+def _of_sets(states: DataFrame, registrations: DataFrame, span: Span) -> DataFrame:
+    """Return what was told of sets that registered, also just before: on the next day a NameServer gives a broker up.
+
+    Nobody asks about others, nor about those that a NameServer heard of because it had just started.
+    """
+    lately = registrations.where((F.col("at_us") >= span.start_us - HOUR_US) & (F.col("cause") == "brokers"))
+    return states.join(F.broadcast(lately.select("broker_name").distinct()), "broker_name", "left_semi")
 
 
 def _with_cause(registrations: DataFrame, lifecycle: DataFrame) -> DataFrame:
     """Return the registrations with their cause: whether the NameServer began to watch just before."""
-    starts = timed(lifecycle.where("event_type = 'started'")).select(
-        F.col("ns_id").alias("started_id"), F.col("at_us").alias("started_us")
-    )
-    since = F.col("at_us") - F.col("started_us")
-    just_started = [F.col("ns_id") == F.col("started_id"), since >= 0, since < AFTER_START_US]
-    late = registrations.join(F.broadcast(starts), just_started, "left_semi").withColumn("cause", F.lit("namesrv"))
-    usual = registrations.join(F.broadcast(starts), just_started, "left_anti").withColumn("cause", F.lit("brokers"))
-    return late.unionByName(usual)
+    started = timed(lifecycle.where("event_type = 'started'"))
+    starts = started.groupBy("ns_id").agg(F.collect_set("at_us").alias("starts_us"))
+    at_us = F.col("at_us")
+    just_started = F.exists("starts_us", lambda us: (us <= at_us) & (at_us < us + AFTER_START_US))
+    cause = F.when(F.coalesce(just_started, F.lit(False)), F.lit("namesrv")).otherwise(F.lit("brokers"))
+    return registrations.join(F.broadcast(starts), "ns_id", "left").withColumn("cause", cause)
 
 
 def _ticks_after(ticks: DataFrame, states: DataFrame) -> DataFrame:
@@ -128,10 +139,9 @@ def _standing(states: DataFrame, ticks: DataFrame, span: Span) -> DataFrame:
     return believed.select("cluster", "broker_name", F.explode("set_ids").alias("broker_id"), "day")
 
 
-def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
+def result(parts: DataFrame, span: Span) -> DataFrame:
     """Return the storms, each with what it did to the NameServers."""
-    watchers = _watchers(of_kind(parts, "tick"), of_kind(parts, "served"))
-    registrations = _judged(of_kind(parts, "registration"), watchers)
+    registrations = _judged(of_kind(parts, "registration"), lives(parts, _with_time_before(span)))
     storms = storms_of(registrations, of_kind(parts, "known")).localCheckpoint()
     ticks = of_kind(parts, "tick").select("ns_id", "at_us", "loop_lag_ms", "requests_rejected")
     # What a tick tells of happened before it.
@@ -151,34 +161,25 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what th
     return shaped(whole, (CLUSTER, *COLUMNS))
 
 
-def _watchers(ticks: DataFrame, served: DataFrame) -> DataFrame:
-    """Return how many NameServers of each cluster were there, by minute: they ticked in it and in the next one."""
-    ticked = ticks.select("ns_id", F.floor(F.col("at_us") / MINUTE_US).alias("minute")).distinct()
-    stayed = ticked.join(
-        ticked.select("ns_id", (F.col("minute") - 1).alias("minute")), ["ns_id", "minute"], "left_semi"
-    )
-    of_cluster = stayed.join(F.broadcast(served.select("ns_id", "cluster").distinct()), "ns_id", "inner")
-    return of_cluster.groupBy("cluster", "minute").agg(F.count(F.lit(1)).alias("watchers"))
+def _judged(registrations: DataFrame, seen: DataFrame) -> DataFrame:
+    """Return the registrations with what caused them, by what other NameServers saw of the brokers: rows of `lives`.
 
-
-def _judged(registrations: DataFrame, watchers: DataFrame) -> DataFrame:
-    """Return the registrations with what caused them, by all NameServers that were watching.
-
-    A broker that was restarted registers with most of them; where most had it all along, the others had lost it.
+    A broker that one of them had all along was not restarted: the NameServer had lost it. It had none of which it heard
+    no more, though it gave it up later.
     """
-    runs = (
-        registrations.withColumn("at", F.timestamp_micros("at_us"))
-        .groupBy("cluster", "broker_name", "broker_id", F.session_window("at", PAUSE).alias("run"))
-        .agg(
-            F.floor(F.min("at_us") / MINUTE_US).alias("minute"),
-            F.size(F.collect_set("ns_id")).alias("heard"),
-            F.collect_list(F.struct("ns_id", "at_us", "cause")).alias("each"),
-        )
-    )
-    told = runs.join(F.broadcast(watchers), ["cluster", "minute"], "left").withColumn("each", F.explode("each"))
-    by_few = F.coalesce(F.col("heard") * 2 <= F.col("watchers"), F.lit(False))
-    cause = F.when(by_few, F.lit("namesrv")).otherwise(F.col("each.cause"))
-    return told.select("cluster", "broker_name", "broker_id", "each.ns_id", "each.at_us", cause.alias("cause"))
+    had = F.struct("ns_id", "address", "start_us", "end_us")
+    up = seen.where(F.col("state") == UP).groupBy(*BROKER).agg(F.collect_list(had).alias("had"))
+    all_along = F.coalesce(F.exists("had", _had_all_along), F.lit(False))
+    cause = F.when(all_along, F.lit("namesrv")).otherwise(F.col("cause"))
+    return registrations.join(up, list(BROKER), "left").withColumn("cause", cause).drop("had")
+
+
+def _had_all_along(piece: Expression) -> Expression:
+    """Tell whether another NameServer had the process that registered, where it was known, for more than a minute."""
+    at_us = F.col("at_us")
+    is_other = piece["ns_id"] != F.col("ns_id")
+    is_same = F.coalesce(piece["address"] == F.col("address"), F.lit(True))
+    return is_other & is_same & (piece["start_us"] < at_us - ALL_ALONG_US) & (at_us < piece["end_us"])
 
 
 def storms_of(registrations: DataFrame, known: DataFrame) -> DataFrame:
@@ -212,7 +213,7 @@ JOB: Final = Job(
     id="A11",
     name="restart_storms",
     question="When did many brokers register at once, and did it hurt?",
-    inputs=("broker_state", "ns_tick", "ns_lifecycle"),
+    inputs=STATE_INPUTS,
     parts=parts,
     result=result,
     part_columns=PART_COLUMNS,

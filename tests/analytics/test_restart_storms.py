@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -57,11 +58,17 @@ def shown(count, cluster="c", *, at_us=HOUR_US, ns="ns-1", what=""):
     return [row("shown", at_us, broker_name=f"{what}{cluster}{n:03}", **about) for n in range(count)]
 
 
+def gone(event_type, broker_name, at_us, *, ns, silent_ms):
+    about = {"cluster": broker_name[:-3], "ns_id": ns, "broker_name": broker_name, "broker_id": 0, "set_ids": []}
+    return row(event_type, at_us, silent_ms=silent_ms, timeout_ms=120_000, **about)
+
+
 @pytest.fixture(scope="module")
 def storms(spark):
     """Runs of each size, in clusters of ten and of a hundred; a slow one; one over two NameServers, across midnight.
 
-    A NameServer that lost its network; and brokers of which a NameServer told that is gone itself.
+    A NameServer that lost its network, and one that lost it while brokers were restarted, just before midnight; and
+    brokers of which a NameServer told that is gone itself.
     """
     h = HOUR_US
     states = [
@@ -79,9 +86,15 @@ def storms(spark):
         *registrations(6, DAY_US - 2 * SECOND_US, cluster="night", ns="ns-2"),
         *registrations(8, 7 * h, cluster="young", ns="ns-3"),
         # One of these eight was restarted in the same moment, and so were six of another cluster later on.
+        *(each for ns in NAMESRVS[1:] for each in shown(8, "lost", ns=ns)),
+        *(gone("channel_closed", "lost000", 9 * h - 30 * SECOND_US, ns=ns, silent_ms=0) for ns in NAMESRVS[1:]),
         *registrations(8, 9 * h, cluster="lost"),
         *(each for ns in NAMESRVS[1:] for each in registrations(1, 9 * h, cluster="lost", ns=ns)),
         *(each for ns in NAMESRVS for each in registrations(6, 10 * h, cluster="real", ns=ns)),
+        # One NameServer heard these 50 s before they were restarted, and gave them up after midnight.
+        *shown(6, "deaf", at_us=DAY_US - 10 * MINUTE_US, ns="ns-3"),
+        *registrations(6, DAY_US - 40 * SECOND_US, cluster="deaf"),
+        *(gone("expired", f"deaf{n:03}", DAY_US + 30 * SECOND_US, ns="ns-3", silent_ms=120_000) for n in range(6)),
         row("expired", 90 * MINUTE_US, cluster="large", broker_name="large050", broker_id=0, set_ids=[]),
         *shown(50, "large", at_us=-2 * DAY_US, ns="ns-old", what="old-"),
     ]
@@ -93,9 +106,9 @@ def storms(spark):
         row("tick", 3 * h + 60 * SECOND_US, loop_lag_ms=800.0, requests_rejected=80),
         row("tick", DAY_US + SECOND_US, ns_id="ns-2", loop_lag_ms=33.0, requests_rejected=1),
         *(
-            row("tick", hour * h + n * 30 * SECOND_US, ns_id=ns)
-            for hour in (9, 10)
-            for n in range(4)
+            row("tick", hour * h + n * 10 * SECOND_US, ns_id=ns, interval_ms=10_000)
+            for hour in (9, 10, 24)
+            for n in range(-15, 4)
             # Others have to do with other clusters.
             for ns in (*NAMESRVS, "ns-8", "ns-9")
         ),
@@ -119,6 +132,7 @@ def test_five_brokers_or_a_tenth_of_the_cluster_are_a_storm_and_one_less_is_not(
         ("lost", 9): 7,
         ("real", 10): 6,
         ("night", 23): 6,
+        ("deaf", 23): 6,
     }
 
 
@@ -140,11 +154,22 @@ def test_a_namesrv_that_started_hears_everybody_anew_and_no_broker_restarted(res
     assert {row["cluster"] for row in result if row["cause"] == "namesrv"} == {"young", "lost"}
 
 
-def test_brokers_that_most_namesrvs_had_all_along_were_not_restarted(result):
+def test_brokers_that_another_namesrv_had_all_along_were_not_restarted(result):
     lost = next(row for row in result if row["cluster"] == "lost")
     assert (lost["cause"], lost["registrations"], lost["namesrvs"]) == ("namesrv", 7, ["ns-1"])
     real = next(row for row in result if row["cluster"] == "real")
     assert (real["cause"], real["registrations"], real["namesrvs"]) == ("brokers", 18, [*NAMESRVS])
+
+
+def test_what_another_namesrv_had_before_the_window_it_had_all_along(storms):
+    nine_us = MONDAY_US + 9 * HOUR_US
+    (lost,) = found(JOB, storms, Span(nine_us - SECOND_US, nine_us + MINUTE_US))
+    assert (lost["cluster"], lost["cause"], lost["registrations"]) == ("lost", "namesrv", 7)
+
+
+def test_a_namesrv_that_heard_no_more_of_brokers_had_not_those_that_were_restarted(result):
+    deaf = next(row for row in result if row["cluster"] == "deaf")
+    assert (deaf["cause"], deaf["registrations"], deaf["namesrvs"]) == ("brokers", 6, ["ns-1"])
 
 
 def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms):
@@ -152,6 +177,15 @@ def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms)
     window = Span(MONDAY_US + 3 * HOUR_US - SECOND_US, MONDAY_US + 3 * HOUR_US + 10 * MINUTE_US)
     known = {row["cluster"]: (row["known"], row["share"]) for row in found(JOB, storms, window)}
     assert known == {"small": (10, 0.5), "large": (99, pytest.approx(10 / 99))}
+
+
+def test_a_clock_that_is_set_amid_a_storm_does_not_make_two_of_it(spark):
+    told = [each | {"mono_us": each["event_time"] - MONDAY_US} for each in registrations(6, HOUR_US)]
+    before = [each | {"event_time": each["event_time"] - 10 * MINUTE_US} for each in told[:3]]
+    step = row("clock_set", HOUR_US, mono_us=HOUR_US, detail=json.dumps({"offsetUs": MONDAY_US}))
+    inputs = tables(spark, broker_state=before + told[3:], ns_lifecycle=[step])
+    (one,) = found(JOB, inputs, days(1))
+    assert (us(one["start"]), one["brokers"], one["seconds"]) == (MONDAY_US + HOUR_US, 6, 5.0)
 
 
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(storms, result):

@@ -49,6 +49,8 @@ class Piece(NamedTuple):
     to_us: int
     #: From when on it is sure.
     sure_us: int = 0
+    #: Where it had the broker.
+    address: str = ""
 
 
 class Outage(NamedTuple):
@@ -220,6 +222,9 @@ class _Memory:
             self._gain(Key(*place, broker_id), at_us, address)
 
     def _gain(self, key: Key, at_us: int, address: str) -> None:
+        if key not in self._state or self._state[key][0] != HAVE or self._address[key] != address:
+            self._tell(key, at_us)
+            self._state[key] = (HAVE, at_us)
         self._address[key] = address
         for other in [each for each, known in self._address.items() if known == address and each[:2] == key[:2]]:
             if other != key and self._state.get(other, ("", 0))[0] not in (HAVE, MOVED):
@@ -228,9 +233,6 @@ class _Memory:
                 self._state[other] = (MOVED, at_us)
                 self._moved.add(other)
         self._moved.discard(key)
-        if key not in self._state or self._state[key][0] != HAVE:
-            self._tell(key, at_us)
-            self._state[key] = (HAVE, at_us)
 
     def _lose(self, key: Key, at_us: int, why: str) -> None:
         if key in self._state and self._state[key][0] == HAVE:
@@ -242,7 +244,8 @@ class _Memory:
         if key in self._state:
             state, since_us = self._state[key]
             sure_us = self._given_up.get(key, 0) if state == SILENT else 0
-            self._done.append((key, Piece(self._ns_id, state, since_us, until_us, sure_us)))
+            address = self._address[key] if state == HAVE else ""
+            self._done.append((key, Piece(self._ns_id, state, since_us, until_us, sure_us, address)))
 
     def _finish(self, boot: Boot) -> None:
         """End what is known with the process; tell which brokers it never heard though it had the time."""

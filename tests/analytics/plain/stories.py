@@ -1,6 +1,7 @@
 """Small histories in each of which one thing happens that is easily told wrong, and the questions it concerns."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 from synthetic.generator import History, generate
@@ -65,6 +66,31 @@ def _restarted(*, clean: bool, length_us: int) -> Plan:
 def _storm(count: int) -> Plan:
     everybody = brokers(8)
     return _plan(storm([broker.key for broker in everybody[:count]], NOON + HOUR), brokers=everybody)
+
+
+def _storm_not_heard() -> Plan:
+    """Five brokers are restarted; a NameServer hears two of them late: it had given one up, and still has the other."""
+    cuts = (
+        Cut(ONE, "ns-0", NOON + 58 * MINUTE, NOON + 65 * MINUTE),
+        Cut(TWO, "ns-0", NOON + HOUR - 30 * SECOND, NOON + 65 * MINUTE),
+    )
+    return replace(_storm(5), servers=three_servers()[:2]).with_plants(Plant(cuts=cuts))
+
+
+def _not_heard_by(names: tuple[str, ...], count: int, to_us: int) -> Plant:
+    """Some NameServers hear nothing of so many brokers, for longer than their timeout."""
+    cuts = (Cut(broker.key, name, NOON + 57 * MINUTE, to_us) for broker in brokers(count) for name in names)
+    return Plant(cuts=tuple(cuts))
+
+
+def _moved_hosts() -> Plan:
+    """Brokers that one NameServer has given up, and the other one has, are started anew elsewhere."""
+    restarts = tuple(
+        Outage(broker.key, NOON + HOUR, NOON + HOUR + MINUTE, End.SILENT, f"new-{number}:10911")
+        for number, broker in enumerate(brokers(6))
+    )
+    plan = _plan(Plant(outages=restarts), brokers=brokers(6), servers=three_servers()[:2])
+    return plan.with_plants(_not_heard_by(("ns-0",), 6, NOON + HOUR))
 
 
 def _failed_over() -> Plan:
@@ -196,6 +222,21 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
     ),
     "six brokers are restarted at once": (_storm(6), ("A1", "A11")),
     "four brokers are restarted at once": (_storm(4), ("A11",)),
+    "five brokers are restarted at once, and one NameServer hears two of them late": (_storm_not_heard(), ("A11",)),
+    "a NameServer is restarted while another one does not hear a broker": (
+        replace(_restarted(clean=True, length_us=5 * MINUTE), brokers=brokers(5)).with_plants(
+            _not_heard_by(("ns-1",), 1, NOON + 65 * MINUTE + SECOND)
+        ),
+        ("A11",),
+    ),
+    "two NameServers of three do not hear six brokers": (
+        _plan(_not_heard_by(("ns-1", "ns-2"), 6, NOON + 65 * MINUTE), brokers=brokers(6)),
+        ("A1", "A11"),
+    ),
+    "six brokers come back at other addresses, which one NameServer of two had given up": (
+        _moved_hosts(),
+        ("A1", "A11"),
+    ),
     "a topic is altered while one NameServer hears nothing for a minute": (
         _plan(
             Plant(

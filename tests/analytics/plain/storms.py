@@ -18,7 +18,8 @@ SHARE_LEAST = 0.1
 
 def restart_storms(rows: Rows, window: Span) -> list[Answer]:
     """A11: one row for each storm; those of brokers and those of a NameServer by themselves."""
-    told = pieces(rows, window[1])
+    # That a controller heard a broker does not tell whether it was restarted meanwhile.
+    told = pieces({**rows, "heartbeat_summary": [], "controller": []}, window[1])
     started = {
         boot.boot_id: boot.start_us for ns in {row["ns_id"] for row in rows["ns_tick"]} for boot in boots(rows, ns)
     }
@@ -37,7 +38,8 @@ def _cause(row: Row, told: dict[Key, list[Piece]], started: dict[str, int]) -> s
     if at_us - started.get(row["boot_id"], 0) < TIMEOUT_US:
         return "namesrv"
     others = [piece for piece in told[key_of(row)] if piece.ns_id != row["ns_id"] and piece.state == HAVE]
-    had = any(piece.from_us < at_us - PAUSE_US and at_us < piece.to_us for piece in others)
+    same = [piece for piece in others if piece.address == row["broker_addr"]]
+    had = any(piece.from_us < at_us - PAUSE_US and at_us < piece.to_us for piece in same)
     return "namesrv" if had else "brokers"
 
 
