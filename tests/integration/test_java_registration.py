@@ -6,7 +6,7 @@ import pytest
 from peers.jars import V4_9, V5_5
 from peers.lab import ORIGINAL_UNDER_TEST
 from peers.servers import Broker, NameServer, registered
-from peers.waiting import holds_for, seconds_until, wait_until
+from peers.waiting import holds_for, wait_until
 from peers.wire import GET_ALL_TOPICS, brokers_in
 
 pytestmark = pytest.mark.java
@@ -15,6 +15,8 @@ SPLIT_SIZE = 5
 
 #: A broker registers again within this time: its period, its search for reachable NameServers, and what it takes.
 REGISTRATION_ROUND_S = 14
+#: A broker registers a change at once: sooner than it would register anyway.
+AT_ONCE_S = 8
 
 
 @dataclass
@@ -74,13 +76,14 @@ def topics_routed_to(name_server, broker):
     return {topic for topic in topics if broker.name in brokers_in(name_server.caller.route(topic))}
 
 
-def test_a_single_topic_registration_is_routed_within_a_second(cluster, run):
+def test_a_single_topic_registration_is_routed_before_the_next_full_one(cluster, run):
     run(f"updateTopic -b {cluster.single.address} -t single_topic -r 4 -w 4")
     for server in (cluster.namesrv, cluster.modern, cluster.strict):
-        taken = seconds_until(
-            lambda at=server: brokers_in(at.caller.route("single_topic")) == {"single"}, seconds=5, what="the route"
+        wait_until(
+            lambda at=server: brokers_in(at.caller.route("single_topic")) == {"single"},
+            seconds=AT_ONCE_S,
+            what="the route",
         )
-        assert taken < 1
     assert "register single topic" in cluster.single.process.text().lower()
 
 
@@ -91,7 +94,9 @@ def test_a_broker_that_registers_only_changes_keeps_quiet_until_there_is_one(clu
     before = registrations(cluster.lazy)
     holds_for(lambda: registrations(cluster.lazy) == before, seconds=REGISTRATION_ROUND_S, what="no registration")
     run(f"updateTopic -b {cluster.lazy.address} -t lazy_topic -r 4 -w 4")
-    wait_until(lambda: brokers_in(cluster.namesrv.caller.route("lazy_topic")) == {"lazy"}, seconds=1, what="the route")
+    wait_until(
+        lambda: brokers_in(cluster.namesrv.caller.route("lazy_topic")) == {"lazy"}, seconds=AT_ONCE_S, what="the route"
+    )
     assert registrations(cluster.lazy) > before
 
 
@@ -112,7 +117,7 @@ def test_a_registration_in_parts_brings_every_topic(cluster, run):
 def test_a_compressed_registration_of_4_9_is_read(cluster, run):
     wait_until(lambda: registered(cluster.namesrv, cluster.compressed_497), seconds=5, what="the broker")
     run(f"updateTopic -b {cluster.compressed_497.address} -t compressed_497_topic -r 3 -w 2")
-    wait_until(lambda: cluster.namesrv.caller.route("compressed_497_topic"), seconds=1, what="the route")
+    wait_until(lambda: cluster.namesrv.caller.route("compressed_497_topic"), seconds=AT_ONCE_S, what="the route")
     (queues,) = cluster.namesrv.caller.route("compressed_497_topic")["queueDatas"]
     assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 6)
 
@@ -130,7 +135,7 @@ def test_brokers_learn_of_order_topics_when_they_register(cluster, run):
 def test_a_compressed_registration_of_5_x_is_read_although_it_says_it_is_not_compressed(cluster, run):
     wait_until(lambda: registered(cluster.namesrv, cluster.compressed_550), seconds=5, what="the broker")
     run(f"updateTopic -b {cluster.compressed_550.address} -t compressed_550_topic -r 3 -w 2")
-    wait_until(lambda: cluster.namesrv.caller.route("compressed_550_topic"), seconds=1, what="the route")
+    wait_until(lambda: cluster.namesrv.caller.route("compressed_550_topic"), seconds=AT_ONCE_S, what="the route")
     (queues,) = cluster.namesrv.caller.route("compressed_550_topic")["queueDatas"]
     assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 6)
 
@@ -151,7 +156,7 @@ def test_one_topic_of_a_broker_that_is_not_known_yet_waits_for_its_full_registra
     namesrv.start()
     position = broker.process.position()
     mqadmin.run("updateTopic", "-b", broker.address, "-t", "early", namesrv=[namesrv.address])
-    broker.process.wait_for("register broker failed", seconds=2, position=position)
+    broker.process.wait_for("register broker failed", seconds=5, position=position)
     assert namesrv.caller.route("early") is None
     wait_until(lambda: namesrv.caller.route("early"), seconds=REGISTRATION_ROUND_S, what="the route")
 

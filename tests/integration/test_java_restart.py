@@ -63,7 +63,7 @@ def test_a_producer_waits_until_the_nameserver_has_collected_its_brokers(fleet, 
         refused = spare.caller.ask(GET_ROUTE, {"topic": "b550"})
         assert (refused.code, refused.remark) == (SYSTEM_ERROR, "name server not ready")
         producer = lab.producer("producer", namesrv=[spare.address], topic="b550", **{"interval-ms": 200}).ready()
-        producer.process.wait_for(r"^FAILED ", seconds=5)
+        producer.process.wait_for(r"^FAILED ", seconds=20)
         wait_until(producer.sent, seconds=20, what="the first message")
         assert spare.caller.route("b550") is not None
     finally:

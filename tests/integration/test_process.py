@@ -188,7 +188,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_server_starts(lab):
 
 def test_the_server_works_without_its_http_side(lab):
     server = lab.name_server("namesrv", http=False)
-    server.process.wait_for("server_ready", seconds=5)
+    server.process.wait_for("server_ready", seconds=20)
     assert server.caller.ask(GET_CLUSTER_INFO).code == 0
 
 
@@ -202,7 +202,7 @@ def test_a_graceful_stop_sends_new_clients_away_and_serves_old_ones(lab):
 
 
 def test_a_probe_tells_ready_while_the_server_serves(server):
-    server.process.wait_for("server_ready", seconds=5)
+    server.process.wait_for("server_ready", seconds=20)
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/readyz", timeout=5) as answer:
         assert json.load(answer) == {"status": "ready"}
 

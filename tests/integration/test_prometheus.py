@@ -36,7 +36,7 @@ def prometheus_is_installed():
 def server(lab):
     """A server that knows the recorded brokers, while their connections stay open."""
     server = lab.name_server("namesrv", http=True)
-    server.process.wait_for("server_ready", seconds=5)
+    server.process.wait_for("server_ready", seconds=20)
     first = {
         item.peer: item.request for item in reversed(exchanges()) if item.request_header["code"] == REGISTER_BROKER
     }
