@@ -223,7 +223,7 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
     "six brokers are restarted at once": (_storm(6), ("A1", "A11")),
     "four brokers are restarted at once": (_storm(4), ("A11",)),
     "five brokers are restarted at once, and one NameServer hears two of them late": (_storm_not_heard(), ("A11",)),
-    "a NameServer is restarted while another one does not hear a broker": (
+    "one NameServer does not hear a broker while the other one is restarted": (
         replace(_restarted(clean=True, length_us=5 * MINUTE), brokers=brokers(5)).with_plants(
             _not_heard_by(("ns-1",), 1, NOON + 65 * MINUTE + SECOND)
         ),
