@@ -198,9 +198,11 @@ def test_who_left_in_order_was_planned_to_be_down_and_who_was_stopped_for_a_whil
     (row,) = said.published("availability", broker_name=LONE)
     assert (row["failures"], row["unplanned_s"]) == (0, 0)
     told, _ = said.truth.step("lone broker stopped in order")
-    left = max(said.truth.since(server, lambda to: LONE not in to, told)[1] for server in said.truth.ports)
-    over, _ = said.truth.step("servers stopped")
-    assert row["planned_s"] == pytest.approx(over - left, abs=1)
+    left = [said.truth.since(server, lambda to: LONE not in to, told) for server in said.truth.ports]
+    stops, stopped = said.truth.step("servers stopped")
+    least_s, most_s = stops - max(to for _, to in left), stopped - min(since for since, _ in left)
+    # The last tick of a NameServer is up to a second before its end.
+    assert least_s - 1 <= row["planned_s"] <= most_s
 
 
 def test_the_death_was_found_at_once(said):
