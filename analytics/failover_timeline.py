@@ -3,6 +3,11 @@
 The controller tells of death, election and notification; each NameServer tells when the new master registered with it.
 These are wall clocks of different machines: phases are as exact as the clocks are alike, and a phase that seems to end
 before it began is shown so. A phase that nobody recorded is named in `missing`, never guessed.
+
+The NameServers that were there when the master was elected count. One that starts later learns of all brokers then, and
+what it lacked is told as its start (A6): how long a failover took does not depend on when somebody starts a NameServer.
+Where none of those showed the new master clients waited for the first that did, unless one could not record meanwhile:
+it may have shown it.
 """
 
 from functools import reduce
@@ -14,10 +19,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.job import Inputs, Job, Span
+from analytics.observed import lost_states
 from analytics.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
 from history.schemas import Column, Type
 
-#: A registration so long after the election is another story.
+#: A registration so long after the election is another story: the NameServer is missed.
 VISIBLE_WITHIN_US: Final = 10 * MINUTE_US
 
 #: Brokers register some ms after they know their role: by a NameServer whose clock is behind that was so much before
@@ -27,14 +33,17 @@ SKEW_US: Final = 5_000_000
 #: The beginning of an election is told by its length in whole ms: so much too early at most.
 ROUNDED_US: Final = 1_000
 
-#: Within so much before and after an election a NameServer ticks that was there.
+#: Within so much before and after an election a NameServer ticks that was there, and could record.
 WATCHING_WITHIN_US: Final = MINUTE_US
 
 #: Who was deposed by an operator, or for a broker that asked, was not detected as dead.
 UNDETECTED_CAUSES: Final = ("operator", "broker", "manual")
 
 _CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified")
-_REGISTERED: Final = ("registered_first", "changed", "address_changed", "role_changed")
+_REGISTERED: Final = ("registered_first", "address_changed", "role_changed", "changed")
+#: Of one with other topics the NameServer had shown already that it was the master, nobody knows since when. Only a
+#: former master that is elected again registers so: its data version has the new epoch.
+_KNOWN_BEFORE: Final = "changed"
 
 PART_COLUMNS: Final = (
     KIND,
@@ -42,9 +51,11 @@ PART_COLUMNS: Final = (
     Column("broker_name", Type.STRING, "event, registration: broker set"),
     Column("broker_id", Type.LONG, "event: broker id"),
     Column("broker_addr", Type.STRING, "event, registration: the broker's address"),
-    Column("ns_id", Type.STRING, "registration, tick, served: the NameServer"),
-    Column("at_us", Type.LONG, "event, registration, tick: when, Unix us"),
-    Column("event_type", Type.STRING, "event: what happened"),
+    Column("ns_id", Type.STRING, "registration, tick, unrecorded, served: the NameServer"),
+    Column("at_us", Type.LONG, "event, registration, tick: when, unrecorded: until when, Unix us"),
+    Column("began_us", Type.LONG, "registration, tick, unrecorded: when the NameServer's process began, Unix us"),
+    Column("lost_us", Type.LONG, "unrecorded: since when changes of brokers were lost, Unix us"),
+    Column("event_type", Type.STRING, "event, registration: what happened"),
     Column("failover_id", Type.STRING, "event: the failover, as far as it was known"),
     Column("master_epoch", Type.LONG, "event: master epoch"),
     Column("old_master", Type.LONG, "event: the master before"),
@@ -81,10 +92,19 @@ COLUMNS: Final = (
     Column("bytes_at_stake", Type.LONG, "failover: bytes that the elected may not have"),
     *(Column(moment, Type.TIMESTAMP, f"failover: moment {moment}") for moment in _MOMENTS),
     *(Column(f"{phase}_s", Type.DOUBLE, f"failover: s from {a} to {b}") for phase, (a, b) in PHASES.items()),
-    Column("namesrvs", Type.STRINGS, "failover: NameServers that showed the new master, in order"),
+    Column(
+        "namesrvs",
+        Type.STRINGS,
+        "failover: NameServers that showed the new master, in order, of those that were there when it was elected; or "
+        "the first one that started later, if none of those did, and all could record it",
+    ),
     Column("visible_ms", Type.LONGS, "failover: ms from the election until they did"),
     Column("slowest_namesrv", Type.STRING, "failover: the last of them"),
-    Column("missing", Type.STRINGS, "failover: moments that nobody recorded; `visible on X` for a NameServer"),
+    Column(
+        "missing",
+        Type.STRINGS,
+        "failover: moments that nobody recorded; `visible on X` for a NameServer that was there",
+    ),
     Column("phase", Type.STRING, "phase: its name"),
     Column("n", Type.LONG, "phase: failovers that have it"),
     Column("p50_s", Type.DOUBLE, "phase: half of them took no more, s"),
@@ -98,8 +118,11 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     events, states = _events(inputs["controller"]), inputs["broker_state"].where(_of_namesrv())
     frames = {
         "event": events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us)),
-        "registration": _registrations(of_span(states, span), events, span),
-        "tick": _ticks(of_span(inputs["ns_tick"], span).where(_of_namesrv()), events, span),
+        "registration": _registrations(of_span(states, span), events, span).withColumn("began_us", _began_us()),
+        "tick": _ticks(of_span(inputs["ns_tick"], span).where(_of_namesrv()), events, span).withColumn(
+            "began_us", _began_us()
+        ),
+        "unrecorded": _unrecorded(inputs["ns_lifecycle"], span),
         # Stable brokers give a NameServer nothing to tell for weeks: what it told before counts.
         "served": states.where("cluster IS NOT NULL").select("cluster", "ns_id").distinct(),
     }
@@ -108,6 +131,11 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
 
 def _of_namesrv() -> Expression:
     return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
+
+
+def _began_us() -> Expression:
+    """Return when the process of a row began; its monotonic clock tells how long the machine is up."""
+    return F.substring_index("boot_id", "-", -1).try_cast("bigint") * 1000
 
 
 def _events(controller: DataFrame) -> DataFrame:
@@ -137,11 +165,18 @@ def _ticks(ticks: DataFrame, events: DataFrame, span: Span) -> DataFrame:
     return watched.join(F.broadcast(elections), "minute", "left_semi").drop("minute").unionByName(last)
 
 
+def _unrecorded(lifecycle: DataFrame, span: Span) -> DataFrame:
+    """Return when NameServers were there and could not record who came and left."""
+    resumed = of_span(lifecycle.where(_of_namesrv() & lost_states()), span)
+    lost_us = F.unix_micros("unobserved_from")
+    return resumed.withColumns({"began_us": F.coalesce(_began_us(), lost_us), "lost_us": lost_us})
+
+
 def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
     """Return one row per failover, and one per phase and cluster over all of them."""
     failovers = timelines(keyed(of_kind(parts, "event")))
     elected = failovers.where("elected IS NOT NULL")
-    watching = _watching(elected, of_kind(parts, "tick"), of_kind(parts, "served"))
+    watching = _watching(elected, of_kind(parts, "tick"), of_kind(parts, "unrecorded"), of_kind(parts, "served"))
     seen = _visible(watching.unionByName(_shown(elected, of_kind(parts, "registration"))))
     measured = _measured(failovers.join(seen, "failover_id", "left")).localCheckpoint()
     return shaped(
@@ -252,23 +287,43 @@ def _with_masters(events: DataFrame) -> DataFrame:
     return events.withColumn("master_before", F.coalesce(told, F.last(led, ignorenulls=True).over(before)))
 
 
-def _watching(elected: DataFrame, ticks: DataFrame, served: DataFrame) -> DataFrame:
-    """Return, for each election, the NameServers of that cluster that were there before and after it."""
-    after_us = F.col("at_us") - F.col("elected")
-    return (
-        elected.select("failover_id", "cluster", "elected")
-        .join(F.broadcast(served.select("ns_id", "cluster").distinct()), "cluster", "inner")
-        .join(ticks.select("ns_id", "at_us"), "ns_id", "inner")
+def _watching(elected: DataFrame, ticks: DataFrame, unrecorded: DataFrame, served: DataFrame) -> DataFrame:
+    """Return, for each election, the NameServers of that cluster that were there when it was held, and after it.
+
+    `is_mute`: it may have shown the new master, and could not record it.
+    """
+    expected = elected.select("failover_id", "cluster", "elected").join(
+        F.broadcast(served.select("ns_id", "cluster").distinct()), "cluster", "inner"
+    )
+    after_us, began_us, lost_us = (F.col(name) - F.col("elected") for name in ("at_us", "began_us", "lost_us"))
+    ticked = (
+        expected.join(ticks.select("ns_id", "at_us", "began_us"), "ns_id", "inner")
         .where(F.abs(after_us) <= WATCHING_WITHIN_US)
+        .where(F.coalesce(began_us <= 0, F.lit(True)))
         .groupBy("failover_id", "ns_id")
-        .agg(F.min(after_us).alias("first"), F.max(after_us).alias("last"))
+        .agg(F.min(F.least(after_us, began_us)).alias("first"), F.max(after_us).alias("last"))
         .where("first <= 0 AND last >= 0")
-        .select("failover_id", "ns_id", F.lit(None).cast("bigint").alias("after_us"))
+        .withColumn("is_mute", F.lit(False))
+    )
+    # Its ticks were lost with the rest.
+    silent = (
+        expected.join(unrecorded.select("ns_id", "at_us", "began_us", "lost_us"), "ns_id", "inner")
+        .where((began_us <= 0) & (after_us > 0))
+        .withColumn("is_mute", F.coalesce(lost_us < VISIBLE_WITHIN_US, F.lit(True)))
+    )
+    who = ["failover_id", "ns_id", "is_mute"]
+    return (
+        ticked.select(*who)
+        .unionByName(silent.select(*who))
+        .withColumns({"after_us": F.lit(None).cast("bigint"), "is_late": F.lit(False)})
     )
 
 
 def _shown(elected: DataFrame, registrations: DataFrame) -> DataFrame:
-    """Return when each NameServer heard the new master, us after the election, as far as it did."""
+    """Return when each NameServer heard the new master, us after the election, as far as it did.
+
+    `is_late`: the NameServer's process began after the election.
+    """
     by_set = Window.partitionBy("cluster", "broker_name").orderBy("elected")
     bounds = {"former_us": F.lag("elected").over(by_set), "next_us": F.lead("elected").over(by_set)}
     after_us = F.col("r.at_us") - F.col("f.elected")
@@ -283,20 +338,44 @@ def _shown(elected: DataFrame, registrations: DataFrame) -> DataFrame:
         F.col("r.at_us") < F.coalesce(F.col("f.next_us"), F.lit(2**62)),
         # A former master that comes back may still call itself the master.
         F.coalesce(is_new, F.lit(True)),
+        ~F.col("r.event_type").eqNullSafe(_KNOWN_BEFORE) | (F.col("f.old_master") == F.col("f.new_master")),
     )
     seen = elected.withColumns(bounds).alias("f").join(registrations.alias("r"), reduce(and_, conditions), "inner")
-    return seen.select("f.failover_id", "r.ns_id", after_us.alias("after_us"))
+    is_late = F.coalesce(F.col("r.began_us") > F.col("f.elected"), F.lit(False))
+    return seen.select(
+        "f.failover_id",
+        "r.ns_id",
+        after_us.alias("after_us"),
+        is_late.alias("is_late"),
+        F.lit(False).alias("is_mute"),
+    )
 
 
 def _visible(seen: DataFrame) -> DataFrame:
-    """Return, by failover, the NameServers that showed the new master, and those that did not."""
-    first = seen.groupBy("failover_id", "ns_id").agg(F.min("after_us").alias("after_us"))
-    return first.groupBy("failover_id").agg(
-        F.array_sort(F.collect_list(F.when(F.col("after_us").isNotNull(), F.struct("after_us", "ns_id")))).alias(
-            "shown"
-        ),
-        F.array_sort(F.collect_list(F.when(F.col("after_us").isNull(), F.col("ns_id")))).alias("blind"),
+    """Return, by failover, the NameServers that showed the new master, and those that were there and did not.
+
+    Where none of those that were there did, clients learned of it from the first that started later.
+    """
+    us, is_late = F.col("after_us"), F.col("is_late")
+    by_server = seen.groupBy("failover_id", "ns_id").agg(
+        F.min(F.when(~is_late, us)).alias("in_time_us"),
+        F.min(F.when(is_late, us)).alias("late_us"),
+        F.bool_or("is_mute").alias("is_mute"),
+        F.bool_or(us.isNull()).alias("was_there"),
     )
+    in_time, first_late = _in_order("in_time_us"), F.slice(_in_order("late_us"), 1, 1)
+    told = by_server.groupBy("failover_id").agg(
+        F.when((F.size(in_time) > 0) | F.bool_or("is_mute"), in_time).otherwise(first_late).alias("shown"),
+        F.collect_list(F.when(F.col("was_there"), F.col("ns_id"))).alias("expected"),
+    )
+    blind = F.array_sort(F.array_except("expected", F.col("shown")["ns_id"]))
+    return told.select("failover_id", "shown", blind.alias("blind"))
+
+
+def _in_order(after_us: str) -> Expression:
+    """Return the NameServers that have such a time, by it."""
+    has = F.col(after_us).isNotNull()
+    return F.array_sort(F.collect_list(F.when(has, F.struct(F.col(after_us).alias("after_us"), "ns_id"))))
 
 
 def _measured(failovers: DataFrame) -> DataFrame:
@@ -342,7 +421,7 @@ JOB: Final = Job(
     id="A10",
     name="failover_timeline",
     question="How long did each failover take, and in which phase?",
-    inputs=("controller", "broker_state", "ns_tick"),
+    inputs=("controller", "broker_state", "ns_tick", "ns_lifecycle"),
     parts=parts,
     result=result,
     part_columns=PART_COLUMNS,

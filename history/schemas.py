@@ -65,7 +65,7 @@ ENVELOPE: Final = (
     Column("event_id", Type.STRING, "<ns_id>-<boot_ms>-<seq>; unique, whatever is copied or delivered twice"),
     Column("event_type", Type.STRING, "what happened; the values of each family are listed with it"),
     Column("event_time", Type.TIMESTAMP, "when, by the server's wall clock"),
-    Column("mono_us", Type.LONG, "the same moment by its monotonic clock, us since its start"),
+    Column("mono_us", Type.LONG, "the same moment by its monotonic clock, us; as a rule since the machine was started"),
     Column("ns_id", Type.STRING, "the server that saw it: a NameServer, or a controller where `source` says so"),
     Column("boot_id", Type.STRING, "<ns_id>-<boot_ms>: the process that saw it"),
     Column("cluster", Type.STRING, "cluster of the broker"),

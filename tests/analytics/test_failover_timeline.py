@@ -20,6 +20,7 @@ from synthetic.plants_failover import new_master_seen
 
 from analytics.failover_timeline import JOB
 from analytics.job import Span
+from history.life import STATES_MISSING
 
 MS = 1_000
 #: How long after the election the new master registers, and how wrong the clocks of these NameServers are.
@@ -187,29 +188,72 @@ def partial(spark):
         # To and fro within seconds.
         election(50 * s, "swift", 2, broker_addr="swift-2:1"),
         election(53 * s, "swift", 3, old_master=2, new_master=1, broker_addr="swift-1:1"),
+        # Of the NameServers of a cluster one is down then, and one cannot record; all are down; one is down, and the
+        # other one cannot record; the only one does not hear of it, and is started again.
+        election(10 * s, "away", 2, cluster="some", broker_addr="away-2:1"),
+        election(10 * s, "dark", 2, cluster="all", broker_addr="dark-2:1"),
+        election(10 * s, "hush", 2, cluster="unknown", broker_addr="hush-2:1"),
+        election(10 * s, "deaf", 2, cluster="few", broker_addr="deaf-2:1"),
     ]
     states = [
-        row("changed", 20 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
+        row("address_changed", 20 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
         # The former master comes back and still believes to be it.
         row("changed", 72 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
         row("role_changed", 75 * s, broker_name="double", broker_id=0, broker_addr="double-1:1"),
         row("registered_first", 76 * s, broker_name="double", broker_id=1, broker_addr="double-2:1"),
     ]
     states += [
-        row("changed", at_us, broker_name="swift", broker_id=0, broker_addr=f"swift-{number}:1")
+        row("address_changed", at_us, broker_name="swift", broker_id=0, broker_addr=f"swift-{number}:1")
         for at_us, number in ((49 * s, 1), (51 * s, 2), (54 * s, 1))
     ]
+
+    def process(ns_id, began_us):
+        """Whose rows they are; the machine is up for a day, whoever was started on it when."""
+        boot_id = f"{ns_id}-{(MONDAY_US + began_us) // MS}"
+        return {"ns_id": ns_id, "boot_id": boot_id, "mono_us": DAY_US}
+
+    def shown(what, at_us, cluster, name, who):
+        return row(what, at_us, cluster=cluster, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1", **who)
+
+    def mute(who, until_us):
+        reason = {"reason": STATES_MISSING, "unobserved_from": MONDAY_US + 5 * s}
+        return row("recording_resumed", until_us, cluster=None, **who, **reason)
+
+    there, unheard, silent, hushed = (process(f"ns-{name}", -HOUR_US) for name in ("there", "deaf", "mute", "hushed"))
+    late, dark, darker, later = (process(f"ns-{name}", 60 * s) for name in ("late", "dark", "darker", "later"))
+    states += [
+        shown("role_changed", 12 * s, "some", "away", there),
+        shown("registered_first", 75 * s, "some", "away", late),
+        shown("changed", 300 * s, "some", "away", silent),
+        shown("registered_first", 80 * s, "all", "dark", darker),
+        shown("registered_first", 75 * s, "all", "dark", dark),
+        shown("registered_first", 75 * s, "unknown", "hush", later),
+        shown("registered_first", -HOUR_US, "unknown", "hush", hushed),
+        shown("registered_first", -HOUR_US, "few", "deaf", unheard),
+        shown("registered_first", 75 * s, "few", "deaf", process("ns-deaf", 60 * s)),
+        # Who is elected again was shown all the time, and registers with the epoch.
+        row("changed", 43 * s, broker_name="back", broker_id=0, broker_addr="back-1:1"),
+    ]
+    ticks = [
+        *(row("tick", at_us, **there) for at_us in (5 * s, 15 * s)),
+        # The process before was there, too.
+        row("tick", 5 * s, **process("ns-late", -HOUR_US)),
+        row("tick", 15 * s, **unheard),
+        *(row("tick", 70 * s, **each) for each in (late, dark, darker, later)),
+    ]
+    lifecycle = [mute(silent, 200 * s), mute(hushed, 30 * s)]
     # NameServers of another cluster.
     states.append(row("registered_first", 0, cluster="other", broker_name="far", broker_id=0, ns_id="ns-far"))
-    ticks = [row("tick", n * 10 * s, ns_id=name) for n in range(9) for name in ("ns-1", "ns-far")]
-    inputs = tables(spark, controller=controller, broker_state=states, ns_tick=ticks)
+    ticks += [row("tick", n * 10 * s, ns_id=name) for n in range(9) for name in ("ns-1", "ns-far")]
+    inputs = tables(spark, controller=controller, broker_state=states, ns_tick=ticks, ns_lifecycle=lifecycle)
     return {row["failover_id"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
 
 
 def test_only_changes_of_the_master_are_failovers(partial):
     assert sorted(partial) == [
+        "all/dark/2",
         *("c/back/5", "c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none", "c/round/4"),
-        *("c/swift/2", "c/swift/3"),
+        *("c/swift/2", "c/swift/3", "few/deaf/2", "some/away/2", "unknown/hush/2"),
     ]
 
 
@@ -259,7 +303,7 @@ def test_a_master_that_comes_back_to_a_set_without_one_ends_an_outage(partial):
     assert (back["old_master"], back["new_master"], back["attempts"]) == (1, 1, 1)
     assert back["detect_s"] == pytest.approx(4)
     assert back["elect_s"] == pytest.approx(29)
-    assert back["missing"] == ["notified", "visible", "visible on ns-1"]
+    assert (back["visible_ms"], back["missing"]) == ([2_000], ["notified"])
 
 
 def test_a_master_that_an_operator_moved_was_not_found_dead(partial):
@@ -275,3 +319,32 @@ def test_two_failovers_of_one_set_keep_apart(partial):
     assert us(second["last_beat"]) - MONDAY_US == 67 * SECOND_US
     assert partial["c/swift/2"]["visible_ms"] == partial["c/swift/3"]["visible_ms"] == [1_000]
     assert first["detect_s"] == second["detect_s"] == pytest.approx(3)
+
+
+def test_a_namesrv_that_was_down_or_could_not_record_makes_no_failover_longer(partial):
+    away = partial["some/away/2"]
+    assert (away["namesrvs"], away["visible_ms"], away["slowest_namesrv"]) == (["ns-there"], [2_000], "ns-there")
+    assert away["spread_s"] == 0
+
+
+def test_a_namesrv_that_could_not_record_is_named_and_one_that_was_down_is_not(partial):
+    assert partial["some/away/2"]["missing"][-1] == "visible on ns-mute"
+    assert "visible on ns-late" not in partial["some/away/2"]["missing"]
+
+
+def test_a_failover_without_a_namesrv_ends_when_the_first_is_back_and_shows_the_new_master(partial):
+    dark = partial["all/dark/2"]
+    assert (dark["namesrvs"], dark["visible_ms"]) == (["ns-dark"], [65_000])
+    assert dark["missing"] == ["last_beat", "detected", "election_started", "notified"]
+
+
+def test_nobody_knows_when_it_ended_where_one_could_not_record_and_the_others_were_down(partial):
+    hush = partial["unknown/hush/2"]
+    assert (hush["namesrvs"], hush["visible_last"]) == ([], None)
+    assert hush["missing"][-2:] == ["visible", "visible on ns-hushed"]
+
+
+def test_a_namesrv_that_shows_it_only_after_a_restart_ends_a_failover_that_no_other_one_shows(partial):
+    deaf = partial["few/deaf/2"]
+    assert (deaf["namesrvs"], deaf["visible_ms"]) == (["ns-deaf"], [65_000])
+    assert "visible on ns-deaf" not in deaf["missing"]

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 
 from history.life import STATES_MISSING
 from history.schemas import FAMILIES, TICK_INTERVAL_MS
-from synthetic.plan import MS, Broker, Cut, End, Freeze, Happening, Outage, Plan, Server
+from synthetic.plan import DAY, MS, Broker, Cut, End, Freeze, Happening, Outage, Plan, Server
 from synthetic.route_book import SET_COLUMNS, RouteBook
 from synthetic.watch import Boot, Drop, Seen, Watch, boots
 
 Row = dict[str, Any]
+
+#: So long the machines are up when a plan begins: monotonic clocks tell that, and not how long a process runs.
+UP_US = 9 * DAY
 
 #: Names of rows that a server writes about a broker -> their families.
 _FAMILY_OF = {"beat": "heartbeat", "gap": "heartbeat", "summary": "heartbeat_summary"}
@@ -229,7 +232,7 @@ class _Recorder:
             "event_id": f"{boot_id}-{self._seq}",
             "event_type": event_type,
             "event_time": at_us + self._server.skew_us,
-            "mono_us": at_us - boot.start_us,
+            "mono_us": at_us - self._plan.start_us + UP_US,
             "ns_id": self._server.name,
             "boot_id": boot_id,
             "source": self._server.source,

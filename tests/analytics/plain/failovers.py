@@ -3,8 +3,8 @@
 from typing import Any
 
 from plain.removals import between
-from plain.spans import Span, covers
-from plain.watching import Row, Rows, servers, watched
+from plain.spans import Span
+from plain.watching import Row, Rows, boots, servers
 
 Answer = dict[str, Any]
 
@@ -19,8 +19,10 @@ PHASES = {
     "total": ("last_beat", "visible_last"),
 }
 MOMENTS = ("last_beat", "detected", "election_started", "elected", "notified", "visible_first", "visible_last")
-#: By these a NameServer shows another master.
-SHOWS = ("registered_first", "role_changed", "address_changed", "changed")
+#: By these a NameServer shows another master. One that has other topics was shown before, unless it is elected again.
+SHOWS = ("registered_first", "role_changed", "address_changed")
+#: A NameServer that has not shown it by then is missed.
+SHOWS_WITHIN_US = 600_000_000
 
 
 def failover_timeline(rows: Rows, window: Span) -> list[Answer]:
@@ -63,8 +65,8 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
         moments["election_started"] = (
             max(begun_us, moments["detected"]) if begun_us + 1000 >= moments["detected"] else begun_us
         )
-    watching = [ns for ns in servers(rows) if covers(watched(rows, ns), election["event_time"])]
-    missing = [name for name in MOMENTS if moments[name] is None]
+    watching = [ns for ns in servers(rows) if _was_there(rows, ns, election["event_time"])]
+    missing = sorted({name.removesuffix("_first").removesuffix("_last") for name in MOMENTS if moments[name] is None})
     order = sorted(visible, key=lambda ns: (visible[ns], ns))
     return {
         "kind": "failover",
@@ -107,18 +109,44 @@ def _is_next(row: Row, election: Row) -> bool:
     return same_set and row["event_time"] > election["event_time"]
 
 
+def _was_there(rows: Rows, ns_id: str, at_us: int) -> bool:
+    """Tell whether a process of a NameServer ran at a moment, and told after it that it did; recorded or not."""
+    told = [row for row in [*rows["ns_tick"], *_losses(rows)] if row["ns_id"] == ns_id and row["event_time"] >= at_us]
+    here = {boot.boot_id for boot in boots(rows, ns_id) if boot.start_us <= at_us}
+    return any(row["boot_id"] in here for row in told)
+
+
+def _losses(rows: Rows) -> list[Row]:
+    """Return the rows that tell that a process could not record for a while."""
+    return [row for row in rows["ns_lifecycle"] if row["event_type"] == "recording_resumed"]
+
+
 def _visible(rows: Rows, election: Row, until_us: int) -> dict[str, int]:
-    """Return when each NameServer first showed the elected as master."""
-    found: dict[str, int] = {}
+    """Return when each NameServer first showed the elected as master, of those that ran when it was elected.
+
+    Where none of those did, the first of those that started later counts; unless one of those that ran could not
+    record meanwhile, which may have shown it.
+    """
+    at_us = election["event_time"]
+    last_us = at_us + SHOWS_WITHIN_US
+    shows = (*SHOWS, "changed") if election.get("old_master") == election["new_master"] else SHOWS
+    began = {boot.boot_id: boot.start_us for ns in servers(rows) for boot in boots(rows, ns)}
+    in_time: dict[str, int] = {}
+    late: dict[str, int] = {}
     for row in rows["broker_state"]:
         is_it = (row["broker_name"], row.get("broker_id"), row.get("broker_addr")) == (
             election["broker_name"],
             0,
             election.get("broker_addr"),
         )
-        if is_it and row["event_type"] in SHOWS and election["event_time"] <= row["event_time"] < until_us:
+        if is_it and row["event_type"] in shows and at_us <= row["event_time"] < min(until_us, last_us):
+            found = late if began[row["boot_id"]] > at_us else in_time
             found[row["ns_id"]] = min(found.get(row["ns_id"], row["event_time"]), row["event_time"])
-    return found
+    mute = [row for row in _losses(rows) if row["unobserved_from"] < last_us and row["event_time"] > at_us]
+    if in_time or not late or any(began[row["boot_id"]] <= at_us for row in mute if row["source"] == "namesrv"):
+        return in_time
+    first_us, first = min((shown_us, ns_id) for ns_id, shown_us in late.items())
+    return {first: first_us}
 
 
 def _first(rows: list[Row], event_type: str, column: str = "event_time") -> int | None:

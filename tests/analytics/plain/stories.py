@@ -107,6 +107,27 @@ def _failed_over() -> Plan:
     return plan.with_plants(moved)
 
 
+def _failed_over_before(*servers: Server) -> Plan:
+    """A master dies while some of the NameServers are away, and a topic is altered when they are back."""
+    one = failover("broker-000", NOON + HOUR, controller="ctl-0", epoch=2)
+    (told,) = one.truth["failovers"]
+    moved = Plant(
+        outages=(Outage(ONE, told.died_us, None, End.SILENT),),
+        moves=(Move(SLAVE, ONE, told.elected_us + SECOND),),
+        topics=(Topic("t", ("broker-000",)),),
+        topic_changes=(TopicChange(NOON + HOUR + 6 * MINUTE, "t", "broker-000", 4, 4),),
+    )
+    plan = _plan(one, brokers=(*brokers(2), Broker(key=SLAVE)), servers=(*servers, CONTROLLER))
+    return plan.with_plants(moved)
+
+
+_AWAY = NOON + HOUR - 3 * MINUTE, NOON + HOUR + 4 * MINUTE
+_DOWN = Server(name="ns-1", downtimes=(Downtime(*_AWAY),))
+_DOWN_FOR_LONGER = Server(name="ns-0", downtimes=(Downtime(_AWAY[0], _AWAY[1] + 3 * MINUTE),))
+_MUTE = Server(name="ns-2", pauses=(Pause(*_AWAY),))
+#: It is there when the master is elected, and can record nothing from before its next tick on.
+_MUTE_AFTERWARDS = Server(name="ns-2", pauses=(Pause(NOON + HOUR + 4 * SECOND, _AWAY[1]),))
+
 _CRASH = Outage(ONE, NOON + 40 * MINUTE + 17 * SECOND, NOON + 60 * MINUTE, End.CRASH)
 _SILENCE = _CRASH._replace(end=End.SILENT)
 _GOODBYE = _CRASH._replace(end=End.PLANNED)
@@ -248,6 +269,19 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         ("A6", "A7", "A8"),
     ),
     "a master dies, and one NameServer shows the new one late": (_failed_over(), ("A1", "A6", "A10")),
+    "a master dies while one NameServer is down and one cannot record": (
+        _failed_over_before(Server(name="ns-0"), _DOWN, _MUTE),
+        ("A10",),
+    ),
+    "a master dies, and one NameServer cannot record from then on": (
+        _failed_over_before(Server(name="ns-0"), _MUTE_AFTERWARDS),
+        ("A10",),
+    ),
+    "a master dies while one NameServer is down and no other one can record": (
+        _failed_over_before(_DOWN, _MUTE),
+        ("A10",),
+    ),
+    "a master dies while all NameServers are down": (_failed_over_before(_DOWN, _DOWN_FOR_LONGER), ("A10",)),
     "two brokers lose their rack": (_plan(Plant(outages=(_SILENCE, _SILENCE._replace(broker=TWO)))), ("A14", "A1")),
 }
 
