@@ -33,13 +33,15 @@ PERIOD_MS_DEFAULT: Final = 30_000
 PERIOD_MS_MIN: Final = 10_000
 
 VERSION: Final = "version"
+PERIOD: Final = "period"
 COLD: Final = "cold"
 COMPARED: Final = "compared"
 
 PARTS: Final = (
     *STATE_PARTS,
     Column("version", Type.STRING, "kind version: the data version that the server knows from at_us on"),
-    Column("period_ms", Type.LONG, "kind version: the longest period of its registrations, where known"),
+    Column("period_ms", Type.LONG, "kind period: the length of its intervals, in whole seconds, that fill most time"),
+    Column("filled_ms", Type.LONG, "kind period: how long these are together"),
     *COLD_PARTS,
 )
 
@@ -89,9 +91,9 @@ GIVEN: Final = (*_SUBJECT, "ns_id", "start_us", "end_us", "value")
 
 
 def divergence_parts(inputs: Inputs, span: Span) -> DataFrame:
-    """Return what became known in the span, as for availability, who started, and who knew which version since when."""
+    """Return what became known in the span, as for availability, who started, who knew which version, and periods."""
     mine = of_name_servers(inputs, JOB.inputs)
-    tables = [state_parts(mine, span), _versions(mine, span), cold_parts(mine, span)]
+    tables = [state_parts(mine, span), _versions(mine, span), _periods(mine, span), cold_parts(mine, span)]
     together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
     return together.select(*in_columns(PARTS))
 
@@ -105,7 +107,7 @@ def divergence(parts: DataFrame, span: Span) -> DataFrame:
         DataFrame.unionByName,
         [_plain(said), _never_heard(not_heard), _known_versions(parts, said.filter(F.col("state") == UP), span)],
     )
-    periods = parts.filter(F.col("kind") == VERSION).groupBy(*_BROKER).agg(F.max("period_ms").alias("period_ms"))
+    periods = _fills_most(parts.filter(F.col("kind") == PERIOD))
     differences = _differences(given).join(F.broadcast(periods), list(_BROKER), "left")
     told = _told(differences.filter(_is_long()), given)
     cold = _timed(cold_spells(not_heard.filter("is_cold"), said, parts, PRESENCE_US)).withColumn("kind", F.lit(COLD))
@@ -195,15 +197,13 @@ def _versions(inputs: Inputs, span: Span) -> DataFrame:
     Of the time before the span only the last hour and the last rows are there, which is enough for that.
     """
     columns = [*_VIEW, "event_time", "dv_state_version", "dv_timestamp", "dv_counter"]
-    unknown_ms = F.lit(None).cast("bigint").alias("period_ms")
     own = inputs["broker_state"].filter("event_type IN ('registered_first', 'changed', 'address_changed')")
-    rows = inputs["heartbeat"].select(*columns, "period_ms").unionByName(own.select(*columns, unknown_ms))
+    rows = inputs["heartbeat"].select(*columns).unionByName(own.select(*columns))
     is_before = F.col("event_time") < F.timestamp_micros(F.lit(span.start_us))
     told = rows.filter(F.col("dv_counter").isNotNull() & (F.unix_micros("event_time") < span.end_us))
     known = told.groupBy(*_VIEW, "dv_state_version", "dv_timestamp", "dv_counter", is_before.alias("is_before")).agg(
         F.unix_micros(F.min("event_time")).alias("first_us"),
         F.unix_micros(F.max("event_time")).alias("last_us"),
-        F.max("period_ms").alias("period_ms"),
     )
     latest = F.max(F.when(F.col("is_before"), F.col("last_us"))).over(Window.partitionBy(*_VIEW))
     start_us = F.lit(span.start_us).cast("bigint")
@@ -218,7 +218,6 @@ def _versions(inputs: Inputs, span: Span) -> DataFrame:
             at_us.alias("at_us"),
             at_us.alias("since_us"),
             version.alias("version"),
-            "period_ms",
         )
     )
 
@@ -242,6 +241,31 @@ def _known_versions(parts: DataFrame, up: DataFrame, span: Span) -> DataFrame:
             "end_us": F.least("end_us", "to_us"),
         }
     ).select(*GIVEN)
+
+
+# Periods
+
+
+def _periods(inputs: Inputs, span: Span) -> DataFrame:
+    """Return how often each broker registered in the span.
+
+    What a server takes for its period, `period_ms` of its rows, goes by few intervals: of lost beats it may be twice
+    what it is. One more registration, when topics are altered, leaves two short intervals.
+    """
+    us = F.unix_micros("event_time")
+    within = (us >= span.start_us) & (us < span.end_us)
+    is_registration = (F.col("event_type") == "beat") & (F.col("period_ms") >= PERIOD_MS_MIN)
+    own = inputs["heartbeat"].filter(within & is_registration & F.col("interval_ms").isNotNull())
+    whole_ms = (F.round(F.col("interval_ms") / 1000) * 1000).cast("bigint")
+    lengths = own.select(*_BROKER, whole_ms.alias("period_ms"), F.col("interval_ms").alias("filled_ms"))
+    return _fills_most(lengths).withColumn("kind", F.lit(PERIOD))
+
+
+def _fills_most(lengths: DataFrame) -> DataFrame:
+    """Return of each broker the period whose intervals fill most time, and how much."""
+    each = lengths.groupBy(*_BROKER, "period_ms").agg(F.sum("filled_ms").alias("filled_ms"))
+    most = F.max(F.struct("filled_ms", "period_ms"))
+    return each.groupBy(*_BROKER).agg(most.alias("most")).select(*_BROKER, "most.*")
 
 
 JOB: Final = Job(

@@ -55,22 +55,31 @@ QUICK = Broker(key=BrokerKey("quick"), period_ms=1_000, since_us=MONDAY + HOUR)
 #: So short that one registration is late, and no more than that.
 MISSED = Cut(QUICK.key, "ns-2", MONDAY + HOUR + 5 * MINUTE, MONDAY + HOUR + 5 * MINUTE + 20 * SECOND)
 
+#: One server hears every second of its first beats, and takes 60 s for its period; then it misses a version for 55 s.
+LOSSY = Broker(key=BrokerKey("lossy"), since_us=MONDAY + 210 * MINUTE)
+LOST = tuple(
+    Cut(LOSSY.key, "ns-1", LOSSY.since_us + seconds * SECOND, LOSSY.since_us + (seconds + 20) * SECOND)
+    for seconds in (20, 80)
+)
+UNTOLD = Cut(LOSSY.key, "ns-1", LOSSY.since_us + 45 * MINUTE, LOSSY.since_us + 45 * MINUTE + 50 * SECOND)
+
 
 @pytest.fixture(scope="module")
 def history():
     servers = list(three_servers())
     servers[0] = replace(servers[0], downtimes=(Downtime(MONDAY + 4 * HOUR, RESTARTED_US),))
     servers[2] = replace(servers[2], skew_us=-600_000)
-    plan = Plan(end_us=SPAN.end_us, brokers=(*brokers(7), QUICK), servers=tuple(servers))
+    plan = Plan(end_us=SPAN.end_us, brokers=(*brokers(7), QUICK, LOSSY), servers=tuple(servers))
     return generate(
         plan.with_plants(
             Plant(
-                cuts=(CUT, SHORT, DEAF, EARLY, FINAL, MISSED, UNHEARD),
-                topics=(Topic("TopicTest", ("broker-001", "broker-003", "quick")),),
+                cuts=(CUT, SHORT, DEAF, EARLY, FINAL, MISSED, UNHEARD, *LOST, UNTOLD),
+                topics=(Topic("TopicTest", ("broker-001", "broker-003", "quick", "lossy")),),
                 topic_changes=(
                     TopicChange(ALTERED_US, "TopicTest", "broker-001", 16, 16),
                     TopicChange(MONDAY + 90 * MINUTE, "TopicTest", "broker-003", 16, 16),
                     TopicChange(MISSED.from_us + SECOND, "TopicTest", "quick", 16, 16),
+                    TopicChange(UNTOLD.from_us + 5 * SECOND, "TopicTest", "lossy", 16, 16),
                 ),
                 outages=(
                     MOVE,
@@ -118,6 +127,7 @@ def test_each_planted_divergence_is_found_and_nothing_else(result):
         ("broker-004", "presence"),
         ("broker-002", "address"),
         (None, "cold"),
+        ("lossy", "version"),
         ("broker-006", "presence"),
     ]
 
@@ -221,6 +231,15 @@ def test_a_version_that_one_server_did_not_hear_of_is_told_until_it_does(history
     assert end_us == pytest.approx(next_us, abs=SECOND)
     ours, theirs, behind = (state.split("=")[1] for state in result[2]["states"])
     assert ours == theirs != behind
+
+
+def test_a_version_is_late_by_the_period_that_a_broker_keeps_and_not_by_what_a_server_took_for_it(history, result):
+    periods = [row.get("period_ms") or 0 for row in history.rows["heartbeat"] if row["broker_name"] == "lossy"]
+    assert max(periods) == pytest.approx(60_000, abs=500)
+    ours, behind, theirs = (state.split("=")[1] for state in result[6]["states"])
+    assert ours == theirs != behind
+    assert result[6]["seconds"] == pytest.approx(55, abs=1)
+    assert VERSION_PERIODS * 30 < result[6]["seconds"] < VERSION_PERIODS * 60
 
 
 def test_two_addresses_of_one_broker_are_told_apart(result):

@@ -268,6 +268,24 @@ STORIES: dict[str, tuple[Plan, tuple[str, ...]]] = {
         ),
         ("A6", "A7", "A8"),
     ),
+    "a NameServer that takes a broker for half as quick as it is does not hear of altered topics": (
+        _plan(
+            Plant(
+                topics=(Topic("t", ("broker-000",)),),
+                topic_changes=(TopicChange(NOON + 75 * MINUTE + 5 * SECOND, "t", "broker-000", 4, 4),),
+                cuts=tuple(
+                    Cut(ONE, "ns-1", from_us, from_us + length * SECOND)
+                    for from_us, length in (
+                        (NOON + 30 * MINUTE + 20 * SECOND, 20),
+                        (NOON + 31 * MINUTE + 20 * SECOND, 20),
+                        (NOON + 75 * MINUTE, 50),
+                    )
+                ),
+            ),
+            brokers=(Broker(key=ONE, since_us=NOON + 30 * MINUTE),),
+        ),
+        ("A6",),
+    ),
     "a master dies, and one NameServer shows the new one late": (_failed_over(), ("A1", "A6", "A10")),
     "a master dies while one NameServer is down and one cannot record": (
         _failed_over_before(Server(name="ns-0"), _DOWN, _MUTE),
