@@ -164,7 +164,10 @@ def test_one_topic_of_a_broker_that_is_not_known_yet_waits_for_its_full_registra
 def test_a_topic_deleted_on_the_broker_leaves_only_a_nameserver_that_is_told_to_follow(cluster, mqadmin):
     servers = (cluster.namesrv, cluster.modern, cluster.strict)
     mqadmin.run("updateTopic", "-b", cluster.single.address, "-t", "forgotten", namesrv=[cluster.modern.address])
-    wait_until(lambda: all(server.caller.route("forgotten") for server in servers), seconds=5, what="the topic")
+    wait_until(lambda: all(server.caller.route("forgotten") for server in servers), seconds=AT_ONCE_S, what="the topic")
+    # Right after a registration none is under way that would bring the topic back.
+    before = registrations(cluster.single)
+    wait_until(lambda: registrations(cluster.single) > before, seconds=REGISTRATION_ROUND_S, what="a registration")
     mqadmin.run("deleteTopic", "-c", "single_cluster", "-t", "forgotten", namesrv=[cluster.modern.address])
     assert "forgotten" not in cluster.single.stored_topics()
     assert cluster.modern.caller.route("forgotten") is None
