@@ -101,7 +101,9 @@ class SetHistory:
             "timeout_ms": dead.timeout_ms,
             "master_epoch": broker_set.master_epoch,
         }
-        self._recorder.note(Told("failure_detected", who, columns))
+        # An election counts from there: it would seem to begin before the death if the loop was busy in between.
+        ago_ms = max(0, self._clock.now_ms() - dead.judged_ms)
+        self._recorder.note(Told("failure_detected", who, columns, ago_ms))
         self._forget(broker_set, dead.key.broker_id)
 
     def cleaned(self, broker_set: BrokerSet, broker_ids: Iterable[int]) -> None:
