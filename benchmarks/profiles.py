@@ -27,9 +27,9 @@ from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
-from remoting.connection import Connection
-from remoting.limits import ServerLimits
-from remoting.server import RemotingServer, ServerOptions
+from remoting.server.connection import Connection
+from remoting.server.limits import ServerLimits
+from remoting.server.server import RemotingServer, ServerOptions
 from serving.journal import Attributed
 
 PROFILES: Final = REPOSITORY / "benchmarks" / "profiles"

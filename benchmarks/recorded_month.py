@@ -44,7 +44,7 @@ from namesrv.route_state import RouteState
 from namesrv.set_change import RouteTables
 from namesrv.tables.live_table import LiveKey
 from namesrv.topic_settings import SharedSettings
-from remoting.shapes.route import DataVersion, QueueData
+from remoting.protocol.shapes.route import DataVersion, QueueData
 
 SECOND_US: Final = 1_000_000
 MINUTE_US: Final = 60 * SECOND_US

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, get_args
 
 from controller.detection import SILENCE_MS_MIN
-from remoting.codes import CONTROLLER_REQUESTS
+from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
 from serving.options import (
     ANY_VALUE,
@@ -50,7 +50,7 @@ class ControllerConfig(ServerConfig):
     config_black_list: ConfigBlackList = "configBlackList;configStorePath"
     listen_port: ListenPort = 9878
     http_port: HttpPort = 9881
-    #: The longest request (1006) has a body of 1 MiB, and a header has 256 KiB at most: handlers.py, remoting/frame.py.
+    #: The longest request (1006) has a body of 1 MiB, and a header has 256 KiB at most: handlers.py, remoting/protocol/frame.py.
     #: What is somewhat longer is still answered with its limit, and not disconnected.
     frame_bytes_max: FrameBytesMax = 2 * 1024 * 1024
 

@@ -21,8 +21,8 @@ from controller.live_table import BrokerKey, Source
 from controller.reach import Reach
 from controller.senders import Senders
 from controller.working import Working
-from remoting.addresses import host_number
-from remoting.errors import RequestRefused
+from remoting.protocol.addresses import host_number
+from remoting.protocol.errors import RequestRefused
 
 #: How often brokers are looked at, and for how long a standstill may hold that up.
 LOOK_MS: Final = 50

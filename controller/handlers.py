@@ -39,17 +39,14 @@ from controller.refusals import (
 )
 from controller.replica_infos import ReplicaInfos, encoded_sync_state_set
 from controller.store import StoreError
-from remoting.addresses import NAME_CHARS_MAX, is_address
-from remoting.body_limits import BodyLimits
 from remoting.clock import Clock
-from remoting.codec import decode_body, decode_fields, encode_fields
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError
-from remoting.fastjson import Dialect, encode
-from remoting.observer import Peer
-from remoting.prepared import PreparedAnswer
-from remoting.shapes.controller import (
+from remoting.protocol.addresses import NAME_CHARS_MAX, is_address
+from remoting.protocol.codec import decode_body, decode_fields, encode_fields
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.controller import (
     AlterSyncStateSetHeader,
     AlterSyncStateSetResponseHeader,
     BrokerHeartbeatHeader,
@@ -67,6 +64,9 @@ from remoting.shapes.controller import (
     SyncStateData,
     SyncStateSet,
 )
+from remoting.server.body_limits import BodyLimits
+from remoting.server.observer import Peer
+from remoting.server.response_cache import PreparedAnswer
 from serving.stored_config import StoredConfig
 
 #: Shortest and longest heartbeat timeout that is believed.

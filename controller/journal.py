@@ -19,7 +19,7 @@ from controller.events import MasterLost, ReplicaAdopted
 from controller.live_table import BrokerKey
 from controller.set_counts import FAILED_OVER, SetCounts
 from controller.store import Changed, Member, StoreError
-from remoting.codes import CONTROLLER_REQUESTS, RequestCode
+from remoting.protocol.codes import CONTROLLER_REQUESTS, RequestCode
 from serving.journal import ServerJournal
 from serving.log_events import LogEvent
 from serving.logs import Logs

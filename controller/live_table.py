@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from remoting.addresses import host_number
+from remoting.protocol.addresses import host_number
 
 #: What a heartbeat that does not say counts as.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 10_000

@@ -15,11 +15,11 @@ from controller.live_table import UNKNOWN, BrokerKey
 from controller.log_ends import LogEnd, LogEnds, Query
 from remoting.background_tasks import all_results, begun
 from remoting.client import Asker
-from remoting.codec import decode_body
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError, InvokeError, InvokeTimeout
-from remoting.shapes.broker import EpochCache
+from remoting.protocol.codec import decode_body
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError, InvokeError, InvokeTimeout
+from remoting.protocol.shapes.broker import EpochCache
 
 #: How long brokers have to tell how far their logs are: a healthy one answers in some ms, and who stands still for
 #: longer would hold up the election.

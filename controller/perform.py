@@ -15,13 +15,13 @@ from controller.elections import ElectionRecord, Elections, Notified
 from controller.live_table import BrokerKey
 from remoting.client import Asker
 from remoting.clock import Clock
-from remoting.codec import decode_body, encode_fields
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError, ConnectionRefused, InvokeError, OutOfResources
-from remoting.fastjson import Dialect, encode
-from remoting.shapes.broker import EpochCache
-from remoting.shapes.controller import MasterHeader, SyncStateSet
+from remoting.protocol.codec import decode_body, encode_fields
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError, ConnectionRefused, InvokeError, OutOfResources
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.broker import EpochCache
+from remoting.protocol.shapes.controller import MasterHeader, SyncStateSet
 
 #: How long a broker may take to change its role; a master waits for what is still to be indexed.
 NOTIFY_TIMEOUT_MS: Final = 3_000

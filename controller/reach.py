@@ -7,7 +7,7 @@ greeted once: asked before that is needed. Pure: `guard.py` greets.
 from typing import Final, NamedTuple
 
 from controller.live_table import BrokerKey
-from remoting.addresses import host_number
+from remoting.protocol.addresses import host_number
 
 #: How soon a broker that was not reached is greeted again: doubled up to the longest.
 _AGAIN_MS: Final = 1_000

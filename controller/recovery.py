@@ -12,7 +12,7 @@ from controller.broker_set import BrokerSet
 from controller.decisions.electorate import Electorate
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.live_table import BrokerKey, LiveTable, Owner, Source
-from remoting.addresses import host_number
+from remoting.protocol.addresses import host_number
 
 #: Brokers poll each 5 s; within this time all that live have come.
 WAIT_MS: Final = 8_000

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from remoting.codes import ResponseCode
-from remoting.errors import RequestRefused
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import RequestRefused
 
 #: What every refused change of the SyncStateSet carries, as with Java.
 NO_NEW_EPOCH: Final = {"newSyncStateSetEpoch": "0"}

@@ -1,11 +1,11 @@
 """Answers to who leads a set (1004), ready for as long as they are true: every broker asks again and again."""
 
 from controller.broker_set import BrokerSet
-from remoting.codec import encode_fields
-from remoting.fastjson import Dialect, encode
-from remoting.prepared import PreparedAnswer
-from remoting.shapes.controller import MasterHeader, SyncStateSet
-from remoting.statistics import SizeTally
+from remoting.protocol.codec import encode_fields
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.controller import MasterHeader, SyncStateSet
+from remoting.server.response_cache import PreparedAnswer
+from remoting.server.statistics import SizeTally
 
 
 class ReplicaInfos:

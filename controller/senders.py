@@ -15,7 +15,7 @@ from controller.live_table import (
     Source,
 )
 from controller.reach import Reach
-from remoting.addresses import host_number
+from remoting.protocol.addresses import host_number
 
 
 class Senders:

@@ -20,10 +20,10 @@ from controller.store import Backend, StoreError
 from controller.store_size import StoreSize
 from controller.stores.opening import open_store
 from remoting.background_tasks import BackgroundTasks
-from remoting.codes import RequestCode
-from remoting.notices import NoticeKind
-from remoting.server import ServerOptions
-from remoting.shapes.controller import BrokerHeartbeatHeader
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
+from remoting.server.oneway_fast_path import NoticeKind
+from remoting.server.server import ServerOptions
 from serving.journal import Attributed, ConnectionWatch
 from serving.not_started import NotStarted
 from serving.own_address import is_own_host, warn_of_loopback

@@ -14,7 +14,7 @@ import msgspec
 from controller.broker_set import BrokerSet
 from controller.entry import Decision, Entry, Reply
 from controller.live_table import BrokerKey
-from remoting.errors import RemotingError
+from remoting.protocol.errors import RemotingError
 
 #: How often a set that others change is decided anew.
 _TRIES: Final = 3

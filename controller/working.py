@@ -18,7 +18,7 @@ from controller.recovery import Recovery
 from controller.refusals import NotLeader, NotStoredNow
 from controller.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 from remoting.clock import Clock
-from remoting.errors import RequestRefused
+from remoting.protocol.errors import RequestRefused
 
 #: After that long for one change, brokers may only seem silent.
 _SLOW_STORE_MS: Final = 1_000

@@ -12,7 +12,7 @@ from namesrv import routes
 from namesrv.refusals import ClusterInfoTooLong
 from namesrv.slices import PART_TOPICS, Steps, in_parts
 from namesrv.tables.broker_table import BrokerSet, BrokerTable
-from remoting.fastjson import Dialect, encode
+from remoting.protocol.fastjson import Dialect, encode
 
 #: Up to so many sets are told at once: some milliseconds.
 AT_ONCE_MAX: Final = PART_TOPICS

@@ -7,7 +7,7 @@ Answers to Java's `NamesrvConfig`, whose property names and defaults are kept (n
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from remoting.codes import NAMESRV_REQUESTS
+from remoting.protocol.codes import NAMESRV_REQUESTS
 from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
 from serving.options import (
     ANY_VALUE,

@@ -14,7 +14,7 @@ from namesrv.set_change import RouteTables, SetChange, counted, without_write
 from namesrv.slices import whole
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey
-from remoting.shapes.route import MASTER_ID
+from remoting.protocol.shapes.route import MASTER_ID
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from remoting.shapes.route import DataVersion
+from remoting.protocol.shapes.route import DataVersion
 
 Reply = TypeVar("Reply")
 

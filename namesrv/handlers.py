@@ -22,16 +22,13 @@ from namesrv.settings import Settings
 from namesrv.sliced import Slices
 from namesrv.slices import PART_TOPICS, Steps, whole
 from namesrv.tables.live_table import LiveKey
-from remoting.addresses import is_address, is_name
-from remoting.body_limits import UNLIMITED, BodyLimits
 from remoting.clock import Clock
-from remoting.codec import decode_body, decode_fields, encode_fields
-from remoting.codes import VERSION_4_9_4, RequestCode
-from remoting.command import RemotingCommand
-from remoting.fastjson import Dialect, encode
-from remoting.observer import Peer
-from remoting.prepared import PreparedAnswer
-from remoting.shapes.namesrv import (
+from remoting.protocol.addresses import is_address, is_name
+from remoting.protocol.codec import decode_body, decode_fields, encode_fields
+from remoting.protocol.codes import VERSION_4_9_4, RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.namesrv import (
     BrokerIdentityHeader,
     BrokerNameHeader,
     GetRouteInfoRequestHeader,
@@ -42,7 +39,10 @@ from remoting.shapes.namesrv import (
     RegisterTopicBody,
     TopicHeader,
 )
-from remoting.shapes.route import DataVersion, TopicRouteData
+from remoting.protocol.shapes.route import DataVersion, TopicRouteData
+from remoting.server.body_limits import UNLIMITED, BodyLimits
+from remoting.server.observer import Peer
+from remoting.server.response_cache import PreparedAnswer
 
 #: A registration with a longer body is taken in slices; 10,000 topics have 1.8 MB.
 LARGE_BODY_BYTES: Final = 64 * 1024

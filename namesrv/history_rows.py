@@ -24,8 +24,8 @@ from namesrv.effects import (
 from namesrv.set_change import AppliedChange, RouteTables
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey
-from remoting.codes import RequestCode
-from remoting.shapes.route import MASTER_ID, DataVersion, QueueData, TopicQueueMappingInfo
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.shapes.route import MASTER_ID, DataVersion, QueueData, TopicQueueMappingInfo
 
 #: So many names of topics stand in one row.
 _TOPICS_IN_ROW: Final = 1000

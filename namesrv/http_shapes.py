@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from remoting.shapes.route import DataVersion
+from remoting.protocol.shapes.route import DataVersion
 
 
 class TopicCounts(msgspec.Struct, frozen=True, rename="camel"):

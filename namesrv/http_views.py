@@ -33,7 +33,7 @@ from namesrv.tables.live_table import LiveKey
 from namesrv.tables.topic_census import kind_of
 from namesrv.topic_names import TopicNames
 from remoting.clock import Clock
-from remoting.shapes.route import TopicRouteData
+from remoting.protocol.shapes.route import TopicRouteData
 from serving.health import Health
 from serving.http_pages import PageRequest, page_of, with_prefix
 from serving.http_views import Asked, HttpRefused, MetricsText, NotFound, ServerViews, asked_page

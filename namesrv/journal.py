@@ -24,10 +24,10 @@ from namesrv.effects import (
     TopicsChangedByAdmin,
 )
 from namesrv.set_change import SAMPLE_TOPICS_MAX
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.errors import InvokeError
-from remoting.observer import Peer, Rejection
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import InvokeError
+from remoting.server.observer import Peer, Rejection
 from serving.journal import ServerJournal
 from serving.logs import Logs
 from serving.stored_config import NotStored

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from namesrv.slices import Steps
-from remoting.errors import BodyError
+from remoting.protocol.errors import BodyError
 
 #: A value that is longer is not found in one step, but in many; a key or a text cannot be longer. With a key and some
 #: more it is below `fastjson.BARE_KEYS_BYTES_MAX`.

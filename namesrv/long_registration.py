@@ -13,10 +13,10 @@ from namesrv.json_members import Members
 from namesrv.refusals import NameTooLong
 from namesrv.slices import Steps
 from namesrv.topic_settings import TOPICS_MAX
-from remoting.codec import decode_body
-from remoting.errors import BodyError
-from remoting.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper
-from remoting.shapes.route import TopicConfig, TopicQueueMappingInfo
+from remoting.protocol.codec import decode_body
+from remoting.protocol.errors import BodyError
+from remoting.protocol.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper
+from remoting.protocol.shapes.route import TopicConfig, TopicQueueMappingInfo
 
 #: So much is decoded at a time, and so many members are looked at.
 _BLOCK_BYTES: Final = 16 * 1024

@@ -8,7 +8,7 @@ import msgspec
 from namesrv.route_state import RouteState
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.topic_census import TopicKind
-from remoting.shapes.route import MASTER_ID
+from remoting.protocol.shapes.route import MASTER_ID
 
 
 class SetState(Enum):

@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol
 
 from namesrv.effects import CloseConnection, Effect, Event, NotifyMinBrokerIdChange, Outcome, ProbeConnection
 from remoting.background_tasks import BackgroundTasks
-from remoting.codec import encode_fields
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.errors import InvokeError
-from remoting.shapes.broker import NotifyMinBrokerIdChangeRequestHeader
+from remoting.protocol.codec import encode_fields
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import InvokeError
+from remoting.protocol.shapes.broker import NotifyMinBrokerIdChangeRequestHeader
 
 #: How long a broker may take to accept a connection for a notification; Java waits as long to connect.
 NOTIFY_TIMEOUT_MS: Final = 3000

@@ -9,11 +9,11 @@ from namesrv.refusals import KvNamespaceNotFound, ListDisabled, QueryNotFound
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from namesrv.slices import Steps, in_parts
-from remoting.codec import decode_fields
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.fastjson import Dialect, encode
-from remoting.shapes.namesrv import (
+from remoting.protocol.codec import decode_fields
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.namesrv import (
     BrokerMemberGroup,
     BrokerNameHeader,
     ClusterHeader,
@@ -23,7 +23,7 @@ from remoting.shapes.namesrv import (
     NamespaceHeader,
     TopicList,
 )
-from remoting.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
+from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
 
 
 class Queries:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from namesrv.slices import Steps, in_parts
-from remoting.shapes.route import QueueData
+from remoting.protocol.shapes.route import QueueData
 
 
 class Move(NamedTuple):

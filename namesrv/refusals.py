@@ -3,9 +3,9 @@
 from types import MappingProxyType
 from typing import Final
 
-from remoting.addresses import NAME_CHARS_MAX
-from remoting.codes import ResponseCode
-from remoting.errors import RequestRefused
+from remoting.protocol.addresses import NAME_CHARS_MAX
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import RequestRefused
 
 
 class CodeNotSupported(RequestRefused):

@@ -28,14 +28,8 @@ from namesrv.slices import Steps, in_parts
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
 from namesrv.topic_settings import TopicSettings
-from remoting.errors import RequestRefused
-from remoting.shapes.route import (
-    MASTER_ID,
-    PERM_WRITE,
-    DataVersion,
-    QueueData,
-    TopicQueueMappingInfo,
-)
+from remoting.protocol.errors import RequestRefused
+from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo
 
 #: Silence that is allowed to a broker that asks for nothing else, in ms.
 HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000

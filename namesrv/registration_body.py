@@ -17,13 +17,13 @@ from namesrv.refusals import NameTooLong
 from namesrv.said_topics import SaidTopics
 from namesrv.slices import Steps
 from namesrv.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
-from remoting.addresses import is_address, is_name
-from remoting.codec import decode_body
-from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
-from remoting.errors import BodyError, RequestRefused
-from remoting.fastjson import BARE_KEYS_BYTES_MAX
-from remoting.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper
-from remoting.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInfo
+from remoting.protocol.addresses import is_address, is_name
+from remoting.protocol.codec import decode_body
+from remoting.protocol.codes import VERSION_3_0_11, VERSION_5_0_0
+from remoting.protocol.errors import BodyError, RequestRefused
+from remoting.protocol.fastjson import BARE_KEYS_BYTES_MAX
+from remoting.protocol.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper
+from remoting.protocol.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInfo
 
 #: A compressed body may grow to this many bytes; 100,000 topics have about 6 MB in that form.
 INFLATED_BYTES_MAX: Final = 16 * 1024 * 1024

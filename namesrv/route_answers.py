@@ -7,7 +7,7 @@ Whoever changes a topic, a broker set or a setting that routes depend on drops t
 from collections.abc import Iterable
 from typing import Final
 
-from remoting.prepared import PreparedAnswer
+from remoting.server.response_cache import PreparedAnswer
 
 #: Bytes of bodies that are kept; beyond it go those of the topics for which none was made for the longest time. A route
 #: over 300 broker sets has about 64 KiB.

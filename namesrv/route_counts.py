@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from remoting.statistics import SizeTally
+from remoting.server.statistics import SizeTally
 
 #: Upper bounds of the buckets of encoded route bodies, in bytes; the last bucket has none.
 BODY_BYTES_BOUNDS: Final = (256, 512, 1024, 4096, 16384, 65536, 262144, 1048576)

@@ -40,8 +40,8 @@ from namesrv.tables.live_table import LiveKey, LiveRow
 from namesrv.tables.mapping_table import PreparedMappingRemoval, PreparedMappings
 from namesrv.tables.topic_census import TopicCensus, TopicKind, kinds_of
 from namesrv.tables.topic_table import PreparedQueues, PreparedRemoval
-from remoting.codes import RequestCode
-from remoting.shapes.route import (
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.shapes.route import (
     MASTER_ID,
     PERM_READ,
     PERM_WRITE,

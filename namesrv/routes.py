@@ -9,7 +9,7 @@ import msgspec
 from namesrv.set_change import RouteTables
 from namesrv.tables.broker_table import BrokerSet
 from namesrv.tables.live_table import LiveKey
-from remoting.shapes.route import MASTER_ID, PERM_WRITE, BrokerData, QueueData, TopicRouteData
+from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, BrokerData, QueueData, TopicRouteData
 
 #: Slaves ask for this topic to learn their set's real members, so nobody acts as master in its route.
 SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"

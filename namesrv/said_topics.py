@@ -22,9 +22,9 @@ import xxhash
 from namesrv.refusals import NameTooLong
 from namesrv.slices import Steps
 from namesrv.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
-from remoting.errors import BodyError
-from remoting.shapes.namesrv import RegisterBrokerBody
-from remoting.shapes.route import TopicConfig
+from remoting.protocol.errors import BodyError
+from remoting.protocol.shapes.namesrv import RegisterBrokerBody
+from remoting.protocol.shapes.route import TopicConfig
 
 #: A block ends with the first topic that ends after so many bytes.
 BLOCK_BYTES: Final = 32 * 1024

@@ -19,10 +19,10 @@ from namesrv.lost_connections import LostConnections
 from namesrv.perform import Performer
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
-from remoting.codes import RequestCode
-from remoting.observer import CloseReason
-from remoting.server import ServerOptions
-from remoting.statistics import timer_ns
+from remoting.protocol.codes import RequestCode
+from remoting.server.observer import CloseReason
+from remoting.server.server import ServerOptions
+from remoting.server.statistics import timer_ns
 from serving.journal import Attributed, ConnectionWatch
 from serving.process import ServerProcess, Surroundings, import_aside
 

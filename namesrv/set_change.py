@@ -15,7 +15,7 @@ from namesrv.tables.live_table import LiveKey, LiveRow, LiveTable
 from namesrv.tables.mapping_table import MappingTable
 from namesrv.tables.perm_table import PermTable
 from namesrv.tables.topic_table import TopicTable
-from remoting.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
+from remoting.protocol.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
 
 #: So many topic names go into an event, as a sample for the log.
 SAMPLE_TOPICS_MAX = 5

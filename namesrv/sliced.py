@@ -13,8 +13,8 @@ from itertools import count
 from typing import Any, Final
 
 from namesrv.slices import Result, Steps
-from remoting.errors import RemotingError, without_origin
-from remoting.statistics import timer_ns
+from remoting.protocol.errors import RemotingError, without_origin
+from remoting.server.statistics import timer_ns
 
 #: So long the loop is held at a time.
 _SLICE_NS: Final = 2_000_000

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple, Protocol, cast
 import msgspec
 
 from remoting.clock import Clock
-from remoting.codes import ResponseCode, SerializeType
-from remoting.command import RemotingCommand
-from remoting.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
-from remoting.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
-from remoting.opening import host_and_port
-from remoting.signing import Signer, is_denied, signed
+from remoting.protocol.codes import ResponseCode, SerializeType
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
+from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
+from remoting.protocol.signing import Signer, is_denied, signed
+from remoting.transport.preamble import host_and_port
 
 _OPAQUE_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65535

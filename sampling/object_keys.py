@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from remoting.errors import BodyError
+from remoting.protocol.errors import BodyError
 
 #: A string, or a brace; of a closing one also the colon behind it, which tells that what is closed was a key.
 _PIECE: Final = re.compile(rb'"(?>(?:[^"\\]++|\\.)*)"|(?P<opens>\{)|(?P<closes>\})(?P<colon>\s*+:)?', re.DOTALL)

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from history.landing import file_name
-from remoting.named_addresses import named_addresses
-from remoting.signing import Credentials, Signer
+from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.signing import Credentials, Signer
 from serving.broker_keys import key_in
 from serving.not_started import NotStarted
 from serving.options import NamedAddressList

@@ -11,12 +11,12 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from remoting.codec import decode_body, encode_fields
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.errors import RemotingError
-from remoting.shapes.namesrv import GetRouteInfoRequestHeader
-from remoting.shapes.route import MASTER_ID, TopicRouteData
+from remoting.protocol.codec import decode_body, encode_fields
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import RemotingError
+from remoting.protocol.shapes.namesrv import GetRouteInfoRequestHeader
+from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from sampling.object_keys import with_quoted_object_keys
 from sampling.samples import Master, Members, Progress
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import Clock
-from remoting.errors import BodyError, InvokeError
+from remoting.protocol.errors import BodyError, InvokeError
 from sampling import questions
 from sampling.questions import Question, Refused
 from sampling.samples import Master, Members, MembersThere, Progress, SetAnswer

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-from remoting.named_addresses import named_addresses
-from remoting.signing import Credentials, Signer
+from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.signing import Credentials, Signer
 from serving.config import ServerConfig
 from serving.not_started import NotStarted
 

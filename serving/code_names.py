@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from remoting.codes import ResponseCode
+from remoting.protocol.codes import ResponseCode
 from serving.config import Config
 from serving.server_kind import ServerKind
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeVar, get_args
 
 from history.room import BYTES_MAX
-from remoting.properties import Property
+from remoting.protocol.properties import Property
 from serving.options import (
     ANY_VALUE,
     INT_MAX,
@@ -386,7 +386,7 @@ class ServerConfig:
         ),
     ] = BYTES_MAX
 
-    # TlsSystemConfig; all read by process.py, which hands them to remoting/tls.py
+    # TlsSystemConfig; all read by process.py, which hands them to remoting/transport/tls.py
 
     tls_server_mode: Annotated[
         TlsMode,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from remoting.properties import Property
+from remoting.protocol.properties import Property
 from serving.config import Config
 from serving.config_checks import BadOption, ConfigError, bad_option, conflicts
 from serving.options import FilePath

@@ -10,9 +10,9 @@ from typing import Any, Final, Generic
 
 import msgspec
 
-from remoting.codes import ResponseCode
-from remoting.errors import RequestRefused
-from remoting.properties import PropertiesError, Property, parse
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import RequestRefused
+from remoting.protocol.properties import PropertiesError, Property, parse
 from serving.config import Config, ServerConfig
 from serving.config_checks import BadOption, bad_option, conflicts, listed_keys
 from serving.config_text import shown_unknown

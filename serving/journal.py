@@ -9,11 +9,11 @@ from typing import Any, Generic
 
 import msgspec
 
-from remoting.answers import Dispatcher
-from remoting.command import RemotingCommand
-from remoting.errors import FrameError
-from remoting.observer import CloseReason, ConnectionKind, Peer, Rejection
-from remoting.prepared import PreparedAnswer
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import FrameError
+from remoting.server.observer import CloseReason, ConnectionKind, Peer, Rejection
+from remoting.server.request_processor import Dispatcher
+from remoting.server.response_cache import PreparedAnswer
 from serving import server_events as events
 from serving.code_names import UNKNOWN, request_name
 from serving.config import Config

@@ -24,8 +24,8 @@ from prometheus_client.process_collector import ProcessCollector
 from history.recorder import Counts as HistoryCounts
 from history.recorder import Recorder
 from history.schemas import FAMILIES
-from remoting.codes import ResponseCode
-from remoting.statistics import ServerStatistics, timer_ns
+from remoting.protocol.codes import ResponseCode
+from remoting.server.statistics import ServerStatistics, timer_ns
 from serving import __version__
 from serving.code_names import UNKNOWN, request_name, response_name
 from serving.config import Config

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 import msgspec
 
 from history.recorder import Identity
-from remoting.answers import Dispatcher
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
-from remoting.codes import SerializeType
-from remoting.errors import RemotingError
-from remoting.limits import ServerLimits
-from remoting.observer import ServerObserver
-from remoting.server import RemotingServer, ServerOptions
-from remoting.tls import TlsError, client_context
+from remoting.protocol.codes import SerializeType
+from remoting.protocol.errors import RemotingError
+from remoting.server.limits import ServerLimits
+from remoting.server.observer import ServerObserver
+from remoting.server.request_processor import Dispatcher
+from remoting.server.server import RemotingServer, ServerOptions
+from remoting.transport.tls import TlsError, client_context
 from serving import __version__, chores, tls_options
 from serving import server_events as events
 from serving.broker_keys import ADDRESSES, PROPERTIES, signer_of

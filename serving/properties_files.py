@@ -6,7 +6,7 @@ here are the sentences for damaged files.
 
 from pathlib import Path
 
-from remoting.properties import PropertiesError, parse
+from remoting.protocol.properties import PropertiesError, parse
 from serving.config_sources import PropertiesFile
 from serving.durable_file import DamagedFile, NotReadable, read, read_latest, recover
 

@@ -15,7 +15,7 @@ from history.recorder import Identity, Recorder
 from history.room import BYTES_MAX, Forgotten
 from history.schemas import TICK_INTERVAL_MS
 from remoting.clock import SystemClock
-from remoting.statistics import ServerStatistics
+from remoting.server.statistics import ServerStatistics
 from serving import server_events as events
 from serving.logs import Logs
 from serving.server_counts import ServerCounts

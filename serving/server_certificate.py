@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from remoting.clock import Clock
-from remoting.tls import TlsContexts, TlsError, TlsSettings
+from remoting.transport.tls import TlsContexts, TlsError, TlsSettings
 from serving.logs import Logs
 from serving.not_started import NotStarted
 from serving.server_counts import ServerCounts

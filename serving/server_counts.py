@@ -1,4 +1,4 @@
-"""What happened since the start, counted, in any server; `remoting/statistics.py` counts what is on the wire.
+"""What happened since the start, counted, in any server; `remoting/server/statistics.py` counts what is on the wire.
 
 Everything is touched by one thread, the loop's, and read by `metrics.py` at a scrape.
 """

@@ -6,7 +6,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Generic, get_args, get_type_hints
 
-from remoting.codes import RequestCode
+from remoting.protocol.codes import RequestCode
 from serving.config import Config
 from serving.options import Option
 

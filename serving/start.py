@@ -15,7 +15,7 @@ from typing import Any, Final, Generic
 
 import msgspec
 
-from remoting.properties import listing_text
+from remoting.protocol.properties import listing_text
 from serving.arguments import Arguments, parse
 from serving.config import Config
 from serving.config_checks import ConfigError

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
-from remoting.errors import RequestRefused
-from remoting.properties import TEXT_BYTES_MAX, PropertiesError, file_text, listing_text, text_with
+from remoting.protocol.errors import RequestRefused
+from remoting.protocol.properties import TEXT_BYTES_MAX, PropertiesError, file_text, listing_text, text_with
 from serving import durable_file
 from serving.config import Config, ServerConfig
 from serving.config_text import listed_properties, persisted_properties

@@ -1,6 +1,6 @@
 """The `tls.*` options as the wire protocol takes them."""
 
-from remoting.tls import TlsSettings
+from remoting.transport.tls import TlsSettings
 from serving.config import ServerConfig
 
 

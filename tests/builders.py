@@ -9,7 +9,7 @@ from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
 from namesrv.topic_settings import TopicSettings
-from remoting.shapes.route import (
+from remoting.protocol.shapes.route import (
     MASTER_ID,
     PERM_READ,
     PERM_WRITE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from remoting.codes import SerializeType
+from remoting.protocol.codes import SerializeType
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from remoting.codes import RequestCode
+from remoting.protocol.codes import RequestCode
 from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
 from serving.options import ANY_VALUE, Option, Whole
 from serving.server_kind import ServerKind

@@ -16,8 +16,8 @@ from history.landing import LANDING
 from history.schemas import BROKER_STATE, CONTROLLER, NS_LIFECYCLE, NS_TICK, SAMPLER, UNOBSERVED_AFTER_MS
 from history.times import time_text
 from remoting.clock import SystemClock
-from remoting.fastjson import Dialect, encode
-from remoting.shapes.route import BrokerData
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.route import BrokerData
 from timemachine.broker_story import story
 from timemachine.moments import Moments, NotRecorded, Seen
 from timemachine.rows import History, Row, as_written

@@ -9,7 +9,7 @@ from history.life import BEATS_MISSING, CLOCK_SET
 from history.room import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
 from history.times import time_of, unix_us
-from remoting.shapes.route import TopicRouteData
+from remoting.protocol.shapes.route import TopicRouteData
 from timemachine.rows import History, Row, as_written
 from timemachine.server_clock import ServerClock
 from timemachine.topic_story import TopicStory

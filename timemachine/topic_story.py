@@ -14,7 +14,7 @@ from namesrv.routes import route_of
 from namesrv.set_change import RouteTables
 from namesrv.tables.broker_table import BrokerSet, Member
 from namesrv.tables.live_table import LiveKey, LiveRow
-from remoting.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
+from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
 from timemachine.rows import Row
 
 _DEFAULTS: Final = RouteProperties(support_acting_master=False, order_message_enable=False)

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from remoting.shapes.route import MASTER_ID
+from remoting.protocol.shapes.route import MASTER_ID
 
 
 class Member(msgspec.Struct, frozen=True):

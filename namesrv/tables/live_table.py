@@ -7,7 +7,7 @@ and the second to leave stays for ever; here each has its own.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from remoting.shapes.route import DataVersion
+from remoting.protocol.shapes.route import DataVersion
 
 #: How often a broker registers unless it shows another period, in ms: registerNameServerPeriod of Java brokers.
 PERIOD_MS_DEFAULT: Final = 30_000

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from namesrv.slices import Steps, whole
 from namesrv.tables.holders import Holders, HolderTable, Leaving
-from remoting.shapes.route import TopicQueueMappingInfo
+from remoting.protocol.shapes.route import TopicQueueMappingInfo
 
 _NO_MAPPINGS: Final[Mapping[str, TopicQueueMappingInfo]] = {}
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from namesrv.queue_changes import QueueChanges, differing
 from namesrv.slices import Steps, in_parts, whole
 from namesrv.tables.holders import Holders, HolderTable, Leaving
-from remoting.shapes.route import QueueData
+from remoting.protocol.shapes.route import QueueData
 
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}
 

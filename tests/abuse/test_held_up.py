@@ -17,7 +17,7 @@ from peers.wire import frame
 
 from controller import handlers as controller_handlers
 from namesrv import handlers as namesrv_handlers
-from remoting.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
+from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 
 #: As many made-up brokers as there may be (brokersMax), of as many as each connection may have.
 CONNECTIONS, OF_A_CONNECTION = 98, 1020

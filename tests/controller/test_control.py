@@ -8,7 +8,7 @@ from fakes.control_room import CLUSTER, SET, ControlRoom
 from controller.control import BEAT_AWAITED_S, STRANGERS_MAX
 from controller.detection import Outcome
 from controller.live_table import BrokerKey, Heard
-from remoting.codes import RequestCode
+from remoting.protocol.codes import RequestCode
 
 
 @pytest.fixture

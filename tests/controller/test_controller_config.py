@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from controller.config import CONTROLLER, ControllerConfig
-from remoting.properties import Property, parse
+from remoting.protocol.properties import Property, parse
 from serving.config_checks import ConfigError
 from serving.config_sources import PropertiesFile, Sources, WhyIgnored, from_sources, ignored_keys
 from serving.options import FilePath, Fixed, Flag, Secret, Whole, text_of

@@ -6,7 +6,7 @@ import pytest
 from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
 
 from controller.detection import Outcome
-from remoting.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture

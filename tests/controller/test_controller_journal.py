@@ -12,8 +12,8 @@ from controller.event_catalogue import EVENTS
 from controller.journal import BROKER_CODES
 from controller.live_table import BrokerKey, Heard
 from controller.store import Member, OutcomeUnknown
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
 from serving.journal import Attributed
 from serving.log_events import common_keys
 

@@ -22,8 +22,8 @@ from controller.perform import Performer
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.codes import RequestCode
-from remoting.frame import decode, encode
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.frame import decode, encode
 
 #: Generous: only waits that would never end end here.
 WAIT_S = 20

@@ -11,7 +11,7 @@ from controller.events import MasterElected
 from controller.live_table import BrokerKey
 from controller.log_ends import LogEnd
 from controller.store import Kept, OutcomeUnknown
-from remoting.codes import ResponseCode
+from remoting.protocol.codes import ResponseCode
 
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
 NOT_AVAILABLE = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE

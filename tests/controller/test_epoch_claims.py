@@ -12,7 +12,7 @@ from controller.detection import Outcome
 from controller.entry import Entry
 from controller.live_table import BrokerKey
 from controller.refusals import EpochsUsedUp
-from remoting.codes import ResponseCode
+from remoting.protocol.codes import ResponseCode
 
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
 

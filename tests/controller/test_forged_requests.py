@@ -15,7 +15,7 @@ from controller.entry import Entry
 from controller.live_table import BrokerKey
 from controller.log_ends import LogEnd
 from controller.store import Kept
-from remoting.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import RequestCode, ResponseCode
 
 ONE = BrokerKey(SET, 1)
 HOMES = {1: 11, 2: 12, 3: 13}

@@ -5,7 +5,7 @@ from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
 from controller.detection import Outcome
 from controller.live_table import BrokerKey
-from remoting.codes import RequestCode
+from remoting.protocol.codes import RequestCode
 
 #: More than there are hosts of real brokers.
 INVENTED = 7

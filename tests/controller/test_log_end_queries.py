@@ -13,8 +13,8 @@ from controller.log_end_queries import ANSWER_BYTES_MAX, LOG_END_MS, LogEndQueri
 from controller.log_ends import NO_ANSWERS, LogEnd, Query
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.codes import RequestCode
-from remoting.frame import decode, encode
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.frame import decode, encode
 
 KEY = BrokerKey(SET, 2)
 FIXED = b"allAckInSyncStateSet=false\nenableAutoInSyncReplicas=false\ninSyncReplicas=2\nminInSyncReplicas=1\n"

@@ -6,7 +6,7 @@ from fakes.control_room import CLUSTER, SET, ControlRoom
 from controller.detection import Outcome
 from controller.hosts import Seat
 from controller.live_table import BrokerKey
-from remoting.codes import RequestCode
+from remoting.protocol.codes import RequestCode
 
 ONE = BrokerKey(SET, 1)
 ADDRESS = "broker-1:30911"

@@ -4,7 +4,7 @@ import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
 from controller import control
-from remoting.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from controller_builders import SET, a_set
 from fakes.control_room import APeer, ControlRoom
 
 from controller.replica_infos import ReplicaInfos
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.prepared import PreparedAnswer
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.server.response_cache import PreparedAnswer
 
 PEER = APeer(1)
 ASK = RemotingCommand(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": SET})

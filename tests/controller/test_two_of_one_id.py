@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from remoting.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import RequestCode, ResponseCode
 
 COPY = 50
 

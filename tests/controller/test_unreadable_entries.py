@@ -7,7 +7,7 @@ from fakes.control_room import SET, ControlRoom
 from peers.wire import SUCCESS
 
 from controller.store import Kept
-from remoting.codes import RequestCode
+from remoting.protocol.codes import RequestCode
 
 PROBLEM = "etcd: the entry at /rmq-controller/g/sets/broker-a cannot be read"
 

@@ -9,7 +9,7 @@ from controller import guard
 from controller.detection import Outcome
 from controller.guard import EXPIRES_MS
 from controller.log_ends import LogEnd
-from remoting.codes import ResponseCode
+from remoting.protocol.codes import ResponseCode
 
 
 @pytest.fixture

@@ -32,12 +32,12 @@ from controller.stores.embedded import EmbeddedStore
 from controller.working import Parts
 from fakes.clock import FakeClock
 from fakes.lines import Lines
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError, RequestRefused
-from remoting.observer import ConnectionKind
-from remoting.prepared import PreparedAnswer
-from remoting.statistics import ServerStatistics
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError, RequestRefused
+from remoting.server.observer import ConnectionKind
+from remoting.server.response_cache import PreparedAnswer
+from remoting.server.statistics import ServerStatistics
 from serving.chores import logged_tasks
 from serving.health import Health, Serving
 from serving.http_api import make_app, start_http

@@ -17,7 +17,7 @@ from namesrv.metrics import Metrics, MetricSources
 from namesrv.route_counts import RouteCounts
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
-from remoting.statistics import ServerStatistics
+from remoting.server.statistics import ServerStatistics
 from serving.chores import logged_tasks
 from serving.health import Health
 from serving.http_api import make_app, start_http

@@ -26,8 +26,8 @@ from namesrv.kv_config import KvConfig
 from namesrv.refusals import TopicNotExist
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
-from remoting.command import RemotingCommand
-from remoting.prepared import PreparedAnswer
+from remoting.protocol.command import RemotingCommand
+from remoting.server.response_cache import PreparedAnswer
 
 SETS = 100
 MEMBERS = 3

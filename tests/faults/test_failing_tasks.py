@@ -17,9 +17,9 @@ from namesrv.config import NameServerConfig
 from namesrv.kv_config import KvConfig
 from namesrv.service import NameServer
 from remoting.clock import SystemClock
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.frame import CommandReader, encode
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.frame import CommandReader, encode
 from serving import chores, recording, server_certificate
 from serving.chores import logged_tasks
 from serving.logs import Logs, json_line

@@ -22,9 +22,9 @@ from peers.scripted import Line
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
 
-from remoting import fastjson
-from remoting.errors import BodyError
-from remoting.frame import CommandReader
+from remoting.protocol import fastjson
+from remoting.protocol.errors import BodyError
+from remoting.protocol.frame import CommandReader
 
 GET_CONFIG = 1010
 INVALID_CLEAN = 2009

@@ -14,9 +14,9 @@ import pytest
 from golden_frames import Closing, exchanges, recording
 from peers.lab import Lab
 
-from remoting import fastjson
-from remoting.errors import BodyError
-from remoting.frame import CommandReader
+from remoting.protocol import fastjson
+from remoting.protocol.errors import BodyError
+from remoting.protocol.frame import CommandReader
 
 #: So long until the server has surely carried out what it does not answer.
 SETTLE_S = 0.05

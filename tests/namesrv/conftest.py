@@ -10,11 +10,11 @@ from namesrv.handlers import Handlers
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
-from remoting.codes import SerializeType
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError, RequestRefused
-from remoting.frame import CommandReader, encode
-from remoting.prepared import PreparedAnswer
+from remoting.protocol.codes import SerializeType
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError, RequestRefused
+from remoting.protocol.frame import CommandReader, encode
+from remoting.server.response_cache import PreparedAnswer
 
 
 class Peer:

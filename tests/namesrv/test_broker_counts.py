@@ -9,7 +9,7 @@ from namesrv.config import NameServerConfig
 from namesrv.effects import BeatKind
 from namesrv.route_state import RouteState
 from namesrv.tables.live_table import LiveKey
-from remoting.shapes.route import DataVersion
+from remoting.protocol.shapes.route import DataVersion
 
 
 class Counted:

@@ -7,9 +7,9 @@ from builders import a_registration
 
 from namesrv import cluster_info, routes
 from namesrv.slices import PART_TOPICS
-from remoting.codes import RequestCode, ResponseCode
-from remoting.fastjson import Dialect, encode
-from remoting.shapes.namesrv import ClusterInfo
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.namesrv import ClusterInfo
 
 #: More than are told at once.
 MANY = PART_TOPICS + 100

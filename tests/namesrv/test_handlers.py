@@ -6,7 +6,7 @@ import pytest
 from builders import text_of
 
 from namesrv.handlers import LARGE_BODY_BYTES
-from remoting.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import RequestCode, ResponseCode
 
 BROKER = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
 MASTER = BROKER | {"brokerId": "0", "haServerAddr": "10.0.0.1:10912", "enableActingMaster": "false"}

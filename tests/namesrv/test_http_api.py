@@ -16,7 +16,7 @@ from namesrv.config import NameServerConfig
 from namesrv.http_endpoints import ENDPOINTS
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
-from remoting.shapes.route import DataVersion
+from remoting.protocol.shapes.route import DataVersion
 from serving import http_api, http_connections
 from serving.health import Serving
 

@@ -13,11 +13,11 @@ from namesrv.event_catalogue import EVENTS
 from namesrv.journal import BROKER_CODES, Journal
 from namesrv.route_state import RouteState
 from namesrv.tables.live_table import LiveKey
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.errors import FrameError, FrameTooLarge, InvokeTimeout
-from remoting.observer import CloseReason, ConnectionKind, Rejection
-from remoting.shapes.route import DataVersion, QueueData
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import FrameError, FrameTooLarge, InvokeTimeout
+from remoting.protocol.shapes.route import DataVersion, QueueData
+from remoting.server.observer import CloseReason, ConnectionKind, Rejection
 from serving.counts import OTHER
 from serving.journal import Attributed
 from serving.log_events import common_keys

@@ -10,7 +10,7 @@ from namesrv.json_members import SKIPPED_BYTES_MAX, VALUE_BYTES_MAX
 from namesrv.registration_body import FILTER_SERVERS_MAX, RegistrationRefused, decoding
 from namesrv.slices import whole
 from namesrv.topic_settings import TOPICS_MAX
-from remoting.fastjson import BARE_KEYS_BYTES_MAX, Dialect, encode
+from remoting.protocol.fastjson import BARE_KEYS_BYTES_MAX, Dialect, encode
 
 #: Nobody reads this member; with it a body is too long to be decoded at once.
 PADDING = {"brokerName": ["x" * 1000, {"a": [1, -2.5e3, True, None]}] * (BARE_KEYS_BYTES_MAX // 1000)}

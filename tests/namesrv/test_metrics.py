@@ -10,8 +10,8 @@ from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv.kv_config import KvConfig
-from remoting.observer import CloseReason, ConnectionKind, Rejection
-from remoting.statistics import LATENCY_BOUNDS_NS
+from remoting.server.observer import CloseReason, ConnectionKind, Rejection
+from remoting.server.statistics import LATENCY_BOUNDS_NS
 from serving.counts import BROKERS_MAX, OTHER
 from serving.health import Serving
 from serving.server_counts import LATENCY_S

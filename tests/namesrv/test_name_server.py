@@ -11,9 +11,9 @@ from namesrv.effects import CloseConnection, Outcome
 from namesrv.kv_config import KvConfig
 from namesrv.service import NameServer
 from remoting.clock import SystemClock
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.frame import CommandReader, encode
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.frame import CommandReader, encode
 from serving.chores import logged_tasks
 from serving.logs import Logs, json_line
 from serving.process import Surroundings

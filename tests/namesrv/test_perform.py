@@ -8,8 +8,8 @@ from namesrv.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome, P
 from namesrv.perform import Performer
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
-from remoting.codes import RequestCode
-from remoting.errors import InvokeError
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.errors import InvokeError
 
 UNREACHABLE = "10.0.0.9:10911"
 

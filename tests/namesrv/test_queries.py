@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from remoting.codes import RequestCode, ResponseCode
+from remoting.protocol.codes import RequestCode, ResponseCode
 
 MASTER = {
     "brokerName": "broker-a",

@@ -15,7 +15,7 @@ from namesrv.refusals import (
     QueryNotFound,
     TopicNotExist,
 )
-from remoting.codes import ResponseCode
+from remoting.protocol.codes import ResponseCode
 from serving.stored_config import NotStored
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

@@ -36,7 +36,7 @@ from namesrv.queue_changes import Move, QueueChanges
 from namesrv.registration import SingleTopicFromUnknownBroker
 from namesrv.set_change import RouteTables, SetChange
 from namesrv.slices import whole
-from remoting.shapes.route import PERM_INHERIT, PERM_READ
+from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ
 
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
 MOVED = "moved:10911"

@@ -6,7 +6,7 @@ import pytest
 from namesrv.json_members import VALUE_BYTES_MAX
 from namesrv.registration_body import TOPICS_MAX, RegistrationRefused, decoding
 from namesrv.slices import whole
-from remoting.codes import VERSION_3_0_11, VERSION_5_0_0
+from remoting.protocol.codes import VERSION_3_0_11, VERSION_5_0_0
 
 VERSION = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
 

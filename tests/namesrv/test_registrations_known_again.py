@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from remoting.codes import RequestCode
+from remoting.protocol.codes import RequestCode
 
 NAMES = st.sampled_from(["broker-a", "broker-b"])
 IDS = st.sampled_from([0, 1])

@@ -4,8 +4,8 @@ import pytest
 from builders import TOPIC
 
 from namesrv.route_answers import RouteAnswers
-from remoting.prepared import PreparedAnswer
-from remoting.statistics import SizeTally
+from remoting.server.response_cache import PreparedAnswer
+from remoting.server.statistics import SizeTally
 
 
 def ready(body):

@@ -28,10 +28,10 @@ from namesrv.slices import whole
 from namesrv.tables.live_table import LiveKey
 from namesrv.tables.topic_census import kind_of
 from namesrv.topic_settings import TopicSettings
-from remoting.fastjson import Dialect, encode
-from remoting.prepared import PreparedAnswer
-from remoting.shapes.route import DataVersion, QueueData
-from remoting.statistics import SizeTally
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.route import DataVersion, QueueData
+from remoting.server.response_cache import PreparedAnswer
+from remoting.server.statistics import SizeTally
 
 NAMES = st.sampled_from(["broker-a", "broker-b"])
 ADDRESSES = st.sampled_from(["h1:1", "h2:1", "h3:1"])

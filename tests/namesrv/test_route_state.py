@@ -44,8 +44,8 @@ from namesrv.registration_body import decoding
 from namesrv.route_state import MasterAddresses, RouteState, StoredVersion
 from namesrv.slices import whole
 from namesrv.tables.topic_census import TopicKind
-from remoting.prepared import PreparedAnswer
-from remoting.statistics import SizeTally
+from remoting.server.response_cache import PreparedAnswer
+from remoting.server.statistics import SizeTally
 
 MASTER, SLAVE, SECOND_SLAVE = (a_live_key(broker_id=broker_id) for broker_id in range(3))
 OTHER = a_live_key(broker_name="broker-b")

@@ -20,7 +20,7 @@ from route_tables import route_tables
 
 from namesrv import routes
 from namesrv.set_change import RouteTables
-from remoting.shapes.route import BrokerData, TopicRouteData
+from remoting.protocol.shapes.route import BrokerData, TopicRouteData
 
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
 SYNC_TOPIC = "rmq_sys_SYNC_BROKER_MEMBER_broker-a"

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from namesrv import said_topics
 from namesrv.slices import whole
 from namesrv.topic_settings import TopicSettings
-from remoting.codec import decode_body
-from remoting.shapes.namesrv import RegisterBrokerBody
+from remoting.protocol.codec import decode_body
+from remoting.protocol.shapes.namesrv import RegisterBrokerBody
 
 #: Some of these fill a block.
 LONG = "x" * 900

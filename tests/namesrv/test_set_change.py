@@ -15,7 +15,7 @@ from namesrv.set_change import (
     without_write,
 )
 from namesrv.slices import whole
-from remoting.shapes.route import PERM_INHERIT, PERM_READ, PERM_WRITE
+from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 
 def test_two_name_servers_share_no_table():

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from remoting.codes import RequestCode, ResponseCode
-from remoting.prepared import PreparedAnswer
-from remoting.statistics import SizeTally
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.server.response_cache import PreparedAnswer
+from remoting.server.statistics import SizeTally
 
 ENTRY = {"namespace": "NS", "key": "k", "value": "v"}
 

@@ -6,7 +6,7 @@ import pytest
 import uvloop
 from certificates_made import Authority
 
-from remoting.tls import TlsSettings
+from remoting.transport.tls import TlsSettings
 
 
 def pytest_asyncio_loop_factories(config, item):

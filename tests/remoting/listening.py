@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager, suppress
 
 from fakes.background import background_tasks
 
-from remoting.body_limits import BodyLimits
 from remoting.clock import SystemClock
-from remoting.codes import SerializeType
-from remoting.command import RemotingCommand
-from remoting.frame import decode, encode
-from remoting.limits import ServerLimits
-from remoting.server import RemotingServer, ServerOptions
+from remoting.protocol.codes import SerializeType
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.frame import decode, encode
+from remoting.server.body_limits import BodyLimits
+from remoting.server.limits import ServerLimits
+from remoting.server.server import RemotingServer, ServerOptions
 
 #: Limits that make a peer which does not read felt after few answers.
 SMALL_BUFFERS = {"unsent_bytes_high": 100_000, "unsent_bytes_low": 50_000, "socket_send_bytes": 32 * 1024}

@@ -9,13 +9,13 @@ from listening import REGISTER, PeerStream, a_request, serving, success, until
 
 from remoting.client import ClientLimits, Denial, RemotingClient
 from remoting.clock import SystemClock
-from remoting.codes import FLAG_ONEWAY, ResponseCode, SerializeType
-from remoting.command import RemotingCommand
-from remoting.errors import InvokeError, InvokeTimeout
-from remoting.frame import encode
-from remoting.named_addresses import named_addresses
-from remoting.signing import Credentials, Signer, signed
-from remoting.tls import TlsContexts, TlsSettings, client_context
+from remoting.protocol.codes import FLAG_ONEWAY, ResponseCode, SerializeType
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import InvokeError, InvokeTimeout
+from remoting.protocol.frame import encode
+from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.signing import Credentials, Signer, signed
+from remoting.transport.tls import TlsContexts, TlsSettings, client_context
 
 NOTIFY = RemotingCommand(905, ext_fields={"minBrokerId": "1"})
 KEYS = Credentials("somebody", "a secret")

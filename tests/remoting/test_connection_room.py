@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from remoting.observer import CloseReason, ConnectionKind
-from remoting.room import CHOSEN_MAX, Room, leaving, most_of_a_host, network_of
+from remoting.server.connection_limit import CHOSEN_MAX, Room, leaving, most_of_a_host, network_of
+from remoting.server.observer import CloseReason, ConnectionKind
 
 
 def a_connection(number, kind, moved_ms, *, network="10.0.0.1", said_host=None):

@@ -9,8 +9,8 @@ from certificates_made import Authority
 from fakes.clock import FakeClock
 from listening import E1, E2_BODY, E13_START, REGISTER, ROUTE, a_request, serving, until
 
-from remoting.observer import CloseReason
-from remoting.tls import TlsContexts, TlsSettings
+from remoting.server.observer import CloseReason
+from remoting.transport.tls import TlsContexts, TlsSettings
 
 V2_START = b"\r\n\r\n\0\r\nQUIT\n" + bytes([0x21, 0x11, 0, 12, 9, 9, 9, 9, 8, 8, 8, 8]) + struct.pack(">HH", 1234, 9876)
 

@@ -6,15 +6,15 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting.codec import decode_body, decode_fields, encode_fields
-from remoting.codes import LANGUAGES, SerializeType
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError, FrameError
-from remoting.fastjson import Dialect, encode, parse, with_quoted_integer_keys
-from remoting.frame import CommandReader
-from remoting.frame import encode as frame_of
-from remoting.shapes.namesrv import RegisterBrokerBody, RegisterBrokerRequestHeader
-from remoting.shapes.route import TopicQueueMappingInfo
+from remoting.protocol.codec import decode_body, decode_fields, encode_fields
+from remoting.protocol.codes import LANGUAGES, SerializeType
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError, FrameError
+from remoting.protocol.fastjson import Dialect, encode, parse, with_quoted_integer_keys
+from remoting.protocol.frame import CommandReader
+from remoting.protocol.frame import encode as frame_of
+from remoting.protocol.shapes.namesrv import RegisterBrokerBody, RegisterBrokerRequestHeader
+from remoting.protocol.shapes.route import TopicQueueMappingInfo
 
 # Other tests may keep the machine busy for longer than the deadline of an example.
 UNHURRIED = settings(deadline=None)

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import json
 
-from remoting.command import RemotingCommand
-from remoting.frame import decode, encode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.frame import decode, encode
 from sampling.questions import Code
 
 ROUTE = 105

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.errors import BodyError
+from remoting.protocol.errors import BodyError
 from sampling.object_keys import with_quoted_object_keys
 
 

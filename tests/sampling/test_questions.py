@@ -2,8 +2,8 @@
 
 import pytest
 
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError
 from sampling.questions import Refused, ends_of, groups_of, masters_of, members_of, progress_of
 from sampling.samples import Master, Members, Progress
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remoting.named_addresses import named_addresses
-from remoting.signing import Credentials, Signer
+from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.signing import Credentials, Signer
 from sampling.options import TOPICS_MAX, asked_options
 
 NEEDED = {"--namesrv": "ns1:9876", "--topics": "orders", "--history": "/h"}

@@ -3,9 +3,9 @@
 import pytest
 
 from namesrv.config import NAMESRV, NameServerConfig
-from remoting.named_addresses import named_addresses
-from remoting.properties import Property
-from remoting.signing import Credentials, Signer
+from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.properties import Property
+from remoting.protocol.signing import Credentials, Signer
 from serving.broker_keys import KEY_BYTES_MAX, credentials_of, signer_of
 from serving.config_text import listed_properties, shown_unknown
 from serving.not_started import NotStarted

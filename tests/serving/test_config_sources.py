@@ -3,7 +3,7 @@
 import pytest
 
 from namesrv.config import NAMESRV, NameServerConfig
-from remoting.properties import Property, parse
+from remoting.protocol.properties import Property, parse
 from serving.config_checks import ConfigError
 from serving.config_sources import PropertiesFile, Sources, WhyIgnored, from_sources, ignored_keys, tls_config_path
 from serving.options import INT_MAX, Whole

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.config import NAMESRV, NameServerConfig
-from remoting.properties import Property, file_text, listing_text, parse
+from remoting.protocol.properties import Property, file_text, listing_text, parse
 from serving.config_sources import PropertiesFile, Sources, from_sources
 from serving.config_text import listed_properties, persisted_properties, shown_unknown
 from serving.options import (

@@ -3,8 +3,8 @@
 import pytest
 
 from namesrv.config import NAMESRV, NameServerConfig
-from remoting.codes import ResponseCode
-from remoting.properties import Property
+from remoting.protocol.codes import ResponseCode
+from remoting.protocol.properties import Property
 from serving.config_update import BadUpdate, ProtectedOptions, UnreadableUpdate, changes_in, updated
 
 IDLE_WHY = "less drops living brokers, more keeps idle strangers connected"

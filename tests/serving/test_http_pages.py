@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from namesrv.tables.topic_table import TopicTable
 from namesrv.topic_names import TopicNames
-from remoting.shapes.route import QueueData
+from remoting.protocol.shapes.route import QueueData
 from serving import http_pages
 from serving.http_pages import BadCursor, PageRequest, page_of, sorted_in_turns, with_prefix
 

@@ -18,10 +18,10 @@ from other_server import OTHER, OtherConfig
 from peers.processes import free_port
 
 from remoting.clock import SystemClock
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.frame import CommandReader, encode
-from remoting.server import ServerOptions
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.frame import CommandReader, encode
+from remoting.server.server import ServerOptions
 from serving.chores import logged_tasks
 from serving.http_endpoints import CONFIG, PROBES
 from serving.http_views import ServerViews

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remoting.properties import Property
+from remoting.protocol.properties import Property
 from serving.config_sources import PropertiesFile
 from serving.durable_file import DamagedFile, NotReadable
 from serving.properties_files import load_properties, load_tls_properties

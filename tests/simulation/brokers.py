@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from remoting.codec import decode_fields
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import RemotingCommand
-from remoting.shapes.controller import BrokerHeartbeatHeader, MasterHeader
+from remoting.protocol.codec import decode_fields
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.shapes.controller import BrokerHeartbeatHeader, MasterHeader
 from simulation.controllers import CLUSTER, SET
 from simulation.links import LATENCY_MS, Peer
 

@@ -11,9 +11,9 @@ from controller.engine import Edge, Engine
 from controller.store import Member
 from controller.stores.etcd import EtcdOptions, EtcdStore, System
 from remoting.background_tasks import BackgroundTasks
-from remoting.command import RemotingCommand
-from remoting.errors import BodyError, RequestRefused
-from remoting.prepared import PreparedAnswer
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import BodyError, RequestRefused
+from remoting.server.response_cache import PreparedAnswer
 from serving.stored_config import StoredConfig
 from simulation.etcd import Channel
 from simulation.links import Client

@@ -1,8 +1,8 @@
 """How each fault is done, and how it ends."""
 
-from remoting.codes import RequestCode
-from remoting.command import RemotingCommand
-from remoting.shapes.controller import BrokerHeartbeatHeader
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from simulation.controllers import CLUSTER, SET
 from simulation.links import Peer
 

@@ -3,9 +3,9 @@
 import asyncio
 
 from remoting.client import Answered
-from remoting.codes import RequestCode
-from remoting.errors import ConnectionRefused, InvokeTimeout
-from remoting.observer import ConnectionKind
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.errors import ConnectionRefused, InvokeTimeout
+from remoting.server.observer import ConnectionKind
 
 LATENCY_MS = 1
 

@@ -18,7 +18,7 @@ from controller.decisions.membership import (
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
 from controller.entry import Entry
 from controller.live_table import Heard
-from remoting.errors import RequestRefused
+from remoting.protocol.errors import RequestRefused
 
 SET, CLUSTER = "broker-a", "DefaultCluster"
 IDS = st.integers(1, 4)

@@ -1,0 +1,1 @@
+"""Bytes, commands, headers and bodies of the remoting protocol: pure."""

@@ -1,0 +1,94 @@
+"""What can go wrong between two peers.
+
+RemotingError
++-- FrameError            the peer's bytes cannot be followed: the connection is closed
+|   +-- HeaderError       a whole frame came, its header says nothing we can read
++-- BodyError             the body of one request cannot be read: that request is refused
++-- RequestRefused        the request was understood and is answered with a code and a remark
++-- InvokeError           a request of ours came to nothing
+    +-- InvokeTimeout     no answer before its deadline
+    +-- ConnectionRefused nobody listens at the address
+    +-- OutOfResources    this process has no file or memory left for a connection
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, TypeVar
+
+from remoting.protocol.codes import ResponseCode
+
+Raised = TypeVar("Raised", bound=BaseException)
+
+
+class RemotingError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class FrameError(RemotingError):
+    """The bytes of a peer break the framing rules; nothing after them can be trusted, so the connection closes."""
+
+    #: Label of `requests_rejected_total` in the metrics.
+    kind: ClassVar[str] = "bad_frame"
+
+
+class FrameTooLarge(FrameError):
+    """A frame announces more bytes than the limit."""
+
+    kind = "too_large"
+
+    def __init__(self, frame_bytes: int, frame_bytes_max: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.frame_bytes_max = frame_bytes_max
+        super().__init__(f"a frame of {frame_bytes} bytes is over the limit of {frame_bytes_max} (frameMaxLength)")
+
+
+class HeaderError(FrameError):
+    """A whole frame arrived, but its header cannot be decoded."""
+
+
+class BodyError(RemotingError):
+    """The body of a request is not what its code asks for."""
+
+
+class RequestRefused(RemotingError):  # a refusal is an answer, not a failure of ours
+    """A request is answered with a code other than success; the text is the remark that the peer reads."""
+
+    code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
+    #: What was asked could be read and was allowed; somebody else tells why it failed.
+    is_told: ClassVar[bool] = False
+    #: `{}` for commands whose answer has a header class: Java then writes the key even for an error.
+    ext_fields: ClassVar[Mapping[str, str] | None] = None
+
+
+class InvokeError(RemotingError):
+    """A request that we sent came to nothing."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(f"request to {address} failed: {reason}")
+
+
+class InvokeTimeout(InvokeError):
+    """No answer came before the deadline."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        super().__init__(address, f"no answer within {timeout_ms} ms")
+
+
+class ConnectionRefused(InvokeError):
+    """Nobody listens at the address: the machine is there, the process is not."""
+
+
+class OutOfResources(InvokeError):
+    """This process or machine has nothing left to connect with; that says nothing about the peer."""
+
+
+def without_origin(error: Raised) -> Raised:
+    """Return the error without where it comes from and what it came from.
+
+    For one that is kept: it would hold the frames that it passed, and with them what they had read, up to 16 MiB. Where
+    they hold it too, that lasts until the next collection of garbage, which is rare here.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)

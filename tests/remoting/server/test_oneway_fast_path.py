@@ -1,0 +1,115 @@
+"""One-way requests that are handed over without becoming commands: only such, and nothing of them is lost."""
+
+import pytest
+from listening import serving, until
+
+from remoting.protocol.codes import SerializeType
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.frame import encode
+from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
+from remoting.server.observer import ConnectionKind
+from remoting.server.oneway_fast_path import NoticeKind, Notices
+from remoting.server.statistics import ServerStatistics
+
+BEAT = 904
+FIELDS = {"brokerName": "broker-a", "brokerId": "1", "brokerAddr": "127.0.0.1:1", "maxOffset": "123456789012"}
+
+
+def a_beat(code=BEAT, flag=2, serialize_type=SerializeType.JSON, body=b"", **fields):
+    return encode(RemotingCommand(code, 7, flag, ext_fields=FIELDS | fields, body=body), serialize_type)
+
+
+class Taker:
+    """Takes heartbeats until it is told to fail."""
+
+    def __init__(self):
+        self.taken = []
+        self.error = None
+        self.statistics = ServerStatistics()
+        self.notices = Notices(NoticeKind(BEAT, BrokerHeartbeatHeader, self.take), self.statistics)
+
+    def take(self, header, peer):
+        if self.error is not None:
+            raise self.error
+        self.taken.append(header)
+
+
+@pytest.fixture
+def taker():
+    return Taker()
+
+
+def test_a_heartbeat_is_taken_with_its_fields_as_the_usual_way_reads_them_and_counted(taker):
+    assert taker.notices.take(a_beat(), None)
+    assert taker.taken == [
+        BrokerHeartbeatHeader(
+            broker_name="broker-a", broker_id=1, broker_addr="127.0.0.1:1", max_offset=123_456_789_012
+        )
+    ]
+    assert taker.statistics.finished() == {(BEAT, 0): 1}
+    assert sum(taker.statistics.latencies_of(BEAT).buckets) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        a_beat()[:7],
+        a_beat()[:-1],
+        a_beat() + b"\0",
+        a_beat() + a_beat(),
+        a_beat(flag=0),
+        a_beat(flag=3),
+        a_beat(code=103),
+        a_beat(body=b"x"),
+        a_beat(serialize_type=SerializeType.ROCKETMQ),
+        a_beat(brokerId="one"),
+        a_beat(brokerId="99999999999999999999"),
+        encode(RemotingCommand(BEAT, 7, 2)),
+        a_beat().replace(b"{", b"[", 1),
+        a_beat().replace(b"broker-a", b"broker-\xff"),
+    ],
+)
+def test_whatever_is_not_exactly_one_of_them_goes_the_usual_way(taker, data):
+    assert not taker.notices.take(data, None)
+    assert not taker.taken
+    assert not taker.statistics.finished()
+
+
+def test_one_that_cannot_be_carried_out_goes_the_usual_way(taker):
+    taker.error = ValueError("no such broker")
+    assert not taker.notices.take(a_beat(), None)
+    assert not taker.statistics.finished()
+
+
+class Site:
+    """A dispatcher that notes what comes the usual way, beside the takers of heartbeats."""
+
+    def __init__(self):
+        self.dispatched = []
+        self.taken = []
+
+    def dispatch(self, request, connection):
+        connection.kind = ConnectionKind.BROKER
+        self.dispatched.append(request.opaque)
+        return request.reply()
+
+    def take(self, header, peer):
+        if header.broker_id == 13:
+            raise ValueError("an unlucky number")
+        self.taken.append((header.broker_id, peer.kind))
+
+
+async def test_the_first_request_of_a_connection_tells_whose_it_is_and_its_later_heartbeats_are_taken_at_once():
+    site = Site()
+    kind = NoticeKind(BEAT, BrokerHeartbeatHeader, site.take)
+    async with serving(site.dispatch, notices=kind, urgent=frozenset({BEAT})) as server:
+        peer = await server.connect()
+        await peer.send(a_beat())
+        await until(lambda: site.dispatched)
+        for broker_id in ("2", "13", "3"):
+            before = len(site.taken) + len(site.dispatched)
+            await peer.send(a_beat(brokerId=broker_id))
+            await until(lambda count=before: len(site.taken) + len(site.dispatched) > count)
+    assert [broker_id for broker_id, _ in site.taken] == [2, 3]
+    assert site.dispatched == [7, 7]

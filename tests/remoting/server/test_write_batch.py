@@ -1,0 +1,69 @@
+"""Answers of one round of the event loop leave together, in order, and none waits for long."""
+
+import asyncio
+
+import pytest
+
+from remoting.server.statistics import ServerStatistics
+from remoting.server.write_batch import ANSWERS_MAX, Outbox
+
+
+class Line:
+    """A connection that notes what was written to it."""
+
+    def __init__(self, written):
+        self._written = written
+
+    def write_answer(self, frame):
+        self._written.append((self, frame))
+
+
+@pytest.fixture
+def written():
+    return []
+
+
+@pytest.fixture
+def statistics():
+    return ServerStatistics()
+
+
+@pytest.fixture
+async def outbox(statistics):
+    return Outbox(asyncio.get_running_loop().call_soon, statistics.latencies_of(105), statistics)
+
+
+async def test_answers_leave_at_the_end_of_the_round_in_the_order_they_were_made(outbox, written, statistics):
+    first, second = Line(written), Line(written)
+    outbox.put(first, b"a")
+    outbox.put(second, b"bb")
+    outbox.put(first, b"c")
+    assert written == []
+    await asyncio.sleep(0)
+    assert written == [(first, b"a"), (second, b"bb"), (first, b"c")]
+    assert statistics.sent_bytes == 4
+    assert sum(statistics.latencies_of(105).buckets) == 3
+
+
+async def test_who_must_write_something_else_has_them_leave_before(outbox, written):
+    line = Line(written)
+    outbox.put(line, b"a")
+    outbox.flush()
+    assert written == [(line, b"a")]
+    await asyncio.sleep(0)
+    assert written == [(line, b"a")]
+
+
+async def test_of_very_many_answers_the_first_do_not_wait_for_the_last(outbox, written):
+    line = Line(written)
+    for _ in range(ANSWERS_MAX):
+        outbox.put(line, b"x")
+    assert len(written) == ANSWERS_MAX
+
+
+async def test_every_round_leaves_anew(outbox, written):
+    line = Line(written)
+    for number in range(3):
+        outbox.put(line, b"%d" % number)
+        await asyncio.sleep(0)
+    assert [frame for _, frame in written] == [b"0", b"1", b"2"]
