@@ -5,7 +5,7 @@
 ARG PYTHON_VERSION=3.11
 ARG DEBIAN_RELEASE=bookworm
 
-# Debian and not Alpine: memory is given back by functions of glibc (serving/allocator.py).
+# Debian and not Alpine: memory is given back by functions of glibc (serving/process/allocator.py).
 FROM python:${PYTHON_VERSION}-slim-${DEBIAN_RELEASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/rocketmq

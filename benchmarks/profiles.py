@@ -30,7 +30,7 @@ from remoting.clock import SystemClock
 from remoting.server.connection import Connection
 from remoting.server.limits import ServerLimits
 from remoting.server.server import RemotingServer, ServerOptions
-from serving.journal import Attributed
+from serving.process.event_log import Attributed
 
 PROFILES: Final = REPOSITORY / "benchmarks" / "profiles"
 #: What uvloop hands over at once.

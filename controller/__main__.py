@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from controller.config import CONTROLLER, ControllerConfig
-from serving.start import Start, asked_start, leaving_if_not_started, run
+from serving.process.start import Start, asked_start, leaving_if_not_started, run
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def _serve(start: Start[ControllerConfig]) -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
     from controller.identity import logged_id  # noqa: PLC0415
     from controller.service import Controller  # noqa: PLC0415
-    from serving.process import serve, serve_together  # noqa: PLC0415
+    from serving.process.process import serve, serve_together  # noqa: PLC0415
 
     config, ignored = start.config, start.ignored
     own_id = logged_id(config, socket.gethostname())

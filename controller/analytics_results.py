@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from controller import metric_catalogue as catalogue
-from serving.counts import Labels
-from serving.metric_families import Family
+from serving.metrics.counters import Labels
+from serving.metrics.families import Family
 
 
 class Latest(msgspec.Struct):

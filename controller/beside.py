@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from controller.config import CONTROLLER, ControllerConfig
-from serving.config import ServerConfig
-from serving.config_sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys
-from serving.properties_files import load_properties
+from serving.config.properties_files import load_properties
+from serving.config.server_config import ServerConfig
+from serving.config.sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys
 
 if TYPE_CHECKING:
-    from serving.process import Shared
+    from serving.process.process import Shared
 
 #: What is not as the other server has it.
 _OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "frame_bytes_max", "unknown", "stored", "others_keys"})
@@ -46,7 +46,7 @@ class Beside(NamedTuple):
         # Not needed to read the configuration.
         from controller.identity import logged_id  # noqa: PLC0415
         from controller.service import Controller  # noqa: PLC0415
-        from serving.process import serve  # noqa: PLC0415
+        from serving.process.process import serve  # noqa: PLC0415
 
         own_id = logged_id(self.config, socket.gethostname())
         make = partial(Controller, self.config)

@@ -1,7 +1,7 @@
 """ControllerConfig: every option of the controller with its unit, default and reader.
 
 Answers to Java's `ControllerConfig`, whose property names and defaults are kept (controller.md 8.1). What any server
-has stands in `serving/config.py`. Where broker sets are kept is our own matter: DLedger and jRaft mean nothing here.
+has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and jRaft mean nothing here.
 """
 
 from collections.abc import Iterable
@@ -10,8 +10,7 @@ from typing import Annotated, Final, Literal, get_args
 
 from controller.detection import SILENCE_MS_MIN
 from remoting.protocol.codes import CONTROLLER_REQUESTS
-from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
-from serving.options import (
+from serving.config.options import (
     ANY_VALUE,
     INT_MAX,
     KEEPS_OUT,
@@ -29,7 +28,15 @@ from serving.options import (
     Whole,
     Within,
 )
-from serving.server_kind import ServerKind
+from serving.config.server_config import (
+    ConfigBlackList,
+    ConfigStorePath,
+    FrameBytesMax,
+    HttpPort,
+    ListenPort,
+    ServerConfig,
+)
+from serving.config.server_kind import ServerKind
 
 StoreKind = Literal["embedded", "etcd"]
 

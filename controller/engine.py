@@ -24,7 +24,7 @@ from controller.working import ControlObserver, Parts
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Asker
 from remoting.clock import Clock
-from serving.stored_config import StoredConfig
+from serving.config.stored_config import StoredConfig
 
 #: How often sets without master are looked for.
 _SETS_LOOK_S: Final = 0.25

@@ -67,7 +67,7 @@ from remoting.protocol.shapes.controller import (
 from remoting.server.body_limits import BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedAnswer
-from serving.stored_config import StoredConfig
+from serving.config.stored_config import StoredConfig
 
 #: Shortest and longest heartbeat timeout that is believed.
 _TIMEOUT_MS_MIN: Final = SILENCE_MS_MIN

@@ -4,7 +4,7 @@ from typing import Final
 
 from controller.http_shapes import BrokerSetListing, BrokerSetView, ControllerListing, ElectionListing
 from controller.http_views import Views
-from serving.http_endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
+from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
 _PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
 (_LIMIT,) = (each for each in PAGED if each.name == "limit")

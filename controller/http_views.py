@@ -23,10 +23,10 @@ from controller.http_shapes import (
 from controller.live_table import UNKNOWN, BrokerKey
 from controller.overview import state_of
 from remoting.clock import Clock
-from serving.health import Health
-from serving.http_pages import with_prefix
-from serving.http_views import Asked, MetricsText, NotFound, ServerViews, Unavailable, asked_page
-from serving.stored_config import StoredConfig
+from serving.config.stored_config import StoredConfig
+from serving.http.pages import with_prefix
+from serving.http.views import Asked, MetricsText, NotFound, ServerViews, Unavailable, asked_page
+from serving.metrics.health import Health
 
 
 class Views(ServerViews[ControllerConfig]):

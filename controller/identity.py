@@ -5,8 +5,8 @@ Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here b
 
 from controller.config import ControllerConfig
 from controller.store import Member
-from serving.not_started import NotStarted
-from serving.own_address import address_towards_others, told_address
+from serving.process.not_started import NotStarted
+from serving.process.own_address import address_towards_others, told_address
 
 
 def member_of(config: ControllerConfig, port: int) -> Member:

@@ -20,9 +20,9 @@ from controller.live_table import BrokerKey
 from controller.set_counts import FAILED_OVER, SetCounts
 from controller.store import Changed, Member, StoreError
 from remoting.protocol.codes import CONTROLLER_REQUESTS, RequestCode
-from serving.journal import ServerJournal
-from serving.log_events import LogEvent
-from serving.logs import Logs
+from serving.logging.events import LogEvent
+from serving.logging.logs import Logs
+from serving.process.event_log import ServerJournal
 
 if TYPE_CHECKING:
     from controller.history import SetHistory

@@ -1,6 +1,6 @@
 """Every metric of a controller: its name, type, labels and meaning.
 
-What any server has stands in `serving/metric_families.py`. `docs/controller-metrics.md` is this catalogue as a page:
+What any server has stands in `serving/metrics/families.py`. `docs/controller-metrics.md` is this catalogue as a page:
 `python -m controller.metric_catalogue > docs/controller-metrics.md` writes it, and a test compares. How each is read
 stands in `metrics.py`.
 """
@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from controller.config import CONTROLLER
-from serving.metric_families import Family, FamilyMaker, ServerFamilies, metric_page
+from serving.metrics.families import Family, FamilyMaker, ServerFamilies, metric_page
 
 _MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
 

@@ -13,9 +13,9 @@ from controller.control import Control
 from controller.overview import SetState, state_of
 from controller.set_counts import SetCounts
 from remoting.clock import Clock
-from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, LabelGuard, Labels, Tally
-from serving.metric_families import Family
-from serving.metrics import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, LabelGuard, Labels, Tally
+from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
+from serving.metrics.families import Family
 
 #: So many sets are read at a time.
 _SETS_AT_ONCE: Final = 50

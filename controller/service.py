@@ -24,17 +24,17 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from remoting.server.oneway_fast_path import NoticeKind
 from remoting.server.server import ServerOptions
-from serving.journal import Attributed, ConnectionWatch
-from serving.not_started import NotStarted
-from serving.own_address import is_own_host, warn_of_loopback
-from serving.process import ServerProcess, Surroundings, import_aside
-from serving.stored_config import StoredConfig
+from serving.config.stored_config import StoredConfig
+from serving.process.event_log import Attributed, ConnectionWatch
+from serving.process.not_started import NotStarted
+from serving.process.own_address import is_own_host, warn_of_loopback
+from serving.process.process import ServerProcess, Surroundings, import_aside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from serving.http_endpoints import Endpoint
-    from serving.recording import Measure
+    from serving.http.endpoints import Endpoint
+    from serving.process.recording import Measure
 
 #: What each broker sends again and again: answered at once from what is known.
 _URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER_GET_REPLICA_INFO})

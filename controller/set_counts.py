@@ -4,8 +4,8 @@ from typing import Final
 
 from controller.decisions.election import Result
 from controller.detection import Outcome, Why
-from serving.counts import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Living, Tally, everything
-from serving.server_counts import LATENCY_S, ServerCounts
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Living, Tally, everything
+from serving.metrics.server_counters import LATENCY_S, ServerCounts
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)

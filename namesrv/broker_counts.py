@@ -18,8 +18,17 @@ from namesrv.effects import (
     StaleRegistration,
     TopicsChangedByAdmin,
 )
-from serving.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER, Histogram, HistogramTable, Living, Tally, everything
-from serving.server_counts import LATENCY_S, ServerCounts
+from serving.metrics.counters import (
+    BROKERS_MAX,
+    CLUSTERS_MAX,
+    OTHER,
+    Histogram,
+    HistogramTable,
+    Living,
+    Tally,
+    everything,
+)
+from serving.metrics.server_counters import LATENCY_S, ServerCounts
 
 #: Upper bounds in seconds, for how long it takes until a silence is noticed.
 DETECTION_S: Final = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 125, 130, 180, 300)

@@ -1,15 +1,14 @@
 """NameServerConfig: every option of the NameServer with its unit, default and reader.
 
 Answers to Java's `NamesrvConfig`, whose property names and defaults are kept (namesrv.md 5.1 and 5.2, remoting.md
-11.3). What any server has stands in `serving/config.py`.
+11.3). What any server has stands in `serving/config/server_config.py`.
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from remoting.protocol.codes import NAMESRV_REQUESTS
-from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
-from serving.options import (
+from serving.config.options import (
     ANY_VALUE,
     INT_MAX,
     KEEPS_OUT,
@@ -27,7 +26,15 @@ from serving.options import (
     Whole,
     Within,
 )
-from serving.server_kind import ServerKind
+from serving.config.server_config import (
+    ConfigBlackList,
+    ConfigStorePath,
+    FrameBytesMax,
+    HttpPort,
+    ListenPort,
+    ServerConfig,
+)
+from serving.config.server_kind import ServerKind
 
 _FLAG: Final = Flag()
 _AT_LEAST_0: Final = Whole(0, INT_MAX)

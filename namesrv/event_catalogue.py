@@ -1,6 +1,6 @@
 """Every event that this server logs: its name, level, keys, meaning, and what to do about it.
 
-What any server logs stands in `serving/server_events.py`. `docs/logs.md` is this catalogue as a page:
+What any server logs stands in `serving/logging/server_events.py`. `docs/logs.md` is this catalogue as a page:
 `python -m namesrv.event_catalogue > docs/logs.md` writes it, and a test compares.
 """
 
@@ -8,8 +8,8 @@ import sys
 from typing import Final
 
 from namesrv.config import NAMESRV
-from serving import server_events
-from serving.log_events import Level, LogEvent, log_page
+from serving.logging import server_events
+from serving.logging.events import Level, LogEvent, log_page
 
 _WHO: Final = ("cluster", "broker", "broker_id", "addr")
 _CHANGES: Final = ("topics_added", "topics_removed", "queues_changed", "perms_changed", "sample_topics")

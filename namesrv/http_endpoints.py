@@ -12,7 +12,7 @@ from namesrv.http_shapes import (
 )
 from namesrv.http_views import Views
 from remoting.protocol.shapes.route import TopicRouteData
-from serving.http_endpoints import CONFIG, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
+from serving.http.endpoints import CONFIG, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
 
 _PREFIX: Final = Parameter("prefix", "Only topics that begin with this.")
 

@@ -34,10 +34,10 @@ from namesrv.tables.topic_census import kind_of
 from namesrv.topic_names import TopicNames
 from remoting.clock import Clock
 from remoting.protocol.shapes.route import TopicRouteData
-from serving.health import Health
-from serving.http_pages import PageRequest, page_of, with_prefix
-from serving.http_views import Asked, HttpRefused, MetricsText, NotFound, ServerViews, asked_page
-from serving.releases import release_of
+from serving.http.pages import PageRequest, page_of, with_prefix
+from serving.http.views import Asked, HttpRefused, MetricsText, NotFound, ServerViews, asked_page
+from serving.metrics.health import Health
+from serving.metrics.releases import release_of
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024

@@ -28,9 +28,9 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import InvokeError
 from remoting.server.observer import Peer, Rejection
-from serving.journal import ServerJournal
-from serving.logs import Logs
-from serving.stored_config import NotStored
+from serving.config.stored_config import NotStored
+from serving.logging.logs import Logs
+from serving.process.event_log import ServerJournal
 
 if TYPE_CHECKING:
     from namesrv.history import RouteHistory

@@ -6,7 +6,7 @@ from namesrv.broker_limits import SURE_OF_A_CONNECTION
 from namesrv.set_change import RouteTables
 from namesrv.slices import PART_TOPICS
 from remoting.background_tasks import BackgroundTasks
-from serving.one_by_one import OneByOne
+from serving.process.one_by_one import OneByOne
 
 #: What the tasks are called that remove brokers.
 _REMOVE = "remove_lost_brokers"

@@ -1,6 +1,6 @@
 """Every metric of this server: its name, type, labels and meaning.
 
-What any server has stands in `serving/metric_families.py`. `docs/metrics.md` is this catalogue as a page:
+What any server has stands in `serving/metrics/families.py`. `docs/metrics.md` is this catalogue as a page:
 `python -m namesrv.metric_catalogue > docs/metrics.md` writes it, and a test compares. How each is read stands in
 `metrics.py`.
 """
@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from namesrv.config import NAMESRV
-from serving.metric_families import Family, FamilyMaker, ServerFamilies, metric_page
+from serving.metrics.families import Family, FamilyMaker, ServerFamilies, metric_page
 
 _MAKE: Final = FamilyMaker(NAMESRV.metric_prefix)
 

@@ -16,10 +16,10 @@ from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from namesrv.tables.live_table import LiveKey, LiveRow
 from remoting.clock import Clock
-from serving.counts import BROKERS_MAX, CLUSTERS_MAX, Histogram, HistogramTable, LabelGuard, Labels, Tally
-from serving.metric_families import Family
-from serving.metrics import Admitted, Histograms, ServerMetrics, ServerSources, Values, by_label, single
-from serving.releases import release_of
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, Histogram, HistogramTable, LabelGuard, Labels, Tally
+from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, by_label, single
+from serving.metrics.families import Family
+from serving.metrics.releases import release_of
 
 #: So many brokers are read at a time.
 _BROKERS_AT_ONCE: Final = 100

@@ -23,14 +23,14 @@ from remoting.protocol.codes import RequestCode
 from remoting.server.observer import CloseReason
 from remoting.server.server import ServerOptions
 from remoting.server.statistics import timer_ns
-from serving.journal import Attributed, ConnectionWatch
-from serving.process import ServerProcess, Surroundings, import_aside
+from serving.process.event_log import Attributed, ConnectionWatch
+from serving.process.process import ServerProcess, Surroundings, import_aside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from namesrv.http_views import Views
-    from serving.http_endpoints import Endpoint
+    from serving.http.endpoints import Endpoint
 
 
 class NameServer:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from namesrv.config import NAMESRV, NameServerConfig
 from namesrv.kv_config import ORDER_TOPIC_CONFIG, KvConfig
 from namesrv.refusals import KvKeyMissing, KvTooLong, NameTooLong
-from serving.stored_config import ConfigObserver, NotStored, StoredConfig, store
+from serving.config.stored_config import ConfigObserver, NotStored, StoredConfig, store
 
 #: Characters of a value: an order configuration names each broker set with its queues.
 KV_VALUE_CHARS_MAX: Final = 64 * 1024

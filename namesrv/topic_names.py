@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from namesrv.tables.topic_table import TopicTable
-from serving.http_pages import sorted_in_turns
+from serving.http.pages import sorted_in_turns
 
 
 class TopicNames:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from serving.log_events import Level, LogEvent
+from serving.logging.events import Level, LogEvent
 
 SAMPLER_STARTED: Final = LogEvent(
     name="sampler_started",

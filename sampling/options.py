@@ -12,9 +12,9 @@ import msgspec
 from history.landing import file_name
 from remoting.protocol.named_addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
-from serving.broker_keys import key_in
-from serving.not_started import NotStarted
-from serving.options import NamedAddressList
+from serving.config.options import NamedAddressList
+from serving.process.broker_keys import key_in
+from serving.process.not_started import NotStarted
 
 _DESCRIPTION: Final = """Samples at intervals how far topics and consumer groups are, into the history: the analyses of
 queue scaling (A9) and balance (A8) are made of it."""

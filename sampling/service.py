@@ -13,14 +13,14 @@ from sampling.rounds import Round
 from sampling.samples import Samples
 from sampling.troubles import News, Troubles
 from serving import __version__
-from serving.chores import logged_tasks, write_held_lines
-from serving.counts import Tally
-from serving.denials import Denials, Names, UnsignedRequests
-from serving.log_writer import LineWriter
-from serving.logs import STDOUT, Logs, open_logs
-from serving.options import LONG_MAX
-from serving.recording import Recording
-from serving.signals import Signals
+from serving.config.options import LONG_MAX
+from serving.logging.logs import STDOUT, Logs, open_logs
+from serving.logging.writer import LineWriter
+from serving.metrics.counters import Tally
+from serving.process.acl_denials import Denials, Names, UnsignedRequests
+from serving.process.recording import Recording
+from serving.process.signals import Signals
+from serving.process.supervision import logged_tasks, write_held_lines
 
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0

@@ -4,9 +4,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from remoting.protocol.codes import RequestCode
-from serving.config import ConfigBlackList, ConfigStorePath, FrameBytesMax, HttpPort, ListenPort, ServerConfig
-from serving.options import ANY_VALUE, Option, Whole
-from serving.server_kind import ServerKind
+from serving.config.options import ANY_VALUE, Option, Whole
+from serving.config.server_config import (
+    ConfigBlackList,
+    ConfigStorePath,
+    FrameBytesMax,
+    HttpPort,
+    ListenPort,
+    ServerConfig,
+)
+from serving.config.server_kind import ServerKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

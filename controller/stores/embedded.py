@@ -23,7 +23,7 @@ from controller.stores.high_water import DamagedMark, FileWatch, FolderLock, Hig
 from controller.stores.observer import NoObserver, StoreObserver
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
-from serving.durable_file import DurableFileError
+from serving.config.durable_file import DurableFileError
 
 FILE_NAME: Final = "controller.db"
 #: Takes the number of the last commit.

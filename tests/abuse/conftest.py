@@ -13,7 +13,7 @@ from peers.waiting import wait_until
 from served import Served
 
 GROWTH_MAX = 1.2
-#: serving/allocator.py lets the C library keep freed memory, on purpose: no more than so much is looked for.
+#: serving/process/allocator.py lets the C library keep freed memory, on purpose: no more than so much is looked for.
 KEPT_KIB = 2 * 64 * 1024
 #: What a machine does not give back in pieces: arenas of the C library, tables that have grown.
 SLACK_KIB = 16 * 1024

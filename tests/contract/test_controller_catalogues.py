@@ -17,8 +17,8 @@ from controller.analytics_results import Sample
 from controller.config import CONTROLLER
 from controller.event_catalogue import EVENTS
 from controller.metric_catalogue import FAMILIES
-from serving import server_events
-from serving.log_events import Level, LogEvent, common_keys
+from serving.logging import server_events
+from serving.logging.events import Level, LogEvent, common_keys
 
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {

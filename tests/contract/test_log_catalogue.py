@@ -9,8 +9,8 @@ import pytest
 from namesrv import event_catalogue
 from namesrv.config import NAMESRV
 from namesrv.event_catalogue import EVENTS
-from serving import server_events
-from serving.log_events import Level, LogEvent, common_keys
+from serving.logging import server_events
+from serving.logging.events import Level, LogEvent, common_keys
 
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {

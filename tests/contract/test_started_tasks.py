@@ -12,11 +12,11 @@ SUPERVISED = {
     ("remoting/background_tasks.py", "create_task"),
     ("remoting/background_tasks.py", "TaskGroup"),
     # The servers themselves: one that does not start, or fails, ends the others.
-    ("serving/process.py", "create_task"),
-    ("serving/process.py", "TaskGroup"),
+    ("serving/process/process.py", "create_task"),
+    ("serving/process/process.py", "TaskGroup"),
 }
 #: These go on after any failure: test_recorder.py, test_log_writer.py and test_etcd_steadiness.py have them fail.
-THREADS = {"history/recorder.py", "serving/log_writer.py", "controller/stores/etcd_watch.py"}
+THREADS = {"history/recorder.py", "serving/logging/writer.py", "controller/stores/etcd_watch.py"}
 
 
 def uses(names):

@@ -7,10 +7,10 @@ import pytest
 from controller.beside import Beside, controller_beside
 from controller.config import CONTROLLER
 from namesrv.config import NAMESRV, NameServerConfig
-from serving.config import ServerConfig
-from serving.config_checks import ConfigError
-from serving.config_sources import WhyIgnored
-from serving.config_text import persisted_properties
+from serving.config.checks import ConfigError
+from serving.config.server_config import ServerConfig
+from serving.config.sources import WhyIgnored
+from serving.config.text import persisted_properties
 
 PORTS = (19878, 19881)
 

@@ -6,9 +6,9 @@ import pytest
 
 from controller.config import CONTROLLER, ControllerConfig
 from remoting.protocol.properties import Property, parse
-from serving.config_checks import ConfigError
-from serving.config_sources import PropertiesFile, Sources, WhyIgnored, from_sources, ignored_keys
-from serving.options import FilePath, Fixed, Flag, Secret, Whole, text_of
+from serving.config.checks import ConfigError
+from serving.config.options import FilePath, Fixed, Flag, Secret, Whole, text_of
+from serving.config.sources import PropertiesFile, Sources, WhyIgnored, from_sources, ignored_keys
 
 PATH = "/etc/controller.conf"
 HOME = {"HOME": "/home/rmq"}

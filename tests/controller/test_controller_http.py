@@ -13,9 +13,9 @@ from controller.elections import Notified
 from controller.entry import Entry
 from controller.http_endpoints import ENDPOINTS
 from controller.store import Kept, Member, SetStore
-from serving import openapi
-from serving.health import Serving
-from serving.http_shapes import ErrorAnswer
+from serving.http import openapi
+from serving.http.shapes import ErrorAnswer
+from serving.metrics.health import Serving
 
 OTHER = Member(id="n1", address="10.0.0.2:9878")
 PATHS = [each.path for each in ENDPOINTS]

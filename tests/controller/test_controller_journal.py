@@ -14,8 +14,8 @@ from controller.live_table import BrokerKey, Heard
 from controller.store import Member, OutcomeUnknown
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from serving.journal import Attributed
-from serving.log_events import common_keys
+from serving.logging.events import common_keys
+from serving.process.event_log import Attributed
 
 OTHER = Member(id="n1", address="10.0.0.2:9878")
 

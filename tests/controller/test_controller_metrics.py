@@ -12,8 +12,8 @@ from controller.entry import Entry
 from controller.live_table import BrokerKey, Heard
 from controller.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
 from controller.store import Kept, Member
-from serving.counts import BROKERS_MAX, CLUSTERS_MAX, OTHER
-from serving.health import Serving
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
+from serving.metrics.health import Serving
 
 OTHER_CONTROLLER = Member(id="n1", address="10.0.0.2:9878")
 OF_SETS = (

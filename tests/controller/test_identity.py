@@ -11,11 +11,11 @@ from controller.identity import logged_id, member_of
 from controller.service import Controller
 from controller.store import Member
 from remoting.clock import SystemClock
-from serving import own_address
-from serving.logs import Logs, json_line
-from serving.not_started import NotStarted
-from serving.process import Surroundings
-from serving.signals import Signals
+from serving.logging.logs import Logs, json_line
+from serving.process import own_address
+from serving.process.not_started import NotStarted
+from serving.process.process import Surroundings
+from serving.process.signals import Signals
 
 ETCD = {"controller_store": "etcd", "etcd_endpoints": "127.0.0.1:1"}
 

@@ -15,10 +15,10 @@ from controller.service import Controller
 from controller.store import Kept, Member, StoreError
 from controller.stores.opening import open_store
 from remoting.clock import SystemClock
-from serving.chores import logged_tasks
-from serving.logs import Logs, json_line
-from serving.process import Surroundings
-from serving.signals import Signals
+from serving.logging.logs import Logs, json_line
+from serving.process.process import Surroundings
+from serving.process.signals import Signals
+from serving.process.supervision import logged_tasks
 
 OTHER = Member(id="n1", address="10.0.0.2:9878")
 OLD = Kept(Entry(broker_set=a_set(master=1, master_epoch=1)), 1)

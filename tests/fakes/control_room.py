@@ -38,11 +38,11 @@ from remoting.protocol.errors import BodyError, RequestRefused
 from remoting.server.observer import ConnectionKind
 from remoting.server.response_cache import PreparedAnswer
 from remoting.server.statistics import ServerStatistics
-from serving.chores import logged_tasks
-from serving.health import Health, Serving
-from serving.http_api import make_app, start_http
-from serving.logs import Logs, json_line
-from serving.stored_config import StoredConfig
+from serving.config.stored_config import StoredConfig
+from serving.http.server import make_app, start_http
+from serving.logging.logs import Logs, json_line
+from serving.metrics.health import Health, Serving
+from serving.process.supervision import logged_tasks
 
 CLUSTER = "C"
 SET = "broker-a"

@@ -18,10 +18,10 @@ from namesrv.route_counts import RouteCounts
 from namesrv.route_state import RouteState
 from namesrv.settings import Settings
 from remoting.server.statistics import ServerStatistics
-from serving.chores import logged_tasks
-from serving.health import Health
-from serving.http_api import make_app, start_http
-from serving.logs import Logs, json_line
+from serving.http.server import make_app, start_http
+from serving.logging.logs import Logs, json_line
+from serving.metrics.health import Health
+from serving.process.supervision import logged_tasks
 
 
 class Site:

@@ -20,11 +20,11 @@ from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import CommandReader, encode
-from serving import chores, recording, server_certificate
-from serving.chores import logged_tasks
-from serving.logs import Logs, json_line
-from serving.process import Surroundings
-from serving.signals import Signals
+from serving.logging.logs import Logs, json_line
+from serving.process import recording, server_certificate, supervision
+from serving.process.process import Surroundings
+from serving.process.signals import Signals
+from serving.process.supervision import logged_tasks
 
 SOON_S = 60
 
@@ -120,8 +120,8 @@ class Served:
 @pytest.fixture
 def _hasty(monkeypatch):
     """What happens each some seconds happens much more often."""
-    monkeypatch.setattr(chores, "_HELD_LINES_S", 0.05)
-    monkeypatch.setattr(chores, "_FREE_MEMORY_LOOK_S", 0.05)
+    monkeypatch.setattr(supervision, "_HELD_LINES_S", 0.05)
+    monkeypatch.setattr(supervision, "_FREE_MEMORY_LOOK_S", 0.05)
     monkeypatch.setattr(server_certificate, "_LOOK_S", 0.05)
     monkeypatch.setattr(recording, "TICK_INTERVAL_MS", 50)
     monkeypatch.setattr(history, "_LOOK_S", 0.05)

@@ -15,7 +15,7 @@ from rendered_chart import CHART, FULLNAME, REPOSITORY, VALUE_SETS, container, o
 from controller.config import CONTROLLER
 from namesrv.config import NAMESRV
 from remoting.protocol.properties import parse
-from serving.config_sources import PropertiesFile, Sources, from_sources, ignored_keys
+from serving.config.sources import PropertiesFile, Sources, from_sources, ignored_keys
 
 KINDS = {"namesrv": NAMESRV, "controller": CONTROLLER}
 PORTS = {"namesrv": 9876, "controller": 9878}

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from namesrv.config import NAMESRV, NameServerConfig
-from serving.config import WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES
-from serving.options import FilePath, Fixed, Secret, text_of
+from serving.config.options import FilePath, Fixed, Secret, text_of
+from serving.config.server_config import WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES
 
 #: Fields that are no options: what the file holds beside them.
 OF_THE_FILE = {"unknown", "stored", "others_keys"}

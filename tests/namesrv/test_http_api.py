@@ -17,8 +17,8 @@ from namesrv.http_endpoints import ENDPOINTS
 from namesrv.kv_config import KvConfig
 from namesrv.route_state import RouteState
 from remoting.protocol.shapes.route import DataVersion
-from serving import http_api, http_connections
-from serving.health import Serving
+from serving.http import connections, server
+from serving.metrics.health import Serving
 
 
 @pytest.fixture
@@ -369,7 +369,7 @@ async def is_closed(reader):
 
 
 async def test_however_many_connections_are_held_a_probe_is_answered_and_those_idle_for_longest_go(monkeypatch):
-    monkeypatch.setattr(http_connections, "CONNECTIONS_MAX", 4)
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 4)
     async with Site() as site:
         held = [await asyncio.open_connection("127.0.0.1", site.server.port) for _ in range(3)]
         asked = await asyncio.open_connection("127.0.0.1", site.server.port)
@@ -387,7 +387,7 @@ async def test_however_many_connections_are_held_a_probe_is_answered_and_those_i
 
 
 async def test_connections_at_work_stay_while_there_are_idle_ones_and_make_room_for_a_probe_otherwise(monkeypatch):
-    monkeypatch.setattr(http_connections, "CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
     async with Site() as site:
         begun = asyncio.Queue()
 
@@ -412,7 +412,7 @@ async def test_connections_at_work_stay_while_there_are_idle_ones_and_make_room_
 
 
 async def test_a_connection_without_a_first_request_has_little_time(monkeypatch):
-    monkeypatch.setattr(http_connections, "FIRST_REQUEST_S", 0.1)
+    monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.1)
     async with Site() as site:
         silent = await asyncio.open_connection("127.0.0.1", site.server.port)
         begun = await asyncio.open_connection("127.0.0.1", site.server.port)
@@ -428,7 +428,7 @@ async def test_a_connection_without_a_first_request_has_little_time(monkeypatch)
 
 
 async def test_a_connection_without_a_request_is_closed(monkeypatch):
-    monkeypatch.setattr(http_api, "IDLE_S", 0.1)
+    monkeypatch.setattr(server, "IDLE_S", 0.1)
     async with Site() as site:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.server.port)
         assert await asyncio.wait_for(reader.read(), 5) == b""

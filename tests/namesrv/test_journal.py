@@ -18,11 +18,11 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError, FrameTooLarge, InvokeTimeout
 from remoting.protocol.shapes.route import DataVersion, QueueData
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
-from serving.counts import OTHER
-from serving.journal import Attributed
-from serving.log_events import common_keys
-from serving.logs import Logs, json_line
-from serving.stored_config import NotStored
+from serving.config.stored_config import NotStored
+from serving.logging.events import common_keys
+from serving.logging.logs import Logs, json_line
+from serving.metrics.counters import OTHER
+from serving.process.event_log import Attributed
 
 A = LiveKey("broker-a", "broker-a-0:10911")
 

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from namesrv.kv_config import KvConfig
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
 from remoting.server.statistics import LATENCY_BOUNDS_NS
-from serving.counts import BROKERS_MAX, OTHER
-from serving.health import Serving
-from serving.server_counts import LATENCY_S
+from serving.metrics.counters import BROKERS_MAX, OTHER
+from serving.metrics.health import Serving
+from serving.metrics.server_counters import LATENCY_S
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from namesrv.refusals import (
     TopicNotExist,
 )
 from remoting.protocol.codes import ResponseCode
-from serving.stored_config import NotStored
+from serving.config.stored_config import NotStored
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 NO_ROUTE = "No topic route info in name server for the topic: "

@@ -4,7 +4,7 @@ import pytest
 
 from namesrv.kv_config import KvConfig
 from namesrv.state_files import load_kv_config
-from serving.durable_file import DamagedFile, NotReadable, replace
+from serving.config.durable_file import DamagedFile, NotReadable, replace
 
 KV = KvConfig().with_value("ns", "key", "value")
 

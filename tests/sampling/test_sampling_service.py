@@ -13,8 +13,8 @@ from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling.options import Options
 from sampling.service import Sampler
-from serving.logs import Logs, json_line
-from serving.recording import Recording
+from serving.logging.logs import Logs, json_line
+from serving.process.recording import Recording
 
 #: What JSON has for a column of a type.
 KINDS = {Type.STRING: str, Type.LONG: int, Type.DOUBLE: float, Type.TIMESTAMP: str}

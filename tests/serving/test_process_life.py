@@ -22,16 +22,16 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import CommandReader, encode
 from remoting.server.server import ServerOptions
-from serving.chores import logged_tasks
-from serving.http_endpoints import CONFIG, PROBES
-from serving.http_views import ServerViews
-from serving.journal import Attributed, ServerJournal
-from serving.logs import Logs, json_line
-from serving.not_started import NotStarted
-from serving.process import ServerProcess, Surroundings, serve, serve_together
-from serving.server_counts import ServerCounts
-from serving.signals import Signals
-from serving.stored_config import StoredConfig
+from serving.config.stored_config import StoredConfig
+from serving.http.endpoints import CONFIG, PROBES
+from serving.http.views import ServerViews
+from serving.logging.logs import Logs, json_line
+from serving.metrics.server_counters import ServerCounts
+from serving.process.event_log import Attributed, ServerJournal
+from serving.process.not_started import NotStarted
+from serving.process.process import ServerProcess, Surroundings, serve, serve_together
+from serving.process.signals import Signals
+from serving.process.supervision import logged_tasks
 
 
 class OtherServer:

@@ -14,7 +14,7 @@ from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
 from remoting.server.response_cache import PreparedAnswer
-from serving.stored_config import StoredConfig
+from serving.config.stored_config import StoredConfig
 from simulation.etcd import Channel
 from simulation.links import Client
 from simulation.processes import Process

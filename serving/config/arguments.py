@@ -1,0 +1,108 @@
+"""The command line of a server: that of the Java server, and an option for each property.
+
+Answers to `ServerUtil.buildCommandlineOptions`, and to `buildCommandlineOptions` of `NamesrvStartup` and
+`ControllerStartup`. Values are taken as text
+here and checked with those of all other sources in `sources.py`.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Final, NoReturn
+
+import msgspec
+
+from serving import __version__
+from serving.config.options import AlwaysFalse, Flag, Option, text_of
+from serving.config.server_config import Config
+from serving.config.server_kind import ServerKind
+
+#: Names the configuration file where `--config-file` does not; the prefix of the server's variables comes before it.
+_CONFIG_FILE_VARIABLE: Final = "CONFIG_FILE"
+
+#: As with Java, where the command line is parsed before anything else.
+EXIT_BAD_OPTION: Final = 1
+
+_EPILOG: Final = """\
+Every property can be given on the command line (--listen-port {port}), in the environment
+({prefix}LISTEN_PORT={port}) and in the configuration file (listenPort={port}); the first of these that
+has it wins. Passwords are better not given on the command line, where every user of the machine can read them.
+"""
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line asks for."""
+
+    #: Path of the configuration file; blank for none.
+    config_file: str = ""
+    #: Whether to print the configuration and leave.
+    prints_config: bool = False
+    #: Property -> text.
+    options: Mapping[str, str]
+
+
+def parse(kind: ServerKind[Config], argv: Sequence[str], environment: Mapping[str, str]) -> Arguments:
+    """Return what is asked for; leaves the process after `--help` and `--version` (0) and bad options (1)."""
+    parsed = vars(_parser(kind).parse_args(argv))
+    keys = {option.key for option in kind.options.values()}
+    return Arguments(
+        config_file=parsed["config_file"] or environment.get(kind.variable_prefix + _CONFIG_FILE_VARIABLE, "").strip(),
+        prints_config=parsed["print_config"],
+        options={key: text for key, text in parsed.items() if key in keys},
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    """Leaves with the code that Java leaves with."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_BAD_OPTION, f"{self.prog}: {message}; --help tells what there is\n")
+
+
+def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=kind.program,
+        usage=f"{kind.program} [-c FILE] [-p] [--PROPERTY VALUE ...]",
+        description=f"The {kind.name} of Apache RocketMQ.",
+        epilog=_EPILOG.format(port=kind.defaults.listen_port, prefix=kind.variable_prefix),
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "-c",
+        "--config-file",
+        "--configFile",
+        metavar="FILE",
+        default="",
+        help=f"properties file, as of the Java {kind.name}; also {kind.variable_prefix}{_CONFIG_FILE_VARIABLE}",
+    )
+    parser.add_argument(
+        "-p",
+        "--print-config-item",
+        "--printConfigItem",
+        action="store_true",
+        dest="print_config",
+        help="print the configuration and leave",
+    )
+    parser.add_argument("-n", "--namesrv-addr", "--namesrvAddr", metavar="ADDRESS", help="taken, without effect")
+    parser.add_argument(
+        "--version", action="version", version=f"%(prog)s {__version__}", help="print the version and leave"
+    )
+    ours = parser.add_argument_group("properties")
+    idle = parser.add_argument_group(f"properties that only mean something to the Java {kind.name}, without effect")
+    for name, option in kind.options.items():
+        _add(ours if option.has_effect else idle, option, text_of(getattr(kind.defaults, name)))
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, option: Option, default: str) -> None:
+    is_switch = isinstance(option.kind, Flag | AlwaysFalse)
+    group.add_argument(
+        option.argument,
+        dest=option.key,
+        metavar=option.kind.placeholder,
+        # A switch alone means that it is on.
+        nargs="?" if is_switch else None,
+        const="true" if is_switch else None,
+        default=argparse.SUPPRESS,
+        help=option.explanation + (f" [{default}]" if default else "") + f" ({option.changed_by_request})",
+    )

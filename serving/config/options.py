@@ -1,0 +1,306 @@
+"""What an option of a server is: its names, what values it may have, and how text becomes one of them.
+
+The options themselves stand in `server_config.py`, and in that of each server. Java converts by reflection in
+`MixAll.properties2Object`, and drops what it cannot convert; here such a value is told apart, so that the caller can
+refuse it.
+"""
+
+import re
+from typing import ClassVar, Final
+
+import msgspec
+
+from remoting.protocol.named_addresses import named_addresses
+
+#: Java's `int`, the range of a number that has no other.
+INT_MIN: Final = -(2**31)
+INT_MAX: Final = 2**31 - 1
+#: The greatest `long` of Java, and the greatest number that any option takes.
+LONG_MAX: Final = 2**63 - 1
+
+#: Longest text that an option holds: the longest path of a POSIX system.
+TEXT_CHARS_MAX: Final = 4096
+
+#: What stands in a listing for a secret that is set.
+MASK: Final = "******"
+
+OptionValue = bool | int | str
+
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^\s\[\]:;,]+):([0-9]{1,5})")
+_PORT_MAX: Final = 65535
+_WORD_BREAK: Final = re.compile(r"\.|(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """A whole number in decimal digits."""
+
+    least: int = INT_MIN
+    most: int = INT_MAX
+
+    placeholder: ClassVar[str] = "N"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return f"a whole number from {self.least} to {self.most}"
+
+    def value_of(self, text: str) -> int | None:
+        """Return the value of a text, None if it is not allowed."""
+        digits = text.strip()
+        if not _WHOLE.fullmatch(digits):
+            return None
+        value = int(digits)
+        return value if self.least <= value <= self.most else None
+
+
+class Flag(msgspec.Struct, frozen=True):
+    """True or false, in any case of letters."""
+
+    placeholder: ClassVar[str] = "true|false"
+    allowed: ClassVar[str] = "true or false"
+
+    def value_of(self, text: str) -> bool | None:
+        """Return the value of a text, None if it is not allowed."""
+        return {"true": True, "false": False}.get(text.strip().lower())
+
+
+class AlwaysFalse(msgspec.Struct, frozen=True):
+    """A switch of the Java server for a part that this one does not have."""
+
+    #: What is missing, and what to do instead.
+    why: str
+
+    placeholder: ClassVar[str] = "false"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return f"false ({self.why})"
+
+    def value_of(self, text: str) -> bool | None:
+        """Return the value of a text, None if it is not allowed."""
+        return False if Flag().value_of(text) is False else None
+
+
+class Only(msgspec.Struct, frozen=True):
+    """One of the two values of a flag."""
+
+    value: bool
+
+    @property
+    def placeholder(self) -> str:
+        """Return what stands for the value in `--help`."""
+        return self.allowed
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return text_of(self.value)
+
+    def value_of(self, text: str) -> bool | None:
+        """Return the value of a text, None if it is not allowed."""
+        return self.value if Flag().value_of(text) is self.value else None
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    """One of some words, in any case of letters; the value is the word as it is spelled here."""
+
+    words: tuple[str, ...]
+
+    @property
+    def placeholder(self) -> str:
+        """Return what stands for the value in `--help`."""
+        return "|".join(self.words)
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return " or ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        asked = text.strip().lower()
+        return next((word for word in self.words if word.lower() == asked), None)
+
+
+class Text(msgspec.Struct, frozen=True):
+    """Some text on one line, without the blanks around it."""
+
+    may_be_blank: bool = True
+
+    placeholder: ClassVar[str] = "TEXT"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        what = "text" if self.may_be_blank else "text that is not blank,"
+        return f"{what} of at most {TEXT_CHARS_MAX} characters without control characters"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        value = text.strip()
+        return value if is_one_line(value) and (value or self.may_be_blank) else None
+
+
+class FilePath(Text, frozen=True):
+    """The path of a file; a leading `~/` stands for the home folder."""
+
+    placeholder: ClassVar[str] = "FILE"
+
+    @property
+    def allowed(self) -> str:
+        """Say what a value must be, to follow "must be"."""
+        return f"a path on this machine, no URI, of at most {TEXT_CHARS_MAX} characters"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        return None if "://" in text else super().value_of(text)
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A text that is never shown: any characters, blanks included."""
+
+    placeholder: ClassVar[str] = "SECRET"
+    allowed: ClassVar[str] = f"at most {TEXT_CHARS_MAX} characters"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        return text if len(text) <= TEXT_CHARS_MAX else None
+
+
+class AddressList(msgspec.Struct, frozen=True):
+    """Addresses `host:port` with a `;` between them, as RocketMQ writes them; blank for none."""
+
+    placeholder: ClassVar[str] = "HOST:PORT;..."
+    allowed: ClassVar[str] = "addresses as host:port, with a ';' between them"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        addresses = [part for each in text.split(";") if (part := each.strip())]
+        value = ";".join(addresses)
+        return value if all(map(_is_address, addresses)) and is_one_line(value) else None
+
+
+class NamedAddressList(msgspec.Struct, frozen=True):
+    """Addresses, networks and names of hosts with a `;` between them; blank for none."""
+
+    placeholder: ClassVar[str] = "HOST|NETWORK[:PORT];..."
+    allowed: ClassVar[str] = (
+        "IP addresses, networks (10.0.0.0/16, not of all addresses) or names of hosts, each with :port or without, "
+        "with a ';' between them"
+    )
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value of a text, None if it is not allowed."""
+        value = ";".join(part for each in text.split(";") if (part := each.strip()))
+        return value if is_one_line(value) and named_addresses(value) is not None else None
+
+
+Kind = Whole | Flag | AlwaysFalse | Only | OneOf | Text | Secret | AddressList | NamedAddressList
+
+
+class Fixed(msgspec.Struct, frozen=True):
+    """No request changes it, whatever the operator allows."""
+
+    #: What a request could do with it; follows "because".
+    why: str
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """No request changes it, unless the operator names it in configWhiteList."""
+
+    #: As of `Fixed`.
+    why: str
+
+
+class Within(msgspec.Struct, frozen=True):
+    """A request may give some of the values, and all of them where the operator names it in configWhiteList."""
+
+    kind: Kind
+    #: What a request could do with the others; follows "because".
+    why: str
+
+
+class AnyValue(msgspec.Struct, frozen=True):
+    """A request may give every value: none of them takes anything from anybody else."""
+
+
+#: Whether a request may change an option, and to which values. Nobody needs a password to send one: it may change what
+#: is harmless, or harmless within a range. What names a file or an address, or guards a door, is the operator's alone.
+ByRequest = Fixed | Closed | Within | AnyValue
+
+ANY_VALUE: Final = AnyValue()
+NAMES_A_FILE: Final = Fixed("it names a file")
+LISTENS: Final = Fixed("it is where a server listens")
+KEEPS_OUT: Final = Closed("it can keep everybody out, or let the memory run out")
+
+
+class Option(msgspec.Struct, frozen=True):
+    """One option: its names and its rules; it annotates the field that holds its value and default."""
+
+    #: The property as files and requests 318 and 319 spell it.
+    key: str
+    kind: Kind
+    #: One sentence for `--help`, with the unit.
+    explanation: str
+    by_request: ByRequest
+    #: Other names under which a file or the environment may give it.
+    also: tuple[str, ...] = ()
+    #: False for what only means something to the Java server: taken, checked, listed, and read by nobody.
+    has_effect: bool = True
+    #: Whether a change by request counts at once; else it counts from the next start.
+    at_once: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        """Tell whether its value is masked wherever it is shown."""
+        return isinstance(self.kind, Secret)
+
+    @property
+    def argument(self) -> str:
+        """Return its name on the command line: `--listen-port`."""
+        return "--" + _words(self.key, "-").lower()
+
+    @property
+    def variable(self) -> str:
+        """Return its name in the environment, without the prefix of its server: `LISTEN_PORT`."""
+        return _words(self.key, "_").upper()
+
+    @property
+    def changed_by_request(self) -> str:
+        """Say whether a request may change it, to which values, and when that counts."""
+        when = "" if not self.has_effect else " at once" if self.at_once else " for the next start"
+        match self.by_request:
+            case Fixed(why):
+                return f"no request changes it: {why}"
+            case Closed(why):
+                return f"a request changes it{when} only if configWhiteList names it: {why}"
+            case Within(kind, why):
+                return f"a request changes it{when}, to {kind.allowed} unless configWhiteList names it: {why}"
+            case AnyValue():
+                return f"a request changes it{when}"
+
+    def shown(self, value: str) -> str:
+        """Return the text of a value as it may be shown to anybody."""
+        return MASK if self.is_secret and value else value
+
+
+def is_one_line(text: str) -> bool:
+    """Tell whether a text fits into one line of a listing: not too long, and no control character in it."""
+    return len(text) <= TEXT_CHARS_MAX and not _CONTROL.search(text)
+
+
+def text_of(value: OptionValue) -> str:
+    """Return a value as properties text has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_address(text: str) -> bool:
+    match = _HOST_AND_PORT.fullmatch(text)
+    return match is not None and 0 < int(match[1]) <= _PORT_MAX
+
+
+def _words(key: str, between: str) -> str:
+    return _WORD_BREAK.sub(between, key)

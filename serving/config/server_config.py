@@ -1,0 +1,543 @@
+"""ServerConfig: every option that any server of this project has, with its unit, default and reader.
+
+Answers to Java's `NettyServerConfig` and `TlsSystemConfig`, and to what `NamesrvConfig` and `ControllerConfig` share;
+their property names and defaults are kept. `sources.py` tells where values come from, `update.py` how a
+request changes them, `text.py` how they are listed and stored.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, TypeVar, get_args
+
+from history.room import BYTES_MAX
+from remoting.protocol.properties import Property
+from serving.config.options import (
+    ANY_VALUE,
+    INT_MAX,
+    KEEPS_OUT,
+    LISTENS,
+    LONG_MAX,
+    NAMES_A_FILE,
+    Closed,
+    FilePath,
+    Fixed,
+    Flag,
+    NamedAddressList,
+    OneOf,
+    Option,
+    Secret,
+    Text,
+    Whole,
+    Within,
+)
+
+TlsMode = Literal["disabled", "permissive", "enforcing"]
+ClientAuth = Literal["none", "optional", "require"]
+SerializeTypeName = Literal["JSON", "ROCKETMQ"]
+LogFormat = Literal["auto", "json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+#: Unread answers of one connection, in bytes, at which its requests wait, and to which they must fall to go on;
+#: in force while the two water marks are not both set.
+WRITE_BUFFER_HIGH_BYTES: Final = 1024 * 1024
+WRITE_BUFFER_LOW_BYTES: Final = 256 * 1024
+
+_FLAG: Final = Flag()
+_PATH: Final = FilePath()
+_PORT: Final = Whole(0, 65535)
+_AT_LEAST_0: Final = Whole(0, INT_MAX)
+_AT_LEAST_1: Final = Whole(1, INT_MAX)
+_ANY_NUMBER: Final = Whole()
+
+SAYS_WHAT_IS_OPEN: Final = Fixed("it says what requests may change")
+_SIGNS: Final = Fixed("it is who this server is for brokers")
+_GUARDS: Final = Fixed("it decides who is let in, and to whom this server speaks")
+_SPEED: Final = Closed("it can slow every connection down, or let the memory run out")
+_STOP: Final = Closed("it can make each stop last for ever")
+
+# Options whose default is each server's own.
+
+ConfigStorePath = Annotated[
+    str,
+    Option(
+        "configStorePath",
+        FilePath(may_be_blank=False),
+        "File that takes changes of the configuration; with --config-file, that file.",
+        by_request=NAMES_A_FILE,
+    ),
+]
+ConfigBlackList = Annotated[
+    str,
+    Option(
+        "configBlackList",
+        Text(),
+        "Properties that no request may change, with a ';' between.",
+        by_request=SAYS_WHAT_IS_OPEN,
+    ),
+]
+ConfigWhiteList = Annotated[
+    str,
+    Option(
+        "configWhiteList",
+        Text(),
+        "Properties that requests may change to any value, with a ';' between, although anybody can send one.",
+        by_request=SAYS_WHAT_IS_OPEN,
+    ),
+]
+ListenPort = Annotated[
+    int,
+    Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", by_request=LISTENS),
+]
+HttpPort = Annotated[
+    int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", by_request=LISTENS)
+]
+FrameBytesMax = Annotated[
+    int,
+    Option(
+        "frameMaxLength",
+        Whole(1024, INT_MAX),
+        "Longest frame that a peer may send, in bytes.",
+        by_request=KEEPS_OUT,
+        also=("com.rocketmq.remoting.frameMaxLength",),
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Options of any server. Each comment names the reader, or says why nobody here reads it."""
+
+    #: Only listed: nothing here is looked up in the folder of a RocketMQ installation.
+    rocketmq_home: Annotated[
+        str,
+        Option(
+            "rocketmqHome",
+            _PATH,
+            "Folder of a RocketMQ installation.",
+            also=("ROCKETMQ_HOME",),
+            has_effect=False,
+            by_request=NAMES_A_FILE,
+        ),
+    ] = ""
+    #: Read by stored_config.py, which saves the configuration there after a request.
+    config_store_path: ConfigStorePath
+    #: Read by config_update.py.
+    config_black_list: ConfigBlackList
+    #: Read by config_update.py.
+    config_white_list: ConfigWhiteList = ""
+
+    # NettyServerConfig
+
+    #: Read by process.py.
+    bind_address: Annotated[
+        str,
+        Option(
+            "bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", by_request=LISTENS
+        ),
+    ] = "0.0.0.0"
+    #: Read by process.py.
+    listen_port: ListenPort
+    #: Threads of the Java server.
+    server_worker_threads: Annotated[
+        int,
+        Option("serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.", by_request=ANY_VALUE, has_effect=False),
+    ] = 8
+    #: Threads of the Java server.
+    server_callback_executor_threads: Annotated[
+        int,
+        Option(
+            "serverCallbackExecutorThreads",
+            _ANY_NUMBER,
+            "Threads for callbacks.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
+    ] = 0
+    #: Threads of the Java server.
+    server_selector_threads: Annotated[
+        int,
+        Option("serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.", by_request=ANY_VALUE, has_effect=False),
+    ] = 3
+    #: Limits threads of the Java server.
+    server_oneway_semaphore_value: Annotated[
+        int,
+        Option(
+            "serverOnewaySemaphoreValue",
+            _ANY_NUMBER,
+            "One-way requests of ours under way.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
+    ] = 256
+    #: Limits threads of the Java server; we send no request that waits for an answer.
+    server_async_semaphore_value: Annotated[
+        int,
+        Option(
+            "serverAsyncSemaphoreValue",
+            _ANY_NUMBER,
+            "Requests of ours under way.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
+    ] = 64
+    #: Read by process.py.
+    server_channel_max_idle_time_seconds: Annotated[
+        int,
+        Option(
+            "serverChannelMaxIdleTimeSeconds",
+            _AT_LEAST_0,
+            "Silence after which a connection is closed, in seconds; 0 for never.",
+            by_request=Within(Whole(120, 600), "less drops living brokers, more keeps idle strangers connected"),
+            at_once=True,
+        ),
+    ] = 120
+    #: Read by process.py.
+    server_socket_snd_buf_bytes: Annotated[
+        int,
+        Option(
+            "serverSocketSndBufSize",
+            _AT_LEAST_0,
+            "Send buffer of a socket, in bytes; 0 for the system's own.",
+            by_request=_SPEED,
+        ),
+    ] = 0
+    #: Read by process.py.
+    server_socket_rcv_buf_bytes: Annotated[
+        int,
+        Option(
+            "serverSocketRcvBufSize",
+            _AT_LEAST_0,
+            "Receive buffer of a socket, in bytes; 0 for the system's own.",
+            by_request=_SPEED,
+        ),
+    ] = 0
+    #: Read by write_buffer_bytes.
+    write_buffer_high_water_mark_bytes: Annotated[
+        int,
+        Option(
+            "writeBufferHighWaterMark",
+            _AT_LEAST_0,
+            "Unread answers of a connection at which its requests wait, in bytes; 0 for 1 MiB.",
+            by_request=_SPEED,
+        ),
+    ] = 0
+    #: Read by write_buffer_bytes.
+    write_buffer_low_water_mark_bytes: Annotated[
+        int,
+        Option(
+            "writeBufferLowWaterMark",
+            _AT_LEAST_0,
+            "Unread answers of a connection at which its requests go on, in bytes; 0 for 256 KiB.",
+            by_request=_SPEED,
+        ),
+    ] = 0
+    #: Read by process.py.
+    server_socket_backlog: Annotated[
+        int,
+        Option("serverSocketBacklog", _AT_LEAST_1, "Connections that may wait to be accepted.", by_request=KEEPS_OUT),
+    ] = 1024
+    #: Threads of the Java server.
+    server_netty_worker_group_enable: Annotated[
+        bool,
+        Option(
+            "serverNettyWorkerGroupEnable",
+            _FLAG,
+            "Frames are read in own threads.",
+            by_request=ANY_VALUE,
+            has_effect=False,
+        ),
+    ] = True
+    #: Memory of the Java server.
+    server_pooled_byte_buf_allocator_enable: Annotated[
+        bool,
+        Option(
+            "serverPooledByteBufAllocatorEnable", _FLAG, "Buffers are pooled.", by_request=ANY_VALUE, has_effect=False
+        ),
+    ] = True
+    #: Read by process.py.
+    enable_shutdown_gracefully: Annotated[
+        bool,
+        Option(
+            "enableShutdownGracefully",
+            _FLAG,
+            "At the stop, peers are sent elsewhere before the close.",
+            by_request=_STOP,
+            at_once=True,
+        ),
+    ] = False
+    #: Read by process.py.
+    shutdown_wait_time_seconds: Annotated[
+        int,
+        Option(
+            "shutdownWaitTimeSeconds",
+            _AT_LEAST_0,
+            "How long peers have to go elsewhere at the stop, in seconds.",
+            by_request=_STOP,
+            at_once=True,
+        ),
+    ] = 30
+    #: Sockets of the Java server.
+    use_epoll_native_selector: Annotated[
+        bool, Option("useEpollNativeSelector", _FLAG, "Sockets use epoll.", by_request=ANY_VALUE, has_effect=False)
+    ] = False
+
+    # Ours
+
+    #: Read by process.py.
+    http_bind_address: Annotated[
+        str, Option("httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", by_request=LISTENS)
+    ] = "127.0.0.1"
+    #: Read by process.py.
+    http_port: HttpPort
+    #: Read by process.py.
+    serialize_type: Annotated[
+        SerializeTypeName,
+        Option(
+            "serializeType",
+            OneOf(get_args(SerializeTypeName)),
+            "How headers of answers and of requests of ours are written.",
+            by_request=Closed("peers that read the other form only are kept out"),
+            also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
+        ),
+    ] = "JSON"
+    #: Read by process.py.
+    frame_bytes_max: FrameBytesMax
+    #: Read by process.py.
+    connections_max: Annotated[
+        int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.", by_request=KEEPS_OUT)
+    ] = 16384
+    #: Read by process.py.
+    unfinished_bytes_max: Annotated[
+        int,
+        Option(
+            "unfinishedBytesMax",
+            _AT_LEAST_0,
+            "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed; "
+            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
+            "are one process (64 MiB at least, 512 MiB at most).",
+            by_request=KEEPS_OUT,
+        ),
+    ] = 0
+    #: Read by process.py.
+    unread_bytes_max: Annotated[
+        int,
+        Option(
+            "unreadBytesMax",
+            _AT_LEAST_0,
+            "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed; "
+            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
+            "are one process (64 MiB at least, 512 MiB at most).",
+            by_request=KEEPS_OUT,
+        ),
+    ] = 0
+    #: Read by process.py.
+    queued_bytes_max: Annotated[
+        int,
+        Option(
+            "queuedBytesMax",
+            _AT_LEAST_0,
+            "Bodies of requests that wait for their turn, in bytes; beyond it they are answered SYSTEM_BUSY; "
+            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
+            "are one process (64 MiB at least, 512 MiB at most).",
+            by_request=KEEPS_OUT,
+        ),
+    ] = 0
+    #: Read by start.py.
+    log_format: Annotated[
+        LogFormat,
+        Option(
+            "logFormat",
+            OneOf(get_args(LogFormat)),
+            "Log lines; auto is console on a terminal, else json.",
+            by_request=Closed("what reads the log may understand one form only"),
+        ),
+    ] = "auto"
+    #: Read by start.py.
+    log_level: Annotated[
+        LogLevel,
+        Option(
+            "logLevel",
+            OneOf(get_args(LogLevel)),
+            "Least level that is logged.",
+            by_request=Within(OneOf(("info",)), "less hides what is done, more fills disks"),
+            at_once=True,
+        ),
+    ] = "info"
+
+    #: Read by process.py.
+    history_dir: Annotated[
+        str,
+        Option(
+            "historyDir",
+            _PATH,
+            "Folder that takes the history of what this server sees; blank records nothing.",
+            by_request=NAMES_A_FILE,
+        ),
+    ] = ""
+    #: Read by process.py.
+    history_bytes_max: Annotated[
+        int,
+        Option(
+            "historyBytesMax",
+            Whole(64 * 1024 * 1024, LONG_MAX),
+            "Files that servers have written below historyDir (landing), together, in bytes, half of the disk at most; "
+            "beyond it the oldest are deleted. What rmq-analytics stores is not counted. "
+            "Where servers share a folder, the lowest of theirs counts.",
+            by_request=Closed("it decides what is deleted"),
+        ),
+    ] = BYTES_MAX
+
+    # TlsSystemConfig; all read by process.py, which hands them to remoting/transport/tls.py
+
+    tls_server_mode: Annotated[
+        TlsMode,
+        Option(
+            "tls.server.mode",
+            OneOf(get_args(TlsMode)),
+            "Whether peers may (permissive), must (enforcing) or cannot (disabled) use TLS.",
+            by_request=_GUARDS,
+        ),
+    ] = "permissive"
+    tls_test_mode_enable: Annotated[
+        bool,
+        Option(
+            "tls.test.mode.enable",
+            _FLAG,
+            "A certificate made at the start, and no peer is verified.",
+            by_request=_GUARDS,
+        ),
+    ] = True
+    tls_server_key_path: Annotated[
+        str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_server_key_password: Annotated[
+        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", by_request=_GUARDS)
+    ] = field(default="", repr=False)
+    tls_server_cert_path: Annotated[
+        str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_server_auth_client: Annotated[
+        bool, Option("tls.server.authClient", _FLAG, "Certificates of clients are verified.", by_request=_GUARDS)
+    ] = False
+    tls_server_trust_cert_path: Annotated[
+        str,
+        Option(
+            "tls.server.trustCertPath", _PATH, "Authorities that clients are verified with, PEM.", by_request=_GUARDS
+        ),
+    ] = ""
+    tls_server_need_client_auth: Annotated[
+        ClientAuth,
+        Option(
+            "tls.server.need.client.auth",
+            OneOf(get_args(ClientAuth)),
+            "Whether clients are asked for a certificate.",
+            by_request=_GUARDS,
+        ),
+    ] = "none"
+    #: Its default is true while tls.server.mode is enforcing (config_sources.py), as with Java since 5.1.4.
+    tls_enable: Annotated[
+        bool,
+        Option(
+            "tls.enable",
+            _FLAG,
+            "Requests of ours go over TLS; true if enforcing.",
+            also=("useTLS",),
+            by_request=_GUARDS,
+        ),
+    ] = False
+    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, with a ',' between.", by_request=_GUARDS)] = ""
+    tls_protocols: Annotated[
+        str, Option("tls.protocols", Text(), "TLS versions, with a ',' between.", by_request=_GUARDS)
+    ] = ""
+    tls_client_key_path: Annotated[
+        str, Option("tls.client.keyPath", _PATH, "Private key for requests of ours, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_client_key_password: Annotated[
+        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", by_request=_GUARDS)
+    ] = field(default="", repr=False)
+    tls_client_cert_path: Annotated[
+        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests of ours, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_client_auth_server: Annotated[
+        bool, Option("tls.client.authServer", _FLAG, "Brokers that we call are verified.", by_request=_GUARDS)
+    ] = False
+    tls_client_trust_cert_path: Annotated[
+        str,
+        Option(
+            "tls.client.trustCertPath", _PATH, "Authorities that brokers are verified with, PEM.", by_request=_GUARDS
+        ),
+    ] = ""
+    # Who we are for brokers with ACL; all read by broker_keys.py
+
+    broker_access_key: Annotated[
+        str,
+        Option(
+            "brokerAccessKey",
+            Secret(),
+            "User of brokers with ACL that requests of ours are signed for.",
+            by_request=_SIGNS,
+        ),
+    ] = field(default="", repr=False)
+    broker_access_key_path: Annotated[
+        str, Option("brokerAccessKeyPath", _PATH, "File with that user, read at the start.", by_request=NAMES_A_FILE)
+    ] = ""
+    broker_secret_key: Annotated[
+        str, Option("brokerSecretKey", Secret(), "Password of that user: its secret key.", by_request=_SIGNS)
+    ] = field(default="", repr=False)
+    broker_secret_key_path: Annotated[
+        str,
+        Option("brokerSecretKeyPath", _PATH, "File with that password, read at the start.", by_request=NAMES_A_FILE),
+    ] = ""
+    broker_access_addresses: Annotated[
+        str,
+        Option(
+            "brokerAccessAddresses",
+            NamedAddressList(),
+            "Brokers that requests are signed for, all others get them unsigned: IP addresses, networks (10.0.0.0/16) "
+            "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
+            "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
+            by_request=Fixed("it is for whom this server signs"),
+        ),
+    ] = ""
+
+    #: Read by start.py.
+    tls_config_file: Annotated[
+        str,
+        Option(
+            "tls.config.file",
+            _PATH,
+            "Further file of tls.* properties; skipped if it is not there.",
+            by_request=_GUARDS,
+        ),
+    ] = "/etc/rocketmq/tls.properties"
+
+    #: What the configuration file holds beyond the options: kept, listed and written back, as Java does.
+    unknown: tuple[Property, ...] = ()
+    #: What the file gives of the options, and requests have changed: nothing else of the options is written back.
+    stored: tuple[Property, ...] = field(default=(), compare=False, repr=False)
+
+    #: Keys of another server in the same process, which reads them from the same file: not this server's to change.
+    others_keys: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    @property
+    def write_buffer_bytes(self) -> tuple[int, int]:
+        """Return at how many unread bytes a connection goes on and waits: (low, high); Java's rule, both or none."""
+        marks = self.write_buffer_low_water_mark_bytes, self.write_buffer_high_water_mark_bytes
+        return marks if all(marks) else (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)
+
+    @property
+    def verifies_brokers(self) -> bool:
+        """Tell whether brokers that we call show certificates of an authority that the operator names.
+
+        Without tls.client.trustCertPath it is any authority that the system knows: strangers have those certificates.
+        """
+        verifies = self.tls_enable and self.tls_client_auth_server and not self.tls_test_mode_enable
+        return verifies and bool(self.tls_client_trust_cert_path)
+
+    @property
+    def has_others_properties(self) -> bool:
+        """Whether another server is in the same process, which has its own part of the file and of the memory."""
+        return False
+
+
+#: The configuration of one server.
+Config = TypeVar("Config", bound=ServerConfig)

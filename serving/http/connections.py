@@ -1,0 +1,98 @@
+"""The connections of the HTTP side: health probes find a place among them, whatever others hold."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from serving.http.lean_aiohttp import web
+
+#: Connections at one time; each costs a descriptor that brokers and clients need too.
+CONNECTIONS_MAX: Final = 256
+
+#: Seconds in which a connection has to have sent its first request.
+FIRST_REQUEST_S: Final = 5
+
+Handler = web.RequestHandler
+
+
+class HttpConnections:
+    """The open connections; where all places are taken, one is closed for a new one.
+
+    That is the one that has done nothing for longest: it waits for a request, or for its peer to read. Only where each
+    is at work on a request, the one that began first is closed.
+    """
+
+    def __init__(self, make: Callable[[], Handler]) -> None:
+        """Take what makes the handler of a connection."""
+        self._make = make
+        #: The one whose last activity is longest ago stands first; True while a request of it is worked on.
+        self._open: dict[Handler, bool] = {}
+        #: Those that have sent a request.
+        self._used: set[Handler] = set()
+
+    def __call__(self) -> asyncio.Protocol:
+        """Return the protocol of a connection that is being accepted."""
+        return _Connection(self._make(), self)
+
+    def opened(self, handler: Handler) -> None:
+        """Give a new connection a place, and a moment for its first request."""
+        if len(self._open) >= CONNECTIONS_MAX:
+            longest = next(iter(self._open))
+            _close(next((each for each, works in self._open.items() if not works), longest), self)
+        self._open[handler] = False
+        asyncio.get_running_loop().call_later(FIRST_REQUEST_S, self._close_unused, handler)
+
+    def begins(self, handler: Handler) -> None:
+        """Note that a request is worked on."""
+        if handler in self._open:
+            self._used.add(handler)
+            self._open[handler] = True
+
+    def ends(self, handler: Handler) -> None:
+        """Note that its answer is there."""
+        if self._open.pop(handler, None) is not None:
+            self._open[handler] = False
+
+    def closed(self, handler: Handler) -> None:
+        """Let go of a connection."""
+        self._open.pop(handler, None)
+        self._used.discard(handler)
+
+    def _close_unused(self, handler: Handler) -> None:
+        if handler in self._open and handler not in self._used:
+            _close(handler, self)
+
+
+class _Connection(asyncio.Protocol):
+    """Hands all that happens on one connection to its handler."""
+
+    def __init__(self, handler: Handler, connections: HttpConnections) -> None:
+        self._handler = handler
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._handler.connection_made(cast("asyncio.Transport", transport))
+        self._connections.opened(self._handler)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.closed(self._handler)
+        self._handler.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._handler.data_received(data)
+
+    def eof_received(self) -> None:
+        self._handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self._handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._handler.resume_writing()
+
+
+def _close(handler: Handler, connections: HttpConnections) -> None:
+    connections.closed(handler)
+    if handler.transport is not None:
+        # A peer that does not read would keep a farewell waiting.
+        handler.transport.abort()

@@ -1,0 +1,258 @@
+"""The HTTP server beside the remoting one, in the same loop: probes, metrics, views as JSON, addresses for clients.
+
+Everything here is read only, and nothing it shows is secret. It listens on loopback unless told otherwise, sends no
+CORS header, and asks nobody who they are: on another address, put it behind something that does, because whoever
+reaches it learns every broker's address. Importing aiohttp takes longer than all the rest of the start, so this module
+is imported when the remoting port is already open.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import Any, Final
+
+import msgspec
+
+from serving.config.server_config import Config
+from serving.config.server_kind import ServerKind
+from serving.http import openapi
+from serving.http.connections import HttpConnections
+from serving.http.endpoints import JSON_TYPE, Endpoint
+from serving.http.lean_aiohttp import HttpProcessingError, hdrs, web
+from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
+from serving.http.shapes import ErrorAnswer, Fault
+from serving.http.views import Asked, HttpRefused
+from serving.logging.logs import Logs
+from serving.logging.server_events import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
+from serving.metrics.server_counters import ServerCounts
+
+#: Seconds after which a connection without a further request is closed.
+IDLE_S: Final = 60
+
+#: Seconds that requests under way have at the stop, and that unread bodies of requests are read for.
+STOP_S: Final = 0.5
+
+#: Label of requests that no path matches.
+UNMATCHED: Final = "unmatched"
+
+_SHOWN_CHARS_MAX: Final = 80
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+_LOGS: Final = web.AppKey("logs", Logs)
+#: The connections of each port at which the application is served.
+_CONNECTIONS: Final = web.AppKey("connections", list[HttpConnections])
+
+_encode: Final = msgspec.json.Encoder().encode
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class HttpServer:
+    """A listener that was started."""
+
+    def __init__(self, runner: web.AppRunner, listener: asyncio.Server) -> None:
+        self._runner = runner
+        self._listener = listener
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close the port and the connections; requests under way have STOP_S."""
+        self._listener.close()
+        await self._runner.cleanup()
+
+
+def make_app(
+    kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counts: ServerCounts, logs: Logs
+) -> web.Application:
+    """Return the application that answers every path of the table with the views of its server."""
+    app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counts, logs)])
+    app[_LOGS] = logs
+    app[_CONNECTIONS] = []
+    for endpoint in endpoints:
+        app.router.add_get(endpoint.path, _answering(endpoint, views))
+        # A rate misses a counter that is born at 1.
+        counts.http_requests.add((hdrs.METH_GET, endpoint.path, "2xx"), 0)
+    app.router.add_get(openapi.PATH, _describing(lambda: openapi.document(kind, endpoints)))
+    return app
+
+
+async def start_http(app: web.Application, port: socket.socket) -> HttpServer:
+    """Serve the connections of a port that is open already."""
+    runner = web.AppRunner(
+        app,
+        handle_signals=False,
+        access_log=None,
+        logger=_server_logger(app[_LOGS]),
+        keepalive_timeout=IDLE_S,
+        shutdown_timeout=STOP_S,
+        lingering_time=STOP_S,
+    )
+    await runner.setup()
+    server = runner.server
+    assert server is not None, "setup made it"
+
+    connections = HttpConnections(server)
+    app[_CONNECTIONS].append(connections)
+    return HttpServer(runner, await asyncio.get_running_loop().create_server(connections, sock=port))
+
+
+def _server_logger(logs: Logs) -> logging.Logger:
+    """Return what aiohttp logs with: bytes that are no HTTP are a peer's fault, and no error with a traceback."""
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        # The lines after the first repeat what the peer sent.
+        problem = error.message.partition("\n")[0]
+        peer = record.args[0] if isinstance(record.args, tuple) else ""
+        logs.write(HTTP_REQUEST_REJECTED, peer=peer, error=problem)
+        return False
+
+    logger = logging.Logger("aiohttp.server")  # noqa: LOG001  # one of its own, so that its filter goes with it
+    logger.parent = logging.getLogger()
+    logger.addFilter(is_ours)
+    return logger
+
+
+def _answering(endpoint: Endpoint, views: object) -> _Handler:
+    headers = {hdrs.CONTENT_TYPE: endpoint.content_type}
+
+    async def answer(request: web.Request) -> web.Response:
+        value = endpoint.view(views, _asked(endpoint, request))
+        if isawaitable(value):
+            value = await value
+        return web.Response(body=_body(value), headers=headers)
+
+    return answer
+
+
+def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
+    described: list[bytes] = []
+
+    async def answer(_: web.Request) -> web.Response:
+        if not described:
+            described.append(_encode(document()))
+        return web.Response(body=described[0], headers={hdrs.CONTENT_TYPE: JSON_TYPE})
+
+    return answer
+
+
+def _observing(headers: Mapping[str, str], counts: ServerCounts, logs: Logs) -> Any:
+    """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
+
+    Every answer gets the headers.
+    """
+
+    @web.middleware
+    async def observe(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        for connections in request.app[_CONNECTIONS]:
+            connections.begins(request.protocol)
+        try:
+            return await answered(request, handler)
+        finally:
+            for connections in request.app[_CONNECTIONS]:
+                connections.ends(request.protocol)
+
+    async def answered(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            response = await handler(request)
+        except HttpRefused as refusal:
+            response = _fault(refusal.status, refusal.code, str(refusal))
+        except web.HTTPException as error:
+            response = _unserved(request, error)
+        except Exception as error:  # noqa: BLE001  # our own fault: told once, and nothing of it to the peer
+            logs.write(
+                HTTP_REQUEST_FAILED, peer=_peer(request), method=request.method, path=request.path, exc_info=error
+            )
+            response = _fault(500, "internal", "The server failed to answer this request; its log has more.")
+        response.headers.update(headers)
+        method = request.method if request.method in (hdrs.METH_GET, hdrs.METH_HEAD) else "other"
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource else UNMATCHED
+        counts.http_requests.add((method, route, f"{response.status // 100}xx"))
+        counts.http_durations.observe((method, route), loop.time() - began)
+        return response
+
+    return observe
+
+
+def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
+    """Return the answer for a path or method that there is not."""
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed: dict[str, str] = {hdrs.ALLOW: ", ".join(sorted(error.allowed_methods))}
+        sentence = f"{_shown(request.path)} takes GET and HEAD only."
+        return _fault(error.status, "method_not_allowed", sentence, allowed)
+    if isinstance(error, web.HTTPNotFound):
+        return _fault(error.status, "not_found", f"There is nothing at {_shown(request.path)}; see {openapi.PATH}.")
+    return _fault(error.status, "bad_request", f"{error.reason}.")
+
+
+def _fault(status: int, code: str, sentence: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    body = _encode(ErrorAnswer(Fault(code, sentence)))
+    return web.Response(status=status, body=body, headers={hdrs.CONTENT_TYPE: JSON_TYPE, **(headers or {})})
+
+
+def _body(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    return value if isinstance(value, bytes) else _encode(value)
+
+
+def _asked(endpoint: Endpoint, request: web.Request) -> Asked:
+    """Return what a request asks; refuses a query that the path does not take."""
+    query = {} if endpoint.parameters is None else _query(endpoint, request)
+    return Asked(
+        path=request.match_info,
+        page=PageRequest(_limit(query), query.get("cursor")),
+        prefix=query.get("prefix", ""),
+        host=_host(request),
+    )
+
+
+def _query(endpoint: Endpoint, request: web.Request) -> Mapping[str, str]:
+    taken = [each.name for each in endpoint.parameters or ()]
+    for name in request.query:
+        if name not in taken:
+            takes = f"it takes {', '.join(taken)}" if taken else "it takes none"
+            raise HttpRefused(f"{endpoint.path} has no parameter {_shown(name)}; {takes}.")
+        if len(request.query.getall(name)) > 1:
+            raise HttpRefused(f"The parameter {name} is given more than once.")
+    return request.query
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    text = query.get("limit")
+    if text is None:
+        return LIMIT_DEFAULT
+    # The length first: turning a million digits into a number takes a while.
+    limit = int(text) if len(text) <= len(str(LIMIT_MAX)) and text.isascii() and text.isdigit() else 0
+    if not 1 <= limit <= LIMIT_MAX:
+        raise HttpRefused(f"limit must be a whole number from 1 to {LIMIT_MAX}, not {_shown(text)}.")
+    return limit
+
+
+def _host(request: web.Request) -> str:
+    """Return the host that the asker used; aiohttp's own property would look this machine's name up, and wait."""
+    if (header := request.headers.get(hdrs.HOST)) is not None:
+        return header
+    sockname = request.transport.get_extra_info("sockname") if request.transport else None
+    host = str(sockname[0]) if sockname else ""
+    return f"[{host}]" if ":" in host else host
+
+
+def _peer(request: web.Request) -> str:
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return f"{peer[0]}:{peer[1]}" if peer else ""
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."

@@ -1,0 +1,96 @@
+"""What a request over HTTP asks, how it is refused, and what any server answers, as values; knows no web server."""
+
+from collections.abc import Mapping, Sequence
+from typing import Generic, Protocol
+
+import msgspec
+
+from serving.config.server_config import Config
+from serving.config.server_kind import ServerKind
+from serving.config.stored_config import StoredConfig
+from serving.config.text import listed_properties
+from serving.http.pages import BadCursor, Key, Page, PageRequest, page_of
+from serving.http.shapes import ConfigView, HealthAnswer
+from serving.metrics.health import Health, Serving
+
+
+class HttpRefused(Exception):
+    """A request is answered with an error; the text is a sentence for people."""
+
+    status = 400
+    code = "bad_request"
+
+
+class NotFound(HttpRefused):
+    """There is no such thing."""
+
+    status = 404
+    code = "not_found"
+
+
+class Unavailable(HttpRefused):
+    """This server does not want to be used now."""
+
+    status = 503
+    code = "unavailable"
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request asks, checked against what its path takes."""
+
+    #: Parts of the path by name.
+    path: Mapping[str, str] = msgspec.field(default_factory=dict)
+    page: PageRequest = msgspec.field(default_factory=PageRequest)
+    prefix: str = ""
+    #: The Host header, or the address the request came to.
+    host: str = ""
+
+
+class MetricsText(Protocol):
+    """What renders the metrics."""
+
+    async def text(self) -> bytes:
+        """Return the text format of Prometheus."""
+
+
+class ServerViews(Generic[Config]):
+    """One method per path; the views of a server are its children."""
+
+    def __init__(
+        self, kind: ServerKind[Config], health: Health, metrics: MetricsText, settings: StoredConfig[Config]
+    ) -> None:
+        self._kind = kind
+        self._health = health
+        self._metrics = metrics
+        self._settings = settings
+
+    def alive(self, _: Asked) -> HealthAnswer:
+        """Answer from the loop: who can answer lives."""
+        return HealthAnswer("ok")
+
+    def ready(self, _: Asked) -> HealthAnswer:
+        """Tell whether peers should be sent here."""
+        self.check_ready()
+        return HealthAnswer("ready")
+
+    async def metrics(self, _: Asked) -> bytes:
+        """Return the metrics."""
+        return await self._metrics.text()
+
+    def config(self, _: Asked) -> ConfigView:
+        """Return the properties in force."""
+        return ConfigView(listed_properties(self._kind, self._settings.config))
+
+    def check_ready(self) -> None:
+        """Raise Unavailable unless peers are served."""
+        serving = self._health.serving
+        if serving is not Serving.READY:
+            raise Unavailable(f"This {self._kind.name} is {serving.value}.")
+
+
+def asked_page(keys: Sequence[Key], asked: Asked, kind: type[Key]) -> Page[Key]:
+    """Return the part of sorted `keys` that is asked for; raises HttpRefused."""
+    try:
+        return page_of(keys, asked.page, kind)
+    except BadCursor:
+        raise HttpRefused("cursor must be the nextCursor of the page before, of the same list.") from None

@@ -1,0 +1,1 @@
+"""Log lines: their catalogue, limits, rendering and the thread that writes them."""

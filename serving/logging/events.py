@@ -1,0 +1,97 @@
+"""What a log event is, and how a catalogue of them becomes a page.
+
+A name says what happened, `noun_verb_past`; what it happened to stands in the keys.
+"""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import msgspec
+
+from serving.config.server_config import Config
+from serving.config.server_kind import ServerKind
+
+
+class Level(IntEnum):
+    """How much an event matters; the numbers are those of the standard library."""
+
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+    @property
+    def word(self) -> str:
+        """Return the level as log lines and options spell it."""
+        return self.name.lower()
+
+
+class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of line."""
+
+    name: str
+    level: Level
+    #: Keys that the line has beside those of every line; one may be missing where it would say nothing.
+    keys: tuple[str, ...] = ()
+    meaning: str
+    #: What an operator does about it.
+    advice: str = "Nothing."
+    #: A change that somebody asked for: the line also has `audit`, `peer`, `request_code` and `opaque`.
+    audit: bool = False
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key that any line may have."""
+
+    name: str
+    meaning: str
+
+
+def common_keys(kind: ServerKind[Config]) -> tuple[Key, ...]:
+    """Return the keys of every line, in their order."""
+    return (
+        Key("timestamp", "UTC, ISO 8601 with milliseconds."),
+        Key("level", "debug, info, warning or error."),
+        Key("event", "A name of the table below."),
+        Key(kind.id_key, kind.id_meaning),
+        Key("version", f"Version of this {kind.name}."),
+        Key("suppressed", "So many lines of the same event and broker or peer were left out before this one."),
+        Key("lines_dropped", "So many lines were lost before this one because the output did not take them."),
+        Key("exception", "What was raised and where, without local variables."),
+    )
+
+
+def log_page(kind: ServerKind[Config], events: Iterable[LogEvent], catalogue: str) -> str:
+    """Return all events of a server as a page; `catalogue` is the file that it is written from."""
+    suppressed = f"{kind.metric_prefix}log_suppressed_total"
+    head = [
+        "# Log events",
+        "",
+        "One line per fact that an operator would put in a timeline, on standard output; none per heartbeat, query or",
+        f"topic. Written from `{catalogue}`; do not edit.",
+        "",
+        "Lines of one event about one broker or peer are limited to 5 at once and then one each 10 s; those left out",
+        f"are counted in `{suppressed}` and in the next line's `suppressed`. Errors are never",
+        "lost: what was held back comes as one line 10 s later. Debug and audit lines are not limited that way.",
+        "",
+        "## Keys of every line",
+        "",
+        "| key | meaning |",
+        "|---|---|",
+        *(f"| `{key.name}` | {key.meaning} |" for key in common_keys(kind)),
+        "",
+        "## Events",
+        "",
+        "Events marked *audit* are changes that somebody asked for: they also have `audit`, and `peer`, `request_code`",
+        "and `opaque` of the request. They are written at every `logLevel`.",
+        "",
+        "| event | level | keys | meaning | what to do |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *map(_row, events)]) + "\n"
+
+
+def _row(event: LogEvent) -> str:
+    keys = ", ".join(f"`{key}`" for key in event.keys)
+    level = f"{event.level.word}, *audit*" if event.audit else event.level.word
+    return f"| `{event.name}` | {level} | {keys} | {event.meaning} | {event.advice} |"

@@ -1,0 +1,258 @@
+"""Log lines: one JSON object or one console line per event of the catalogue, on standard output.
+
+A line goes through structlog's processors here and then to `writer.py`, so that nobody waits for a reader. Nothing
+of structlog's process-wide configuration is used. What other libraries say with `logging` becomes `library_logged`.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+
+from remoting.clock import Clock
+from serving.logging.events import Level, LogEvent
+from serving.logging.lean_structlog import EventDict, ExceptionDictTransformer, ExceptionRenderer, Processor, structlog
+from serving.logging.limits import Line, LogLimits, Subject
+from serving.logging.server_events import LIBRARY_LOGGED
+
+Format = Literal["auto", "json", "console"]
+
+#: Longest text of a line; names and errors can hold what a peer sent.
+TEXT_CHARS_MAX: Final = 1000
+
+#: The descriptor that takes the lines.
+STDOUT: Final = 1
+
+_FRAMES_MAX: Final = 20
+_LEVELS: Final = {level.word: level for level in Level}
+# Other control characters could steer the terminal of whoever reads the line.
+_SHOWN_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
+class LineSink(Protocol):
+    """What takes finished lines."""
+
+    dropped: int
+
+    def put(self, line: bytes) -> None:
+        """Take a line, without its line end."""
+
+    def close(self, timeout_s: float) -> None:
+        """Write out what was taken, for at most so many seconds."""
+
+
+class Logs:
+    """Writes events of the catalogue; from any thread."""
+
+    def __init__(self, sink: LineSink, render: Processor, clock: Clock, bound: dict[str, str]) -> None:
+        """Write lines with the `bound` keys, as `render` makes them, to `sink`."""
+        self._sink = sink
+        self._clock = clock
+        self._least = Level.INFO
+        self._limits = LogLimits()
+        self._lock = threading.Lock()
+        self._lines_dropped_told = 0
+        #: Lines written, by the word of their level.
+        self.written = dict.fromkeys(_LEVELS, 0)
+        self._finishing: tuple[Processor, ...] = (self._count, self._in_order, render)
+        self._logger = structlog.wrap_logger(
+            _Output(sink.put),
+            processors=[structlog.processors.add_log_level, self._stamp, self._limit, *self._finishing],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+            context_class=dict,
+            cache_logger_on_first_use=True,
+            **bound,
+        )
+        self._library_handler = _LibraryHandler(self, sink)
+        logging.getLogger().addHandler(self._library_handler)
+
+    @property
+    def suppressed(self) -> dict[str, int]:
+        """Return how many lines the limits kept back, by event."""
+        return dict(self._limits.suppressed)
+
+    @property
+    def lines_dropped(self) -> int:
+        """Return how many lines were lost because the output did not take them."""
+        return self._sink.dropped
+
+    def set_level(self, word: str) -> None:
+        """Write lines of this level and above from now on."""
+        self._least = _LEVELS[word]
+
+    def write(self, event: LogEvent, **keys: object) -> None:
+        """Write an event at its level; `exc_info` takes an exception."""
+        self.write_at(event.level, event, **keys)
+
+    def write_at(self, level: Level, event: LogEvent, **keys: object) -> None:
+        """Write an event whose level somebody else decides."""
+        # Who changed what must be known whatever the level is, the change of the level itself above all.
+        if level < self._least and not event.audit:
+            return
+        if event.audit:
+            keys["audit"] = True
+        self._logger.log(level, event.name, **keys)
+
+    def announce(self, text: str) -> None:
+        """Put a line that is no event among the others; scripts wait for some."""
+        self._sink.put(text.encode())
+
+    def write_held(self) -> None:
+        """Write the errors that were held back and whose time has come; to be called each second."""
+        with self._lock:
+            due = self._limits.due(self._clock.now_ms())
+        self._finish(due)
+
+    def close(self, timeout_s: float) -> None:
+        """Write all that is left, for at most `timeout_s` seconds."""
+        logging.getLogger().removeHandler(self._library_handler)
+        with self._lock:
+            due = self._limits.all_held()
+        self._finish(due)
+        self._sink.close(timeout_s)
+
+    # Processors
+
+    def _stamp(self, _: object, __: str, line: EventDict) -> EventDict:
+        at = datetime.fromtimestamp(self._clock.unix_ms() / 1000, UTC)
+        line["timestamp"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return line
+
+    def _limit(self, _: object, level: str, line: EventDict) -> EventDict:
+        if level == "debug":
+            # Who turns these on wants to see every one.
+            return line
+        with self._lock:
+            if not self._passes(level, line):
+                raise structlog.DropEvent
+        return line
+
+    def _passes(self, level: str, line: EventDict) -> bool:
+        now_ms = self._clock.now_ms()
+        if line.get("audit"):
+            return self._limits.passes_total(line["event"], now_ms)
+        if level == "error":
+            subject = (line["event"], (_subject(line)[1], type(line.get("exc_info"))))
+            return self._limits.error_passes(subject, dict(line), now_ms)
+        return self._limits.passes(_subject(line), line, now_ms)
+
+    def _count(self, _: object, __: str, line: EventDict) -> EventDict:
+        self.written[line["level"]] += 1
+        if lost := self._sink.dropped - self._lines_dropped_told:
+            self._lines_dropped_told += lost
+            line["lines_dropped"] = lost
+        return line
+
+    @staticmethod
+    def _in_order(_: object, __: str, line: EventDict) -> EventDict:
+        # What a reader looks for first comes first; the rest follows as it was given.
+        first = {key: line.pop(key) for key in ("timestamp", "level", "event")}
+        return {**first, **{key: _shortened(value) for key, value in line.items()}}
+
+    def _finish(self, lines: list[Line]) -> None:
+        for line in lines:
+            finished: Any = line
+            for processor in self._finishing:
+                finished = processor(self._logger, "error", finished)
+            self._sink.put(finished)
+
+
+def open_logs(stdout: LineSink, log_format: Format, level: str, clock: Clock, bound: dict[str, str]) -> Logs:
+    """Start to log on standard output, each line with the `bound` keys.
+
+    `auto` is console lines on a terminal and JSON elsewhere.
+    """
+    is_console = log_format == "console" or (log_format == "auto" and os.isatty(STDOUT))
+    render = console_line() if is_console else json_line()
+    logs = Logs(stdout, render, clock, bound)
+    logs.set_level(level)
+    return logs
+
+
+def json_line() -> Processor:
+    """Return what renders a line as one JSON object."""
+    encode = msgspec.json.Encoder(enc_hook=str).encode
+    render_exception = ExceptionRenderer(ExceptionDictTransformer(show_locals=False, max_frames=_FRAMES_MAX))
+
+    def render(logger: Any, method: str, line: EventDict) -> bytes:
+        line = dict(render_exception(logger, method, line))
+        if "exception" in line:
+            line["exception"] = _shortened(line["exception"])
+        try:
+            return encode(line)
+        except (UnicodeEncodeError, OverflowError):
+            # A path or number that JSON cannot hold must not cost the line.
+            return encode({key: ascii(value) for key, value in line.items()})
+
+    return render
+
+
+def console_line() -> Processor:
+    """Return what renders a line for people."""
+    console = structlog.dev.ConsoleRenderer(
+        colors=False, repr_native_str=True, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+    )
+
+    def render(logger: Any, method: str, line: EventDict) -> bytes:
+        return str(console(logger, method, line)).translate(_SHOWN_CONTROLS).encode(errors="backslashreplace")
+
+    return render
+
+
+class _Output:
+    """What structlog calls with a finished line: one method per level, all the same."""
+
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        self.debug = self.info = self.warning = self.error = put
+
+
+class _LibraryHandler(logging.Handler):
+    """Takes what libraries say with `logging`: of several servers that share a sink, the first one does."""
+
+    def __init__(self, logs: Logs, sink: LineSink) -> None:
+        super().__init__(logging.WARNING)
+        self._logs = logs
+        self.sink = sink
+        self.addFilter(lambda _: self._is_first())
+
+    def _is_first(self) -> bool:
+        handlers = (each for each in logging.getLogger().handlers if isinstance(each, _LibraryHandler))
+        return next((each for each in handlers if each.sink is self.sink), self) is self
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record as `library_logged`."""
+        level = Level.ERROR if record.levelno >= logging.ERROR else Level.WARNING
+        error = record.exc_info[1] if record.exc_info else None
+        keys: dict[str, object] = {} if error is None else {"exc_info": error}
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            # Its arguments do not fit its format; what it says without them is better than nothing.
+            message = str(record.msg)
+        self._logs.write_at(level, LIBRARY_LOGGED, logger=record.name, message=message, **keys)
+
+
+def _subject(line: EventDict) -> Subject:
+    """Return whom a line is about: a broker, an option, a host, a library, or nobody in particular."""
+    if (broker := line.get("broker")) is not None:
+        return line["event"], (broker, line.get("broker_id"))
+    if (key := line.get("property")) is not None:
+        # A file may have many lines that change nothing, and its author wants to know all of them.
+        return line["event"], key
+    # Without the port: who reconnects for every bad frame is still the same peer.
+    peer = str(line.get("peer", ""))
+    return line["event"], peer.rpartition(":")[0] or peer or line.get("addr") or line.get("logger")
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= TEXT_CHARS_MAX else value[:TEXT_CHARS_MAX] + "..."
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shortened(item) for item in value]
+    return value

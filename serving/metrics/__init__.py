@@ -1,0 +1,1 @@
+"""Counters, and the text in which Prometheus reads them."""

@@ -1,0 +1,276 @@
+"""Reads the metrics of any server when somebody asks, and writes them as text.
+
+Each server's own metrics add the families of its state. Importing prometheus-client takes long, so this module is
+imported when the remoting port is already open.
+"""
+
+import asyncio
+import platform
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import add
+from typing import Final, Generic
+
+import msgspec
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.process_collector import ProcessCollector
+
+from history.recorder import Counts as HistoryCounts
+from history.recorder import Recorder
+from history.schemas import FAMILIES
+from remoting.protocol.codes import ResponseCode
+from remoting.server.statistics import ServerStatistics, timer_ns
+from serving import __version__
+from serving.config.code_names import UNKNOWN, request_name, response_name
+from serving.config.server_config import Config
+from serving.config.server_kind import ServerKind
+from serving.logging.logs import Logs
+from serving.metrics.counters import Histogram, LabelGuard, Labels
+from serving.metrics.families import Family, ServerFamilies
+from serving.metrics.health import Health
+from serving.metrics.server_counters import LATENCY_S, ServerCounts
+
+#: The text is written in slices of so many ns at least, and requests are served between them. Not in a thread: uvloop
+#: takes Python's lock for each event anew, and would wait for a busy thread as often.
+_SLICE_NS: Final = 1_000_000
+#: So many samples of a family are written at a time.
+_SAMPLES_AT_ONCE: Final = 100
+#: After a text was written, it is answered again for so many times what the writing took: somebody who scrapes without
+#: pause then gets no more than a tenth of a processor.
+_REST_FACTOR: Final = 9
+
+Values = Mapping[Labels, float]
+Histograms = Mapping[Labels, Histogram]
+
+
+class ServerSources(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read in any server."""
+
+    statistics: ServerStatistics
+    counts: ServerCounts
+    logs: Logs
+    health: Health
+    #: None where nothing is recorded.
+    recorder: Recorder | None = None
+    #: Failures of background tasks by name of the task; counted on.
+    task_failures: Mapping[str, int]
+
+
+class ServerMetrics(ABC, Generic[Config]):
+    """Reads all metrics of a server; its children add their own."""
+
+    def __init__(self, kind: ServerKind[Config], families: ServerFamilies, sources: ServerSources) -> None:
+        self._kind = kind
+        self._families = families
+        self._server = sources
+        self._process = ProcessCollector(registry=None)
+        self._turn = asyncio.Lock()
+        self._text = b""
+        self._true_until_s = 0.0
+
+    @abstractmethod
+    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
+        """Yield the counters and gauges of this server alone, and None now and then where there is much to read."""
+
+    @abstractmethod
+    def own_histograms(self) -> Iterator[tuple[Family, Histograms]]:
+        """Yield the histograms of this server alone."""
+
+    @abstractmethod
+    def own_guards(self) -> Mapping[Family, LabelGuard]:
+        """Return what limits the label sets of this server's own metrics."""
+
+    async def text(self) -> bytes:
+        """Return the text format, at most some tenths of a second old."""
+        loop = asyncio.get_running_loop()
+        async with self._turn:
+            began_s = loop.time()
+            if began_s >= self._true_until_s:
+                # A list of its open files takes long when there are many.
+                process = await asyncio.to_thread(lambda: list(self._process.collect()))
+                self._text = await _in_slices(self.pieces(process))
+                ended_s = loop.time()
+                self._true_until_s = ended_s + _REST_FACTOR * (ended_s - began_s)
+            return self._text
+
+    def pieces(self, process: Iterable[Metric] = ()) -> Iterator[bytes]:
+        """Yield the text piece by piece: every family of the catalogue with its present values, and `process`."""
+        for found in self._values():
+            if found is None:
+                yield b""
+            else:
+                yield from _written(_gauge_or_counter(*found))
+        for family, histograms in self._histograms():
+            yield from _written(_histogram(family, histograms))
+        yield generate_latest(_Collected(process))
+
+    def _values(self) -> Iterator[tuple[Family, Values] | None]:
+        yield from self._life()
+        yield from self._traffic()
+        yield from self._history()
+        yield from self.own_values()
+        yield self._families.config_changes, self._server.counts.config_changes.counts()
+        yield self._families.http_requests, self._server.counts.http_requests.counts()
+        guards = self.own_guards()
+        folded = ((family.name, guard.folded) for family, guard in guards.items() if guard.has_limit)
+        yield self._families.label_overflow, by_label(folded)
+
+    def _life(self) -> Iterator[tuple[Family, Values]]:
+        families, sources, logs = self._families, self._server, self._server.logs
+        yield families.build_info, {(__version__, platform.python_version()): 1}
+        yield families.ready, single(sources.health.is_ready)
+        yield families.draining, single(sources.health.is_draining)
+        yield families.tls_expiry, by_label(sources.counts.certificate_expiry.items())
+        yield families.log_events, by_label(logs.written.items())
+        yield families.log_suppressed, by_label(logs.suppressed.items())
+        yield families.log_dropped, single(logs.lines_dropped)
+        yield families.task_failures, by_label(sources.task_failures.items())
+
+    def _traffic(self) -> Iterator[tuple[Family, Values]]:
+        families, statistics = self._families, self._server.statistics
+        yield families.requests, self._requests()
+        yield families.requests_in_flight, single(statistics.in_flight)
+        yield families.requests_rejected, by_label(statistics.rejected.items())
+        yield families.received_bytes, single(statistics.received_bytes)
+        yield families.sent_bytes, single(statistics.sent_bytes)
+        yield families.unfinished_bytes, single(statistics.unfinished_bytes)
+        yield families.unread_bytes, single(statistics.unsent_bytes)
+        yield families.connections_paused, single(statistics.paused)
+        yield families.connection_pauses, single(statistics.pauses)
+        yield families.connections, by_label(statistics.connections.items())
+        yield families.connections_closed, by_label(statistics.closed.items())
+        yield families.unsigned_requests, self._server.counts.unsigned_requests.counts()
+
+    def _history(self) -> Iterator[tuple[Family, Values]]:
+        families, recorder = self._families, self._server.recorder
+        counts = recorder.counts if recorder is not None else HistoryCounts()
+        unsealed_us = recorder.unsealed_since_us if recorder is not None else None
+        yield families.history_recording, single(counts.is_recording)
+        yield families.history_events, by_label((name, counts.events[name]) for name in FAMILIES)
+        yield families.history_dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "beat"))
+        yield families.history_deleted, by_label((reason, counts.deleted_files[reason]) for reason in ("age", "size"))
+        yield families.history_queued, single(recorder.queued if recorder is not None else 0)
+        yield families.history_written_bytes, single(counts.written_bytes)
+        yield families.history_unsealed, single((unsealed_us or 0) / 1e6)
+        while counts.writes_s:
+            self._server.counts.history_writes.observe(counts.writes_s.popleft())
+
+    def _histograms(self) -> Iterator[tuple[Family, Histograms]]:
+        counts = self._server.counts
+        yield self._families.request_duration, self._durations()
+        yield self._families.event_loop_lag, {(): counts.event_loop_lag}
+        yield self._families.http_duration, counts.http_durations.histograms()
+        yield self._families.history_write_duration, {(): counts.history_writes}
+        yield from self.own_histograms()
+
+    def _requests(self) -> Values:
+        # What has not happened yet stands at 0, so that its first time shows in a rate.
+        results = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        found: dict[Labels, float] = {
+            (request_name(self._kind, code), response_name(result)): 0
+            for code in self._kind.requests
+            for result in results
+        }
+        for (code, result), count in self._server.statistics.finished().items():
+            labels = (request_name(self._kind, code), response_name(result))
+            found[labels] = found.get(labels, 0) + count
+        return found
+
+    def _durations(self) -> Histograms:
+        found: dict[Labels, Histogram] = {
+            (name,): Histogram(LATENCY_S) for name in (*self._kind.request_names.values(), UNKNOWN)
+        }
+        for code, latencies in self._server.statistics.latencies.items():
+            histogram = found[request_name(self._kind, code),]
+            # Codes of other servers are unknown here, all of them together.
+            histogram.buckets = list(map(add, histogram.buckets, latencies.buckets))
+            histogram.sum += latencies.total_ns / 1e9
+        return found
+
+
+class _Collected:
+    """What prometheus-client renders."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was collected."""
+        return self._metrics
+
+
+async def _in_slices(pieces: Iterator[bytes]) -> bytes:
+    """Return all pieces together; whatever else has to be done is done while they are written."""
+    text: list[bytes] = []
+    began_ns = timer_ns()
+    for piece in pieces:
+        text.append(piece)
+        if timer_ns() - began_ns >= _SLICE_NS:
+            await asyncio.sleep(0)
+            began_ns = timer_ns()
+    return b"".join(text)
+
+
+def _written(metric: Metric) -> Iterator[bytes]:
+    """Yield the text of a family in pieces."""
+    samples, metric.samples = metric.samples, []
+    head = generate_latest(_Collected([metric]))
+    yield head
+    for first in range(0, len(samples), _SAMPLES_AT_ONCE):
+        metric.samples = samples[first : first + _SAMPLES_AT_ONCE]
+        yield generate_latest(_Collected([metric])).removeprefix(head)
+
+
+class Admitted:
+    """Samples by labels, those beyond a guard's limit combined into `__other__`."""
+
+    def __init__(self, guard: LabelGuard, combine: Callable[[float, float], float]) -> None:
+        self.values: dict[Labels, float] = {}
+        self._guard = guard
+        self._combine = combine
+
+    def add(self, labels: Labels, value: float) -> None:
+        """Add one sample."""
+        key = self._guard.admit(labels, len(self.values))
+        self.values[key] = self._combine(self.values[key], value) if key in self.values else value
+
+
+def by_label(values: Iterable[tuple[str, float]]) -> Values:
+    """Return values by their only label."""
+    return {(label,): value for label, value in values}
+
+
+def single(value: float) -> Values:
+    """Return the value of a metric without labels."""
+    return {(): value}
+
+
+def _gauge_or_counter(family: Family, values: Values) -> Metric:
+    make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = make(family.name, family.meaning, labels=family.labels)
+    for labels, value in values.items():
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _histogram(family: Family, histograms: Histograms) -> Metric:
+    metric = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
+    for labels, histogram in histograms.items():
+        metric.add_metric(labels, _cumulated(histogram), histogram.sum)
+    return metric
+
+
+def _cumulated(histogram: Histogram) -> list[tuple[str, float]]:
+    total = 0
+    buckets: list[tuple[str, float]] = []
+    bounds = (*(str(float(bound)) for bound in histogram.bounds), "+Inf")
+    for bound, count in zip(bounds, histogram.buckets, strict=True):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets

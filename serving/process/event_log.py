@@ -1,0 +1,199 @@
+"""Turns what happened to connections, requests and the configuration into log lines and counts.
+
+Each server's own journal adds what happened to its state. Who asked for a change is noted on the way to the handlers.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, Generic
+
+import msgspec
+
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import FrameError
+from remoting.server.observer import CloseReason, ConnectionKind, Peer, Rejection
+from remoting.server.request_processor import Dispatcher
+from remoting.server.response_cache import PreparedAnswer
+from serving.config.code_names import UNKNOWN, request_name
+from serving.config.server_config import Config
+from serving.config.server_kind import ServerKind
+from serving.config.stored_config import NotStored
+from serving.config.text import listed_properties
+from serving.logging import server_events as events
+from serving.logging.events import LogEvent
+from serving.logging.logs import Logs
+from serving.metrics.server_counters import ServerCounts
+
+Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
+
+
+class Asker(msgspec.Struct, frozen=True):
+    """Who asked for what is being done."""
+
+    peer: str
+    request_code: int
+    opaque: int
+
+
+_asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
+
+
+class Attributed:
+    """Hands requests on to a dispatcher, so that audit lines can tell who asked.
+
+    It also notes on each connection whether a broker or a client is at its other end.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, from_brokers: frozenset[int], busiest: int) -> None:
+        """Take the codes that only brokers send, and the busiest one, which changes nothing and needs no name."""
+        self._dispatch = dispatcher.dispatch
+        self._from_brokers = from_brokers
+        self._busiest = busiest
+
+    def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
+        """Answer one request as the dispatcher does."""
+        if request.code in self._from_brokers:
+            connection.kind = ConnectionKind.BROKER
+        elif connection.kind is ConnectionKind.UNKNOWN:
+            connection.kind = ConnectionKind.CLIENT
+        if request.code == self._busiest:
+            return self._dispatch(request, connection)
+        asker = Asker(connection.peer, request.code, request.opaque)
+        token = _asker.set(asker)
+        try:
+            answer = self._dispatch(request, connection)
+        finally:
+            _asker.reset(token)
+        return answer if isinstance(answer, RemotingCommand | PreparedAnswer) else _asked_by(asker, answer)
+
+
+async def _asked_by(asker: Asker, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
+    token = _asker.set(asker)
+    try:
+        return await answer
+    finally:
+        _asker.reset(token)
+
+
+class ServerJournal(Generic[Config]):
+    """Observes the connections of a server and its configuration."""
+
+    def __init__(self, kind: ServerKind[Config], logs: Logs, counts: ServerCounts, config: Config) -> None:
+        """Take the configuration in force, to tell later what changed of it."""
+        self._kind = kind
+        self._logs = logs
+        self._counts = counts
+        self._properties = listed_properties(kind, config)
+        self._written_in_place: set[str] = set()
+
+    # What operators changed
+
+    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: Config) -> None:
+        """Note new values of properties, and the level that lines need from now on."""
+        if changed:
+            self._counts.config_changes.add(("stored",))
+        before, self._properties = self._properties, listed_properties(self._kind, config)
+        self._logs.set_level(config.log_level)
+        self.audit(
+            events.CONFIG_CHANGED,
+            old={key: before.get(key, "") for key in changed},
+            new={key: self._properties.get(key, "") for key in changed},
+            unknown=unknown,
+            in_force=self._with_effect(changed, at_once=True),
+            from_next_start=self._with_effect(changed, at_once=False),
+        )
+
+    def _with_effect(self, keys: Iterable[str], *, at_once: bool) -> list[str]:
+        """Return the properties whose change counts at once, or only from the next start."""
+        options = {option.key: option for option in self._kind.options.values() if option.has_effect}
+        return [key for key in keys if key in options and options[key].at_once is at_once]
+
+    def written_in_place(self, path: str) -> None:
+        """Note once that a file is a mount of its own."""
+        if path not in self._written_in_place:
+            self._written_in_place.add(path)
+            self._logs.write(events.MOUNTED_FILE_STORED, path=path)
+
+    def config_not_stored(self, error: NotStored) -> None:
+        """Note a change of the configuration that the disk refused."""
+        self._counts.config_changes.add(("failed",))
+        self.audit(events.CONFIG_STORE_FAILED, error=str(error))
+
+    # Connections and requests
+
+    def connection_opened(self, connection: Peer) -> None:
+        """Note a new connection."""
+        self._logs.write(events.CONNECTION_OPENED, peer=connection.peer)
+
+    def connection_refused(self, peer: str, connections_max: int) -> None:
+        """Note a connection beyond the limit."""
+        self._logs.write(events.CONNECTION_REFUSED, peer=peer, connections_max=connections_max)
+
+    def connection_paused(self, connection: Peer, unread_bytes: int) -> None:
+        """Note a peer that takes none of its answers."""
+        self._logs.write(events.CONNECTION_PAUSED, peer=connection.peer, unread_bytes=unread_bytes)
+
+    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
+        """Note the end of a connection."""
+        is_slow = reason is CloseReason.SLOW_READER
+        event = events.SLOW_READER_DISCONNECTED if is_slow else events.CONNECTION_CLOSED
+        self._logs.write(event, peer=connection.peer, reason=reason.value)
+
+    def frame_rejected(self, connection: Peer, error: FrameError) -> None:
+        """Note bytes that are no frame."""
+        self._logs.write(events.FRAME_REJECTED, peer=connection.peer, reason=error.kind, error=str(error))
+
+    def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
+        """Note a request that was not carried out."""
+        if reason is Rejection.DRAINING:
+            # Every peer is sent elsewhere then; `server_draining` has told it.
+            return
+        self._logs.write(
+            events.REQUEST_REJECTED, **self._request(connection, request), reason=reason.value, error=error
+        )
+
+    def handler_failed(self, connection: Peer, request: RemotingCommand, error: BaseException) -> None:
+        """Note a fault of ours."""
+        self._logs.write(events.REQUEST_FAILED, **self._request(connection, request), exc_info=error)
+
+    def audit(self, event: LogEvent, **keys: object) -> None:
+        """Log a change that somebody asked for, and who it was."""
+        if (asker := _asker.get()) is not None:
+            keys |= {
+                "peer": asker.peer,
+                "request_code": request_name(self._kind, asker.request_code),
+                "opaque": asker.opaque,
+            }
+        self._logs.write(event, **keys)
+
+    def _request(self, connection: Peer, request: RemotingCommand) -> dict[str, object]:
+        # The number of a code that nobody knows is what a reader of the line wants.
+        name = request_name(self._kind, request.code)
+        return {
+            "peer": connection.peer,
+            "request_code": request.code if name == UNKNOWN else name,
+            "opaque": request.opaque,
+        }
+
+
+class ConnectionWatch:
+    """Passes everything on to a journal, and tells the server of connections that ended."""
+
+    def __init__(self, journal: ServerJournal[Any], lost: Callable[[int], None]) -> None:
+        self._lost = lost
+        self._journal = journal
+        self.connection_opened = journal.connection_opened
+        self.connection_refused = journal.connection_refused
+        self.connection_paused = journal.connection_paused
+        self.frame_rejected = journal.frame_rejected
+        self.request_rejected = journal.request_rejected
+        self.handler_failed = journal.handler_failed
+
+    def connection_lost(self, connection: Peer) -> None:
+        """Let the server act at once on what it knows of a connection that is gone."""
+        self._lost(connection.id)
+
+    def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
+        """Note it, and let the server act on what it knows of that connection."""
+        self._journal.connection_closed(connection, reason)
+        self._lost(connection.id)

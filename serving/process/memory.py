@@ -1,0 +1,70 @@
+"""How much memory this process may use: that of the machine, or less where a control group (a container) limits it."""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from serving.config.server_config import Config
+
+#: What is shared by all peers and has a limit in bytes: unfinished frames, unread answers, bodies that wait. Each may
+#: take this part of the memory, so that all together leave most of it to the tables.
+_SHARE: Final = 8
+#: A frame of a very large broker has 64 MiB; more than 512 MiB nobody needs.
+_SHARE_BYTES_MIN: Final = 64 * 1024 * 1024
+_SHARE_BYTES_MAX: Final = 512 * 1024 * 1024
+
+
+def share_bytes(memory_bytes: int) -> int:
+    """Return how many bytes one kind of what peers leave here may have, of so much memory."""
+    return max(_SHARE_BYTES_MIN, min(_SHARE_BYTES_MAX, memory_bytes // _SHARE))
+
+
+def with_shares(config: Config, memory_bytes: int) -> Config:
+    """Return a configuration in which each of these limits that was left at 0 is its share of so much memory.
+
+    Two servers in a process have half of it each; but no share is less than the longest frame.
+    """
+    share = share_bytes(memory_bytes // (2 if config.has_others_properties else 1))
+    return dataclasses.replace(
+        config,
+        unfinished_bytes_max=config.unfinished_bytes_max or share,
+        unread_bytes_max=config.unread_bytes_max or share,
+        queued_bytes_max=config.queued_bytes_max or share,
+    )
+
+
+def usable_memory_bytes(root: Path = Path("/")) -> int:
+    """Return the least of the machine's memory and the limits of the control groups that this process is in."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *_group_limits(root)])
+
+
+def _group_limits(root: Path) -> Iterator[int]:
+    for folder, name in _group_files(root):
+        path = folder / name
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        # `max` for none; the first version has a very large number instead.
+        if text.isdecimal():
+            yield int(text)
+
+
+def _group_files(root: Path) -> Iterator[tuple[Path, str]]:
+    """Return where a limit of this process may stand: its group's, and those of the groups above."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    base = root / "sys/fs/cgroup"
+    for line in lines:
+        _, controllers, group = line.split(":", 2)
+        top, name = (base, "memory.max") if not controllers else (base / "memory", "memory.limit_in_bytes")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        # A container may see its group's own path, or that of the machine.
+        inner = Path(group.lstrip("/"))
+        yield from ((top / each, name) for each in (inner, *inner.parents))

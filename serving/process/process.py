@@ -1,0 +1,333 @@
+"""The life of a server in this process: it opens, is ready, drains and closes, and each step is told.
+
+What it serves is the business of each server, which walks through the steps of `ServerProcess` and does its own between
+them. Logs, tasks and signals come from above, so that two servers can share a process.
+"""
+
+import asyncio
+import gc
+import importlib
+import os
+import platform
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
+
+import msgspec
+
+from history.recorder import Identity
+from remoting.background_tasks import BackgroundTasks
+from remoting.client import RemotingClient
+from remoting.clock import Clock, SystemClock
+from remoting.protocol.codes import SerializeType
+from remoting.protocol.errors import RemotingError
+from remoting.server.limits import ServerLimits
+from remoting.server.observer import ServerObserver
+from remoting.server.request_processor import Dispatcher
+from remoting.server.server import RemotingServer, ServerOptions
+from remoting.transport.tls import TlsError, client_context
+from serving import __version__
+from serving.config import tls_options
+from serving.config.server_config import Config, ServerConfig
+from serving.config.server_kind import ServerKind
+from serving.config.sources import IgnoredKey
+from serving.config.text import listed_properties
+from serving.logging import server_events as events
+from serving.logging.logs import STDOUT, Logs, open_logs
+from serving.logging.writer import LineWriter
+from serving.metrics.health import Health, Serving
+from serving.metrics.server_counters import ServerCounts
+from serving.process import supervision
+from serving.process.acl_denials import Denials, Names, UnsignedRequests
+from serving.process.broker_keys import ADDRESSES, PROPERTIES, signer_of
+from serving.process.descriptors import bound_http_socket, raised_file_limit, room_for_connections
+from serving.process.memory import usable_memory_bytes, with_shares
+from serving.process.not_started import NotStarted
+from serving.process.recording import Measure, Recording
+from serving.process.server_certificate import ServerCertificate
+from serving.process.signals import Signals
+from serving.process.supervision import Chore, logged_tasks
+
+if TYPE_CHECKING:
+    from serving.http.endpoints import Endpoint
+
+#: How long the last log lines may take to be written.
+_LOG_CLOSE_S: Final = 2.0
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a server finds in its process."""
+
+    clock: Clock
+    logs: Logs
+    #: Owns every task of the server; none of them ends it by failing.
+    tasks: BackgroundTasks
+    signals: Signals
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What all servers of a process have together."""
+
+    signals: Signals
+    stdout: LineWriter
+
+
+class Server(Protocol):
+    """A server that was made and is to be run."""
+
+    async def run(self) -> None:
+        """Serve until told to stop, then stop in order; raises NotStarted."""
+
+
+async def serve(
+    kind: ServerKind[Config],
+    config: Config,
+    ignored: Sequence[IgnoredKey],
+    make: Callable[[Surroundings], Server],
+    shared: Shared,
+    own_id: str = "",
+) -> None:
+    """Run the server that `make` returns until the signals say to stop, and log its life. Raises NotStarted.
+
+    Each line has `own_id`; blank for the name of the host and the port.
+    """
+    clock = SystemClock()
+    bound = {kind.id_key: own_id or f"{socket.gethostname()}:{config.listen_port}", "version": __version__}
+    logs = open_logs(shared.stdout.shared(), config.log_format, config.log_level, clock, bound)
+    properties = listed_properties(kind, config)
+    logs.write(events.SERVER_STARTED, python=platform.python_version(), config=properties)
+    for key in ignored:
+        keys = {"property": key.key, "path": key.path, "line": key.line}
+        logs.write(events.OPTION_IGNORED, **keys, reason=key.why.value, error=str(key))
+    not_started: list[BaseException] = []
+    try:
+        async with logged_tasks(logs) as tasks:
+            await make(Surroundings(clock, logs, tasks, shared.signals)).run()
+    except* NotStarted as group:
+        logs.write(events.SERVER_START_FAILED, error=str(group.exceptions[0]))
+        not_started += group.exceptions
+    except* Exception as group:
+        logs.write(events.SERVER_FAILED, exc_info=group)
+        raise
+    finally:
+        logs.close(_LOG_CLOSE_S)
+    # Raised there, some releases of Python 3.11 would put it into a group again.
+    for error in not_started:
+        raise error
+
+
+async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]) -> None:
+    """Run servers in this process until SIGTERM or SIGINT; one that does not start, or fails, ends all of them.
+
+    Raises NotStarted.
+    """
+    shared = Shared(Signals(), LineWriter(STDOUT))
+    not_started: list[BaseException] = []
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for serve_one in servers:
+                tasks.create_task(serve_one(shared))
+    except* NotStarted as group:
+        not_started += group.exceptions
+    finally:
+        shared.stdout.close(_LOG_CLOSE_S)
+    for error in not_started:
+        raise error
+
+
+class ServerProcess(Generic[Config]):
+    """What any server has around its own parts.
+
+    In this order: `make_listener`, `open`, `start_http`, `serve`, `drain`, `close`.
+    """
+
+    def __init__(
+        self, kind: ServerKind[Config], config: Config, counts: ServerCounts, surroundings: Surroundings
+    ) -> None:
+        self._kind = kind
+        #: As it was at the start.
+        self._config = config
+        self._counts = counts
+        self._clock = surroundings.clock
+        self._logs = surroundings.logs
+        self._tasks = surroundings.tasks
+        self._signals = surroundings.signals
+        self._started_ms = self._clock.now_ms()
+        self._draining_ms = 0
+        self._certificate = ServerCertificate(tls_options.settings_of(config), self._clock, self._logs, counts)
+        self._http_socket: socket.socket | None = None
+        self._stop_http: Callable[[], Awaitable[None]] | None = None
+        self.health = Health()
+        #: None where nothing is recorded.
+        self.recording = _recording(kind, config, self._logs) if config.history_dir else None
+
+    def make_listener(
+        self,
+        dispatcher: Dispatcher,
+        observer: ServerObserver,
+        options: ServerOptions,
+        queued_requests_max: int,
+    ) -> RemotingServer:
+        """Return what will serve RocketMQ peers; limits and form of answers are those of the configuration."""
+        options = msgspec.structs.replace(
+            options,
+            limits=_limits(self._config, self._connections_max(), queued_requests_max),
+            serialize_type=SerializeType[self._config.serialize_type],
+        )
+        tls = None if self._config.tls_server_mode == "disabled" else self._certificate.contexts
+        self._listener = RemotingServer(dispatcher, observer, self._tasks, self._clock, options, tls)
+        return self._listener
+
+    async def open(self) -> tuple[str, int]:
+        """Serve peers and take signals; return the address. Raises NotStarted."""
+        config = self._config
+        self._certificate.load_first()
+        if config.http_port:
+            self._http_socket = bound_http_socket(config.http_bind_address, config.http_port)
+        try:
+            await self._listener.start(config.bind_address, config.listen_port)
+        except RemotingError as error:
+            raise NotStarted(str(error)) from error
+        self._signals.listen()
+        self._signals.at_hangup(self._certificate.load)
+        return self._listener.address
+
+    async def start_http(self, load: "Callable[[], Awaitable[tuple[Sequence[Endpoint], object]]]") -> None:
+        """Serve the paths and views that `load` returns, if there is a port for them.
+
+        Peers are served while the libraries of the HTTP side are loaded; `load` should use `import_aside` too.
+        """
+        if self._http_socket is None:
+            return
+        http_api = await import_aside("serving.http.server")
+        endpoints, views = await load()
+        app = http_api.make_app(self._kind, endpoints, views, self._counts, self._logs)
+        server = await http_api.start_http(app, self._http_socket)
+        self._stop_http = server.stop
+
+    async def serve(self, *own: Chore, measure: Measure = dict) -> None:
+        """Be ready and do what is done at intervals, until told to stop; `measure` tells what the tables hold."""
+        free_memory = _settled_memory()
+        self.health.serving = Serving.READY
+        host, port = self._listener.address
+        config = self._config
+        self._logs.write(
+            events.SERVER_READY,
+            addr=f"{host}:{port}",
+            http_addr=f"{config.http_bind_address}:{config.http_port}" if self._http_socket else None,
+            duration_ms=self._clock.now_ms() - self._started_ms,
+        )
+        named: dict[str, Chore] = {
+            **{chore.__name__.strip("_"): chore for chore in own},
+            "measure_lag": lambda: supervision.measure_lag(self._counts),
+            "write_held_lines": lambda: supervision.write_held_lines(self._logs),
+            "watch_certificate": self._certificate.watch,
+            "give_memory_back": lambda: supervision.give_memory_back(free_memory.give_back),
+        }
+        if (recording := self.recording) is not None:
+            recording.start(f"{host}:{port}")
+            named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counts)
+        tasks = [self._tasks.keep_running(chore, name) for name, chore in named.items()]
+        await self._signals.stop.wait()
+        for task in tasks:
+            task.cancel()
+
+    async def drain(self, config: Config) -> None:
+        """Be unready, and send peers elsewhere for as long as the present configuration says."""
+        self._draining_ms = self._clock.now_ms()
+        self.health.serving = Serving.DRAINING
+        self._logs.write(events.SERVER_DRAINING, reason="signal", connections=len(self._listener.connections))
+        self._listener.drain()
+        if config.enable_shutdown_gracefully:
+            await _wait_at_most(self._signals.hurry, config.shutdown_wait_time_seconds)
+
+    async def close(self, *others: Callable[[], Awaitable[None]]) -> None:
+        """Answer what was asked and close; the others are closed when no peer can ask any more."""
+        await self._listener.close()
+        for close in others:
+            await close()
+        if self._stop_http:
+            await self._stop_http()
+        if self.recording is not None:
+            await self.recording.close()
+        self._logs.write(events.SERVER_STOPPED, duration_ms=self._clock.now_ms() - self._draining_ms)
+
+    def follow(self, config: Config) -> None:
+        """Let the parts that keep an option of their own follow the configuration."""
+        self._listener.idle_seconds = config.server_channel_max_idle_time_seconds
+        self._logs.set_level(config.log_level)
+
+    def make_client(self) -> RemotingClient:
+        """Return what sends requests of ours; raises NotStarted."""
+        try:
+            context = client_context(self._certificate.contexts.settings) if self._config.tls_enable else None
+        except TlsError as error:
+            raise NotStarted(f"requests to brokers shall go over TLS, but: {error}") from error
+        signer = signer_of(self._config)
+        serialize_type = SerializeType[self._config.serialize_type]
+        client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer)
+        names = Names(PROPERTIES, ADDRESSES)
+        client.denied = Denials(self._logs, names, has_keys=signer is not None).denied
+        client.unsigned = UnsignedRequests(self._logs, names, self._counts.unsigned_requests).unsigned
+        return client
+
+    def _connections_max(self) -> int:
+        """Return how many connections leave room for other files; the next one is refused, and that is told."""
+        limit = raised_file_limit()
+        room = room_for_connections(limit)
+        if room < self._config.connections_max:
+            self._logs.write(events.FILES_LIMITED, connections_max=room, limit=limit)
+        return min(room, self._config.connections_max)
+
+
+async def import_aside(module: str) -> Any:
+    """Import a module in a thread: what takes long holds nobody up."""
+    return await asyncio.to_thread(importlib.import_module, module)
+
+
+def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Recording:
+    # A server that takes any free port has no name that outlives it.
+    ns_id = f"{socket.gethostname()}:{config.listen_port or os.getpid()}"
+    address = f"{config.bind_address}:{config.listen_port}"
+    identity = Identity(ns_id, kind.program.removeprefix("rmq-"), __version__, address)
+    return Recording(Path(config.history_dir).expanduser(), identity, logs, config.history_bytes_max)
+
+
+def _settled_memory() -> Any:
+    """Treat memory as requests need it, now that all is loaded that stays; return what gives it back."""
+    allocator: Any = importlib.import_module("serving.process.allocator")
+    allocator.keep_freed_memory()
+    free_memory = allocator.FreeMemory()
+    gc.freeze()
+    # Requests leave no cycles, and what the tables hold is not looked through; collecting often finds nothing.
+    gc.set_threshold(50_000, 20, 100)
+    gc.enable()
+    return free_memory
+
+
+def _limits(config: ServerConfig, connections_max: int, queued_requests_max: int) -> ServerLimits:
+    low, high = config.write_buffer_bytes
+    config = with_shares(config, usable_memory_bytes())
+    return ServerLimits(
+        frame_bytes_max=config.frame_bytes_max,
+        unfinished_bytes_max=config.unfinished_bytes_max,
+        unread_bytes_max=config.unread_bytes_max,
+        queued_bytes_max=config.queued_bytes_max,
+        connections_max=connections_max,
+        backlog=config.server_socket_backlog,
+        idle_seconds=config.server_channel_max_idle_time_seconds,
+        unsent_bytes_low=low,
+        unsent_bytes_high=high,
+        queued_requests_max=queued_requests_max,
+        socket_send_bytes=config.server_socket_snd_buf_bytes,
+        socket_receive_bytes=config.server_socket_rcv_buf_bytes,
+    )
+
+
+async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,51 @@
+"""The certificate that peers are shown: loaded at the start, after its file changed, and at SIGHUP."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Final
+
+from remoting.clock import Clock
+from remoting.transport.tls import TlsContexts, TlsError, TlsSettings
+from serving.logging.logs import Logs
+from serving.logging.server_events import CERTIFICATE_LOAD_FAILED, CERTIFICATE_LOADED
+from serving.metrics.server_counters import ServerCounts
+from serving.process.not_started import NotStarted
+
+#: Java looks at certificate files as often.
+_LOOK_S: Final = 0.5
+_SERVER: Final = "server"
+
+
+class ServerCertificate:
+    """Loads and watches it."""
+
+    def __init__(self, settings: TlsSettings, clock: Clock, logs: Logs, counts: ServerCounts) -> None:
+        self.contexts = TlsContexts(settings, clock)
+        self._logs = logs
+        self._counts = counts
+
+    def load_first(self) -> None:
+        """Load it at the start; raises NotStarted if nobody can be served without it."""
+        error = self.contexts.reload()
+        if error is not None and self.contexts.settings.mode == "enforcing":
+            raise NotStarted(f"tls.server.mode=enforcing needs a certificate: {error}")
+        self._tell(error)
+
+    def load(self) -> None:
+        """Load it again; the one before stays in use if that fails."""
+        self._tell(self.contexts.reload())
+
+    async def watch(self) -> None:
+        """Load it again whenever its file has changed."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if await asyncio.to_thread(self.contexts.changed):
+                self.load()
+
+    def _tell(self, error: TlsError | None) -> None:
+        if error is not None:
+            self._logs.write(CERTIFICATE_LOAD_FAILED, certificate=_SERVER, path=error.path, error=str(error))
+        elif expiry_s := self.contexts.certificate_expiry_unix_s:
+            self._counts.certificate_expiry[_SERVER] = expiry_s
+            path, expires = self.contexts.settings.cert_path, datetime.fromtimestamp(expiry_s, UTC).isoformat()
+            self._logs.write(CERTIFICATE_LOADED, certificate=_SERVER, path=path, expires=expires)

@@ -1,0 +1,88 @@
+"""The description of the HTTP paths, against the server that it describes."""
+
+import re
+
+import msgspec
+import pytest
+from clusters import register
+from fakes.site import Site
+
+from namesrv.config import NAMESRV
+from namesrv.http_endpoints import ENDPOINTS
+from namesrv.http_views import Views
+from namesrv.kv_config import KvConfig
+from serving.http import openapi
+from serving.http.server import make_app
+from serving.http.shapes import ErrorAnswer
+from serving.metrics.health import Serving
+
+
+@pytest.fixture
+async def site():
+    async with Site() as site:
+        site.health.serving = Serving.READY
+        register(site.state, "broker-a")
+        register(site.state, "broker-a", 1)
+        register(site.state, "broker-b", zone_name="z1")
+        site.settings.kv = KvConfig().with_value("ns", "k", "v")
+        yield site
+
+
+PARTS = {"name": "broker-a", "topic": "TopicTest", "namespace": "ns", "unit": "unit1"}
+
+
+def filled(path):
+    return re.sub(r"\{(\w+)\}", lambda match: PARTS[match[1]], path)
+
+
+async def test_every_route_of_the_server_is_described_and_no_other(site):
+    _, described = await site.get(openapi.PATH)
+    app = make_app(NAMESRV, ENDPOINTS, Views(site.sources), site.counts, site.logs)
+    assert set(described["paths"]) == {resource.canonical for resource in app.router.resources()}
+    assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "0.1.0")
+
+
+async def test_every_reference_leads_to_a_schema(site):
+    _, described = await site.get(openapi.PATH)
+    references = re.findall(r'"\$ref":"#/components/schemas/(\w+)"', msgspec.json.encode(described).decode())
+    assert set(references) == set(described["components"]["schemas"])
+
+
+async def test_every_operation_has_a_name_of_its_own_and_declares_the_parts_of_its_path(site):
+    _, described = await site.get(openapi.PATH)
+    operations = {path: methods["get"] for path, methods in described["paths"].items()}
+    assert len({operation["operationId"] for operation in operations.values()}) == len(operations)
+    for path, operation in operations.items():
+        declared = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+        assert declared == set(re.findall(r"\{(\w+)\}", path))
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+async def test_an_answer_has_the_described_type_and_shape(site, endpoint):
+    status, headers, body = await site.ask("GET", filled(endpoint.path))
+    assert (status, headers["Content-Type"]) == (200, endpoint.content_type)
+    if endpoint.shape is None:
+        assert isinstance(body, str)
+        return
+    shape = msgspec.defstruct("Whole", [("answer", endpoint.shape)])
+    read = msgspec.json.decode(msgspec.json.encode({"answer": body}), type=shape).answer
+    # Nothing came that the shape does not have.
+    assert msgspec.json.decode(msgspec.json.encode(read)) == body
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.path)
+async def test_every_refusal_that_is_described_can_happen(site, endpoint):
+    _, described = await site.get(openapi.PATH)
+    statuses = set(described["paths"][endpoint.path]["get"]["responses"]) - {"200", "500"}
+    seen = set()
+    for status, path, headers in (
+        ("400", filled(endpoint.path) + "?odd=1", {"Host": "a;b"}),
+        ("404", re.sub(r"\{\w+\}", "nope", endpoint.path), {}),
+        ("503", filled(endpoint.path), {}),
+    ):
+        site.health.serving = Serving.DRAINING if status == "503" else Serving.READY
+        answered, body = await site.get(path, headers=headers)
+        if answered != 200:
+            seen.add(str(answered))
+            assert msgspec.convert(body, ErrorAnswer).error.message.endswith(".")
+    assert seen == statuses
