@@ -18,7 +18,7 @@ BLIND = "blind"
 
 _UNOBSERVED_AFTER_US = UNOBSERVED_AFTER_MS * 1000
 
-#: Why recording resumed, as history/life.py has it.
+#: Why recording resumed, as history/server_rows.py has it.
 _BEATS_MISSING = "heartbeats are missing"
 
 

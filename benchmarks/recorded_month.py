@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from history.landing import Landing
-from history.life import Life, Tick
 from history.recorder import Happening, encoded
 from history.rows import Moment, RowMaker
 from history.schemas import TICK_INTERVAL_MS
+from history.server_rows import Life, Tick
 from namesrv.config import NameServerConfig
 from namesrv.effects import BeatKind, Event
 from namesrv.history_rows import (

@@ -13,11 +13,11 @@ from controller.detection import Dead
 from controller.effects import NotifyRoleChanged, Recipient
 from controller.elections import ElectionRecord, Notified
 from controller.live_table import BrokerKey, Heard, LiveTable
-from history.beats import Beat, Beats
-from history.life import Life
+from history.heartbeats import Beat, Beats
 from history.recorder import Recorder
 from history.rows import Moment, Row, RowMaker, Who
 from history.schemas import CONTROLLER
+from history.server_rows import Life
 from remoting.clock import SystemClock
 
 

@@ -18,13 +18,13 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from history.beat_rows import BeatRow, moment_of
-from history.beats import NotedBeat, Summary
+from history.heartbeat_rows import BeatRow, moment_of
+from history.heartbeats import NotedBeat, Summary
 from history.landing import SEAL_BYTES, Landing, RowsLost, file_name, lines_of, sealed_files
-from history.life import BEATS_MISSING, STATES_MISSING, ClockSet
-from history.room import BYTES_MAX, Forgotten, Room
+from history.retention import BYTES_MAX, Forgotten, Room
 from history.rows import Moment, Row, RowMaker
 from history.schemas import BEATS, FAMILIES, NS_LIFECYCLE, NS_TICK, Type
+from history.server_rows import BEATS_MISSING, STATES_MISSING, ClockSet
 from history.times import time_text, unix_us
 
 #: How often the thread looks, and when it is woken before.

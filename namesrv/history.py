@@ -7,7 +7,7 @@ changes are missing: it is where the reading of a route begins.
 import asyncio
 from typing import Final
 
-from history.beats import Beat, Beats
+from history.heartbeats import Beat, Beats
 from history.recorder import Recorder
 from history.rows import Moment, Who
 from namesrv import history_rows as rows

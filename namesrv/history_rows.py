@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from history.life import Life
 from history.rows import Moment, Row, RowMaker, Who
 from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_CHANGE_ROWS_MAX, ROUTE_SNAPSHOT
+from history.server_rows import Life
 from namesrv.effects import (
     BrokerRegistered,
     BrokerRemoved,

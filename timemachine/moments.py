@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from history.life import BEATS_MISSING, CLOCK_SET
-from history.room import DAYS_MAX
+from history.retention import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
+from history.server_rows import BEATS_MISSING, CLOCK_SET
 from history.times import time_of, unix_us
 from remoting.protocol.shapes.route import TopicRouteData
 from timemachine.rows import History, Row, as_written

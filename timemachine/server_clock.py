@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from history.life import CLOCK_SET, ClockSet
+from history.server_rows import CLOCK_SET, ClockSet
 from timemachine.rows import Row
 
 #: So far apart two moments of one time of day are two.

@@ -8,7 +8,7 @@ request changes them, `text.py` how they are listed and stored.
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeVar, get_args
 
-from history.room import BYTES_MAX
+from history.retention import BYTES_MAX
 from remoting.protocol.properties import Property
 from serving.config.options import (
     ANY_VALUE,

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from history.life import Life, Tick
 from history.recorder import Identity, Recorder
-from history.room import BYTES_MAX, Forgotten
+from history.retention import BYTES_MAX, Forgotten
 from history.schemas import TICK_INTERVAL_MS
+from history.server_rows import Life, Tick
 from remoting.clock import SystemClock
 from remoting.server.statistics import ServerStatistics
 from serving.logging import server_events as events

@@ -31,7 +31,7 @@ from synthetic.plants import flaps
 from analytics import availability, divergence, flapping
 from analytics.job import Span
 from analytics.schemas import struct_of
-from history.life import BEATS_MISSING
+from history.server_rows import BEATS_MISSING
 
 SPAN = Span(MONDAY + 10 * MINUTE, MONDAY + 6 * HOUR)
 PERIOD_S = 30

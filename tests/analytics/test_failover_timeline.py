@@ -20,7 +20,7 @@ from synthetic.plants_failover import new_master_seen
 
 from analytics.failover_timeline import JOB
 from analytics.job import Span
-from history.life import STATES_MISSING
+from history.server_rows import STATES_MISSING
 
 MS = 1_000
 #: How long after the election the new master registers, and how wrong the clocks of these NameServers are.

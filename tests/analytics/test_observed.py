@@ -7,7 +7,7 @@ from hand_tables import HOUR_US, MINUTE_US, SECOND_US, days, row, tables
 
 from analytics.job import Span
 from analytics.observed import observed_pieces, observed_times
-from history.life import BEATS_MISSING, STATES_MISSING
+from history.server_rows import BEATS_MISSING, STATES_MISSING
 
 START = days(1).start_us
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pytest
 
-from history.life import Life, Tick
 from history.recorder import Identity, Recorder
 from history.rows import Who
 from history.schemas import BROKER_STATE, ROUTE_CHANGE
+from history.server_rows import Life, Tick
 from remoting.clock import SystemClock
 from timemachine.moments import Moments
 from timemachine.rows import History

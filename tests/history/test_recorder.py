@@ -12,13 +12,13 @@ from peers.waiting import wait_until
 from controller.history import Told as Happened
 from history import landing
 from history import recorder as module
-from history.beats import Beat, NotedBeat
+from history.heartbeats import Beat, NotedBeat
 from history.landing import lines_of
-from history.life import Life, Tick
 from history.recorder import Identity, Recorder
-from history.room import BYTES_MAX, Forgotten
+from history.retention import BYTES_MAX, Forgotten
 from history.rows import NOBODY, Moment, Who
 from history.schemas import FAMILIES, NS_LIFECYCLE, SCHEMA_VERSION
+from history.server_rows import Life, Tick
 from history.times import time_text
 
 WAIT_S = 20

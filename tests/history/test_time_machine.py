@@ -12,10 +12,10 @@ import pytest
 
 from history import rows
 from history.landing import Landing
-from history.life import BEATS_MISSING, STATES_MISSING, Life, Tick
 from history.recorder import encoded
 from history.rows import Moment, RowMaker, Who
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, ROUTE_CHANGE, ROUTE_SNAPSHOT
+from history.server_rows import BEATS_MISSING, STATES_MISSING, Life, Tick
 from remoting.clock import SystemClock
 from timemachine.__main__ import main
 

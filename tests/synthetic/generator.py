@@ -12,8 +12,8 @@ from operator import attrgetter
 from random import Random
 from typing import Any, NamedTuple
 
-from history.life import STATES_MISSING
 from history.schemas import FAMILIES, TICK_INTERVAL_MS
+from history.server_rows import STATES_MISSING
 from synthetic.plan import DAY, MS, Broker, Cut, End, Freeze, Happening, Outage, Plan, Server
 from synthetic.route_book import SET_COLUMNS, RouteBook
 from synthetic.watch import Boot, Drop, Seen, Watch, boots

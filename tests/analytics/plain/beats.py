@@ -8,7 +8,7 @@ from math import ceil
 from statistics import median
 from typing import Any, NamedTuple
 
-from history.beats import LATE_PERIODS
+from history.heartbeats import LATE_PERIODS
 from history.schemas import INTERVAL_BINS
 from plain.lives import Key, key_of
 from plain.spans import Span, common, joined

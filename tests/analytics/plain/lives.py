@@ -13,7 +13,7 @@ from collections import defaultdict
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from history.life import BEATS_MISSING
+from history.server_rows import BEATS_MISSING
 from plain.spans import Span, common
 from plain.watching import Boot, Row, Rows, boots, number, servers, watched
 

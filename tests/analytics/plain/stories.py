@@ -29,8 +29,8 @@ from synthetic.plan import (
 )
 from synthetic.plants import failover, flaps, storm
 
-from history.beat_rows import BeatRow, moment_of
-from history.beats import Beat, Beats
+from history.heartbeat_rows import BeatRow, moment_of
+from history.heartbeats import Beat, Beats
 from history.rows import Moment, Row, RowMaker, Who
 
 NOON = MONDAY + 12 * HOUR

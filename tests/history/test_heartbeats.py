@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from history.beats import Beat, Beats, NotedBeat, Summary
+from history.heartbeats import Beat, Beats, NotedBeat, Summary
 from history.rows import Moment, Who
 from history.schemas import INTERVAL_BINS
 

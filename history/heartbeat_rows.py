@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from history.beats import NotedBeat, Summary
+from history.heartbeats import NotedBeat, Summary
 from history.rows import Moment, Row, RowMaker
 from history.schemas import HEARTBEAT, HEARTBEAT_SUMMARY
 

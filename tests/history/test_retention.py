@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from history.landing import SEAL_BYTES
-from history.room import QUIET_US, Forgotten, Room
+from history.retention import QUIET_US, Forgotten, Room
 
 AT = datetime(2026, 11, 21, 20, 30, tzinfo=UTC)
 AT_US = int(AT.timestamp()) * 1_000_000
