@@ -21,7 +21,7 @@ QUEUE_INPUTS: Final = ("route_snapshot", "route_change", "broker_state", "ns_lif
 #: The permission bit of writing.
 WRITE: Final = 2
 
-# As namesrv/tables/topic_census.py has them: topics that nobody scales.
+# As namesrv/core/tables/topic_counts.py has them: topics that nobody scales.
 _SYSTEM_TOPICS: Final = (
     "TBW102",
     "SCHEDULE_TOPIC_XXXX",

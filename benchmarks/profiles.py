@@ -19,12 +19,12 @@ import uvloop
 from load import TOPIC, frames
 from servers import REPOSITORY
 
-from namesrv.config import NameServerConfig
-from namesrv.handlers import Handlers
-from namesrv.journal import BROKER_CODES
-from namesrv.kv_config import KvConfig
-from namesrv.route_state import RouteState
-from namesrv.settings import Settings
+from namesrv.core.route_state import RouteState
+from namesrv.observability.event_log import BROKER_CODES
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.durable_settings import Settings
+from namesrv.settings.kv_config import KvConfig
+from namesrv.wire.handlers import Handlers
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from remoting.server.connection import Connection

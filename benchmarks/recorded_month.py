@@ -23,9 +23,13 @@ from history.recorder import Happening, encoded
 from history.rows import Moment, RowMaker
 from history.schemas import TICK_INTERVAL_MS
 from history.server_rows import Life, Tick
-from namesrv.config import NameServerConfig
-from namesrv.effects import BeatKind, Event
-from namesrv.history_rows import (
+from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
+from namesrv.core.route_state import RouteState
+from namesrv.core.tables.change import RouteTables
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.values.effects import BeatKind, Event
+from namesrv.core.values.topic_settings import SharedSettings
+from namesrv.recording.rows import (
     SNAPSHOT_TOPICS,
     MappingsShown,
     Piece,
@@ -39,11 +43,7 @@ from namesrv.history_rows import (
     is_told,
     snapshot,
 )
-from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
-from namesrv.route_state import RouteState
-from namesrv.set_change import RouteTables
-from namesrv.tables.live_table import LiveKey
-from namesrv.topic_settings import SharedSettings
+from namesrv.settings.config import NameServerConfig
 from remoting.protocol.shapes.route import DataVersion, QueueData
 
 SECOND_US: Final = 1_000_000
@@ -70,7 +70,7 @@ APART_US: Final = 20_000
 ARRIVE_APART_US: Final = 100_000
 #: After its restart the NameServer serves again.
 DOWN_US: Final = 5 * SECOND_US
-#: As `namesrv/history.py`: the first snapshot comes so long after the start, each other one an hour after the last.
+#: As `namesrv/recording/route_recorder.py`: the first snapshot comes so long after the start, each other one an hour after the last.
 FIRST_SNAPSHOT_US: Final = 2 * MINUTE_US
 #: It is found within so long that a broker has been silent for too long.
 SCAN_US: Final = 5 * SECOND_US

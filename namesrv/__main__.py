@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from namesrv.config import NAMESRV, NameServerConfig
-from namesrv.kv_config import KvConfig
-from namesrv.state_files import load_kv_config
+from namesrv.settings.config import NAMESRV, NameServerConfig
+from namesrv.settings.kv_config import KvConfig
+from namesrv.settings.state_files import load_kv_config
 from serving.config.sources import WhyIgnored
 from serving.process.start import Start, asked_start, leaving_if_not_started, run
 
@@ -37,7 +37,7 @@ def _controller(start: "Start[NameServerConfig]") -> "Beside | None":
 
 def _serve(start: Start[NameServerConfig], kv: KvConfig, beside: "Beside | None") -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
-    from namesrv.service import NameServer  # noqa: PLC0415
+    from namesrv.app.service import NameServer  # noqa: PLC0415
     from serving.process.process import serve, serve_together  # noqa: PLC0415
 
     ignored = start.ignored

@@ -5,10 +5,10 @@ All of them fit together: without arguments they tell of the master of `broker-a
 
 import json
 
-from namesrv.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
-from namesrv.tables.broker_table import BrokerSet, Member
-from namesrv.tables.live_table import LiveKey, LiveRow
-from namesrv.topic_settings import TopicSettings
+from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
+from namesrv.core.tables.broker_table import BrokerSet, Member
+from namesrv.core.tables.live_table import LiveKey, LiveRow
+from namesrv.core.values.topic_settings import TopicSettings
 from remoting.protocol.shapes.route import (
     MASTER_ID,
     PERM_READ,

@@ -2,9 +2,9 @@
 
 from builders import TOPIC, WRITABLE, a_live_row, queue_datas
 
-from namesrv.history_rows import snapshot
-from namesrv.set_change import RouteTables
-from namesrv.tables.live_table import LiveKey
+from namesrv.core.tables.change import RouteTables
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.recording.rows import snapshot
 
 
 def route_tables(*sets, perm=WRITABLE, **row):

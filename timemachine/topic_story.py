@@ -9,11 +9,11 @@ from typing import Final
 
 import msgspec
 
-from namesrv.history_rows import RouteProperties, Settings
-from namesrv.routes import route_of
-from namesrv.set_change import RouteTables
-from namesrv.tables.broker_table import BrokerSet, Member
-from namesrv.tables.live_table import LiveKey, LiveRow
+from namesrv.core.routes import route_of
+from namesrv.core.tables.broker_table import BrokerSet, Member
+from namesrv.core.tables.change import RouteTables
+from namesrv.core.tables.live_table import LiveKey, LiveRow
+from namesrv.recording.rows import RouteProperties, Settings
 from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
 from timemachine.rows import Row
 

@@ -16,7 +16,7 @@ from peers.processes import Process, free_port
 from peers.wire import frame
 
 from controller import handlers as controller_handlers
-from namesrv import handlers as namesrv_handlers
+from namesrv.wire import handlers as namesrv_handlers
 from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 
 #: As many made-up brokers as there may be (brokersMax), of as many as each connection may have.

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from namesrv import event_catalogue
-from namesrv.config import NAMESRV
-from namesrv.event_catalogue import EVENTS
+from namesrv.observability import log_events
+from namesrv.observability.log_events import EVENTS
+from namesrv.settings.config import NAMESRV
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, common_keys
 
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
     name: value
-    for catalogue in (server_events, event_catalogue)
+    for catalogue in (server_events, log_events)
     for name, value in vars(catalogue).items()
     if isinstance(value, LogEvent)
 }
@@ -29,7 +29,7 @@ def test_every_event_of_the_code_is_on_the_page():
 
 def test_the_page_is_the_catalogue():
     page = (ROOT / "docs/logs.md").read_text()
-    assert page == event_catalogue.as_markdown(), "python -m namesrv.event_catalogue > docs/logs.md"
+    assert page == log_events.as_markdown(), "python -m namesrv.observability.log_events > docs/logs.md"
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)

@@ -14,11 +14,11 @@ from clusters import register
 from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
 
-from namesrv import metric_catalogue
-from namesrv.effects import BeatKind
-from namesrv.metric_catalogue import FAMILIES
-from namesrv.slices import whole
-from namesrv.tables.live_table import LiveKey
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.values.cooperative import whole
+from namesrv.core.values.effects import BeatKind
+from namesrv.observability import metric_catalogue
+from namesrv.observability.metric_catalogue import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 SERIES_MAX = 5000
@@ -60,7 +60,7 @@ def lively(site):
 
 def test_the_page_is_the_catalogue():
     page = (ROOT / "docs/metrics.md").read_text()
-    assert page == metric_catalogue.as_markdown(), "python -m namesrv.metric_catalogue > docs/metrics.md"
+    assert page == metric_catalogue.as_markdown(), "python -m namesrv.observability.metric_catalogue > docs/metrics.md"
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)

@@ -6,7 +6,7 @@ import pytest
 
 from controller.beside import Beside, controller_beside
 from controller.config import CONTROLLER
-from namesrv.config import NAMESRV, NameServerConfig
+from namesrv.settings.config import NAMESRV, NameServerConfig
 from serving.config.checks import ConfigError
 from serving.config.server_config import ServerConfig
 from serving.config.sources import WhyIgnored

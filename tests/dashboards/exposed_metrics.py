@@ -5,7 +5,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.metric_catalogue import FAMILIES as CONTROLLER_FAMILIES
-from namesrv.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
+from namesrv.observability.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
 
 #: What a Java broker 5.5.0 served, captured; the stub of the live test serves it again.
 JAVA_BROKER_SCRAPE = Path(__file__).with_name("java_broker_5.5.0.prom")

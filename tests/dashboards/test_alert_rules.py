@@ -25,7 +25,7 @@ from exposed_metrics import exposed
 
 from controller.event_catalogue import EVENTS as CONTROLLER_EVENTS
 from dashboards.promql import CONTROLLER_JOBS, NAMESRV_JOBS, SERVER_JOBS
-from namesrv.event_catalogue import EVENTS as NAMESRV_EVENTS
+from namesrv.observability.log_events import EVENTS as NAMESRV_EVENTS
 
 EXAMPLE = ROOT / "prometheus/prometheus.example.yml"
 ALERTS = {rule["alert"]: rule for rule in alerts()}

@@ -7,16 +7,16 @@ from yarl import URL
 
 from fakes.clock import FakeClock
 from fakes.lines import Lines
-from namesrv.broker_counts import BrokerCounts
-from namesrv.config import NAMESRV, NameServerConfig
-from namesrv.http_endpoints import ENDPOINTS
-from namesrv.http_views import Views, ViewSources
-from namesrv.journal import Journal
-from namesrv.kv_config import KvConfig
-from namesrv.metrics import Metrics, MetricSources
-from namesrv.route_counts import RouteCounts
-from namesrv.route_state import RouteState
-from namesrv.settings import Settings
+from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_state import RouteState
+from namesrv.http.endpoints import ENDPOINTS
+from namesrv.http.views import Views, ViewSources
+from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.observability.event_log import Journal
+from namesrv.observability.metrics import Metrics, MetricSources
+from namesrv.settings.config import NAMESRV, NameServerConfig
+from namesrv.settings.durable_settings import Settings
+from namesrv.settings.kv_config import KvConfig
 from remoting.server.statistics import ServerStatistics
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line

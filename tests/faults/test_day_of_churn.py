@@ -19,13 +19,13 @@ from peers.figures import tell
 from peers.scripted import HEARTBEAT, registration_body
 from peers.wire import DELETE_TOPIC, GET_CLUSTER_INFO, GET_ROUTE, REGISTER_BROKER, SUCCESS, VERSION, WIPE_WRITE_PERM
 
-from namesrv.config import NameServerConfig
-from namesrv.effects import CloseConnection
-from namesrv.handlers import Handlers
-from namesrv.kv_config import KvConfig
+from namesrv.core.route_state import RouteState
+from namesrv.core.values.effects import CloseConnection
 from namesrv.refusals import TopicNotExist
-from namesrv.route_state import RouteState
-from namesrv.settings import Settings
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.durable_settings import Settings
+from namesrv.settings.kv_config import KvConfig
+from namesrv.wire.handlers import Handlers
 from remoting.protocol.command import RemotingCommand
 from remoting.server.response_cache import PreparedAnswer
 

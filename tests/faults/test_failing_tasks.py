@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from controller import results_reader, store_size
 from controller.config import ControllerConfig
 from controller.service import Controller
-from namesrv import history
-from namesrv.config import NameServerConfig
-from namesrv.kv_config import KvConfig
-from namesrv.service import NameServer
+from namesrv.app.service import NameServer
+from namesrv.recording import route_recorder
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
@@ -124,7 +124,7 @@ def _hasty(monkeypatch):
     monkeypatch.setattr(supervision, "_FREE_MEMORY_LOOK_S", 0.05)
     monkeypatch.setattr(server_certificate, "_LOOK_S", 0.05)
     monkeypatch.setattr(recording, "TICK_INTERVAL_MS", 50)
-    monkeypatch.setattr(history, "_LOOK_S", 0.05)
+    monkeypatch.setattr(route_recorder, "_LOOK_S", 0.05)
     monkeypatch.setattr(results_reader, "_LOOK_S", 0.05)
     monkeypatch.setattr(store_size, "_ASK_S", 0.05)
 

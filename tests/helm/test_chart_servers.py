@@ -13,7 +13,7 @@ from peers.waiting import wait_until
 from rendered_chart import CHART, FULLNAME, REPOSITORY, VALUE_SETS, container, objects, objects_of, properties
 
 from controller.config import CONTROLLER
-from namesrv.config import NAMESRV
+from namesrv.settings.config import NAMESRV
 from remoting.protocol.properties import parse
 from serving.config.sources import PropertiesFile, Sources, from_sources, ignored_keys
 

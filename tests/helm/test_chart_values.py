@@ -101,10 +101,10 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
             {"namesrv": {"external": {"nodePorts": [30001, 30002, 30003], "type": "LoadBalancer"}}},
             "needs namesrv.external.type=NodePort",
         ),
-        ({"namesrv": {"config": {"listenPort": 1}}}, "namesrv.config.listenPort is set by the chart"),
+        ({"namesrv": {"config": {"listenPort": 1}}}, "namesrv.settings.config.listenPort is set by the chart"),
         (
             {"namesrv": {"config": {"tls.server.mode": "disabled"}}},
-            "namesrv.config.tls.server.mode is set by the chart",
+            "namesrv.settings.config.tls.server.mode is set by the chart",
         ),
         (
             {"brokers": {"auth": {"existingSecret": "s"}}},
@@ -112,7 +112,7 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         ),
         (
             {"namesrv": {"config": {"brokerAccessAddresses": "10.0.0.0/8"}}},
-            "namesrv.config.brokerAccessAddresses is set by the chart",
+            "namesrv.settings.config.brokerAccessAddresses is set by the chart",
         ),
         (
             {"controller": {"config": {"brokerSecretKey": "s"}}},
@@ -127,7 +127,7 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         ({"controller": {"config": {"historyDir": "/x"}}}, "controller.config.historyDir is set by the chart"),
         (
             {"namesrv": {"config": {"historyBytesMax": 67108864}, "persistence": {"enabled": False}}},
-            "namesrv.config.historyBytesMax is set by the chart",
+            "namesrv.settings.config.historyBytesMax is set by the chart",
         ),
         (
             without_volume("1.5Gi"),

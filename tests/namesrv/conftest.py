@@ -5,11 +5,11 @@ import inspect
 import pytest
 from fakes.clock import FakeClock
 
-from namesrv.config import NameServerConfig
-from namesrv.handlers import Handlers
-from namesrv.kv_config import KvConfig
-from namesrv.route_state import RouteState
-from namesrv.settings import Settings
+from namesrv.core.route_state import RouteState
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.durable_settings import Settings
+from namesrv.settings.kv_config import KvConfig
+from namesrv.wire.handlers import Handlers
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused

@@ -5,9 +5,9 @@ import json
 import pytest
 from builders import text_of
 
-from namesrv.registration import HEARTBEAT_TIMEOUT_MS_MAX, MEMBERS_MAX
-from namesrv.settings import KV_CHARS_MAX, KV_VALUE_CHARS_MAX
-from namesrv.tables.live_table import LiveKey
+from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_MAX, MEMBERS_MAX
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.settings.durable_settings import KV_CHARS_MAX, KV_VALUE_CHARS_MAX
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 MASTER = {"clusterName": "C", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0"}

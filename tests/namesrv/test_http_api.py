@@ -11,11 +11,11 @@ from builders import CLUSTER, topic_configs
 from clusters import register
 from fakes.site import Site
 
-from namesrv import http_views
-from namesrv.config import NameServerConfig
-from namesrv.http_endpoints import ENDPOINTS
-from namesrv.kv_config import KvConfig
-from namesrv.route_state import RouteState
+from namesrv.core.route_state import RouteState
+from namesrv.http import views
+from namesrv.http.endpoints import ENDPOINTS
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.kv_config import KvConfig
 from remoting.protocol.shapes.route import DataVersion
 from serving.http import connections, server
 from serving.metrics.health import Serving
@@ -187,7 +187,7 @@ async def test_kv_is_read_by_namespace(site):
 
 
 async def test_a_page_of_large_kv_entries_ends_early(site, monkeypatch):
-    monkeypatch.setattr(http_views, "KV_PAGE_CHARS_MAX", 100)
+    monkeypatch.setattr(views, "KV_PAGE_CHARS_MAX", 100)
     for key in "abc":
         site.settings.kv = site.settings.kv.with_value("ns", key, key * 49)
     site.settings.kv = site.settings.kv.with_value("ns", "d", "d" * 1000)

@@ -6,10 +6,10 @@ import pytest
 from fakes.lines import Lines
 from fakes.witness import eventually
 
-from namesrv.config import NameServerConfig
-from namesrv.effects import CloseConnection, Outcome
-from namesrv.kv_config import KvConfig
-from namesrv.service import NameServer
+from namesrv.app.service import NameServer
+from namesrv.core.values.effects import CloseConnection, Outcome
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand

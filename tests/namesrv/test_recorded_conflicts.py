@@ -4,9 +4,9 @@ import pytest
 from builders import a_broker_set, a_data_version, a_live_key, a_registration
 
 from history.rows import Moment, RowMaker
-from namesrv.config import NameServerConfig
-from namesrv.history_rows import SetsChanged
-from namesrv.route_state import RouteState
+from namesrv.core.route_state import RouteState
+from namesrv.recording.rows import SetsChanged
+from namesrv.settings.config import NameServerConfig
 
 MOMENT = Moment(1_700_000_000_000_000, 1)
 MASTER, SLAVE, SECOND_SLAVE = (a_live_key(broker_id=broker_id).address for broker_id in range(3))

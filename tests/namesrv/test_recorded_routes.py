@@ -11,10 +11,10 @@ from test_route_model import BrokerLives
 
 from history.recorder import encoded
 from history.rows import Moment, RowMaker
-from namesrv import history_rows
-from namesrv.config import NameServerConfig
-from namesrv.history_rows import OrderShown, RouteProperties, SetsChanged, configured, snapshot
-from namesrv.route_state import RouteState
+from namesrv.core.route_state import RouteState
+from namesrv.recording import rows
+from namesrv.recording.rows import OrderShown, RouteProperties, SetsChanged, configured, snapshot
+from namesrv.settings.config import NameServerConfig
 from timemachine.rows import Row
 from timemachine.topic_story import TopicStory
 
@@ -77,7 +77,7 @@ def test_what_changes_while_a_piece_of_a_snapshot_is_put_together_is_in_it():
 
 @pytest.mark.parametrize("rows_max", [1000, 1], ids=["row by row", "in summaries"])
 def test_a_route_is_read_back_as_it_was_served(monkeypatch, rows_max):
-    monkeypatch.setattr(history_rows, "ROUTE_CHANGE_ROWS_MAX", rows_max)
+    monkeypatch.setattr(rows, "ROUTE_CHANGE_ROWS_MAX", rows_max)
     run_state_machine_as_test(RecordedLives, settings=settings(max_examples=60, stateful_step_count=30, deadline=None))
 
 

@@ -20,14 +20,14 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from namesrv.config import NameServerConfig
-from namesrv.effects import BeatKind, CloseConnection, StaleRegistration
-from namesrv.registration import Registration, SingleTopicFromUnknownBroker
-from namesrv.route_state import RouteState
-from namesrv.slices import whole
-from namesrv.tables.live_table import LiveKey
-from namesrv.tables.topic_census import kind_of
-from namesrv.topic_settings import TopicSettings
+from namesrv.core.registration.registration import Registration, SingleTopicFromUnknownBroker
+from namesrv.core.route_state import RouteState
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.tables.topic_counts import kind_of
+from namesrv.core.values.cooperative import whole
+from namesrv.core.values.effects import BeatKind, CloseConnection, StaleRegistration
+from namesrv.core.values.topic_settings import TopicSettings
+from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import DataVersion, QueueData
 from remoting.server.response_cache import PreparedAnswer

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from namesrv.config import NameServerConfig
+from namesrv.settings.config import NameServerConfig
 from serving.process.memory import share_bytes, usable_memory_bytes, with_shares
 
 MIB = 1024 * 1024

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 from controller.config import CONTROLLER
-from namesrv.config import NAMESRV
+from namesrv.settings.config import NAMESRV
 from serving.config.arguments import Arguments, parse
 from serving.config.options import text_of
 from serving.config.sources import Sources, from_sources

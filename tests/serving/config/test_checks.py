@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.config import NAMESRV, NameServerConfig
+from namesrv.settings.config import NAMESRV, NameServerConfig
 from serving.config.checks import BadOption, ConfigError, bad_option, conflicts
 
 KEYS = {"broker_access_key": "u", "broker_secret_key": "p"}

@@ -3,7 +3,7 @@
 import pytest
 from other_server import OTHER, OtherConfig
 
-from namesrv.config import NAMESRV
+from namesrv.settings.config import NAMESRV
 from serving.config.arguments import parse
 from serving.config.checks import ConfigError
 from serving.config.code_names import UNKNOWN, request_name

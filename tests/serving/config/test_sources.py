@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.config import NAMESRV, NameServerConfig
+from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.properties import Property, parse
 from serving.config.checks import ConfigError
 from serving.config.options import INT_MAX, Whole

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.config import NAMESRV, NameServerConfig
+from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.properties import Property, file_text, listing_text, parse
 from serving.config.options import (
     AddressList,

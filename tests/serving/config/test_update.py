@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.config import NAMESRV, NameServerConfig
+from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.codes import ResponseCode
 from remoting.protocol.properties import Property
 from serving.config.update import BadUpdate, ProtectedOptions, UnreadableUpdate, changes_in, updated

@@ -7,10 +7,10 @@ import pytest
 from clusters import register
 from fakes.site import Site
 
-from namesrv.config import NAMESRV
-from namesrv.http_endpoints import ENDPOINTS
-from namesrv.http_views import Views
-from namesrv.kv_config import KvConfig
+from namesrv.http.endpoints import ENDPOINTS
+from namesrv.http.views import Views
+from namesrv.settings.config import NAMESRV
+from namesrv.settings.kv_config import KvConfig
 from serving.http import openapi
 from serving.http.server import make_app
 from serving.http.shapes import ErrorAnswer

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv.tables.topic_table import TopicTable
-from namesrv.topic_names import TopicNames
+from namesrv.core.tables.topic_table import TopicTable
+from namesrv.core.topic_names import TopicNames
 from remoting.protocol.shapes.route import QueueData
 from serving.http import pages
 from serving.http.pages import BadCursor, PageRequest, page_of, sorted_in_turns, with_prefix

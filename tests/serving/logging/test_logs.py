@@ -10,7 +10,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 
-from namesrv.event_catalogue import BROKER_EXPIRED, KV_CHANGED
+from namesrv.observability.log_events import BROKER_EXPIRED, KV_CHANGED
 from serving.logging.events import Level
 from serving.logging.logs import TEXT_CHARS_MAX, Logs, console_line, json_line, open_logs
 from serving.logging.server_events import CONNECTION_OPENED, FRAME_REJECTED, REQUEST_FAILED, SERVER_READY
@@ -224,7 +224,7 @@ def test_the_format_follows_the_option_and_the_terminal(monkeypatch, lines, cloc
 
 def test_a_line_on_standard_output_is_there_after_the_end():
     program = (
-        "from namesrv.event_catalogue import BROKER_EXPIRED\n"
+        "from namesrv.observability.log_events import BROKER_EXPIRED\n"
         "from serving.logging.writer import LineWriter\n"
         "from serving.logging.logs import STDOUT, open_logs\n"
         "from remoting.clock import SystemClock\n"

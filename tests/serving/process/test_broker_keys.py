@@ -2,7 +2,7 @@
 
 import pytest
 
-from namesrv.config import NAMESRV, NameServerConfig
+from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.named_addresses import named_addresses
 from remoting.protocol.properties import Property
 from remoting.protocol.signing import Credentials, Signer

@@ -1,0 +1,1 @@
+"""Wiring of a NameServer, and what carries out its effects."""

@@ -1,0 +1,33 @@
+"""Removes the brokers of lost connections, so that much that is to be removed keeps no single broker waiting."""
+
+from collections.abc import Awaitable, Callable
+
+from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
+from namesrv.core.tables.change import RouteTables
+from namesrv.core.values.cooperative import PART_TOPICS
+from remoting.background_tasks import BackgroundTasks
+from serving.process.one_by_one import OneByOne
+
+#: What the tasks are called that remove brokers.
+_REMOVE = "remove_lost_brokers"
+
+
+class LostConnections:
+    """Lost connections whose brokers are still to be removed: large ones wait for each other, and so do the others."""
+
+    def __init__(self, tables: RouteTables, forget: Callable[[int], Awaitable[None]], tasks: BackgroundTasks) -> None:
+        """Take what removes the brokers of a connection."""
+        self._tables = tables
+        self._few = OneByOne(forget, _REMOVE, tasks)
+        self._many = OneByOne(forget, _REMOVE, tasks)
+
+    def put(self, connection_id: int) -> None:
+        """Let the brokers of a connection have their turn, if it has any."""
+        if self._tables.live.has_registered_over(connection_id):
+            (self._many if self._is_large(connection_id) else self._few).put(connection_id)
+
+    def _is_large(self, connection_id: int) -> bool:
+        members, topics_of = self._tables.live.of_connection(connection_id), self._tables.topics.topics_of
+        if len(members) > SURE_OF_A_CONNECTION:
+            return True
+        return any(len(topics_of(member.broker_name)) > PART_TOPICS for member in members)

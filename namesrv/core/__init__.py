@@ -1,0 +1,1 @@
+"""The rules and tables of routes: no clock, no socket, no log."""

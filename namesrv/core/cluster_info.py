@@ -1,0 +1,103 @@
+"""The text of GET_BROKER_CLUSTER_INFO (106): all broker sets, and which of them each cluster lists.
+
+Every 5.x broker asks for it each 5 s, and any change of a set makes another text of it. So each set is encoded once,
+when it changes, and the texts of all are put together when somebody asks: in slices where they are many. Answers to
+`RouteInfoManager.getBrokerClusterInfo`.
+"""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+from namesrv.core import routes
+from namesrv.core.tables.broker_table import BrokerSet, BrokerTable
+from namesrv.core.values.cooperative import PART_TOPICS, Steps, in_parts
+from namesrv.refusals import ClusterInfoTooLong
+from remoting.protocol.fastjson import Dialect, encode
+
+#: Up to so many sets are told at once: some milliseconds.
+AT_ONCE_MAX: Final = PART_TOPICS
+#: The longest text of all sets, in bytes. Java's peers close the connection at frames of more than 16 MiB, and to write
+#: still longer ones would hold the server.
+SETS_BYTES_MAX: Final = 32 * 1024 * 1024
+
+
+class ClusterInfoText:
+    """Broker name -> what peers are told of the set, in the table's order; and the text of all that was made last."""
+
+    def __init__(self, brokers: BrokerTable) -> None:
+        self._brokers = brokers
+        self._sets: dict[str, bytes] = {}
+        self._sets_bytes = 0
+        #: How many changes of sets there were, and how many of them the last text knows.
+        self.changes = 0
+        self._made_at = -1
+        self._made = b""
+        #: How often a text was made.
+        self.builds = 0
+
+    @property
+    def takes_long(self) -> bool:
+        """Tell whether a text has to be made, of so many sets that it is made in slices."""
+        return len(self._sets) > AT_ONCE_MAX and self._made_at < self.changes
+
+    def put(self, broker_set: BrokerSet) -> None:
+        """Follow a set that has changed; one without members is gone."""
+        self.changes += 1
+        name = broker_set.broker_name
+        self._sets_bytes -= len(self._sets.get(name, b""))
+        if not broker_set.members:
+            self._sets.pop(name, None)
+            return
+        data = encode(routes.broker_data(broker_set), Dialect.BARE_INTEGER_KEYS)
+        self._sets[name] = text = b"%b:%b" % (_text(name), data)
+        self._sets_bytes += len(text)
+
+    def since(self, changes: int) -> Steps[bytes]:
+        """Return a text that knows at least so many changes: the last one, or else one of all when it begins.
+
+        So one text is enough for all who wait. Raises ClusterInfoTooLong.
+        """
+        if self._made_at < changes:
+            yield from self._making()
+        return self._made
+
+    def _making(self) -> Steps[None]:
+        if self._sets_bytes > SETS_BYTES_MAX:
+            raise ClusterInfoTooLong(self._sets_bytes, SETS_BYTES_MAX)
+        # A copy: sets come and go while others are served in between.
+        made_at, sets = self.changes, self._sets.copy()
+        brokers = yield from _joined(sets.values())
+        # Java looks at the clusters later than at the sets, too; but here they list no set that is not told.
+        clusters = []
+        for cluster in list(self._brokers.clusters()):
+            names = yield from _names(self._brokers.names_in(cluster), sets)
+            if names:
+                clusters.append(b"%b:[%b]" % (_text(cluster), names))
+        tables = b'{"brokerAddrTable":{', *brokers, b'},"clusterAddrTable":{', *(yield from _joined(clusters)), b"}}"
+        self._made = b"".join(tables)
+        self._made_at = made_at
+        self.builds += 1
+
+
+def _joined(texts: Iterable[bytes]) -> Steps[list[bytes]]:
+    """Return a few long texts that are all these with commas in between."""
+    joined: list[bytes] = []
+    for part in in_parts(texts):
+        joined += (b",", b",".join(part))
+        yield
+    # The first comma has nothing before it.
+    return joined[1:]
+
+
+def _names(names: Iterable[str], told: Container[str]) -> Steps[bytes]:
+    """Return those names that are told, without the brackets of a list."""
+    texts = []
+    for part in in_parts(names):
+        if some := [name for name in part if name in told]:
+            texts.append(_text(some)[1:-1])
+        yield
+    return b",".join(texts)
+
+
+def _text(value: object) -> bytes:
+    return encode(value, Dialect.STANDARD)

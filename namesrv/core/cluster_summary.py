@@ -1,0 +1,68 @@
+"""Clusters in numbers, for metrics and HTTP alike: one walk over the broker sets, none over topics."""
+
+from collections import defaultdict
+from enum import Enum
+
+import msgspec
+
+from namesrv.core.route_state import RouteState
+from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.topic_counts import TopicKind
+from remoting.protocol.shapes.route import MASTER_ID
+
+
+class SetState(Enum):
+    """Who leads a broker set; the values are the metric's labels."""
+
+    MASTER = "master"
+    NO_MASTER = "no_master"
+    ACTING_MASTER = "acting_master"
+
+
+class Role(Enum):
+    """What a broker is in its set; the values are the metric's labels."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+
+
+class ClusterNumbers(msgspec.Struct):
+    """One cluster."""
+
+    sets: dict[SetState, int] = msgspec.field(default_factory=lambda: dict.fromkeys(SetState, 0))
+    #: Living brokers.
+    brokers: dict[Role, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Role, 0))
+    topics: dict[TopicKind, int] = msgspec.field(default_factory=lambda: dict.fromkeys(TopicKind, 0))
+    read_queues: int = 0
+    write_queues: int = 0
+
+
+def state_of(broker_set: BrokerSet) -> SetState:
+    """Return who leads a set."""
+    if broker_set.master_address is not None:
+        return SetState.MASTER
+    return SetState.ACTING_MASTER if broker_set.has_acting_master else SetState.NO_MASTER
+
+
+def role_of(broker_id: int) -> Role:
+    """Return what a broker is by its id."""
+    return Role.MASTER if broker_id == MASTER_ID else Role.SLAVE
+
+
+def clusters(state: RouteState) -> dict[str, ClusterNumbers]:
+    """Return the numbers of every cluster, by name."""
+    numbers: defaultdict[str, ClusterNumbers] = defaultdict(ClusterNumbers)
+    topics = state.tables.topics
+    for broker_set in state.tables.brokers.sets():
+        cluster = numbers[broker_set.cluster]
+        cluster.sets[state_of(broker_set)] += 1
+        read, write = topics.queue_sum(broker_set.broker_name)
+        cluster.read_queues += read
+        cluster.write_queues += write
+        for broker_id, member in broker_set.members.items():
+            # Members of one set can have registered in two clusters.
+            numbers[member.cluster].brokers[role_of(broker_id)] += 1
+    for name, counts in state.census.counts().items():
+        if name in numbers:
+            numbers[name].topics = dict(counts)
+    return dict(numbers)

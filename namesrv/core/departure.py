@@ -1,0 +1,111 @@
+"""What changes when members of a broker set leave: by request, by silence, or with their connection.
+
+Answers to `RouteInfoManager.unRegisterBroker` (namesrv.md sections 3.4 to 3.6). All members that leave together are
+decided together, so that nobody is told of a successor who leaves in the same moment.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.change import RouteTables, SetChange, counted, without_write
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.values.cooperative import whole
+from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
+from namesrv.core.values.topic_changes import QueueChanges, differing
+from remoting.protocol.shapes.route import MASTER_ID
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What the departure of some members of one set comes to."""
+
+    change: SetChange
+    removed: tuple[BrokerRemoved, ...]
+    notify: NotifyMinBrokerIdChange | None = None
+
+
+def decide(tables: RouteTables, keys: Iterable[LiveKey], reason: DepartureReason, now_ms: int) -> list[Decision]:
+    """Return one decision for each broker set that loses members; `keys` all live."""
+    by_set: dict[str, list[LiveKey]] = {}
+    for key in keys:
+        by_set.setdefault(key.broker_name, []).append(key)
+    return [_leave(tables, name, tuple(leaving), reason, now_ms) for name, leaving in by_set.items()]
+
+
+def _leave(
+    tables: RouteTables, broker_name: str, leaving: tuple[LiveKey, ...], reason: DepartureReason, now_ms: int
+) -> Decision:
+    before = tables.brokers.get(broker_name)
+    assert before is not None, "a live member belongs to a set"
+    after = before.without(key.address for key in leaving)
+    has = tables.topics.topics_of(broker_name)
+    queues = QueueChanges()
+    removed_topics: tuple[str, ...] = ()
+    if not after.members:
+        removed_topics = tuple(has)
+    elif after.has_acting_master:
+        queues = whole(differing(has, without_write(has)))
+    changes = counted(queues, removed_topics)
+    return Decision(
+        change=SetChange(
+            broker_set=after,
+            forgotten=leaving,
+            queue_changes=queues,
+            removed_topics=removed_topics,
+            # Their topics are read only from now on, whatever an operator had set.
+            lifted_perms=tuple(tables.perms.of(broker_name)) if queues.queues or not after.members else (),
+        ),
+        # What changed in the routes is told once, with the last to leave.
+        removed=tuple(
+            _removed(tables, key, after, changes if key is leaving[-1] else None, _Cause(reason, now_ms))
+            for key in leaving
+        ),
+        notify=_notification(before, after, leaving),
+    )
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    """Why and when members leave."""
+
+    reason: DepartureReason
+    now_ms: int
+
+
+def _removed(
+    tables: RouteTables, key: LiveKey, after: BrokerSet, changes: RouteChanges | None, cause: _Cause
+) -> BrokerRemoved:
+    row = tables.live.get(key)
+    assert row is not None, "who leaves was there"
+    reason = cause.reason
+    if reason is DepartureReason.TIMEOUT and row.heard_ms + row.timeout_ms >= cause.now_ms:
+        # It was waited for, over another connection than the one it lost.
+        reason = DepartureReason.CHANNEL_CLOSED
+    return BrokerRemoved(
+        cluster=row.cluster,
+        broker_name=key.broker_name,
+        broker_id=row.broker_id,
+        address=key.address,
+        reason=reason,
+        silent_ms=cause.now_ms - row.heard_ms,
+        heartbeat_timeout_ms=row.timeout_ms,
+        was_master=row.broker_id == MASTER_ID,
+        set_removed=not after.members,
+        changes=changes or RouteChanges(),
+    )
+
+
+def _notification(before: BrokerSet, after: BrokerSet, leaving: tuple[LiveKey, ...]) -> NotifyMinBrokerIdChange | None:
+    """Return whom to tell that the smallest broker id left a set which lets a slave act as master."""
+    if not after.members or not after.enable_acting_master or before.min_broker_id == after.min_broker_id:
+        return None
+    gone = before.members[before.min_broker_id].address
+    assert any(key.address == gone for key in leaving), "the smallest id moves only when its holder leaves"
+    return NotifyMinBrokerIdChange(
+        broker_name=after.broker_name,
+        min_broker_id=after.min_broker_id,
+        min_broker_addr=after.members[after.min_broker_id].address,
+        offline_broker_addr=gone,
+        ha_broker_addr=None,
+        recipients=tuple(member.address for member in after.members.values()),
+    )

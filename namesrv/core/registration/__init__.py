@@ -1,0 +1,1 @@
+"""A registration: its body in every form, and what it changes."""

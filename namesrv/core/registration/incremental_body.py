@@ -1,0 +1,278 @@
+"""What a broker said last of its topics, kept as digests of its text: enough to know what a new text changes.
+
+Brokers repeat all their topics every 30 s, and nearly always nothing has changed but a time that no NameServer reads
+(`mappingDataVersion`). So the text of the topic table is kept as the digests of blocks that begin and end between two
+topics. A new text is compared from both ends; only the blocks in between are decoded. That is exact, not a guess:
+a JSON object whose text is cut between members is the union of what the pieces say, and each piece was decoded once.
+
+Pure: text in, values out. The digest is xxh3 of 128 bits; a broker that finds two texts of one digest fools itself.
+"""
+
+import re
+import zlib
+from collections.abc import Collection, Container
+from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+import msgspec
+import xxhash
+
+from namesrv.core.values.cooperative import Steps
+from namesrv.core.values.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
+from namesrv.refusals import NameTooLong
+from remoting.protocol.errors import BodyError
+from remoting.protocol.shapes.namesrv import RegisterBrokerBody
+from remoting.protocol.shapes.route import TopicConfig
+
+#: A block ends with the first topic that ends after so many bytes.
+BLOCK_BYTES: Final = 32 * 1024
+
+_TABLE: Final = b'"topicConfigTable":{'
+#: What follows the last topic: the table's end, and in 5.x the mappings of static topics.
+_NEXT_KEY: Final = b'}},"topicQueueMapping'
+_ENDS_WITH_TABLE: Final = b"}}}}"
+#: Where one topic ends and another begins: the next key has an object, which no field of a topic behind another has.
+_BETWEEN_TOPICS: Final = re.compile(rb'\},(?="(?>(?:[^"\\]|\\.)*)":\{)', re.DOTALL)
+#: The envelope before the table has some hundred bytes; a longer one is not looked through for the time.
+_HEAD_BYTES_MAX: Final = 4096
+#: What stands behind the table has some hundred bytes as well, or mappings; those of very many are read in pieces.
+_TAIL_BYTES_MAX: Final = 64 * 1024
+#: A topic ends within so many bytes.
+_TOPIC_BYTES_MAX: Final = 64 * 1024
+_TIME: Final = re.compile(rb'("mappingDataVersion":\{"counter":-?\d+,"stateVersion":-?\d+,"timestamp":)\d+(?=\})')
+#: Stands for the table while the envelope is decoded, to prove that it was the table.
+_PROBE: Final = "?"
+
+_decode_envelope: Final = msgspec.json.Decoder(RegisterBrokerBody).decode
+_decode_topics: Final = msgspec.json.Decoder(dict[str, TopicConfig]).decode
+_name_of: Final = attrgetter("topic_name")
+_digest: Final = xxhash.xxh3_128_digest
+
+
+class Block(NamedTuple):
+    """Some neighbouring topics of a table."""
+
+    size: int
+    digest: bytes
+    topics: tuple[str, ...]
+
+
+class SaidTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The text of one registration, as far as it has to be known later."""
+
+    #: The text before the table without the time in it, and the text after it.
+    head: bytes
+    tail: bytes
+    blocks: tuple[Block, ...]
+    #: Digest of the whole table, and checksum and length of table and tail.
+    digest: bytes
+    crc32: int
+    rest_bytes: int
+    topics: int
+
+    def repeats(self, body: bytes, crc32: int) -> bool:
+        """Tell whether a body says the same again, and has the checksum it is said to have (0 = any)."""
+        start = _table_start(body)
+        if start is None or len(body) - start != self.rest_bytes or not body.endswith(self.tail):
+            return False
+        head = body[:start]
+        if _without_time(head) != self.head:
+            return False
+        view = memoryview(body)
+        if _digest(view[start : len(body) - len(self.tail)]) != self.digest:
+            return False
+        return not crc32 or crc32 == combined_crc32(zlib.crc32(head), self.crc32, self.rest_bytes) & 0x7FFFFFFF
+
+
+class TableText(NamedTuple):
+    """A registration whose table was read block by block."""
+
+    #: All but the topics.
+    envelope: RegisterBrokerBody
+    #: All topics, or those in the blocks that differ.
+    topics: dict[str, TopicSettings]
+    said: SaidTopics
+
+
+def reading(body: bytes, before: SaidTopics | None = None, has: Container[str] = ()) -> Steps[TableText | None]:
+    """Return what a registration says, or what of it differs from `before`; rests between blocks.
+
+    `has` holds the topics that are known of the broker. None if the text is not as brokers write it; then it has to be
+    decoded as a whole. Raises BodyError for more topics than any broker has.
+    """
+    found = _table_of(body, before)
+    if found is None:
+        return None
+    start, end, envelope = found
+    first, last = (0, 0) if before is None else _differing(before, body, start, end)
+    blocks_before = before.blocks if before is not None else ()
+    kept_after = blocks_before[len(blocks_before) - last :]
+    at = start + sum(block.size for block in blocks_before[:first])
+    stop = end - sum(block.size for block in kept_after)
+    if kept_after and at < stop and body[stop - 1 : stop] != b",":
+        return None
+    read = yield from _read_blocks(body, at, stop)
+    if read is None:
+        return None
+    blocks, topics = read
+    replaced = blocks_before[first : len(blocks_before) - last]
+    names_before = [topic for block in replaced for topic in block.topics]
+    if names_before == [*topics]:
+        # Kept as they are, so that nobody has the same names twice.
+        names = iter(names_before)
+        blocks = [block._replace(topics=tuple(islice(names, len(block.topics)))) for block in blocks]
+    elif before is not None and any(topic in has for topic in topics.keys() - names_before):
+        # Known, and not from there: perhaps said twice, and then the later one counts.
+        return (yield from reading(body))
+    yield
+    all_blocks = (*blocks_before[:first], *blocks, *kept_after)
+    tail = body[end:]
+    said = SaidTopics(
+        head=_without_time(body[:start]),
+        tail=tail,
+        blocks=all_blocks,
+        digest=_digest(memoryview(body)[start:end]),
+        crc32=zlib.crc32(memoryview(body)[start:]),
+        rest_bytes=len(body) - start,
+        topics=sum(len(block.topics) for block in all_blocks),
+    )
+    return TableText(envelope, topics, said)
+
+
+def combined_crc32(first: int, second: int, second_bytes: int) -> int:
+    """Return the CRC-32 of two texts one after the other from those of each and the length of the second."""
+    matrix = _zeros_operator(second_bytes)
+    shifted = 0
+    for bit in range(32):
+        if first >> bit & 1:
+            shifted ^= matrix[bit]
+    return shifted ^ second
+
+
+@lru_cache(maxsize=1024)
+def _zeros_operator(count: int) -> tuple[int, ...]:
+    """Return what appending `count` zero bytes makes of each bit of a CRC-32: a linear map, squared along `count`."""
+    power = [0xEDB88320, *(1 << bit for bit in range(31))]  # one zero bit
+    for _ in range(3):
+        power = _after(power, power)
+    result = [1 << bit for bit in range(32)]
+    while count:
+        if count & 1:
+            result = _after(power, result)
+        power = _after(power, power)
+        count >>= 1
+    return tuple(result)
+
+
+def _after(second: list[int], first: list[int]) -> list[int]:
+    """Return one linear map of 32 bits after another."""
+    columns = []
+    for column in first:
+        image = 0
+        for bit in range(32):
+            if column >> bit & 1:
+                image ^= second[bit]
+        columns.append(image)
+    return columns
+
+
+def _table_start(body: bytes) -> int | None:
+    """Return where the first topic of the table begins."""
+    found = body.find(_TABLE, 0, _HEAD_BYTES_MAX)
+    return None if found < 0 else found + len(_TABLE)
+
+
+def _without_time(head: bytes) -> bytes:
+    return _TIME.sub(rb"\1", head, count=1)
+
+
+def _table_of(body: bytes, before: SaidTopics | None) -> tuple[int, int, RegisterBrokerBody] | None:
+    """Return where the topics begin and end, and the rest decoded; None if that cannot be told for sure."""
+    start = _table_start(body)
+    if start is None:
+        return None
+    end = _table_end(body, start, before)
+    if end is None:
+        return None
+    if len(body) - end > _TAIL_BYTES_MAX:
+        return None
+    probe = b'%b"%b":{}%b' % (body[:start], _PROBE.encode(), body[end:])
+    try:
+        envelope = _decode_envelope(probe)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    # What was cut out is the table of the wrapper, and nothing else of that name.
+    is_table = list(envelope.topic_config_serialize_wrapper.topic_config_table) == [_PROBE]
+    return (start, end, envelope) if is_table else None
+
+
+def _table_end(body: bytes, start: int, before: SaidTopics | None) -> int | None:
+    if before is not None and body.endswith(before.tail):
+        return max(start, len(body) - len(before.tail))
+    next_key = body.find(_NEXT_KEY, start)
+    if next_key >= 0:
+        return next_key + 1
+    return len(body) - 3 if body.endswith(_ENDS_WITH_TABLE) else None
+
+
+def _differing(before: SaidTopics, body: bytes, start: int, end: int) -> tuple[int, int]:
+    """Return how many blocks are the same from the beginning on, and how many of the others from the end."""
+    view, blocks = memoryview(body), before.blocks
+    first, at = 0, start
+    for number, block in enumerate(blocks, 1):
+        stop = at + block.size
+        # The last block has no comma behind it, so it is the same only as the last.
+        fits = stop == end if number == len(blocks) else stop < end
+        if not fits or _digest(view[at:stop]) != block.digest:
+            break
+        first, at = number, stop
+    last, stop = 0, end
+    while first + last < len(blocks) and stop - blocks[-1 - last].size >= at:
+        block = blocks[-1 - last]
+        if _digest(view[stop - block.size : stop]) != block.digest:
+            break
+        stop -= block.size
+        last += 1
+    return first, last
+
+
+def _read_blocks(body: bytes, at: int, stop: int) -> Steps[tuple[list[Block], dict[str, TopicSettings]] | None]:
+    """Cut the text between `at` and `stop` into blocks and decode them; None if it is not as brokers write it.
+
+    A block includes the comma behind it, so that blocks follow each other without a gap. Only what is kept outlives
+    its block, so that the next one is worked on in the same memory, which the processor has at hand.
+    """
+    blocks: list[Block] = []
+    topics: dict[str, TopicSettings] = {}
+    settings = SharedSettings()
+    while at < stop:
+        cut = _BETWEEN_TOPICS.search(body, at + BLOCK_BYTES, min(stop, at + BLOCK_BYTES + _TOPIC_BYTES_MAX))
+        if cut is None and stop - at > BLOCK_BYTES + _TOPIC_BYTES_MAX:
+            return None
+        end = stop if cut is None else cut.end()
+        text = body[at:end]
+        try:
+            said = _decode_topics(b"{%b}" % text.removesuffix(b","))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        if not can_be_topics(said):
+            return None
+        for topic, config in said.items():
+            if config.topic_name != topic:
+                return None
+            topics[topic] = settings[
+                config.perm, config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
+            ]
+        if len(topics) > TOPICS_MAX:
+            raise BodyError(f"more than {TOPICS_MAX} topics")
+        blocks.append(Block(len(text), _digest(text), tuple(said)))
+        at = end
+        yield
+    return blocks, topics
+
+
+def can_be_topics(names: Collection[str]) -> bool:
+    """Tell whether all of these can be names of topics."""
+    return "" not in names and max(map(len, names), default=0) <= NameTooLong.CHARS_MAX

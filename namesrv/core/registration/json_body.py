@@ -1,0 +1,136 @@
+"""A long registration in JSON, whatever wrote it: read a few topics or mappings at a time.
+
+What brokers write is read faster by `incremental_body.py`, as long as they have no static topics: with them there are bare
+integer keys in it. Pure: text in, what the broker says out.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from namesrv.core.registration.json_members import Members
+from namesrv.core.values.cooperative import Steps
+from namesrv.core.values.topic_settings import TOPICS_MAX
+from namesrv.refusals import NameTooLong
+from remoting.protocol.codec import decode_body
+from remoting.protocol.errors import BodyError
+from remoting.protocol.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper
+from remoting.protocol.shapes.route import TopicConfig, TopicQueueMappingInfo
+
+#: So much is decoded at a time, and so many members are looked at.
+_BLOCK_BYTES: Final = 16 * 1024
+_BLOCK_MEMBERS: Final = 512
+#: Of a body or a wrapper; brokers write up to five.
+_MEMBERS_MAX: Final = 100
+#: A longer key is none of a topic, and with its value it could be too long to be decoded.
+_KEY_CHARS_MAX: Final = NameTooLong.CHARS_MAX
+
+
+def _wire_name(shape: type[msgspec.Struct], attribute: str) -> str:
+    (name,) = (field.encode_name for field in msgspec.structs.fields(shape) if field.name == attribute)
+    return name
+
+
+def _wire_names(shape: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(shape))
+
+
+_WRAPPER: Final = _wire_name(RegisterBrokerBody, "topic_config_serialize_wrapper")
+_TOPICS: Final = _wire_name(TopicConfigAndMappingSerializeWrapper, "topic_config_table")
+_MAPPINGS: Final = _wire_name(TopicConfigAndMappingSerializeWrapper, "topic_queue_mapping_info_map")
+
+TakeTopics = Callable[[dict[str, TopicConfig]], None]
+TakeMappings = Callable[[dict[str, TopicQueueMappingInfo]], None]
+
+
+class LongRegistration:
+    """Hands over topics and mappings as they are read, and keeps the rest; raises BodyError."""
+
+    def __init__(self, text: bytes, take_topics: TakeTopics, take_mappings: TakeMappings) -> None:
+        self._members = Members(text)
+        self._take_topics = take_topics
+        self._take_mappings = take_mappings
+        #: What the body says beside the wrapper, and the wrapper beside topics and mappings.
+        self.body = RegisterBrokerBody()
+        self.wrapper = TopicConfigAndMappingSerializeWrapper()
+        self._few = self._seen = 0
+        #: Topics, mappings and lists that are too long to be those of a broker.
+        self.left_out = 0
+
+    def reading_body(self) -> Steps[None]:
+        """Read the body of a registration from version 37 on; rests."""
+        rest: dict[str, bytes] = {}
+        self._members.enter()
+        while (key := self._next_of_few()) is not None:
+            if key == _WRAPPER and self._members.at_object():
+                yield from self._reading_wrapper()
+            else:
+                yield from self._taking(key, RegisterBrokerBody, rest)
+        self._members.check_end()
+        self.body = decode_body(RegisterBrokerBody, _object(rest.values()))
+
+    def reading_wrapper(self) -> Steps[None]:
+        """Read the body of an older one; rests."""
+        yield from self._reading_wrapper()
+        self._members.check_end()
+
+    def _reading_wrapper(self) -> Steps[None]:
+        rest: dict[str, bytes] = {}
+        self._members.enter()
+        while (key := self._next_of_few()) is not None:
+            if key == _TOPICS and self._members.at_object():
+                yield from self._reading_table(dict[str, TopicConfig], self._take_topics)
+            elif key == _MAPPINGS and self._members.at_object():
+                yield from self._reading_table(dict[str, TopicQueueMappingInfo], self._take_mappings)
+            else:
+                yield from self._taking(key, TopicConfigAndMappingSerializeWrapper, rest)
+        self.wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, _object(rest.values()))
+
+    def _taking(self, key: str, shape: type[msgspec.Struct], rest: dict[str, bytes]) -> Steps[None]:
+        """Keep a member that somebody reads, and skip the others."""
+        if key not in _wire_names(shape):
+            yield from self._members.skipping()
+        elif (member := self._members.take()) is not None:
+            rest[key] = member
+        else:
+            self.left_out += 1
+            yield from self._members.skipping()
+
+    def _reading_table(self, kind: Any, take: Callable[[Any], None]) -> Steps[None]:
+        block: list[bytes] = []
+        block_bytes = seen = 0
+        self._members.enter()
+        while (key := self._members.next_key()) is not None:
+            member = self._members.take()
+            self._count()
+            seen += 1
+            if block_bytes + len(member or b"") > _BLOCK_BYTES or seen == _BLOCK_MEMBERS:
+                take(decode_body(kind, _object(block)))
+                yield
+                block, block_bytes, seen = [], 0, 0
+            if member is None or len(key) > _KEY_CHARS_MAX:
+                self.left_out += 1
+                if member is None:
+                    yield from self._members.skipping()
+                continue
+            block.append(member)
+            block_bytes += len(member)
+        take(decode_body(kind, _object(block)))
+        yield
+
+    def _count(self) -> None:
+        # Also a member that is there twice is read twice.
+        self._seen += 1
+        if self._seen > TOPICS_MAX:
+            raise BodyError(f"more than {TOPICS_MAX} topics and mappings")
+
+    def _next_of_few(self) -> str | None:
+        self._few += 1
+        if self._few > _MEMBERS_MAX:
+            raise BodyError(f"not readable as a registration: more than {_MEMBERS_MAX} members")
+        return self._members.next_key()
+
+
+def _object(members: Iterable[bytes]) -> bytes:
+    return b"{%b}" % b",".join(members)

@@ -1,0 +1,418 @@
+"""What one registration changes: address conflicts, prime slave, topics, the smallest broker id.
+
+Answers to `RouteInfoManager.registerBroker` (namesrv.md section 3.2). Pure: reads the tables, returns the change.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from namesrv.core.registration.body import Before
+from namesrv.core.registration.incremental_body import SaidTopics
+from namesrv.core.tables.broker_connections import registered
+from namesrv.core.tables.broker_table import BrokerSet, Member
+from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
+from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
+from namesrv.core.values.cooperative import Steps, in_parts
+from namesrv.core.values.effects import (
+    BrokerRegistered,
+    BrokerRemoved,
+    DepartureReason,
+    NotifyMinBrokerIdChange,
+    RegistrationConflicted,
+    RegistrationResult,
+    RouteChanges,
+)
+from namesrv.core.values.topic_changes import QueueChanges, differing
+from namesrv.core.values.topic_settings import TopicSettings
+from namesrv.refusals import TooManyMembers
+from remoting.protocol.errors import RequestRefused
+from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo
+
+#: Silence that is allowed to a broker that asks for nothing else, in ms.
+HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
+#: The longest that is allowed: with more a broker could stay in the routes for good.
+HEARTBEAT_TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
+
+#: Brokers of one set; all of them are in each route of its topics.
+MEMBERS_MAX: Final = 100
+
+#: The version of a registration without a body.
+NO_VERSION: Final = DataVersion()
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A REGISTER_BROKER request, decoded and checked: who, where, and with which topics."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    #: `host:port` that the broker advertises; with the name it identifies the process.
+    address: str
+    ha_server_addr: str = ""
+    zone_name: str | None = None
+    #: None from a 4.x broker, which does not know the field.
+    enable_acting_master: bool | None = None
+    heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
+    data_version: DataVersion = NO_VERSION
+    #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart. Of topics that
+    #: are known to be as before, none need to be here.
+    topics: Mapping[str, TopicSettings] = msgspec.field(default_factory=dict)
+    mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
+    #: None keeps what is stored.
+    filter_servers: tuple[str, ...] | None = None
+    connection_id: int
+    #: The connection is gone already.
+    is_late: bool = False
+    #: Ordinal of the broker's release.
+    version: int = 0
+    #: Topics that were left out because their names cannot be topics.
+    ignored_topics: int = 0
+    #: Size of the request's body as it came.
+    body_bytes: int = 0
+    #: How to know it again, if it comes again.
+    said: SaidTopics | None = None
+    #: What `topics` are the difference to; None if they are all that is said.
+    base: Before | None = None
+
+    @property
+    def key(self) -> LiveKey:
+        """The member this is."""
+        return LiveKey(self.broker_name, self.address)
+
+    @property
+    def who(self) -> tuple[object, ...]:
+        """All that a broker says of itself beside its topics."""
+        return (
+            self.cluster,
+            self.broker_id,
+            self.ha_server_addr,
+            self.zone_name,
+            self.enable_acting_master,
+            self.heartbeat_timeout_ms,
+            self.version,
+        )
+
+    @property
+    def topics_said(self) -> int:
+        """How many topics the broker has, by its own word."""
+        return self.said.topics if self.said else len(self.topics)
+
+
+class SingleTopicFromUnknownBroker(RequestRefused):
+    """One topic alone from a broker that is not registered yet; its next full registration repairs it.
+
+    Java's text; brokers log it. Java leaves an empty set behind, here nothing changes.
+    """
+
+    ext_fields = MappingProxyType({})
+
+    def __init__(self, registration: Registration) -> None:
+        self.broker_name = registration.broker_name
+        self.address = registration.address
+        super().__init__("register broker failed")
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What a registration that is taken comes to: the change, and what to tell whom."""
+
+    change: SetChange
+    happened: BrokerRegistered
+    #: Another process at another address that held the broker id until now.
+    superseded: BrokerRemoved | None = None
+    notify: NotifyMinBrokerIdChange | None = None
+
+
+def changing_queues(tables: RouteTables, registration: Registration) -> Steps[QueueChanges]:
+    """Work out which queues a registration changes; rests now and then.
+
+    The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
+    """
+    standing = _stand(tables, registration)
+    if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
+        return QueueChanges()
+    return (yield from _changing_queues(tables, registration, standing))
+
+
+def changing_mappings(tables: RouteTables, registration: Registration) -> Steps[Mapping[str, TopicQueueMappingInfo]]:
+    """Return the mappings that a registration changes; as `changing_queues`."""
+    changed: dict[str, TopicQueueMappingInfo] = {}
+    standing = _stand(tables, registration)
+    if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
+        return changed
+    before = tables.mappings.of_broker(registration.broker_name)
+    for part in in_parts(registration.mappings.items()):
+        changed |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
+        yield
+    return changed
+
+
+def decide(
+    tables: RouteTables,
+    registration: Registration,
+    queues: QueueChanges,
+    mappings: Mapping[str, TopicQueueMappingInfo],
+    *,
+    delete_missing_topics: bool,
+    now_ms: int,
+) -> Decision | RegistrationConflicted:
+    """Return what `registration` changes beside the `queues` and `mappings` it changes, or by whom it is turned away.
+
+    Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
+    a changed registration does not carry leave the set.
+    """
+    standing = _stand(tables, registration)
+    if isinstance(standing, RegistrationConflicted):
+        return standing
+    row = standing.row
+    removed: tuple[str, ...] = ()
+    lifted: tuple[str, ...] = ()
+    if _speaks(registration, standing):
+        lifted = _lifted(tables, registration, standing)
+        if delete_missing_topics and standing.is_changed and not registration.mappings:
+            has = tables.topics.topics_of(registration.broker_name)
+            removed = tuple(topic for topic in has if topic not in registration.topics)
+    forgotten, superseded = _superseded(tables, registration, standing, now_ms)
+    return Decision(
+        change=SetChange(
+            broker_set=standing.after,
+            forgotten=forgotten,
+            heard=(registration.key, _row(registration, row, now_ms)),
+            queue_changes=queues,
+            removed_topics=removed,
+            mappings=mappings,
+            lifted_perms=lifted,
+        ),
+        happened=_registered(registration, standing, counted(queues, removed)),
+        superseded=superseded,
+        notify=_notification(registration, standing),
+    )
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """A set before and after one registration."""
+
+    before: BrokerSet | None
+    after: BrokerSet
+    #: Who had the broker id.
+    holder: Member | None
+    #: What is known of the registrant.
+    row: LiveRow | None
+    #: The registrant says something else of its topics than before, or nobody had its broker id.
+    is_changed: bool
+
+
+def _stand(tables: RouteTables, registration: Registration) -> _Standing | RegistrationConflicted:
+    """Return how the set stands with the registrant, or by whom that is turned away."""
+    present = tables.brokers.get(registration.broker_name)
+    # An address is one process: a slave that became master drops its former id.
+    others = {
+        broker_id: member
+        for broker_id, member in (present.members if present else {}).items()
+        if member.address != registration.address or broker_id == registration.broker_id
+    }
+    holder = others.get(registration.broker_id)
+    if holder and holder.address != registration.address:
+        conflict = _conflict(tables, registration, holder)
+        if conflict is not None:
+            return conflict
+    if holder is None and len(registration.topics) + registration.ignored_topics == 1:
+        raise SingleTopicFromUnknownBroker(registration)
+    if holder is None and len(others) >= MEMBERS_MAX:
+        raise TooManyMembers(registration.broker_name, MEMBERS_MAX)
+    row = tables.live.get(registration.key)
+    return _Standing(
+        present,
+        _with_registrant(present, registration, others),
+        holder,
+        row,
+        holder is None or row is None or row.data_version != registration.data_version,
+    )
+
+
+def _speaks(registration: Registration, standing: _Standing) -> bool:
+    """Tell whether what the registrant says of topics is that of its set."""
+    return _is_master(registration) or _is_prime_slave(registration, standing.after)
+
+
+def _lifted(tables: RouteTables, registration: Registration, standing: _Standing) -> tuple[str, ...]:
+    """Return the topics whose permission is no longer that of an operator.
+
+    It ends with the next change of the broker's topics that carries the topic.
+    """
+    overridden = tables.perms.of(registration.broker_name)
+    return tuple(topic for topic in overridden if topic in registration.topics) if standing.is_changed else ()
+
+
+def _conflict(tables: RouteTables, registration: Registration, holder: Member) -> RegistrationConflicted | None:
+    """Return how a registrant is turned away if a live holder of its broker id has a newer state."""
+    row = tables.live.get(LiveKey(registration.broker_name, holder.address))
+    mine = registration.data_version.state_version
+    if row is None or row.cluster != registration.cluster or row.data_version.state_version <= mine:
+        return None
+    return RegistrationConflicted(
+        cluster=registration.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        address=registration.address,
+        state_version=mine,
+        holder_address=holder.address,
+        holder_state_version=row.data_version.state_version,
+    )
+
+
+def _with_registrant(present: BrokerSet | None, registration: Registration, others: Mapping[int, Member]) -> BrokerSet:
+    """Return the set with the registrant in its place; whoever registers last sets acting master and zone."""
+    members = {**others, registration.broker_id: Member(registration.address, registration.cluster)}
+    base = present or BrokerSet(broker_name=registration.broker_name, cluster=registration.cluster, members={})
+    return msgspec.structs.replace(
+        base.with_members(members),
+        enable_acting_master=bool(registration.enable_acting_master),
+        zone_name=registration.zone_name,
+    )
+
+
+def _is_master(registration: Registration) -> bool:
+    return registration.broker_id == MASTER_ID
+
+
+def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
+    """Tell whether a 5.x broker speaks for its set because nobody has a smaller broker id."""
+    return registration.enable_acting_master is not None and registration.broker_id == broker_set.min_broker_id
+
+
+def _changing_queues(tables: RouteTables, registration: Registration, standing: _Standing) -> Steps[QueueChanges]:
+    """Return the topics whose queues differ from what is stored.
+
+    Compared topic by topic even if the data version is the stored one: the later parts of a split registration carry
+    the version of the first.
+    """
+    name = registration.broker_name
+    ended = set(_lifted(tables, registration, standing))
+    kept = {topic: perm for topic, perm in tables.perms.of(name).items() if topic not in ended}
+    # While a slave acts for the master the set is read only: two writers would split the order of messages.
+    mask = ~PERM_WRITE if standing.after.has_acting_master else ~0
+    values = _QueueValues(name, mask)
+    wanted: Iterable[tuple[str, QueueData]] = (
+        (topic, values[settings]) for topic, settings in registration.topics.items()
+    )
+    if kept:
+        wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
+    return (yield from differing(tables.topics.topics_of(name), wanted))
+
+
+class _QueueValues(dict[TopicSettings, QueueData]):
+    """What is stored of topics, one value for all that are set alike."""
+
+    def __init__(self, broker_name: str, mask: int) -> None:
+        super().__init__()
+        self._broker_name = broker_name
+        #: The permissions that the set may have.
+        self._mask = mask
+
+    def __missing__(self, settings: TopicSettings) -> QueueData:
+        value = self[settings] = QueueData(
+            broker_name=self._broker_name,
+            perm=settings.perm & self._mask,
+            read_queue_nums=settings.read_queue_nums,
+            topic_sys_flag=settings.topic_sys_flag,
+            write_queue_nums=settings.write_queue_nums,
+        )
+        return value
+
+
+def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRow:
+    heard = registered(row, registration.connection_id, now_ms) if row else None
+    stored = row.filter_servers if row else ()
+    return LiveRow(
+        cluster=registration.cluster,
+        broker_id=registration.broker_id,
+        heard_ms=now_ms,
+        timeout_ms=registration.heartbeat_timeout_ms,
+        data_version=registration.data_version,
+        connection_id=registration.connection_id,
+        registered_ms=now_ms,
+        period_ms=heard.period_ms if heard else PERIOD_MS_DEFAULT,
+        older_connections=heard.older_connections if heard else (),
+        ha_server_addr=registration.ha_server_addr,
+        version=registration.version,
+        filter_servers=stored if registration.filter_servers is None else registration.filter_servers,
+    )
+
+
+def _superseded(
+    tables: RouteTables, registration: Registration, standing: _Standing, now_ms: int
+) -> tuple[tuple[LiveKey, ...], BrokerRemoved | None]:
+    """Return the row of the process that held the broker id at another address; Java leaves it behind for ever."""
+    holder = standing.holder
+    if holder is None or holder.address == registration.address:
+        return (), None
+    key = LiveKey(registration.broker_name, holder.address)
+    row = tables.live.get(key)
+    assert row is not None, "every member has a live row"
+    removed = BrokerRemoved(
+        cluster=row.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        address=holder.address,
+        reason=DepartureReason.SUPERSEDED,
+        silent_ms=now_ms - row.heard_ms,
+        heartbeat_timeout_ms=row.timeout_ms,
+        was_master=_is_master(registration),
+        set_removed=False,
+        changes=RouteChanges(),
+    )
+    return (key,), removed
+
+
+def _registered(registration: Registration, standing: _Standing, changes: RouteChanges) -> BrokerRegistered:
+    if standing.row is None:
+        result = RegistrationResult.FIRST
+    else:
+        is_changed = standing.is_changed or changes
+        result = RegistrationResult.CHANGED if is_changed else RegistrationResult.UNCHANGED
+    before = standing.before
+    return msgspec.structs.replace(
+        repeated(registration, registration.topics_said, registration.data_version),
+        result=result,
+        changes=changes,
+        master_changed=(before.master_address if before else None) != standing.after.master_address,
+        set_added=before is None,
+    )
+
+
+def repeated(registration: Registration, topics: int, data_version: DataVersion) -> BrokerRegistered:
+    """Return what is told of a registration that says what the one before said."""
+    return BrokerRegistered(
+        cluster=registration.cluster,
+        broker_name=registration.broker_name,
+        broker_id=registration.broker_id,
+        address=registration.address,
+        result=RegistrationResult.UNCHANGED,
+        heartbeat_timeout_ms=registration.heartbeat_timeout_ms,
+        data_version=data_version,
+        topics=topics,
+        ignored_topics=registration.ignored_topics,
+        body_bytes=registration.body_bytes,
+        changes=RouteChanges(),
+        master_changed=False,
+        set_added=False,
+    )
+
+
+def _notification(registration: Registration, standing: _Standing) -> NotifyMinBrokerIdChange | None:
+    """Return whom to tell that the smallest broker id fell; the registrant knows it by itself."""
+    before, after = standing.before, standing.after
+    if before is None or registration.broker_id >= before.min_broker_id:
+        return None
+    others = tuple(member.address for broker_id, member in after.members.items() if broker_id != after.min_broker_id)
+    return NotifyMinBrokerIdChange(
+        broker_name=registration.broker_name,
+        min_broker_id=registration.broker_id,
+        min_broker_addr=registration.address,
+        offline_broker_addr=None,
+        ha_broker_addr=registration.ha_server_addr,
+        recipients=others or (registration.address,),
+    )

@@ -1,0 +1,605 @@
+"""RouteState: owns the tables of a NameServer and is the only place that changes them.
+
+One method per event; each decides by asking a rule, applies its answer, and returns an `Outcome`. A change is applied
+in one step, so nobody sees half of it and no lock is needed. What is long works the change out in slices before, rests
+in between, and begins again if something else was applied meanwhile. Answers to `RouteInfoManager`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from namesrv.core import broker_limits, departure, routes
+from namesrv.core.cluster_info import ClusterInfoText
+from namesrv.core.registration import registration
+from namesrv.core.registration.body import Before
+from namesrv.core.registration.incremental_body import SaidTopics
+from namesrv.core.registration.registration import Registration
+from namesrv.core.route_cache import RouteAnswers
+from namesrv.core.tables import broker_connections
+from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change, counted, with_perms
+from namesrv.core.tables.live_table import LiveKey, LiveRow
+from namesrv.core.tables.mapping_table import PreparedMappingRemoval, PreparedMappings
+from namesrv.core.tables.topic_counts import TopicCensus, TopicKind, kinds_of
+from namesrv.core.tables.topic_table import PreparedQueues, PreparedRemoval
+from namesrv.core.values.cooperative import Steps, in_parts, whole
+from namesrv.core.values.effects import (
+    BeatKind,
+    BrokerBeat,
+    CloseConnection,
+    DepartureReason,
+    Effect,
+    Event,
+    Outcome,
+    ProbeConnection,
+    RegistrationConflicted,
+    StaleRegistration,
+    StaleUnregistration,
+    TopicsChangedByAdmin,
+)
+from namesrv.core.values.topic_changes import QueueChanges, differing
+from namesrv.settings.config import NameServerConfig
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.shapes.route import (
+    MASTER_ID,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    QueueData,
+    TopicQueueMappingInfo,
+    TopicRouteData,
+)
+
+#: So many times a registration is decided in slices before it is done at once.
+_TRIES: Final = 3
+
+
+class MasterAddresses(msgspec.Struct, frozen=True):
+    """What a slave learns of its living master; both None if there is none."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+
+
+class StoredVersion(msgspec.Struct, frozen=True):
+    """What is known of a broker's topics; None if the broker is not."""
+
+    data_version: DataVersion | None
+    changed: bool
+
+
+class _Said(NamedTuple):
+    """What a member said in its last registration."""
+
+    who: tuple[object, ...]
+    topics: SaidTopics
+
+
+class _Prepared(NamedTuple):
+    """What it takes to store a change of topics."""
+
+    queues: PreparedQueues
+    #: How many of the topics are new to the set's cluster.
+    new: Counter[TopicKind]
+    removal: PreparedRemoval
+    #: How many of the topics nobody in the set's cluster has any longer.
+    gone: Counter[TopicKind]
+    mappings: PreparedMappings
+    unmapped: PreparedMappingRemoval
+
+
+class _Compared(NamedTuple):
+    """What a registration changes of topics and mappings, and what it takes to store that; None for nothing."""
+
+    queues: QueueChanges
+    mappings: Mapping[str, TopicQueueMappingInfo]
+    prepared: _Prepared | None
+
+
+class RouteState:
+    """The routes of a cluster as one NameServer sees them. `now_ms` is monotonic everywhere."""
+
+    def __init__(self, config: NameServerConfig) -> None:
+        self._config = config
+        self.tables = RouteTables()
+        #: Topics per cluster and kind, for the metrics.
+        self.census = TopicCensus()
+        #: Encoded answers that are still true.
+        self.answers = RouteAnswers()
+        #: The list of all clusters and sets, as peers are told it.
+        self.cluster_info = ClusterInfoText(self.tables.brokers)
+        #: Broker name -> what each member said last, as long as the tables hold just that.
+        self._said: dict[str, dict[LiveKey, _Said]] = {}
+        #: How many changes were applied.
+        self._applied = 0
+        #: Whether changes are kept for `take_changes`; and those that are.
+        self.keeps_changes = False
+        self._kept_changes: list[AppliedChange] = []
+
+    def configure(self, config: NameServerConfig) -> None:
+        """Follow another configuration from now on."""
+        self._config = config
+        self._applied += 1
+        self.answers.clear()
+        self._said.clear()
+
+    # Brokers
+
+    def said_before(self, request: Registration) -> Before | None:
+        """Return what the registrant said last of its topics, if it is the same broker still and all of it holds.
+
+        To apply the same again would change nothing, and to apply a difference is to apply the whole.
+        """
+        said = self._said.get(request.broker_name, {}).get(request.key)
+        if said is None or said.who != request.who or self._config.delete_topic_with_broker_registration:
+            return None
+        # What an operator set for a topic ends with a change that carries it, so all that it carries must be known.
+        if self.tables.perms.of(request.broker_name):
+            return None
+        return Before(said.topics, self.tables.topics.topics_of(request.broker_name))
+
+    def register_again(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses]:
+        """Take a registration that repeats what `said_before` returned; its topics need not be there."""
+        said = self._said[request.broker_name][request.key]
+        row = self.tables.live.get(request.key)
+        broker_set = self.tables.brokers.get(request.broker_name)
+        assert row is not None, "what was said is forgotten with the broker"
+        assert broker_set is not None, "as above"
+        if request.is_late:
+            return self.leave_aside(request)
+        again = broker_connections.registered(row, request.connection_id, now_ms)
+        self.tables.live.put(request.key, again)
+        event = registration.repeated(request, said.topics.topics, row.data_version)
+        beat = _beat(request.key, again, row, BeatKind.REGISTER)
+        return Outcome(reply=self._master_of(request), events=(event, beat), effects=_probes(row, again))
+
+    def leave_aside(self, request: Registration) -> Outcome[MasterAddresses]:
+        """Change nothing for a registration whose connection is gone: what the broker says over another counts."""
+        stale = StaleRegistration(
+            cluster=request.cluster,
+            broker_name=request.broker_name,
+            broker_id=request.broker_id,
+            address=request.address,
+        )
+        return Outcome(reply=self._master_of(request), events=(stale,))
+
+    def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses] | None:
+        """Take a registration; as `registering`, at once."""
+        return whole(self.registering(request, lambda: now_ms, lambda: request.is_late))
+
+    def registering(
+        self, request: Registration, now_ms: Callable[[], int], is_late: Callable[[], bool]
+    ) -> Steps[Outcome[MasterAddresses] | None]:
+        """Take a registration; the reply tells a slave where its master is.
+
+        Rests while its topics are compared, and compares them anew if something was applied meanwhile. All else is
+        decided at the end, in the step that applies it, when `now_ms` and `is_late` are asked. None: the topics are the
+        difference to something that holds no longer, and the whole is needed. Raises SingleTopicFromUnknownBroker,
+        TooManyMembers or TooManyBrokers. In all these cases nothing has changed.
+        """
+        self._check_room(request)
+        for _ in range(_TRIES):
+            compared_at = self._applied
+            compared = yield from self._comparing(request)
+            if self._applied == compared_at:
+                break
+        else:
+            # Others change too much meanwhile to rest between comparing and applying.
+            compared = whole(self._comparing(request))
+        if request.base is not None and self.said_before(request) != request.base:
+            return None
+        if is_late():
+            return self.leave_aside(request)
+        return self._register(request, compared, now_ms())
+
+    def _check_room(self, request: Registration) -> None:
+        broker_limits.check_room(
+            self.tables.live,
+            request.key,
+            request.connection_id,
+            of_a_connection_max=self._config.brokers_per_connection_max,
+            brokers_max=self._config.brokers_max,
+        )
+
+    def _register(self, request: Registration, compared: _Compared, now_ms: int) -> Outcome[MasterAddresses]:
+        # Others may have registered while it rested.
+        self._check_room(request)
+        known = self.tables.live.get(request.key)
+        decision = self._decide(request, compared, now_ms)
+        if isinstance(decision, RegistrationConflicted):
+            # What it was in the set under another broker id, it is no longer.
+            left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
+            return Outcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
+        self._apply(decision.change, compared.prepared)
+        if request.said is not None:
+            self._said.setdefault(request.broker_name, {})[request.key] = _Said(request.who, request.said)
+        elif said := self._said.get(request.broker_name):
+            # The row is another one now: who repeats what it said before has to be read.
+            said.pop(request.key, None)
+        events: list[Event] = [decision.happened]
+        if decision.superseded:
+            events.append(decision.superseded)
+        effects: list[Effect] = []
+        if decision.notify and self._config.notify_min_broker_id_changed:
+            effects.append(decision.notify)
+        assert decision.change.heard, "who registers was heard"
+        effects += _probes(known, decision.change.heard[1])
+        events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
+        return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
+
+    def _comparing(self, request: Registration) -> Steps[_Compared]:
+        """Compare the topics of a registration, and work out what it takes to store what differs."""
+        queues = yield from registration.changing_queues(self.tables, request)
+        mappings = yield from registration.changing_mappings(self.tables, request)
+        compared = _Compared(queues, mappings, None)
+        decision = self._decide(request, compared, now_ms=0)
+        if isinstance(decision, RegistrationConflicted):
+            return compared
+        return compared._replace(prepared=(yield from self._preparing(decision.change)))
+
+    def _decide(
+        self, request: Registration, compared: _Compared, now_ms: int
+    ) -> registration.Decision | RegistrationConflicted:
+        return registration.decide(
+            self.tables,
+            request,
+            compared.queues,
+            compared.mappings,
+            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+            now_ms=now_ms,
+        )
+
+    def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
+        """Remove a broker at its own request; as `unregistering`, at once."""
+        return whole(self.unregistering(cluster, key, connection_id, now_ms))
+
+    def unregistering(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
+        """Remove a broker at its own request; rests while that is prepared.
+
+        Left aside if the broker has registered over a younger connection since: then the request is a late one of a
+        process that has been replaced.
+        """
+        row = self.tables.live.get(key)
+        if row is None:
+            return Outcome(reply=None)
+        if max(row.connections) > connection_id:
+            stale = StaleUnregistration(cluster=cluster, broker_name=key.broker_name, address=key.address)
+            return Outcome(reply=None, events=(stale,))
+
+        def leaving(_: str) -> list[LiveKey]:
+            row = self.tables.live.get(key)
+            return [key] if row is not None and max(row.connections) <= connection_id else []
+
+        return (yield from self._departing([key.broker_name], leaving, DepartureReason.REQUEST, now_ms))
+
+    def connection_lost(self, connection_id: int, now_ms: int) -> Outcome[None]:
+        """Remove every broker that has no other connection over which it registers; as `losing`, at once."""
+        return whole(self.losing(connection_id, now_ms))
+
+    def losing(self, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
+        """Remove every broker that has no other connection over which it registers; rests while that is prepared."""
+        live = self.tables.live
+        #: Broker name -> those that have registered over it; nobody comes to it any more.
+        members: dict[str, list[LiveKey]] = {}
+        for key in live.of_connection(connection_id):
+            members.setdefault(key.broker_name, []).append(key)
+        probes: list[Effect] = []
+
+        def leaving(broker_name: str) -> list[LiveKey]:
+            alone = []
+            for key in members[broker_name]:
+                row = live.get(key)
+                if row is None or connection_id not in row.connections:
+                    continue
+                if stays := broker_connections.without(row, connection_id, now_ms):
+                    live.put(key, stays)
+                    probes.extend(_probes(row, stays))
+                else:
+                    alone.append(key)
+            return alone
+
+        outcome = yield from self._departing(members, leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
+        return msgspec.structs.replace(outcome, effects=(*outcome.effects, *probes))
+
+    def scan(self, now_ms: int) -> Outcome[None]:
+        """Remove the brokers that were silent for longer than their timeout; as `scanning`, at once."""
+        return whole(self.scanning(now_ms))
+
+    def scanning(self, now_ms: int) -> Steps[Outcome[None]]:
+        """Remove the brokers that were silent for longer than their timeout; rests while that is prepared."""
+        live = self.tables.live
+        silent: dict[str, list[LiveKey]] = {}
+        connections: set[int] = set()
+        for key in live.expired(now_ms):
+            silent.setdefault(key.broker_name, []).append(key)
+            row = live.get(key)
+            assert row is not None, "who expires was there"
+            connections.update(row.connections)
+        outcome = yield from self._departing(
+            silent,
+            lambda name: [key for key in silent[name] if live.is_expired(key, now_ms)],
+            DepartureReason.TIMEOUT,
+            now_ms,
+        )
+        # A connection that other, living brokers share stays open.
+        closing = (CloseConnection(number) for number in sorted(connections) if not live.of_connection(number))
+        return Outcome(reply=None, events=outcome.events, effects=(*outcome.effects, *closing))
+
+    def heartbeat(self, cluster: str, key: LiveKey, kind: BeatKind, now_ms: int) -> Outcome[LiveRow | None]:
+        """Note a sign of life; the reply is the broker's row, None if it is not registered in that cluster."""
+        row = self.tables.live.get(key)
+        if row is None or row.cluster != cluster:
+            return Outcome(reply=None)
+        self.tables.live.heard(key, now_ms)
+        heard = self.tables.live.get(key)
+        assert heard is not None, "it was there a line ago"
+        return Outcome(reply=heard, events=(_beat(key, heard, row, kind),))
+
+    def query_data_version(
+        self, cluster: str, key: LiveKey, data_version: DataVersion | None, connection_id: int, now_ms: int
+    ) -> Outcome[StoredVersion]:
+        """Tell whether a broker's topics differ from what it registered; counts as a sign of life.
+
+        Brokers ask it instead of registering the same again, so their connection counts as if they had registered.
+        """
+        outcome = self.heartbeat(cluster, key, BeatKind.DATA_VERSION, now_ms)
+        row = outcome.reply
+        if row is not None and connection_id in row.connections:
+            self.tables.live.put(key, broker_connections.registered(row, connection_id, now_ms))
+        stored = row.data_version if row else None
+        return Outcome(
+            reply=StoredVersion(stored, changed=stored is None or stored != data_version), events=outcome.events
+        )
+
+    # Topics
+
+    def wipe_write_perm(self, broker_name: str) -> Outcome[int]:
+        """Take the write permission of every topic of a set; the reply is how many topics it has."""
+        return self._set_perm(broker_name, RequestCode.WIPE_WRITE_PERM_OF_BROKER, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> Outcome[int]:
+        """Make every topic of a set readable and writable; the reply is how many topics it has."""
+        return self._set_perm(broker_name, RequestCode.ADD_WRITE_PERM_OF_BROKER, lambda _: PERM_READ | PERM_WRITE)
+
+    def delete_topic(self, topic: str, cluster: str | None) -> Outcome[None]:
+        """Forget a topic, in one cluster or (None or empty) everywhere; a broker that still has it brings it back."""
+        holders = list(self.tables.topics.holders_of(topic))
+        if cluster:
+            mine = set(self.tables.brokers.names_in(cluster))
+            holders = [name for name in holders if name in mine]
+        events = [
+            self._by_admin(
+                RequestCode.DELETE_TOPIC_IN_NAMESRV,
+                topic,
+                SetChange(broker_set=self._known_set(name), removed_topics=(topic,)),
+            )
+            for name in holders
+        ]
+        return Outcome(reply=None, events=tuple(events))
+
+    def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> Outcome[None]:
+        """Add a topic to broker sets that are known.
+
+        As in Java, a new topic is taken only if all the sets are known, an existing one up to the first unknown.
+        """
+        offered = list(queue_datas)
+        known = [self.tables.brokers.get(queue_data.broker_name) is not None for queue_data in offered]
+        taken = offered[: known.index(False)] if False in known else offered
+        if topic not in self.tables.topics and len(taken) < len(offered):
+            taken = []
+        events = [
+            self._by_admin(
+                RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+                topic,
+                SetChange(
+                    broker_set=self._known_set(data.broker_name),
+                    queue_changes=self._changes(data.broker_name, {topic: data}),
+                    lifted_perms=(topic,),
+                ),
+            )
+            for data in taken
+        ]
+        return Outcome(reply=None, events=tuple(events))
+
+    # Questions
+
+    def route_of(self, topic: str, order_topic_conf: str | None) -> TopicRouteData | None:
+        """Return the route of a topic, None if no broker has it."""
+        return routes.route_of(
+            self.tables,
+            topic,
+            support_acting_master=self._config.support_acting_master,
+            order_topic_conf=order_topic_conf,
+        )
+
+    def take_changes(self) -> list[AppliedChange]:
+        """Return what was applied since this was asked last, but for mere signs of life; none if none are kept."""
+        changes, self._kept_changes = self._kept_changes, []
+        return changes
+
+    # Applying
+
+    def _preparing(self, change: SetChange) -> Steps[_Prepared]:
+        """Work out what it takes to store a change of topics; of no use once another was applied."""
+        name, topics = change.broker_set.broker_name, self.tables.topics
+        queues = yield from topics.preparing(name, change.queue_changes)
+        removal = yield from topics.removing(name, change.removed_topics)
+        # Nearly every change keeps to the topics that the set has, and who else has them does not matter.
+        moves = queues.joined or removal.leaving.left
+        others = self.tables.brokers.counted_in(change.broker_set.cluster) - {name} if moves else set()
+        new: Counter[TopicKind] = Counter()
+        for joined in in_parts(queues.joined.items()):
+            new += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])
+            yield
+        gone: Counter[TopicKind] = Counter()
+        for unheld in in_parts(removal.leaving.gone):
+            gone += kinds_of(unheld)
+            yield
+        for left in in_parts(removal.leaving.left.items()):
+            gone += kinds_of([topic for topic, holders in left if others.isdisjoint(holders)])
+            yield
+        mappings = yield from self.tables.mappings.preparing(name, change.mappings)
+        unmapped = yield from self.tables.mappings.removing(name, self._unmapped_topics(change))
+        return _Prepared(queues, new, removal, gone, mappings, unmapped)
+
+    def _unmapped_topics(self, change: SetChange) -> Iterable[str]:
+        """Return the topics whose mappings go: with the last member those of topics that nobody registered, too."""
+        if not change.broker_set.members:
+            return list(self.tables.mappings.of_broker(change.broker_set.broker_name))
+        return change.removed_topics
+
+    def _apply(self, change: SetChange, prepared: _Prepared | None = None) -> None:
+        """Carry one decided change into the tables; the only code that does.
+
+        `prepared` is what `_preparing` has worked out for it, if that was done before.
+        """
+        tables, name = self.tables, change.broker_set.broker_name
+        self._applied += 1
+        before = tables.brokers.get(name)
+        filters_move = self._filter_servers_move(change)
+        if self.keeps_changes and (filters_move or not change.is_beat(before)):
+            self._kept_changes.append(applied_change(tables, change))
+        if not change.is_beat(before):
+            self._said.pop(name, None)
+        if before != change.broker_set or filters_move:
+            self.answers.drop(tables.topics.topics_of(name).keys())
+        self._apply_topics(change, before, prepared or whole(self._preparing(change)))
+        tables.brokers.put(change.broker_set)
+        if before != change.broker_set:
+            self.cluster_info.put(change.broker_set)
+        for key in change.forgotten:
+            tables.live.remove(key)
+        if change.heard:
+            tables.live.put(*change.heard)
+
+    def _filter_servers_move(self, change: SetChange) -> bool:
+        """Tell whether the member that was heard has other filter servers than before."""
+        if change.heard is None:
+            return False
+        key, row = change.heard
+        stored = self.tables.live.get(key)
+        return row.filter_servers != (stored.filter_servers if stored else ())
+
+    def _apply_topics(self, change: SetChange, before: BrokerSet | None, prepared: _Prepared) -> None:
+        tables, name, cluster = self.tables, change.broker_set.broker_name, change.broker_set.cluster
+        if before and before.cluster != cluster:
+            topics = tables.topics.topics_of(name)
+            self.census.remove(before.cluster, self._only_of(name, topics, before.cluster))
+            self.census.add(cluster, self._only_of(name, topics, cluster))
+        tables.perms.remove(name, (*change.lifted_perms, *change.removed_topics))
+        tables.perms.put(name, change.perms)
+        tables.topics.store(prepared.queues)
+        self.census.add(cluster, prepared.new)
+        tables.topics.discard(prepared.removal)
+        self.census.remove(cluster, prepared.gone)
+        tables.mappings.store(prepared.mappings)
+        tables.mappings.discard(prepared.unmapped)
+        self.answers.drop(change.queue_changes.queues.keys())
+        self.answers.drop(change.removed_topics)
+        self.answers.drop(change.mappings.keys())
+        self.answers.drop(prepared.unmapped.leaving.topics)
+
+    def _only_of(self, broker_name: str, topics: Collection[str], cluster: str) -> Counter[TopicKind]:
+        """Count those of a set's topics that no other set of the cluster has."""
+        others = self.tables.brokers.counted_in(cluster) - {broker_name}
+        holders_of = self.tables.topics.holders_of
+        return kinds_of([topic for topic in topics if others.isdisjoint(holders_of(topic))])
+
+    def _departing(
+        self,
+        broker_names: Iterable[str],
+        leaving: Callable[[str], list[LiveKey]],
+        reason: DepartureReason,
+        now_ms: int,
+    ) -> Steps[Outcome[None]]:
+        """Remove the members that `leaving` names, one set after another; who comes back meanwhile stays."""
+        departures: list[departure.Decision] = []
+        for name in broker_names:
+            tries = 0
+            while keys := leaving(name):
+                (decision,) = departure.decide(self.tables, keys, reason, now_ms)
+                decided_at = self._applied
+                tries += 1
+                if tries > _TRIES:
+                    prepared = whole(self._preparing(decision.change))
+                else:
+                    prepared = yield from self._preparing(decision.change)
+                if self._applied == decided_at and leaving(name) == keys:
+                    self._apply(decision.change, prepared)
+                    departures.append(decision)
+        return self._departed(departures)
+
+    def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> Outcome[None]:
+        departures: list[departure.Decision] = []
+        for decision in departure.decide(self.tables, keys, reason, now_ms):
+            self._apply(decision.change)
+            departures.append(decision)
+        return self._departed(departures)
+
+    def _departed(self, departures: list[departure.Decision]) -> Outcome[None]:
+        """Return what has come of departures that were applied."""
+        notify = self._config.notify_min_broker_id_changed
+        return Outcome(
+            reply=None,
+            events=tuple(event for decision in departures for event in decision.removed),
+            effects=tuple(decision.notify for decision in departures if decision.notify and notify),
+        )
+
+    def _by_admin(self, code: RequestCode, target: str, change: SetChange) -> TopicsChangedByAdmin:
+        """Apply a change of topics that no registration asked for, and return what happened."""
+        name = change.broker_set.broker_name
+        changes = counted(change.queue_changes, change.removed_topics)
+        self._apply(change)
+        return TopicsChangedByAdmin(
+            request=code.name, target=target, broker_name=name, cluster=change.broker_set.cluster, changes=changes
+        )
+
+    def _known_set(self, broker_name: str) -> BrokerSet:
+        broker_set = self.tables.brokers.get(broker_name)
+        assert broker_set is not None, "topics belong to sets that exist"
+        return broker_set
+
+    def _changes(self, broker_name: str, queues: Mapping[str, QueueData]) -> QueueChanges:
+        return whole(differing(self.tables.topics.topics_of(broker_name), queues.items()))
+
+    def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> Outcome[int]:
+        has = self.tables.topics.topics_of(broker_name)
+        broker_set = self.tables.brokers.get(broker_name)
+        if not has or broker_set is None:
+            return Outcome(reply=0)
+        queues = dict(with_perms(has.items(), lambda _, data: perm_of(data.perm)))
+        perms = {topic: data.perm for topic, data in queues.items()}
+        changes = self._changes(broker_name, queues)
+        event = self._by_admin(code, broker_name, SetChange(broker_set=broker_set, queue_changes=changes, perms=perms))
+        return Outcome(reply=len(queues), events=(event,))
+
+    def _master_of(self, request: Registration) -> MasterAddresses:
+        """Return where the registrant's master is, if it is another broker that lives in the same cluster."""
+        broker_set = self.tables.brokers.get(request.broker_name)
+        address = broker_set.master_address if broker_set else None
+        if request.broker_id == MASTER_ID or address is None:
+            return MasterAddresses()
+        row = self.tables.live.get(LiveKey(request.broker_name, address))
+        if row is None or row.cluster != request.cluster:
+            return MasterAddresses()
+        return MasterAddresses(master_addr=address, ha_server_addr=row.ha_server_addr)
+
+
+def _probes(before: LiveRow | None, after: LiveRow) -> tuple[Effect, ...]:
+    return tuple(ProbeConnection(number) for number in broker_connections.doubtful(before, after))
+
+
+def _beat(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: BeatKind) -> BrokerBeat:
+    return BrokerBeat(
+        cluster=row.cluster,
+        broker_name=key.broker_name,
+        broker_id=row.broker_id,
+        kind=kind,
+        address=key.address,
+        interval_ms=row.heard_ms - before.heard_ms if before else None,
+        heartbeat_timeout_ms=row.timeout_ms,
+        data_version=row.data_version,
+    )

@@ -1,0 +1,99 @@
+"""The route of a topic: who has its queues, who acts for a missing master, what a zone may see.
+
+Answers to `RouteInfoManager.pickupTopicRouteData` and `ZoneRouteRPCHook` (namesrv.md sections 3.8 and 3.9). Pure: reads
+the tables, returns a value that is encoded once.
+"""
+
+import msgspec
+
+from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.change import RouteTables
+from namesrv.core.tables.live_table import LiveKey
+from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, BrokerData, QueueData, TopicRouteData
+
+#: Slaves ask for this topic to learn their set's real members, so nobody acts as master in its route.
+SYNC_BROKER_MEMBER_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+def route_of(
+    tables: RouteTables, topic: str, *, support_acting_master: bool, order_topic_conf: str | None
+) -> TopicRouteData | None:
+    """Return the route of `topic`, None if no broker has it."""
+    queues = tables.topics.queues_of(topic)
+    if queues is None:
+        return None
+    sets = [broker_set for name in queues if (broker_set := tables.brokers.get(name))]
+    may_act = support_acting_master and not topic.startswith(SYNC_BROKER_MEMBER_PREFIX)
+    mappings = tables.mappings.of_topic(topic)
+    return TopicRouteData(
+        broker_datas=[
+            broker_data(broker_set, acting=may_act and _may_act(broker_set, queues[broker_set.broker_name]))
+            for broker_set in sets
+        ],
+        filter_server_table=_filter_servers(tables, sets),
+        order_topic_conf=msgspec.UNSET if order_topic_conf is None else order_topic_conf,
+        queue_datas=list(queues.values()),
+        topic_queue_mapping_by_broker=msgspec.UNSET if mappings is None else dict(mappings),
+    )
+
+
+def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
+    """Return the part of `route` that a requester in `zone_name` may use; it can be empty.
+
+    Sets of other zones go with their queues and filter servers; a set without a master is seen from everywhere.
+    """
+    seen = [data for data in route.broker_datas if MASTER_ID not in data.broker_addrs or _is_in(data, zone_name)]
+    hidden = [data for data in route.broker_datas if data not in seen]
+    names = {data.broker_name for data in hidden}
+    addresses = {address for data in hidden for address in data.broker_addrs.values()}
+    return msgspec.structs.replace(
+        route,
+        broker_datas=seen,
+        queue_datas=[queue_data for queue_data in route.queue_datas if queue_data.broker_name not in names],
+        filter_server_table={
+            address: servers for address, servers in route.filter_server_table.items() if address not in addresses
+        },
+    )
+
+
+def broker_data(broker_set: BrokerSet, *, acting: bool = False) -> BrokerData:
+    """Return the set as peers see it, ids ascending; with `acting` the smallest id stands in for the master.
+
+    Clients send lock and offset requests to broker id 0 only. While the master is away, the slave with the smallest
+    id answers under it; write permission went when the master left.
+    """
+    addresses = {broker_id: broker_set.members[broker_id].address for broker_id in sorted(broker_set.members)}
+    if acting:
+        addresses = {MASTER_ID: addresses.pop(min(addresses)), **addresses}
+    return BrokerData(
+        broker_addrs=addresses,
+        broker_name=broker_set.broker_name,
+        cluster=broker_set.cluster,
+        enable_acting_master=broker_set.enable_acting_master,
+        zone_name=msgspec.UNSET if broker_set.zone_name is None else broker_set.zone_name,
+    )
+
+
+def _may_act(broker_set: BrokerSet, queue_data: QueueData) -> bool:
+    """Tell whether a slave stands in for the master; never while the queues still count as writable."""
+    return broker_set.has_acting_master and not queue_data.perm & PERM_WRITE
+
+
+def _is_in(data: BrokerData, zone_name: str) -> bool:
+    return isinstance(data.zone_name, str) and data.zone_name.lower() == zone_name.lower()
+
+
+def _filter_servers(tables: RouteTables, sets: list[BrokerSet]) -> dict[str, list[str]]:
+    found = {}
+    for broker_set in sets:
+        for member in broker_set.members.values():
+            row = tables.live.get(LiveKey(broker_set.broker_name, member.address))
+            if row and row.filter_servers:
+                found[member.address] = list(row.filter_servers)
+    return found
+
+
+def topics_of_cluster(tables: RouteTables, cluster: str) -> list[str]:
+    """Return the topics that at least one broker set of the cluster has, each once."""
+    names = tables.brokers.names_in(cluster)
+    return list(dict.fromkeys(topic for name in names for topic in tables.topics.topics_of(name)))

@@ -1,0 +1,85 @@
+"""Over which connections a broker registers, and which of them still show that its process lives.
+
+Java knows only the latest, and a broker goes with it. A broker that has two names for this server registers over two
+connections in each period, and must not go with one of them; but one that its former process left half open, as a
+machine does that loses its power, says nothing of the present process. What tells them apart is whether the other end
+still answers, which is asked as soon as there is a doubt; and as a proxy answers too, when the broker last registered
+over each. Pure: a row in, a row out.
+"""
+
+from typing import Final
+
+from namesrv.core.tables.live_table import LiveRow, OlderConnection
+
+#: So many connections of a broker are known beside its latest.
+OLDER_CONNECTIONS_MAX: Final = 3
+
+#: Brokers register each 10 to 60 s (registerNameServerPeriod, which Java brokers keep within these bounds). What comes
+#: sooner after the registration before it tells of changed topics, not of the period.
+PERIOD_MS_MIN: Final = 10_000
+PERIOD_MS_MAX: Final = 60_000
+
+
+def registered(row: LiveRow, connection_id: int, now_ms: int) -> LiveRow:
+    """Return the row of a broker that registers at `now_ms` over a connection, which is its latest from now on."""
+    older = row.older_connections
+    last_ms: int | None = None
+    if row.connection_id == connection_id:
+        last_ms = row.registered_ms
+    else:
+        for number, registered_ms in older:
+            if number == connection_id:
+                last_ms = registered_ms
+        others = (*older, OlderConnection(row.connection_id, row.registered_ms))
+        older = tuple(other for other in others if other.connection_id != connection_id)[-OLDER_CONNECTIONS_MAX:]
+    return row._replace(
+        heard_ms=now_ms,
+        connection_id=connection_id,
+        registered_ms=now_ms,
+        period_ms=row.period_ms if last_ms is None else _period_ms(row.period_ms, now_ms - last_ms),
+        older_connections=older,
+        kept_until_ms=None,
+    )
+
+
+def without(row: LiveRow, connection_id: int, now_ms: int) -> LiveRow | None:
+    """Return the row of a broker that lost one of its connections at `now_ms`; None if it is not to stay.
+
+    It stays with another connection for one and a half periods after it registered over that, and longer only if it is
+    heard within this time.
+    """
+    others = tuple(other for other in row.older_connections if other.connection_id != connection_id)
+    if row.connection_id != connection_id:
+        return row._replace(older_connections=others)
+    if not others:
+        return None
+    latest = others[-1]
+    kept_until_ms = latest.registered_ms + row.period_ms * 3 // 2
+    if kept_until_ms < now_ms:
+        return None
+    return row._replace(
+        connection_id=latest.connection_id,
+        registered_ms=latest.registered_ms,
+        older_connections=others[:-1],
+        kept_until_ms=kept_until_ms,
+    )
+
+
+def doubtful(before: LiveRow | None, after: LiveRow) -> tuple[int, ...]:
+    """Return the connections whose other end may be gone, now that a broker's connections are others than before.
+
+    They are the older ones of a broker that comes over a new connection, and what is left when it lost its latest.
+    """
+    if before is None:
+        return ()
+    if after.connection_id not in before.connections:
+        return tuple(number for number, _ in after.older_connections)
+    is_lost = before.connection_id not in after.connections
+    return after.connections if is_lost else ()
+
+
+def _period_ms(known_ms: int, gap_ms: int) -> int:
+    """Return how long a broker's period is, as far as is known; a shorter one is believed little by little."""
+    if gap_ms < PERIOD_MS_MIN:
+        return known_ms
+    return min(PERIOD_MS_MAX, max(gap_ms, known_ms * 3 // 4))

@@ -1,0 +1,88 @@
+"""topicQueueMappingInfoTable: where the logical queues of static topics are.
+
+An entry belongs to the broker set that registered it and goes when the set or the topic goes; Java keeps it for ever.
+As in `topic_table.py` changes are prepared in slices, and then stored at once.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from namesrv.core.tables.topic_brokers import Holders, HolderTable, Leaving
+from namesrv.core.values.cooperative import Steps, whole
+from remoting.protocol.shapes.route import TopicQueueMappingInfo
+
+_NO_MAPPINGS: Final[Mapping[str, TopicQueueMappingInfo]] = {}
+
+
+class PreparedMappings(NamedTuple):
+    """Mappings of one set, ready to be stored; of no use once the table has changed."""
+
+    broker_name: str
+    mappings: Mapping[str, TopicQueueMappingInfo]
+    #: Who has those topics that are new to the set.
+    joined: Mapping[str, Holders]
+
+
+class PreparedMappingRemoval(NamedTuple):
+    """Mappings of one set, ready to be forgotten; of no use once the table has changed."""
+
+    broker_name: str
+    leaving: Leaving
+
+
+class MappingTable:
+    """Static topic -> broker name -> mapping, and the topics of each broker set."""
+
+    def __init__(self) -> None:
+        self._by_broker: dict[str, dict[str, TopicQueueMappingInfo]] = {}
+        self._holders = HolderTable()
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def of_topic(self, topic: str) -> Mapping[str, TopicQueueMappingInfo] | None:
+        """Return a static topic's mappings by broker name, None for an ordinary topic."""
+        holders = self._holders.of(topic)
+        return {name: self._by_broker[name][topic] for name in holders} if holders else None
+
+    def of_broker(self, broker_name: str) -> Mapping[str, TopicQueueMappingInfo]:
+        """Return the mappings that a set has, by topic."""
+        return self._by_broker.get(broker_name, _NO_MAPPINGS)
+
+    def preparing(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> Steps[PreparedMappings]:
+        """Work out what it takes to store what a set says of its static topics; rests now and then."""
+        joined = yield from self._holders.joining(broker_name, mappings, self.of_broker(broker_name))
+        return PreparedMappings(broker_name, mappings, joined)
+
+    def removing(self, broker_name: str, topics: Iterable[str]) -> Steps[PreparedMappingRemoval]:
+        """Work out what it takes to forget what a set said of some topics, each named once; rests now and then."""
+        mine = self.of_broker(broker_name)
+        mapped = (topic for topic in topics if topic in mine) if mine else ()
+        return PreparedMappingRemoval(broker_name, (yield from self._holders.leaving(broker_name, mapped)))
+
+    def store(self, prepared: PreparedMappings) -> None:
+        """Store what was prepared since the last change of the table."""
+        if prepared.mappings:
+            self._holders.store(prepared.joined)
+            self._by_broker.setdefault(prepared.broker_name, {}).update(prepared.mappings)
+
+    def discard(self, prepared: PreparedMappingRemoval) -> None:
+        """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
+        name, leaving = prepared
+        if not leaving.topics:
+            return
+        self._holders.discard(leaving)
+        mine = self._by_broker[name]
+        if len(leaving.topics) == len(mine):
+            del self._by_broker[name]
+            return
+        for topic in leaving.topics:
+            del mine[topic]
+
+    def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
+        """Store what a set says of its static topics at once."""
+        self.store(whole(self.preparing(broker_name, mappings)))
+
+    def remove(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Forget what a set said of some topics at once."""
+        self.discard(whole(self.removing(broker_name, dict.fromkeys(topics))))

@@ -1,0 +1,87 @@
+"""Which broker sets have a topic: names of sets by topic, worked out in slices and then stored at once.
+
+Topics on the same sets share their list of holders, so a million entries cost little more than their names.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from namesrv.core.values.cooperative import Steps, in_parts
+
+#: The broker sets that have a topic, in the order they got it.
+Holders = tuple[str, ...]
+
+
+class Leaving(NamedTuple):
+    """Topics that one set will no longer have."""
+
+    topics: Sequence[str]
+    #: Those of them that nobody else has.
+    gone: Sequence[str]
+    #: Who has the others.
+    left: Mapping[str, Holders]
+
+
+class HolderTable:
+    """Topic -> broker names."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, Holders] = {}
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._holders
+
+    def topics(self) -> Iterable[str]:
+        """Return every topic that somebody has."""
+        return self._holders
+
+    def of(self, topic: str) -> Holders:
+        """Return the broker sets that have a topic, none if it is unknown."""
+        return self._holders.get(topic, ())
+
+    def joining(self, broker_name: str, topics: Iterable[str], mine: Mapping[str, object]) -> Steps[dict[str, Holders]]:
+        """Return who will have those of the topics that the set has not yet, which are not in `mine`; rests."""
+        joined: dict[str, Holders] = {}
+        # By the identity of the former holders, which topics share, as they will share the new ones.
+        grown: dict[int, Holders] = {}
+        for part in in_parts(topics):
+            for topic in [topic for topic in part if topic not in mine]:
+                holders = self._holders.get(topic, ())
+                if (more := grown.get(id(holders))) is None:
+                    more = grown[id(holders)] = (*holders, broker_name)
+                joined[topic] = more
+            yield
+        return joined
+
+    def leaving(self, broker_name: str, topics: Iterable[str]) -> Steps[Leaving]:
+        """Return who will have the topics, each named once, when the set has them no longer; rests."""
+        every: list[str] = []
+        gone: list[str] = []
+        left: dict[str, Holders] = {}
+        # As in `joining`.
+        shrunk: dict[int, Holders] = {}
+        for part in in_parts(topics):
+            every += part
+            for topic in part:
+                holders = self._holders.get(topic, ())
+                if len(holders) <= 1:
+                    gone.append(topic)
+                    continue
+                if (others := shrunk.get(id(holders))) is None:
+                    others = shrunk[id(holders)] = tuple(name for name in holders if name != broker_name)
+                left[topic] = others
+            yield
+        return Leaving(every, gone, left)
+
+    def store(self, joined: Mapping[str, Holders]) -> None:
+        """Store what `joining` returned; of no use once the table has changed."""
+        self._holders.update(joined)
+
+    def discard(self, leaving: Leaving) -> None:
+        """Forget what `leaving` returned; of no use once the table has changed, but for `store`."""
+        for topic in leaving.gone:
+            del self._holders[topic]
+        self._holders.update(leaving.left)

@@ -1,0 +1,151 @@
+"""topicQueueTable: which queues each topic has on each broker set.
+
+Kept by broker set, with the names of a topic's holders beside it for route queries. A topic without queues does not
+exist here. Equal settings of one set share one value, so a million entries cost little more than their names.
+
+What a long registration adds is prepared in slices aside, and then stored at once: nobody sees half of it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from namesrv.core.tables.topic_brokers import Holders, HolderTable, Leaving
+from namesrv.core.values.cooperative import Steps, in_parts, whole
+from namesrv.core.values.topic_changes import QueueChanges, differing
+from remoting.protocol.shapes.route import QueueData
+
+_NO_TOPICS: Final[Mapping[str, QueueData]] = {}
+
+
+class QueueSum(NamedTuple):
+    """How many queues the topics of a broker set have together."""
+
+    read: int = 0
+    write: int = 0
+
+
+class PreparedQueues(NamedTuple):
+    """Queues of some topics of one set, ready to be stored; of no use once the table has changed."""
+
+    broker_name: str
+    queues: Mapping[str, QueueData]
+    #: Who has those topics that are new to the set.
+    joined: Mapping[str, Holders]
+    #: Over all topics of the set.
+    queue_sum: QueueSum
+
+
+class PreparedRemoval(NamedTuple):
+    """Topics of one set, ready to be forgotten; of no use once the table has changed."""
+
+    broker_name: str
+    leaving: Leaving
+    #: Over the topics.
+    queue_sum: QueueSum
+
+
+class TopicTable:
+    """Broker name -> topic -> QueueData, and topic -> broker names."""
+
+    def __init__(self) -> None:
+        self._by_broker: dict[str, dict[str, QueueData]] = {}
+        self._holders = HolderTable()
+        #: Broker name -> sum over its topics, kept up at every change: a scrape cannot walk millions of entries.
+        self._queue_sums: dict[str, QueueSum] = {}
+        #: Moves whenever a topic comes or goes, so that a list of the names knows whether it is still true.
+        self.names_version = 0
+
+    def __len__(self) -> int:
+        return len(self._holders)
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._holders
+
+    def topics(self) -> Iterable[str]:
+        """Return every topic."""
+        return self._holders.topics()
+
+    def holders_of(self, topic: str) -> Holders:
+        """Return the broker sets that have a topic, none if it is unknown."""
+        return self._holders.of(topic)
+
+    def queues_of(self, topic: str) -> Mapping[str, QueueData] | None:
+        """Return a topic's queues by broker name, None if nobody has the topic."""
+        holders = self._holders.of(topic)
+        return {name: self._by_broker[name][topic] for name in holders} if holders else None
+
+    def first_queues_of(self, topic: str) -> QueueData | None:
+        """Return what the first of a topic's broker sets has of it, None if nobody has the topic."""
+        holders = self._holders.of(topic)
+        return self._by_broker[holders[0]][topic] if holders else None
+
+    def topics_of(self, broker_name: str) -> Mapping[str, QueueData]:
+        """Return what one broker set has, by topic."""
+        return self._by_broker.get(broker_name, _NO_TOPICS)
+
+    def queue_sum(self, broker_name: str) -> QueueSum:
+        """Return how many queues one broker set has, over all topics."""
+        return self._queue_sums.get(broker_name, QueueSum())
+
+    def preparing(self, broker_name: str, changes: QueueChanges) -> Steps[PreparedQueues]:
+        """Work out what it takes to store changed queues of one set; rests now and then."""
+        read, write = self.queue_sum(broker_name)
+        for before, after, topics in changes.moves:
+            read += topics * (after.read_queue_nums - (before.read_queue_nums if before else 0))
+            write += topics * (after.write_queue_nums - (before.write_queue_nums if before else 0))
+        joined: dict[str, Holders] = {}
+        if any(move.before is None for move in changes.moves):
+            joined = yield from self._holders.joining(broker_name, changes.queues, self.topics_of(broker_name))
+        return PreparedQueues(broker_name, changes.queues, joined, QueueSum(read, write))
+
+    def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
+        """Store the queues of some topics of one set at once."""
+        changes = whole(differing(self.topics_of(broker_name), queues.items()))
+        self.store(whole(self.preparing(broker_name, changes)))
+
+    def store(self, prepared: PreparedQueues) -> None:
+        """Store what was prepared since the last change of the table."""
+        name = prepared.broker_name
+        if not prepared.queues:
+            return
+        topics_before = len(self._holders)
+        self._holders.store(prepared.joined)
+        self._by_broker.setdefault(name, {}).update(prepared.queues)
+        self._queue_sums[name] = prepared.queue_sum
+        self.names_version += len(self._holders) != topics_before
+
+    def removing(self, broker_name: str, topics: Iterable[str]) -> Steps[PreparedRemoval]:
+        """Work out what it takes to forget topics, each named once, of one set, as far as it has them; rests."""
+        mine = self.topics_of(broker_name)
+        had: list[str] = []
+        read = write = 0
+        for part in in_parts(topics):
+            for topic in part:
+                if (queue_data := mine.get(topic)) is None:
+                    continue
+                had.append(topic)
+                read += queue_data.read_queue_nums
+                write += queue_data.write_queue_nums
+            yield
+        leaving = yield from self._holders.leaving(broker_name, had)
+        return PreparedRemoval(broker_name, leaving, QueueSum(read, write))
+
+    def remove(self, broker_name: str, topics: Iterable[str]) -> None:
+        """Forget some topics of one set at once, as far as it has them."""
+        self.discard(whole(self.removing(broker_name, dict.fromkeys(topics))))
+
+    def discard(self, prepared: PreparedRemoval) -> None:
+        """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
+        name, leaving, queue_sum = prepared
+        if not leaving.topics:
+            return
+        self._holders.discard(leaving)
+        mine = self._by_broker[name]
+        if len(leaving.topics) == len(mine):
+            del self._by_broker[name], self._queue_sums[name]
+        else:
+            for topic in leaving.topics:
+                del mine[topic]
+            read, write = self._queue_sums[name]
+            self._queue_sums[name] = QueueSum(read - queue_sum.read, write - queue_sum.write)
+        self.names_version += bool(leaving.gone)

@@ -1,0 +1,1 @@
+"""Values that rules and tables share: effects, changes, cooperative steps."""

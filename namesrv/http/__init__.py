@@ -1,0 +1,1 @@
+"""What a NameServer answers over HTTP."""

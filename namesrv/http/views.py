@@ -1,0 +1,210 @@
+"""What each HTTP path answers, as values: reads the state, changes nothing, knows no web server.
+
+No view walks topics or queues beyond one page: the loop that runs them serves brokers and clients.
+"""
+
+import re
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+
+from namesrv.core import cluster_summary
+from namesrv.core.cluster_summary import ClusterNumbers, Role, SetState
+from namesrv.core.route_state import RouteState
+from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.tables.topic_counts import kind_of
+from namesrv.core.topic_names import TopicNames
+from namesrv.http.shapes import (
+    BrokerListing,
+    BrokerSetView,
+    BrokerView,
+    ClusterListing,
+    ClusterView,
+    KvEntryView,
+    KvListing,
+    KvNamespaceListing,
+    KvNamespaceView,
+    TopicCounts,
+    TopicListing,
+    TopicView,
+)
+from namesrv.settings.config import NAMESRV, NameServerConfig
+from namesrv.settings.durable_settings import Settings
+from remoting.clock import Clock
+from remoting.protocol.shapes.route import TopicRouteData
+from serving.http.pages import PageRequest, page_of, with_prefix
+from serving.http.views import Asked, HttpRefused, MetricsText, NotFound, ServerViews, asked_page
+from serving.metrics.health import Health
+from serving.metrics.releases import release_of
+
+#: A page of KV entries ends when their values have this many characters.
+KV_PAGE_CHARS_MAX: Final = 1024 * 1024
+
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
+
+
+class ViewSources(msgspec.Struct, frozen=True, kw_only=True):
+    """What the views read."""
+
+    state: RouteState
+    settings: Settings
+    health: Health
+    clock: Clock
+    metrics: MetricsText
+    #: Address and port on which peers are served since the start.
+    served_at: tuple[str, int]
+
+
+class Views(ServerViews[NameServerConfig]):
+    """One method per path."""
+
+    def __init__(self, sources: ViewSources) -> None:
+        super().__init__(NAMESRV, sources.health, sources.metrics, sources.settings)
+        self._sources = sources
+        self._tables = sources.state.tables
+        self._topic_names = TopicNames(self._tables.topics)
+
+    # Lists
+
+    def clusters(self, asked: Asked) -> ClusterListing:
+        """Return a page of clusters."""
+        numbers = cluster_summary.clusters(self._sources.state)
+        page = asked_page(sorted(numbers), asked, str)
+        items = [_cluster_view(name, numbers[name]) for name in page.keys]
+        return ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    def brokers(self, asked: Asked) -> BrokerListing:
+        """Return a page of living brokers."""
+        members = {
+            (member.cluster, broker_set.broker_name, broker_id): broker_set
+            for broker_set in self._tables.brokers.sets()
+            for broker_id, member in broker_set.members.items()
+        }
+        page = asked_page(sorted(members), asked, tuple[str, str, int])
+        items = [self._broker_view(members[key], key[2]) for key in page.keys]
+        return BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    def broker_set(self, asked: Asked) -> BrokerSetView:
+        """Return one broker set."""
+        name = asked.path["name"]
+        broker_set = self._tables.brokers.get(name)
+        if broker_set is None:
+            raise NotFound(f"No broker of the name {name} is registered.")
+        topics = self._tables.topics
+        sums = topics.queue_sum(name)
+        return BrokerSetView(
+            broker_name=name,
+            cluster=broker_set.cluster,
+            state=cluster_summary.state_of(broker_set).value,
+            enable_acting_master=broker_set.enable_acting_master,
+            zone_name=broker_set.zone_name,
+            topics=len(topics.topics_of(name)),
+            read_queues=sums.read,
+            write_queues=sums.write,
+            brokers=[self._broker_view(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
+        )
+
+    async def topics(self, asked: Asked) -> TopicListing:
+        """Return a page of topics, of those that begin with the prefix."""
+        names = with_prefix(await self._topic_names.names(), asked.prefix)
+        page = asked_page(names, asked, str)
+        items = [
+            TopicView(
+                topic=topic, kind=kind_of(topic).value, broker_sets=len(self._tables.topics.queues_of(topic) or ())
+            )
+            for topic in page.keys
+        ]
+        return TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    def route(self, asked: Asked) -> TopicRouteData:
+        """Return what clients get for a topic, without a zone."""
+        topic = asked.path["topic"]
+        settings = self._sources.settings
+        order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None
+        route = self._sources.state.route_of(topic, order_conf)
+        if route is None:
+            raise NotFound(f"No broker has the topic {topic}.")
+        return route
+
+    def kv_namespaces(self, asked: Asked) -> KvNamespaceListing:
+        """Return a page of KV namespaces."""
+        table = self._sources.settings.kv.table
+        page = asked_page(sorted(table), asked, str)
+        items = [KvNamespaceView(namespace=name, entries=len(table[name])) for name in page.keys]
+        return KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    def kv_entries(self, asked: Asked) -> KvListing:
+        """Return a page of the entries of a KV namespace."""
+        namespace = asked.path["namespace"]
+        entries = self._sources.settings.kv.namespace(namespace)
+        if entries is None:
+            raise NotFound(f"There is no KV namespace {namespace}.")
+        keys = sorted(entries)
+        page = asked_page(keys, asked, str)
+        sizes = accumulate(len(key) + len(entries[key]) for key in page.keys)
+        fitting = sum(size <= KV_PAGE_CHARS_MAX for size in sizes)
+        if fitting < len(page.keys):
+            shorter = PageRequest(max(fitting, 1), asked.page.cursor)
+            page = page_of(keys, shorter, str)
+        items = [KvEntryView(key=key, value=entries[key]) for key in page.keys]
+        return KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
+
+    # What Java clients look up
+
+    def nsaddr(self, asked: Asked) -> str:
+        """Return the NameServers that a client should use, `host:port;host:port`.
+
+        Refused while draining, and never with an empty list: a Java client (DefaultTopAddressing) keeps the addresses
+        it has after an error as well as after a blank answer, but a load balancer turns to another member only after
+        an error. The error needs a body, without one that client fails with a NullPointerException.
+        """
+        self.check_ready()
+        config = self._sources.settings.config
+        if config.namesrv_addr_list:
+            return config.namesrv_addr_list
+        bound, port = self._sources.served_at
+        host = _host_of(asked.host) if bound in _ANY_ADDRESS else bound
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def _broker_view(self, broker_set: BrokerSet, broker_id: int) -> BrokerView:
+        member = broker_set.members[broker_id]
+        row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
+        assert row is not None, "every member has a live row"
+        return BrokerView(
+            cluster=member.cluster,
+            broker_name=broker_set.broker_name,
+            broker_id=broker_id,
+            role=cluster_summary.role_of(broker_id).value,
+            acting_master=broker_set.has_acting_master and broker_id == broker_set.min_broker_id,
+            zone_name=broker_set.zone_name,
+            address=member.address,
+            ha_server_address=row.ha_server_addr,
+            last_heartbeat_age_ms=self._sources.clock.now_ms() - row.heard_ms,
+            heartbeat_timeout_ms=row.timeout_ms,
+            version=release_of(row.version),
+            data_version=row.data_version,
+        )
+
+
+def _cluster_view(name: str, numbers: ClusterNumbers) -> ClusterView:
+    return ClusterView(
+        cluster=name,
+        broker_sets=sum(numbers.sets.values()),
+        broker_sets_without_master=numbers.sets[SetState.NO_MASTER] + numbers.sets[SetState.ACTING_MASTER],
+        masters=numbers.brokers[Role.MASTER],
+        slaves=numbers.brokers[Role.SLAVE],
+        topics=TopicCounts(**{kind.value: count for kind, count in numbers.topics.items()}),
+        read_queues=numbers.read_queues,
+        write_queues=numbers.write_queues,
+    )
+
+
+def _host_of(header: str) -> str:
+    """Return the host of a Host header without its port; refuses what could not stand in a list of addresses."""
+    match = _HOST.fullmatch(header)
+    if match is None:
+        raise HttpRefused("The Host header must be a name or an address, with or without a port.")
+    return match[1].strip("[]")

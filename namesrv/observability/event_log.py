@@ -1,0 +1,255 @@
+"""Turns what happened into log lines and counts: events of the state and of the settings.
+
+The one place that decides which events of `log_events.py` a happening becomes, and that a registration becomes one
+line however much it changes. Heartbeats and unchanged registrations are only counted.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from namesrv.core.tables.change import SAMPLE_TOPICS_MAX
+from namesrv.core.values.effects import (
+    BrokerRegistered,
+    BrokerRemoved,
+    DepartureReason,
+    Event,
+    NotifyMinBrokerIdChange,
+    RegistrationConflicted,
+    RegistrationResult,
+    RouteChanges,
+    StaleRegistration,
+    StaleUnregistration,
+    TopicsChangedByAdmin,
+)
+from namesrv.observability import log_events as catalogue
+from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.settings.config import NAMESRV, NameServerConfig
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import InvokeError
+from remoting.server.observer import Peer, Rejection
+from serving.config.stored_config import NotStored
+from serving.logging.logs import Logs
+from serving.process.event_log import ServerJournal
+
+if TYPE_CHECKING:
+    from namesrv.recording.route_recorder import RouteHistory
+
+_LEFT: Final = {
+    DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
+    DepartureReason.TIMEOUT: catalogue.BROKER_EXPIRED,
+    DepartureReason.CHANNEL_CLOSED: catalogue.BROKER_DISCONNECTED,
+    DepartureReason.CONFLICT: catalogue.BROKER_EVICTED,
+}
+
+#: Only brokers send these; what else a broker sends, clients and tools send too.
+BROKER_CODES: Final = frozenset(
+    {
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.QUERY_DATA_VERSION,
+        RequestCode.BROKER_HEARTBEAT,
+    }
+)
+
+
+class Journal(ServerJournal[NameServerConfig]):
+    """Observes the whole server."""
+
+    _counts: BrokerCounts
+
+    def __init__(self, logs: Logs, counts: BrokerCounts, config: NameServerConfig) -> None:
+        """Take the configuration in force, to tell later what changed of it."""
+        super().__init__(NAMESRV, logs, counts, config)
+        #: Broker name -> members that could not be told of the notification that is under way.
+        self._not_reached: Counter[str] = Counter()
+        #: None where nothing is recorded.
+        self.history: RouteHistory | None = None
+
+    # What the state did
+
+    def tell(self, events: tuple[Event, ...]) -> None:
+        """Log and count the events of one request, scan or lost connection."""
+        if self.history is not None:
+            self.history.tell(events)
+        for event in events:
+            self._counts.count(event)
+        if registered := [event for event in events if isinstance(event, BrokerRegistered)]:
+            left = [event for event in events if isinstance(event, BrokerRemoved)]
+            self._registered(registered[0], left[0] if left else None)
+        elif by_admin := [event for event in events if isinstance(event, TopicsChangedByAdmin)]:
+            self._changed_by_admin(by_admin)
+        else:
+            for event in events:
+                self._tell_one(event)
+
+    def _tell_one(self, event: Event) -> None:
+        match event:
+            case BrokerRemoved():
+                self._left(event)
+            case RegistrationConflicted():
+                self._conflicted(event)
+            case StaleRegistration():
+                self._logs.write(
+                    catalogue.REGISTRATION_IGNORED,
+                    cluster=event.cluster,
+                    broker=event.broker_name,
+                    broker_id=event.broker_id,
+                    addr=event.address,
+                )
+            case StaleUnregistration():
+                self._logs.write(
+                    catalogue.UNREGISTRATION_IGNORED,
+                    cluster=event.cluster,
+                    broker=event.broker_name,
+                    addr=event.address,
+                )
+
+    def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
+        """Note that all members of a set were tried; those that failed were told before."""
+        reached = len(effect.recipients) - self._not_reached.pop(effect.broker_name, 0)
+        if not reached:
+            return
+        self._counts.notifications.add(("sent",), reached)
+        self._logs.write(
+            catalogue.MIN_BROKER_ID_NOTIFIED,
+            broker=effect.broker_name,
+            broker_id=effect.min_broker_id,
+            addr=effect.min_broker_addr,
+            offline_addr=effect.offline_broker_addr,
+            ha_addr=effect.ha_broker_addr,
+            recipients=effect.recipients,
+            reached=reached,
+        )
+
+    def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
+        """Note that one member could not be told."""
+        self._counts.notifications.add(("failed",))
+        self._not_reached[effect.broker_name] += 1
+        self._logs.write(
+            catalogue.MIN_BROKER_ID_NOTIFICATION_FAILED,
+            broker=effect.broker_name,
+            broker_id=effect.min_broker_id,
+            addr=address,
+            error=str(error),
+        )
+
+    # What operators changed
+
+    def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
+        """Note a KV entry that was put or deleted."""
+        self._counts.kv_changes.add(("stored",))
+        if self.history is not None:
+            self.history.kv_changed(namespace, key, after)
+        self.audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
+
+    def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
+        """Note new values of properties."""
+        super().config_changed(changed, unknown, config)
+        if self.history is not None:
+            self.history.configured(config)
+
+    def kv_not_stored(self, error: NotStored) -> None:
+        """Note a KV change that the disk refused."""
+        self._counts.kv_changes.add(("failed",))
+        self.audit(catalogue.KV_STORE_FAILED, error=str(error))
+
+    # Requests
+
+    def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
+        """Note a request that was not carried out."""
+        if request.code == RequestCode.REGISTER_BROKER and reason is not Rejection.DRAINING:
+            self._counts.registration_rejected((request.ext_fields or {}).get("clusterName", ""))
+        super().request_rejected(connection, request, reason, error)
+
+    # Lines
+
+    def _registered(self, event: BrokerRegistered, superseded: BrokerRemoved | None) -> None:
+        said = {
+            "cluster": event.cluster,
+            "broker": event.broker_name,
+            "broker_id": event.broker_id,
+            "addr": event.address,
+            "topics": event.topics,
+            "data_version": _version(event),
+        }
+        if superseded:
+            former = {"former_addr": superseded.address, "silent_ms": superseded.silent_ms}
+            self._logs.write(catalogue.BROKER_SUPERSEDED, **said, **former, **_changes(event.changes))
+            return
+        said["ignored_topics"] = event.ignored_topics
+        if event.result is RegistrationResult.FIRST:
+            said["heartbeat_timeout_ms"] = event.heartbeat_timeout_ms
+            said["set_added"] = event.set_added
+            said["master_changed"] = event.master_changed
+            self._logs.write(catalogue.BROKER_REGISTERED, **said, **_changes(event.changes))
+        elif event.changes or event.master_changed:
+            said["master_changed"] = event.master_changed
+            self._logs.write(catalogue.BROKER_TOPICS_CHANGED, **said, **_changes(event.changes))
+        elif event.ignored_topics and event.result is RegistrationResult.CHANGED:
+            self._logs.write(catalogue.BROKER_TOPICS_IGNORED, **said)
+
+    def _conflicted(self, event: RegistrationConflicted) -> None:
+        self._logs.write(
+            catalogue.REGISTRATION_CONFLICTED,
+            cluster=event.cluster,
+            broker=event.broker_name,
+            broker_id=event.broker_id,
+            addr=event.address,
+            state_version=event.state_version,
+            holder_addr=event.holder_address,
+            holder_state_version=event.holder_state_version,
+        )
+
+    def _left(self, event: BrokerRemoved) -> None:
+        self._logs.write(
+            _LEFT[event.reason],
+            cluster=event.cluster,
+            broker=event.broker_name,
+            broker_id=event.broker_id,
+            addr=event.address,
+            reason=event.reason.value,
+            silent_ms=event.silent_ms,
+            heartbeat_timeout_ms=event.heartbeat_timeout_ms,
+            was_master=event.was_master,
+            set_removed=event.set_removed,
+            **_changes(event.changes),
+        )
+
+    def _changed_by_admin(self, events: list[TopicsChangedByAdmin]) -> None:
+        """Tell what one command did, to however many broker sets."""
+        self.audit(
+            catalogue.TOPICS_CHANGED,
+            command=events[0].request,
+            target=events[0].target,
+            clusters=sorted({event.cluster for event in events})[:SAMPLE_TOPICS_MAX],
+            brokers=len(events),
+            **_changes(_summed([event.changes for event in events])),
+        )
+
+
+def _version(event: BrokerRegistered) -> dict[str, int]:
+    version = event.data_version
+    return {"counter": version.counter, "state_version": version.state_version, "timestamp": version.timestamp}
+
+
+def _changes(changes: RouteChanges) -> dict[str, object]:
+    if not changes:
+        return {}
+    return {
+        "topics_added": changes.topics_added,
+        "topics_removed": changes.topics_removed,
+        "queues_changed": changes.queues,
+        "perms_changed": changes.perm,
+        "sample_topics": changes.sample,
+    }
+
+
+def _summed(parts: list[RouteChanges]) -> RouteChanges:
+    return RouteChanges(
+        topics_added=sum(each.topics_added for each in parts),
+        topics_removed=sum(each.topics_removed for each in parts),
+        queues=sum(each.queues for each in parts),
+        perm=sum(each.perm for each in parts),
+        sample=tuple(dict.fromkeys(topic for each in parts for topic in each.sample))[:SAMPLE_TOPICS_MAX],
+    )

@@ -1,0 +1,155 @@
+"""The metrics as Prometheus scrapes them: read from the tables and the counts at that moment, nothing is kept twice.
+
+It is imported when the remoting port is already open, because prometheus-client takes long.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from operator import add
+from typing import Final
+
+from namesrv.core import cluster_summary
+from namesrv.core.route_query_counters import BODY_BYTES_BOUNDS, RouteCounts
+from namesrv.core.route_state import RouteState
+from namesrv.core.tables.live_table import LiveKey, LiveRow
+from namesrv.observability import metric_catalogue as catalogue
+from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.settings.config import NAMESRV, NameServerConfig
+from namesrv.settings.durable_settings import Settings
+from remoting.clock import Clock
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, Histogram, HistogramTable, LabelGuard, Labels, Tally
+from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, by_label, single
+from serving.metrics.families import Family
+from serving.metrics.releases import release_of
+
+#: So many brokers are read at a time.
+_BROKERS_AT_ONCE: Final = 100
+
+
+class MetricSources(ServerSources, frozen=True, kw_only=True):
+    """Everything that is read."""
+
+    counts: BrokerCounts
+    state: RouteState
+    settings: Settings
+    route_counts: RouteCounts
+    clock: Clock
+
+
+class Metrics(ServerMetrics[NameServerConfig]):
+    """Reads all families of the catalogue."""
+
+    def __init__(self, sources: MetricSources) -> None:
+        super().__init__(NAMESRV, catalogue.SERVER, sources)
+        self._sources = sources
+        self._cluster_guards = {
+            family: LabelGuard(CLUSTERS_MAX * values, peer_labels=1)
+            for family, values in (
+                (catalogue.ACTIVE_BROKERS, len(cluster_summary.Role)),
+                (catalogue.BROKER_SETS, len(cluster_summary.SetState)),
+                (catalogue.TOPICS, 4),
+                (catalogue.QUEUES, 2),
+            )
+        }
+        self._broker_guards = {
+            family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels))
+            for family in (catalogue.BROKER_INFO, catalogue.BROKER_LAST_HEARTBEAT, catalogue.BROKER_TIMEOUT)
+        }
+
+    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
+        """Yield what there is of routes, clusters, brokers and the KV table."""
+        yield from self._routes()
+        yield from self._clusters()
+        yield from self._brokers()
+        kv = self._sources.settings.kv.table
+        yield catalogue.KV_ENTRIES, single(sum(map(len, kv.values())))
+        for family, tally in _tallies(self._sources.counts):
+            yield family, tally.counts()
+
+    def own_histograms(self) -> Iterator[tuple[Family, Histograms]]:
+        """Yield how long, how large and how many."""
+        counts, route_counts = self._sources.counts, self._sources.route_counts
+        bodies = Histogram(BODY_BYTES_BOUNDS)
+        bodies.buckets, bodies.sum = route_counts.found.buckets, route_counts.found.total
+        yield catalogue.ROUTE_RESPONSE_BYTES, {(): bodies}
+        yield catalogue.EXPIRY_SCAN, {(): counts.expiry_scan}
+        yield catalogue.REGISTRATION_TOPICS, {(): counts.registration_changed_topics}
+        yield catalogue.REGISTRATION_BYTES, {(): counts.registration_body_bytes}
+        for family, table in _histogram_tables(counts):
+            yield family, table.histograms()
+
+    def own_guards(self) -> Mapping[Family, LabelGuard]:
+        """Return what limits clusters and brokers."""
+        counts = self._sources.counts
+        guards = self._cluster_guards | self._broker_guards
+        guards |= {family: tally.guard for family, tally in _tallies(counts)}
+        return guards | {family: table.guard for family, table in _histogram_tables(counts)}
+
+    def _routes(self) -> Iterator[tuple[Family, Values]]:
+        counts, answers = self._sources.route_counts, self._sources.state.answers
+        found = sum(counts.found.buckets)
+        ended = {"found": found, "not_found": counts.not_found, "error": counts.error}
+        yield catalogue.ROUTE_QUERIES, by_label(ended.items())
+        used = {
+            "hit": found - answers.misses - counts.zoned,
+            "miss": answers.misses,
+            "invalidated": answers.invalidated,
+        }
+        yield catalogue.ROUTE_CACHE, by_label(used.items())
+
+    def _clusters(self) -> Iterator[tuple[Family, Values]]:
+        clusters = cluster_summary.clusters(self._sources.state)
+        samples: dict[Family, list[tuple[Labels, float]]] = {family: [] for family in self._cluster_guards}
+        for name, numbers in clusters.items():
+            samples[catalogue.ACTIVE_BROKERS] += [((name, each.value), n) for each, n in numbers.brokers.items()]
+            samples[catalogue.BROKER_SETS] += [((name, each.value), n) for each, n in numbers.sets.items()]
+            samples[catalogue.TOPICS] += [((name, each.value), n) for each, n in numbers.topics.items()]
+            samples[catalogue.QUEUES] += [
+                ((name, "read"), numbers.read_queues),
+                ((name, "write"), numbers.write_queues),
+            ]
+        for family, guard in self._cluster_guards.items():
+            admitted = Admitted(guard, add)
+            for labels, value in samples[family]:
+                admitted.add(labels, value)
+            yield family, admitted.values
+
+    def _brokers(self) -> Iterator[tuple[Family, Values] | None]:
+        """Brokers beyond the limit share a sample: the longest silent of them, the shortest timeout."""
+        clock = self._sources.clock
+        now_to_unix_ms = clock.unix_ms() - clock.now_ms()
+        readers: dict[Family, Callable[[LiveRow], float]] = {
+            catalogue.BROKER_INFO: lambda _: 1,
+            catalogue.BROKER_LAST_HEARTBEAT: lambda row: (row.heard_ms + now_to_unix_ms) / 1000,
+            catalogue.BROKER_TIMEOUT: lambda row: row.timeout_ms / 1000,
+        }
+        found = {family: Admitted(self._broker_guards[family], min) for family in readers}
+        for number, (key, row) in enumerate(list(self._sources.state.tables.live.rows()), 1):
+            labels = _broker_labels(key, row)
+            for family, read in readers.items():
+                found[family].add(labels[: len(family.labels)], read(row))
+            if number % _BROKERS_AT_ONCE == 0:
+                yield None
+        yield from ((family, admitted.values) for family, admitted in found.items())
+
+
+def _tallies(counts: BrokerCounts) -> tuple[tuple[Family, Tally], ...]:
+    return (
+        (catalogue.HEARTBEATS, counts.heartbeats),
+        (catalogue.HEARTBEATS_LATE, counts.heartbeats_late),
+        (catalogue.REGISTRATIONS, counts.registrations),
+        (catalogue.UNREGISTRATIONS, counts.unregistrations),
+        (catalogue.ROUTE_CHANGES, counts.route_changes),
+        (catalogue.NOTIFICATIONS, counts.notifications),
+        (catalogue.KV_CHANGES, counts.kv_changes),
+    )
+
+
+def _histogram_tables(counts: BrokerCounts) -> tuple[tuple[Family, HistogramTable], ...]:
+    return (
+        (catalogue.HEARTBEAT_INTERVAL, counts.heartbeat_interval),
+        (catalogue.DETECTION_DELAY, counts.detection_delay),
+    )
+
+
+def _broker_labels(key: LiveKey, row: LiveRow) -> Labels:
+    return row.cluster, key.broker_name, str(row.broker_id), release_of(row.version)

@@ -1,0 +1,1 @@
+"""What a NameServer writes into the history."""

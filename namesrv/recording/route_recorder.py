@@ -1,0 +1,135 @@
+"""Hands over to the recorder what a NameServer sees; the event loop's side of the history.
+
+A snapshot is taken soon after the start, each hour in which a route changed, once a day at least, and as soon as
+changes are missing: it is where the reading of a route begins.
+"""
+
+import asyncio
+from typing import Final
+
+from history.heartbeats import Beat, Beats
+from history.recorder import Recorder
+from history.rows import Moment, Who
+from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_state import RouteState
+from namesrv.core.values.effects import BrokerBeat, BrokerRemoved, Event
+from namesrv.recording import rows as rows
+from namesrv.settings.config import NameServerConfig
+from namesrv.settings.durable_settings import Settings
+from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG
+from remoting.clock import SystemClock
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+#: So long after the start the first snapshot is taken: all brokers have registered by then, which they do each minute.
+_FIRST_SNAPSHOT_MS: Final = 2 * 60_000
+#: A snapshot rests so many times as long as it works.
+_REST_PER_WORK: Final = 9
+#: How often it is looked whether a snapshot is due.
+_LOOK_S: Final = 1.0
+
+
+class RouteHistory:
+    """What is recorded of brokers and routes."""
+
+    def __init__(self, recorder: Recorder, state: RouteState, settings: Settings) -> None:
+        self._recorder = recorder
+        self._state = state
+        self._settings = settings
+        self._clock = clock = SystemClock()
+        self._beats = Beats()
+        #: Routes changed since the last snapshot, and when that was; the first one is due soon.
+        self._changed = True
+        #: How many there were so far.
+        self._changes = 0
+        self._snapshot_ms = clock.now_ms() + _FIRST_SNAPSHOT_MS - _HOUR_MS
+        state.keeps_changes = True
+        self._note_settings()
+
+    def tell(self, events: tuple[Event, ...]) -> None:
+        """Record the events of one request, scan or lost connection, and what they did to the routes."""
+        changes = self._state.take_changes()
+        lasting = tuple(event for event in events if rows.is_told(event))
+        for event in events:
+            if isinstance(event, BrokerRemoved):
+                self._left(event)
+        if changes or lasting:
+            self._changed = self._changed or bool(changes)
+            self._changes += len(changes)
+            happening = rows.SetsChanged(lasting, changes)
+            self._recorder.note(happening, happening.topics)
+        # A broker beats by registering: later than that, for who reads both in the order of their times.
+        for event in events:
+            if isinstance(event, BrokerBeat):
+                self._beat(event)
+
+    def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
+        """Record another order configuration."""
+        if namespace == ORDER_TOPIC_CONFIG:
+            self._changed = True
+            self._recorder.note(rows.OrderChanged(key, value))
+
+    def configured(self, config: NameServerConfig) -> None:
+        """Record the properties that routes depend on."""
+        properties = rows.RouteProperties(
+            support_acting_master=config.support_acting_master,
+            order_message_enable=config.order_message_enable,
+            need_wait_for_service=config.need_wait_for_service,
+            wait_seconds_for_service=config.wait_for_service_seconds,
+        )
+        self._recorder.note(rows.configured(properties))
+
+    def measure(self, asked: RouteCounts) -> dict[str, int | float | None]:
+        """Return what the tables hold, and how questions about them ended, by column of a tick."""
+        tables = self._state.tables
+        queues = sum(tables.topics.queue_sum(each.broker_name).read for each in tables.brokers.sets())
+        return {
+            "brokers": sum(1 for _ in tables.live.rows()),
+            "topics": len(tables.topics),
+            "queues": queues,
+            "not_found_total": asked.not_found,
+        }
+
+    async def take_snapshots(self) -> None:
+        """Record all routes whenever that is due, for as long as the server serves."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            age_ms = self._clock.now_ms() - self._snapshot_ms
+            is_due = age_ms >= _DAY_MS or (self._changed and age_ms >= _HOUR_MS)
+            if self._recorder.take_wish_for_snapshot() or is_due:
+                await self._snapshot()
+
+    async def _snapshot(self) -> None:
+        self._changed = False
+        self._snapshot_ms = self._clock.now_ms()
+        self._note_settings()
+        began_us = self._clock.mono_us()
+        for piece in rows.snapshot(self._state.tables, f"{self._clock.unix_ms()}", lambda: self._changes):
+            if piece is not None:
+                self._recorder.note(piece)
+            # Requests come first: the whole of it takes seconds of work where there are very many topics.
+            await asyncio.sleep(_REST_PER_WORK * (self._clock.mono_us() - began_us) / 1e6)
+            began_us = self._clock.mono_us()
+
+    def _note_settings(self) -> None:
+        self.configured(self._settings.config)
+        for topic, value in self._settings.kv.table.get(ORDER_TOPIC_CONFIG, {}).items():
+            self._recorder.note(rows.OrderShown(topic, value))
+
+    def _beat(self, event: BrokerBeat) -> None:
+        version = event.data_version
+        beat = Beat(
+            Moment(self._clock.unix_us(), self._clock.mono_us()),
+            Who(event.cluster, event.broker_name, event.broker_id, event.address),
+            event.kind.value,
+            event.interval_ms,
+            event.heartbeat_timeout_ms,
+            (version.counter, version.timestamp, version.state_version),
+        )
+        for noted in self._beats.take(beat):
+            self._recorder.note_beat(noted)
+
+    def _left(self, event: BrokerRemoved) -> None:
+        moment = Moment(self._clock.unix_us(), self._clock.mono_us())
+        for summary in self._beats.forget(event.cluster, event.broker_name, event.broker_id, moment):
+            self._recorder.note_beat(summary)

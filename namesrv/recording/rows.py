@@ -1,0 +1,459 @@
+"""What happened to brokers and routes, as rows of the history: enough to tell any route exactly as it was served.
+
+Values are handed over by the event loop and become rows in the recorder's thread; nobody changes them meanwhile. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Final, NamedTuple
+
+import msgspec
+
+from history.rows import Moment, Row, RowMaker, Who
+from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_CHANGE_ROWS_MAX, ROUTE_SNAPSHOT
+from history.server_rows import Life
+from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.change import AppliedChange, RouteTables
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.values.effects import (
+    BrokerRegistered,
+    BrokerRemoved,
+    DepartureReason,
+    Event,
+    RegistrationConflicted,
+    RegistrationResult,
+    TopicsChangedByAdmin,
+)
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.shapes.route import MASTER_ID, DataVersion, QueueData, TopicQueueMappingInfo
+
+#: So many names of topics stand in one row.
+_TOPICS_IN_ROW: Final = 1000
+#: So many topics of a snapshot are told together: those that are alike share rows.
+SNAPSHOT_TOPICS: Final = 32
+#: So many of them are read at a time: with 300 brokers that takes a third of a millisecond.
+_TOPICS_AT_ONCE: Final = 2
+_SNAPSHOT_SETS: Final = 50
+
+_LEFT: Final = {
+    DepartureReason.REQUEST: "unregistered",
+    DepartureReason.TIMEOUT: "expired",
+    DepartureReason.CHANNEL_CLOSED: "channel_closed",
+    DepartureReason.CONFLICT: "conflict",
+}
+_PERMS: Final = frozenset({RequestCode.WIPE_WRITE_PERM_OF_BROKER.name, RequestCode.ADD_WRITE_PERM_OF_BROKER.name})
+
+
+class RouteProperties(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The properties that routes depend on, and whether they are told at all; rows from before have no word of that."""
+
+    support_acting_master: bool
+    order_message_enable: bool
+    need_wait_for_service: bool | None = None
+    wait_seconds_for_service: int | None = None
+
+
+class SetsChanged(NamedTuple):
+    """Something happened to brokers or routes."""
+
+    events: tuple[Event, ...]
+    changes: Sequence[AppliedChange]
+
+    @property
+    def topics(self) -> int:
+        """How many topics it holds values of."""
+        changes = (each.change for each in self.changes)
+        return sum(len(each.queue_changes.queues) + len(each.removed_topics) for each in changes)
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield what happened to brokers, and then what it did to routes."""
+        untold = {each.change.broker_set.broker_name: each for each in self.changes}
+        causes: dict[str, str] = {}
+        for event in self.events:
+            name, row = _state_row(maker, moment, event, untold)
+            if row is not None:
+                # Who is turned away may have to leave the set as well: the row of that tells how the set stands.
+                if not isinstance(event, RegistrationConflicted):
+                    untold.pop(name, None)
+                causes.setdefault(name, str(row.columns["event_id"]))
+                yield row
+        for name, change in untold.items():
+            if change.before != change.change.broker_set:
+                yield maker.row(BROKER_STATE, "changed", moment, Who(broker_name=name), **_set_columns(change))
+        for change in self.changes:
+            yield from _route_rows(maker, moment, change, causes.get(change.change.broker_set.broker_name))
+
+
+def is_told(event: Event) -> bool:
+    """Tell whether an event gets a row; most registrations change nothing, and must not take the room of others."""
+    match event:
+        case BrokerRegistered():
+            return event.result is not RegistrationResult.UNCHANGED
+        case BrokerRemoved():
+            return event.reason in _LEFT
+        case TopicsChangedByAdmin():
+            return event.request in _PERMS
+    return isinstance(event, RegistrationConflicted)
+
+
+class OrderChanged(NamedTuple):
+    """The order configuration of a topic is another one."""
+
+    topic: str
+    value: str | None
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield one row."""
+        yield maker.row(ROUTE_CHANGE, "topic_changed", moment, topic=self.topic, kind="order", detail=self.value)
+
+
+class OrderShown(NamedTuple):
+    """The order configuration of a topic as it stands."""
+
+    topic: str
+    value: str
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield one row."""
+        yield maker.row(ROUTE_CHANGE, "shown", moment, topic=self.topic, kind="order", detail=self.value)
+
+
+def configured(properties: RouteProperties) -> Life:
+    """Return that these properties are in force."""
+    return Life("configured", detail=msgspec.json.encode(properties).decode())
+
+
+# Snapshots
+
+
+class Settings(NamedTuple):
+    """What a topic is on a broker set."""
+
+    read: int
+    write: int
+    perm: int
+    topic_sys_flag: int
+
+
+class Run(NamedTuple):
+    """Broker sets that have a topic with the same settings, one behind the other in its route."""
+
+    broker_names: tuple[str, ...]
+    settings: Settings
+
+
+class SnapshotSets(NamedTuple):
+    """Some broker sets as they stand."""
+
+    snapshot_id: str
+    broker_sets: Sequence[BrokerSet]
+    #: Broker set, address and filter servers of those that have some.
+    filters: Sequence[tuple[str, str, tuple[str, ...]]]
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield a row for each."""
+        for broker_set in self.broker_sets:
+            who = Who(broker_set.cluster, broker_set.broker_name)
+            yield maker.row(BROKER_STATE, "shown", moment, who, reason=self.snapshot_id, **_members(broker_set))
+        for name, address, servers in self.filters:
+            who = Who(broker_name=name, broker_addr=address)
+            yield maker.row(BROKER_STATE, "shown", moment, who, reason=self.snapshot_id, filter_servers=servers)
+
+
+class SnapshotTopics(NamedTuple):
+    """Some topics as they stand, and their mappings."""
+
+    snapshot_id: str
+    groups: Mapping[tuple[Run, ...], Sequence[str]]
+
+    @property
+    def row_count(self) -> int:
+        """How many rows it has: one for each run, however many topics are alike."""
+        return sum(len(runs) for runs in self.groups)
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield rows in whose order the sets stand in the routes."""
+        for runs, topics in self.groups.items():
+            for run in runs:
+                yield maker.row(
+                    ROUTE_SNAPSHOT,
+                    "queues",
+                    moment,
+                    snapshot_id=self.snapshot_id,
+                    scope="all",
+                    broker_names=run.broker_names,
+                    topics=topics,
+                    **run.settings._asdict(),
+                )
+
+
+class MappingsShown(NamedTuple):
+    """The mappings of some static topics as they stand."""
+
+    mappings: Mapping[str, Mapping[str, TopicQueueMappingInfo]]
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield a row for each set of each topic."""
+        for topic, by_broker in self.mappings.items():
+            for name, mapping in by_broker.items():
+                who = Who(broker_name=name)
+                yield maker.row(ROUTE_CHANGE, "shown", moment, who, topic=topic, **_mapping_columns(mapping))
+
+
+class SnapshotFinished(NamedTuple):
+    """A snapshot is whole."""
+
+    snapshot_id: str
+    #: How many rows tell of its topics: who finds fewer knows that some were lost.
+    topic_rows: int
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+        """Yield one row."""
+        count = self.topic_rows
+        yield maker.row(ROUTE_SNAPSHOT, "finished", moment, snapshot_id=self.snapshot_id, scope="all", rows=count)
+
+
+Piece = SnapshotSets | SnapshotTopics | MappingsShown | SnapshotFinished
+
+
+def snapshot(tables: RouteTables, snapshot_id: str, changes: Callable[[], int]) -> Iterator[Piece | None]:
+    """Yield the routes as they stand, piece by piece, and None where others may have their turn.
+
+    Each piece is true when it is yielded: what changed while it was put together, as `changes` counts, has it made
+    anew. What changes between two pieces is told by its own rows, and later rows count.
+    """
+    yield from _snapshot_of_sets(tables, snapshot_id)
+    topics = list(tables.topics.topics())
+    topic_rows = 0
+    for first in range(0, len(topics), SNAPSHOT_TOPICS):
+        some = topics[first : first + SNAPSHOT_TOPICS]
+        before, reading = changes(), _Reading(tables)
+        for nth in range(0, len(some), _TOPICS_AT_ONCE):
+            reading.read(some[nth : nth + _TOPICS_AT_ONCE])
+            yield None
+        if changes() != before:
+            reading = _Reading(tables)
+            reading.read(some)
+        shown = SnapshotTopics(snapshot_id, reading.groups)
+        topic_rows += shown.row_count
+        yield shown
+        yield MappingsShown(reading.mappings)
+    yield SnapshotFinished(snapshot_id, topic_rows)
+
+
+class _Reading:
+    """What was read of some topics."""
+
+    def __init__(self, tables: RouteTables) -> None:
+        self._tables = tables
+        self.groups: dict[tuple[Run, ...], list[str]] = {}
+        self.mappings: dict[str, Mapping[str, TopicQueueMappingInfo]] = {}
+
+    def read(self, topics: Iterable[str]) -> None:
+        """Read some more."""
+        for topic in topics:
+            if queues := self._tables.topics.queues_of(topic):
+                self.groups.setdefault(_runs(queues), []).append(topic)
+            if found := self._tables.mappings.of_topic(topic):
+                self.mappings[topic] = dict(found)
+
+
+def _snapshot_of_sets(tables: RouteTables, snapshot_id: str) -> Iterator[SnapshotSets]:
+    sets = list(tables.brokers.sets())
+    for first in range(0, len(sets), _SNAPSHOT_SETS):
+        names = [each.broker_name for each in sets[first : first + _SNAPSHOT_SETS]]
+        present = [each for name in names if (each := tables.brokers.get(name))]
+        yield SnapshotSets(snapshot_id, present, list(_filters(tables, present)))
+
+
+def _filters(tables: RouteTables, broker_sets: Iterable[BrokerSet]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for broker_set in broker_sets:
+        for member in broker_set.members.values():
+            row = tables.live.get(LiveKey(broker_set.broker_name, member.address))
+            if row is not None and row.filter_servers:
+                yield broker_set.broker_name, member.address, row.filter_servers
+
+
+def _runs(queues: Mapping[str, QueueData]) -> tuple[Run, ...]:
+    return tuple(
+        Run(tuple(name for name, _ in run), settings)
+        for settings, run in groupby(queues.items(), key=lambda item: _settings(item[1]))
+    )
+
+
+def _settings(data: QueueData) -> Settings:
+    return Settings(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
+
+
+# Brokers
+
+
+def _state_row(
+    maker: RowMaker, moment: Moment, event: Event, changes: Mapping[str, AppliedChange]
+) -> tuple[str, Row | None]:
+    """Return the set that an event is about and its row, None if it is worth none."""
+    if not is_told(event):
+        return "", None
+    match event:
+        case BrokerRegistered():
+            return event.broker_name, _registered(maker, moment, event, changes.get(event.broker_name))
+        case BrokerRemoved():
+            return event.broker_name, _removed(maker, moment, event, changes.get(event.broker_name))
+        case RegistrationConflicted():
+            who = Who(event.cluster, event.broker_name, event.broker_id, event.address)
+            reason = f"{event.holder_address} holds the id with state version {event.holder_state_version}"
+            said = {"dv_state_version": event.state_version}
+            return event.broker_name, maker.row(BROKER_STATE, "conflict", moment, who, reason=reason, **said)
+        case TopicsChangedByAdmin():
+            who = Who(event.cluster, event.broker_name)
+            return event.broker_name, maker.row(BROKER_STATE, "perm_wiped", moment, who, reason=event.request)
+    return "", None
+
+
+def _registered(maker: RowMaker, moment: Moment, event: BrokerRegistered, change: AppliedChange | None) -> Row:
+    event_type, former = _kind_of(event, change)
+    return maker.row(
+        BROKER_STATE,
+        event_type,
+        moment,
+        Who(event.cluster, event.broker_name, event.broker_id, event.address),
+        timeout_ms=event.heartbeat_timeout_ms,
+        topics=event.topics,
+        topics_added=event.changes.topics_added,
+        topics_removed=event.changes.topics_removed,
+        topics_changed=max(event.changes.queues, event.changes.perm),
+        role=_role(event.broker_id),
+        former_addr=former,
+        **_version(event.data_version),
+        **(_set_columns(change) if change else {}),
+    )
+
+
+def _kind_of(event: BrokerRegistered, change: AppliedChange | None) -> tuple[str, str | None]:
+    """Return what a registration was, and who had its broker id before if that was another."""
+    members = change.before.members if change is not None and change.before is not None else {}
+    holder = members.get(event.broker_id)
+    if holder is not None and holder.address != event.address:
+        return "address_changed", holder.address
+    if any(member.address == event.address and i != event.broker_id for i, member in members.items()):
+        return "role_changed", None
+    return ("registered_first" if event.result is RegistrationResult.FIRST else "changed"), None
+
+
+def _removed(maker: RowMaker, moment: Moment, event: BrokerRemoved, change: AppliedChange | None) -> Row:
+    return maker.row(
+        BROKER_STATE,
+        _LEFT[event.reason],
+        moment,
+        Who(event.cluster, event.broker_name, event.broker_id, event.address),
+        reason=event.reason.value,
+        last_heartbeat_time=moment.unix_us - event.silent_ms * 1000,
+        silent_ms=event.silent_ms,
+        timeout_ms=event.heartbeat_timeout_ms,
+        topics_removed=event.changes.topics_removed,
+        topics_changed=max(event.changes.queues, event.changes.perm),
+        role=_role(event.broker_id),
+        **(_set_columns(change) if change else {}),
+    )
+
+
+def _role(broker_id: int) -> str:
+    return "master" if broker_id == MASTER_ID else "slave"
+
+
+def _version(version: DataVersion) -> dict[str, object]:
+    return {
+        "dv_counter": version.counter,
+        "dv_timestamp": version.timestamp,
+        "dv_state_version": version.state_version,
+    }
+
+
+def _set_columns(change: AppliedChange) -> dict[str, object]:
+    heard = change.change.heard
+    filters = heard[1].filter_servers if heard is not None else None
+    return {**_members(change.change.broker_set), "filter_servers": filters}
+
+
+def _members(broker_set: BrokerSet) -> dict[str, object]:
+    members = broker_set.members
+    return {
+        "set_ids": tuple(members),
+        "set_addrs": tuple(member.address for member in members.values()),
+        "set_clusters": tuple(member.cluster for member in members.values()),
+        "set_cluster": broker_set.cluster,
+        "zone_name": broker_set.zone_name,
+        "enable_acting_master": broker_set.enable_acting_master,
+    }
+
+
+# Routes
+
+
+def _route_rows(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str | None) -> Iterator[Row]:
+    change, name = applied.change, applied.change.broker_set.broker_name
+    who = Who(change.broker_set.cluster, name)
+    queues, removed = change.queue_changes.queues, change.removed_topics
+    if len(queues) + len(removed) > ROUTE_CHANGE_ROWS_MAX:
+        count = len(queues) + len(removed)
+        yield maker.row(ROUTE_CHANGE, "summary", moment, who, cause_event_id=cause, changes=count)
+        yield from _grouped(maker, moment, applied, cause)
+    else:
+        changed: Mapping[str, QueueData | None] = {**queues, **dict.fromkeys(removed)}
+        for topic, data in changed.items():
+            said = _changed(applied.old_queues.get(topic), data)
+            yield maker.row(ROUTE_CHANGE, "topic_changed", moment, who, topic=topic, cause_event_id=cause, **said)
+    for topic, mapping in change.mappings.items():
+        yield maker.row(ROUTE_CHANGE, "topic_changed", moment, who, topic=topic, **_mapping_columns(mapping))
+
+
+def _mapping_columns(mapping: TopicQueueMappingInfo) -> dict[str, object]:
+    return {"kind": "mapping", "detail": msgspec.json.encode(mapping).decode()}
+
+
+def _changed(old: QueueData | None, new: QueueData | None) -> dict[str, object]:
+    return {
+        "kind": _change_kind(old, new),
+        "old_read": old.read_queue_nums if old else None,
+        "old_write": old.write_queue_nums if old else None,
+        "old_perm": old.perm if old else None,
+        "new_read": new.read_queue_nums if new else None,
+        "new_write": new.write_queue_nums if new else None,
+        "new_perm": new.perm if new else None,
+        "topic_sys_flag": new.topic_sys_flag if new else None,
+    }
+
+
+def _change_kind(old: QueueData | None, new: QueueData | None) -> str:
+    if new is None:
+        return "removed"
+    if old is None:
+        return "added"
+    return "perm" if _settings(old)._replace(perm=new.perm) == _settings(new) else "queues"
+
+
+def _grouped(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str | None) -> Iterator[Row]:
+    """Yield the topics of a change, those with the same settings together."""
+    change = applied.change
+    groups: dict[Settings | None, list[str]] = {}
+    for topic, data in change.queue_changes.queues.items():
+        groups.setdefault(_settings(data), []).append(topic)
+    groups[None] = list(change.removed_topics)
+    for settings, topics in groups.items():
+        for part in _parts(topics):
+            yield maker.row(
+                ROUTE_SNAPSHOT,
+                "queues",
+                moment,
+                scope="change",
+                broker_names=(change.broker_set.broker_name,),
+                topics=part,
+                cause_event_id=cause,
+                **(settings._asdict() if settings else {}),
+            )
+
+
+def _parts(topics: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(topics)
+    while part := list(islice(rest, _TOPICS_IN_ROW)):
+        yield part

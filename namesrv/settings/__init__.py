@@ -1,0 +1,1 @@
+"""Options and KV configuration of a NameServer, durable before anybody sees them."""

@@ -1,0 +1,84 @@
+"""KV table and configuration: the two things that outlive the process, durable before anybody sees them.
+
+Each change is decided on the present value, written to disk in a thread, and only then becomes the present value; so
+changes of one kind wait for each other, and readers never wait. Answers to `KVConfigManager` and `Configuration`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from namesrv.refusals import KvKeyMissing, KvTooLong, NameTooLong
+from namesrv.settings.config import NAMESRV, NameServerConfig
+from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, KvConfig
+from serving.config.stored_config import ConfigObserver, NotStored, StoredConfig, store
+
+#: Characters of a value: an order configuration names each broker set with its queues.
+KV_VALUE_CHARS_MAX: Final = 64 * 1024
+#: Characters of all namespaces, keys and values: all of them are written at each change.
+KV_CHARS_MAX: Final = 4 * 1024 * 1024
+
+
+class SettingsObserver(ConfigObserver[NameServerConfig], Protocol):
+    """Who is told that a setting changed, or could not."""
+
+    def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
+        """Learn that an entry was put, or deleted (`after` is None)."""
+
+    def kv_not_stored(self, error: NotStored) -> None:
+        """Learn that the KV file could not be written, so nothing changed."""
+
+
+class Settings(StoredConfig[NameServerConfig]):
+    """Holds the present configuration and KV table and changes them durably."""
+
+    def __init__(
+        self,
+        config: NameServerConfig,
+        kv: KvConfig,
+        observer: SettingsObserver,
+        config_applied: Callable[[NameServerConfig], None],
+        order_topic_changed: Callable[[str], None],
+    ) -> None:
+        super().__init__(NAMESRV, config, observer, config_applied)
+        self.kv = kv
+        self._kv_observer = observer
+        #: Told of a topic whose order configuration is another one now.
+        self._order_topic_changed = order_topic_changed
+        self._kv_turn = asyncio.Lock()
+
+    async def put_kv(self, namespace: str | None, key: str | None, value: str | None) -> None:
+        """Store an entry; raises KvKeyMissing, KvTooLong, or NotStored if the disk refuses."""
+        if namespace is None or key is None:
+            raise KvKeyMissing
+        for what, text, chars_max in (
+            ("a namespace", namespace, NameTooLong.CHARS_MAX),
+            ("a key", key, NameTooLong.CHARS_MAX),
+            ("a value", value or "", KV_VALUE_CHARS_MAX),
+        ):
+            if len(text) > chars_max:
+                raise KvTooLong(f"{what} in characters", len(text), chars_max)
+        async with self._kv_turn:
+            changed = self.kv.with_value(namespace, key, value)
+            if (size := changed.chars) > KV_CHARS_MAX:
+                raise KvTooLong("a KV table in characters", size, KV_CHARS_MAX)
+            await self._store_kv(changed, namespace, key)
+
+    async def delete_kv(self, namespace: str | None, key: str | None) -> None:
+        """Forget an entry, if it is there; raises NotStored if the disk refuses."""
+        if namespace is None or key is None:
+            return
+        async with self._kv_turn:
+            await self._store_kv(self.kv.without(namespace, key), namespace, key)
+
+    async def _store_kv(self, changed: KvConfig, namespace: str, key: str) -> None:
+        before = self.kv.get(namespace, key)
+        try:
+            await store(self.config.kv_config_path, changed.encode(), self._kv_observer.written_in_place)
+        except NotStored as error:
+            self._kv_observer.kv_not_stored(error)
+            raise
+        self.kv = changed
+        if namespace == ORDER_TOPIC_CONFIG:
+            self._order_topic_changed(key)
+        self._kv_observer.kv_changed(namespace, key, before, changed.get(namespace, key))

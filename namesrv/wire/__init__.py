@@ -1,0 +1,1 @@
+"""Request codes of a NameServer: decode, call the state, encode."""

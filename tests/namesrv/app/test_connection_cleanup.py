@@ -1,0 +1,72 @@
+"""Which of many lost connections has its brokers removed first."""
+
+import pytest
+from builders import a_registration, topic_configs
+from fakes.background import background_tasks
+
+from namesrv.app.connection_cleanup import LostConnections
+from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
+from namesrv.core.route_state import RouteState
+from namesrv.core.values.cooperative import PART_TOPICS
+from namesrv.settings.config import NameServerConfig
+from namesrv.wire.cooperative_runner import Slices
+
+REAL = 99
+
+
+@pytest.fixture
+def state():
+    return RouteState(NameServerConfig())
+
+
+def register(state, connection_id, count, topics=()):
+    for number in range(count):
+        name = f"broker-{connection_id}-{number}"
+        state.register_broker(
+            a_registration(
+                broker_name=name, connection_id=connection_id, topics=topic_configs(name, "shared", *topics)
+            ),
+            now_ms=0,
+        )
+
+
+async def left_at_the_end_of_each(state, *lost):
+    """Return how many brokers were left whenever all of one connection had been removed."""
+    slices, left = Slices(), {}
+
+    async def forget(connection_id):
+        await slices.do_first(state.losing(connection_id, now_ms=1))
+        left[connection_id] = len(state.tables.live)
+
+    async with background_tasks() as tasks:
+        connections = LostConnections(state.tables, forget, tasks)
+        for connection_id in lost:
+            connections.put(connection_id)
+    return left
+
+
+async def test_a_single_broker_does_not_wait_for_many_connections_with_many_brokers_each(state):
+    many = range(1, 21)
+    for connection_id in many:
+        register(state, connection_id, 200)
+    register(state, REAL, 1)
+    left = await left_at_the_end_of_each(state, *many, REAL)
+    assert left[REAL] > 19 * 200
+    assert len(state.tables.live) == 0
+
+
+async def test_a_single_broker_does_not_wait_for_one_with_very_many_topics(state):
+    register(state, 1, 1, [f"topic-{number}" for number in range(10 * PART_TOPICS)])
+    register(state, REAL, 1)
+    assert await left_at_the_end_of_each(state, 1, REAL) == {REAL: 1, 1: 0}
+
+
+async def test_connections_with_as_many_brokers_as_each_may_have_keep_their_order(state):
+    for connection_id in (1, 2, REAL):
+        register(state, connection_id, SURE_OF_A_CONNECTION)
+    assert list(await left_at_the_end_of_each(state, 1, 2, REAL)) == [1, 2, REAL]
+
+
+async def test_a_connection_without_brokers_asks_for_nothing(state):
+    register(state, 1, 1)
+    assert await left_at_the_end_of_each(state, 2) == {}

@@ -1,0 +1,173 @@
+import asyncio
+
+import msgspec
+import pytest
+from fakes.background import background_tasks
+
+from namesrv.app.effect_runner import Performer
+from namesrv.core.values.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome, ProbeConnection
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.errors import InvokeError
+
+UNREACHABLE = "10.0.0.9:10911"
+
+
+class Network:
+    """Brokers that can be reached, but for one, and a server whose connections can be closed."""
+
+    def __init__(self):
+        self.sent = []
+        self.closed = []
+        self.probed = []
+        #: Requests wait while this is not set.
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def post(self, address, request, timeout_ms):
+        await self.open.wait()
+        if address == UNREACHABLE:
+            raise InvokeError(address, "nobody is there")
+        self.sent.append((address, request))
+
+    def close_connection(self, number):
+        self.closed.append(number)
+
+    def probe_connection(self, number):
+        self.probed.append(number)
+
+
+class Told:
+    def __init__(self):
+        self.events = []
+        self.sent = []
+        self.failed = []
+
+    def tell(self, events):
+        self.events += events
+
+    def notification_sent(self, effect):
+        self.sent.append(effect)
+
+    def notification_failed(self, effect, address, error):
+        self.failed.append((address, error))
+
+
+@pytest.fixture
+async def network():
+    return Network()
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+def notification(min_broker_id=1, *, recipients=("10.0.0.2:10911",), broker_name="broker-a", offline="10.0.0.1:10911"):
+    return NotifyMinBrokerIdChange(
+        broker_name=broker_name,
+        min_broker_id=min_broker_id,
+        min_broker_addr=f"10.0.0.{min_broker_id + 1}:10911",
+        offline_broker_addr=offline,
+        ha_broker_addr=None,
+        recipients=recipients,
+    )
+
+
+async def performed(network, told, *effects):
+    async with background_tasks() as tasks:
+        performer = Performer(tasks, network, network, told)
+        for effect in effects:
+            performer.perform(Outcome(reply=None, effects=(effect,)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        network.open.set()
+        await asyncio.sleep(0.01)
+
+
+async def test_the_recipients_are_told_in_the_fields_of_java(network, told):
+    await performed(network, told, notification())
+    ((address, request),) = network.sent
+    assert address == "10.0.0.2:10911"
+    assert request.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
+    assert not request.is_oneway
+    assert request.ext_fields == {
+        "offlineBrokerAddr": "10.0.0.1:10911",
+        "minBrokerAddr": "10.0.0.2:10911",
+        "minBrokerId": "1",
+    }
+
+
+async def test_a_recipient_that_cannot_be_reached_keeps_nobody_else_from_being_told(network, told):
+    effect = notification(recipients=(UNREACHABLE, "10.0.0.2:10911"))
+    await performed(network, told, effect)
+    assert [address for address, _ in network.sent] == ["10.0.0.2:10911"]
+    assert [address for address, _ in told.failed] == [UNREACHABLE]
+    assert told.sent == [effect]
+
+
+async def test_of_notifications_that_wait_the_latest_of_a_set_counts(network, told):
+    network.open.clear()
+    await performed(network, told, notification(1), notification(2), notification(3))
+    assert [request.ext_fields["minBrokerId"] for _, request in network.sent] == ["1", "3"]
+
+
+async def test_sets_do_not_wait_for_each_other(network, told):
+    await performed(network, told, notification(1), notification(2, broker_name="broker-b"))
+    assert len(network.sent) == 2
+
+
+async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, told):
+    async with background_tasks() as tasks:
+        performer = Performer(tasks, network, network, told)
+        performer.perform(Outcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
+        assert (told.events, network.closed) == (["event"], [])
+        await asyncio.sleep(0)
+        assert network.closed == [7]
+
+
+async def test_connections_in_doubt_are_asked_for(network, told):
+    await performed(network, told, ProbeConnection(7))
+    assert (network.probed, network.closed) == ([7], [])
+
+
+async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(told):
+    # The real client: what it raises for such an address is the point.
+    client = RemotingClient(SystemClock())
+    async with background_tasks() as tasks:
+        performer = Performer(tasks, client, Network(), told)
+        performer.perform(Outcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
+        await asyncio.sleep(0.01)
+    await client.close()
+    assert [address for address, _ in told.failed] == ["10.0.0..1:10911"]
+
+
+async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(told):
+    """The real client: it raises what the frame raises otherwise."""
+
+    left = asyncio.Event()
+
+    async def broker(reader, writer):
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.set()
+
+    server = await asyncio.start_server(broker, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    client = RemotingClient(SystemClock())
+    effect = msgspec.structs.replace(
+        notification(recipients=(f"{host}:{port}",)), ha_broker_addr="\x01" * 3 * 1024 * 1024
+    )
+    async with background_tasks() as tasks:
+        performer = Performer(tasks, client, Network(), told)
+        performer.perform(Outcome(reply=None, effects=(effect,)))
+        async with asyncio.timeout(20):
+            while not told.failed:
+                await asyncio.sleep(0.01)
+    await client.close()
+    await asyncio.wait_for(left.wait(), 20)
+    server.close()
+    ((_, error),) = told.failed
+    assert "over the limit" in str(error)

@@ -1,0 +1,46 @@
+"""Permissions that an operator set, until the broker's topics change."""
+
+import pytest
+from builders import BROKER, READ_ONLY, WRITABLE
+
+from namesrv.core.tables.permission_overrides import PermTable
+
+
+@pytest.fixture
+def table():
+    return PermTable()
+
+
+def test_outside_of_maintenance_every_topic_has_its_registered_permission(table):
+    assert table.of(BROKER) == {}
+
+
+def test_what_the_operator_set_stands_for_that_set_alone(table):
+    table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
+    assert table.of(BROKER) == {"A": READ_ONLY, "B": READ_ONLY}
+    assert table.of("broker-b") == {}
+
+
+def test_the_operators_last_word_on_a_topic_counts(table):
+    table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
+    table.put(BROKER, {"B": WRITABLE, "C": WRITABLE})
+    assert table.of(BROKER) == {"A": READ_ONLY, "B": WRITABLE, "C": WRITABLE}
+
+
+def test_a_lifted_permission_ends_and_the_others_of_the_set_stand(table):
+    table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
+    table.remove(BROKER, ["A", "never overridden"])
+    assert table.of(BROKER) == {"B": READ_ONLY}
+
+
+def test_lifting_at_one_set_changes_nothing_at_another(table):
+    table.put(BROKER, {"A": READ_ONLY})
+    table.remove("broker-b", ["A"])
+    assert table.of(BROKER) == {"A": READ_ONLY}
+
+
+def test_nothing_is_left_behind_once_maintenance_is_over(table):
+    table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
+    table.remove(BROKER, ["A", "B"])
+    table.put(BROKER, {})
+    assert vars(table) == vars(PermTable())

@@ -1,0 +1,95 @@
+"""How many topics of which kind each cluster has."""
+
+from collections import Counter
+
+import pytest
+from builders import CLUSTER
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namesrv.core.tables.topic_counts import TopicCensus, TopicKind, kind_of, kinds_of
+
+# `TopicValidator.getSystemTopicSet()` of Java 5.5.0, printed by it.
+JAVA_SYSTEM_TOPICS = [
+    "BenchmarkTest",
+    "CHECKPOINT_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+    "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+    "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "SCHEDULE_TOPIC_XXXX",
+    "SELF_TEST_TOPIC",
+    "TBW102",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+]
+
+
+@pytest.fixture
+def census():
+    return TopicCensus()
+
+
+def numbers(**counts):
+    """Return what the metric shows of a cluster: every kind, those not named at zero."""
+    return {kind: counts.get(kind.value, 0) for kind in TopicKind}
+
+
+# Kinds
+
+
+@pytest.mark.parametrize("topic", [*JAVA_SYSTEM_TOPICS, "rmq_sys_SYNC_BROKER_MEMBER_broker-a", "rmq_sys_"])
+def test_the_topics_that_java_reserves_are_system_topics(topic):
+    assert kind_of(topic) is TopicKind.SYSTEM
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind"),
+    [
+        ("%RETRY%group", TopicKind.RETRY),
+        ("%DLQ%group", TopicKind.DLQ),
+        ("%RETRY%TBW102", TopicKind.RETRY),
+        ("%DLQ%%RETRY%group", TopicKind.DLQ),
+    ],
+)
+def test_the_topics_of_a_consumer_group_are_told_by_their_prefix(topic, kind):
+    assert kind_of(topic) is kind
+
+
+@pytest.mark.parametrize("topic", ["Orders", "", "my%RETRY%group", "%retry%group", "tbw102", "RMQ_SYS_OF_MINE"])
+def test_every_other_topic_is_normal(topic):
+    assert kind_of(topic) is TopicKind.NORMAL
+
+
+# Counts
+
+
+def test_a_name_server_without_topics_counts_no_cluster(census):
+    assert census.counts() == {}
+
+
+def test_each_cluster_counts_its_topics_by_kind(census):
+    census.add(CLUSTER, kinds_of(["Orders", "Payments", "%RETRY%group", "%DLQ%group", "TBW102"]))
+    census.add("Other", kinds_of(["Orders"]))
+    assert census.counts() == {CLUSTER: numbers(normal=2, retry=1, dlq=1, system=1), "Other": numbers(normal=1)}
+
+
+def test_a_cluster_goes_with_its_last_topic(census):
+    census.add(CLUSTER, kinds_of(["Orders", "%RETRY%group"]))
+    census.remove(CLUSTER, kinds_of(["%RETRY%group", "Orders"]))
+    assert vars(census) == vars(TopicCensus())
+
+
+def test_a_set_without_topics_counts_for_nothing_when_it_comes_or_goes(census):
+    census.add(CLUSTER, kinds_of([]))
+    census.remove(CLUSTER, kinds_of([]))
+    assert vars(census) == vars(TopicCensus())
+
+
+TOPICS = st.sampled_from(["Orders", "Payments", "TBW102", "rmq_sys_x", "rmq_sys", "%RETRY%group", "%DLQ%group", ""])
+
+
+@given(st.lists(TOPICS))
+def test_many_topics_are_counted_as_each_of_them_is(topics):
+    assert +kinds_of(topics) == Counter(map(kind_of, topics))

@@ -1,0 +1,88 @@
+"""The list of all clusters and broker sets (106): what one change of a set costs, and that nobody is told what was."""
+
+import asyncio
+import time
+
+from builders import a_registration
+
+from namesrv.core import cluster_info, routes
+from namesrv.core.values.cooperative import PART_TOPICS
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.namesrv import ClusterInfo
+
+#: More than are told at once.
+MANY = PART_TOPICS + 100
+
+
+def register(desk, *numbers, **values):
+    for number in numbers:
+        named = a_registration(broker_name=f"broker-{number}", connection_id=100 + number // 1000, topics={}, **values)
+        desk.state.register_broker(named, now_ms=0)
+
+
+async def asked(desk, connection=1):
+    return (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO, connection=connection)).body
+
+
+def encoded_whole(desk):
+    """Return the answer as it would be if all of it were encoded now."""
+    brokers = desk.state.tables.brokers
+    return encode(
+        ClusterInfo(
+            broker_addr_table={data.broker_name: routes.broker_data(data) for data in brokers.sets()},
+            cluster_addr_table={cluster: list(names) for cluster, names in brokers.clusters().items()},
+        ),
+        Dialect.BARE_INTEGER_KEYS,
+    )
+
+
+async def test_after_a_change_of_one_set_the_answer_does_not_cost_what_all_sets_cost(desk):
+    register(desk, *range(20_000))
+    await asked(desk)
+    took_ms = []
+    for number in range(20_000, 20_003):
+        register(desk, number)
+        began = time.process_time()
+        body = await asked(desk)
+        took_ms.append(1000 * (time.process_time() - began))
+        assert body == encoded_whole(desk)
+    assert min(took_ms) < 80
+
+
+async def test_few_and_many_sets_are_told_in_the_same_words_whatever_became_of_them(desk):
+    for count in (3, MANY):
+        register(desk, *range(count))
+        register(desk, 1, broker_id=2, zone_name='zone "1"', cluster="Ünder")
+        register(desk, 2, cluster="Moved", address="10.2.2.2:10911")
+        desk.state.connection_lost(100, now_ms=1)
+        register(desk, *range(5, 0, -1))
+        assert await asked(desk) == encoded_whole(desk)
+
+
+async def test_who_asks_after_a_change_is_told_of_it_though_others_wait_already(desk):
+    register(desk, *range(MANY))
+    asking = [asyncio.create_task(asked(desk, number)) for number in range(3)]
+    await asyncio.sleep(0)
+    register(desk, MANY)
+    asking.append(asyncio.create_task(asked(desk, 9)))
+    bodies = await asyncio.gather(*asking)
+    assert f'"broker-{MANY}"'.encode() in bodies[-1]
+    assert bodies[-1] == encoded_whole(desk)
+
+
+async def test_all_who_wait_when_a_list_is_begun_get_the_same_one(desk):
+    register(desk, *range(MANY))
+    bodies = await asyncio.gather(*(asked(desk, number) for number in range(5)))
+    assert bodies == [encoded_whole(desk)] * 5
+    assert desk.state.cluster_info.builds == 1
+
+
+async def test_a_list_that_no_peer_would_read_is_refused_until_it_is_shorter(desk, monkeypatch):
+    monkeypatch.setattr(cluster_info, "SETS_BYTES_MAX", 1000)
+    register(desk, *range(1000, 1020))
+    answer = await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+    assert (answer.code, "the limit is 1000" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
+    register(desk, 1)
+    desk.state.connection_lost(101, now_ms=1)
+    assert await asked(desk) == encoded_whole(desk)

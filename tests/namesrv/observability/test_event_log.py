@@ -1,0 +1,455 @@
+"""Which happening becomes which line: at most one a request, and none for what happens all the time."""
+
+import pytest
+from builders import CLUSTER, topic_configs
+from clusters import register
+from fakes.clock import FakeClock
+from fakes.lines import Lines
+
+from namesrv.core.route_state import RouteState
+from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.values.effects import BeatKind, NotifyMinBrokerIdChange
+from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.observability.event_log import BROKER_CODES, Journal
+from namesrv.observability.log_events import EVENTS
+from namesrv.settings.config import NAMESRV, NameServerConfig
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import FrameError, FrameTooLarge, InvokeTimeout
+from remoting.protocol.shapes.route import DataVersion, QueueData
+from remoting.server.observer import CloseReason, ConnectionKind, Rejection
+from serving.config.stored_config import NotStored
+from serving.logging.events import common_keys
+from serving.logging.logs import Logs, json_line
+from serving.metrics.counters import OTHER
+from serving.process.event_log import Attributed
+
+A = LiveKey("broker-a", "broker-a-0:10911")
+
+
+class Connection:
+    """The other end."""
+
+    id = 7
+    peer = "10.0.0.9:50000"
+
+    def __init__(self):
+        self.kind = ConnectionKind.UNKNOWN
+
+
+class Desk:
+    """A journal over a real state, and the lines it wrote."""
+
+    def __init__(self):
+        self.lines = Lines()
+        self.seen = []
+        self.logs = Logs(self.lines, json_line(), FakeClock(), {})
+        self.logs.set_level("debug")
+        self.counts = BrokerCounts()
+        self.journal = Journal(self.logs, self.counts, NameServerConfig(tls_server_key_password="hunter2"))
+        self.state = RouteState(NameServerConfig())
+
+    def tell(self, outcome):
+        if outcome.events:
+            self.journal.tell(outcome.events)
+
+    def register(self, *broker, **values):
+        self.tell(register(self.state, *broker, **values))
+
+    def taken(self):
+        """Return the lines since the last look, without what every line has."""
+        common = {"timestamp", "level"}
+        lines = self.lines.decoded()
+        self.seen += lines
+        self.lines.clear()
+        return [{key: value for key, value in line.items() if key not in common} for line in lines]
+
+
+@pytest.fixture
+def desk():
+    desk = Desk()
+    yield desk
+    for line in desk.lines.decoded() + desk.seen:
+        check_against_catalogue(line)
+    desk.logs.close(1)
+
+
+def check_against_catalogue(line):
+    event = next(each for each in EVENTS if each.name == line["event"])
+    assert line["level"] == event.level.word
+    audit = {"audit", "peer", "request_code", "opaque"} if event.audit else set()
+    assert set(line) <= {*event.keys, *(key.name for key in common_keys(NAMESRV)), *audit}
+
+
+# Brokers
+
+
+def test_a_first_registration_is_one_line_with_counts_and_a_few_topics(desk):
+    desk.register(topics=topic_configs(*(f"t{number}" for number in range(10_000))), ignored_topics=3)
+    assert desk.taken() == [
+        {
+            "event": "broker_registered",
+            "cluster": CLUSTER,
+            "broker": "broker-a",
+            "broker_id": 0,
+            "addr": "broker-a-0:10911",
+            "topics": 10_000,
+            "data_version": {"counter": 1, "state_version": 0, "timestamp": 1_700_000_000_000},
+            "ignored_topics": 3,
+            "heartbeat_timeout_ms": 120_000,
+            "set_added": True,
+            "master_changed": True,
+            "topics_added": 10_000,
+            "topics_removed": 0,
+            "queues_changed": 0,
+            "perms_changed": 0,
+            "sample_topics": ["t0", "t1", "t2", "t3", "t4"],
+        }
+    ]
+
+
+def test_registrations_that_change_nothing_and_heartbeats_are_only_counted(desk):
+    desk.register()
+    desk.taken()
+    desk.register(now_ms=30_000)
+    desk.register(now_ms=60_000, data_version=DataVersion(2))
+    desk.tell(desk.state.heartbeat(CLUSTER, A, BeatKind.HEARTBEAT, 61_000))
+    desk.tell(desk.state.query_data_version(CLUSTER, A, DataVersion(2), 1, 62_000))
+    assert desk.taken() == []
+    assert sum(desk.counts.heartbeats.counts().values()) == 5
+
+
+def test_a_registration_that_changes_routes_tells_how_many(desk):
+    desk.register()
+    desk.taken()
+    desk.register(data_version=DataVersion(2), topics=topic_configs("TopicTest", "New", read_queue_nums=4))
+    (line,) = desk.taken()
+    assert line["event"] == "broker_topics_changed"
+    assert (line["topics_added"], line["queues_changed"], line["sample_topics"]) == (1, 1, ["TopicTest", "New"])
+
+
+def test_topics_with_impossible_names_are_told_when_the_broker_changes(desk):
+    desk.register()
+    desk.taken()
+    desk.register(now_ms=1, ignored_topics=2)
+    assert desk.taken() == []
+    desk.register(now_ms=2, ignored_topics=2, data_version=DataVersion(2))
+    (line,) = desk.taken()
+    assert (line["event"], line["ignored_topics"]) == ("broker_topics_ignored", 2)
+
+
+def test_a_take_over_is_one_line_with_both_addresses(desk):
+    desk.register()
+    desk.taken()
+    desk.register(address="new:10911", connection_id=2, now_ms=4_000)
+    (line,) = desk.taken()
+    assert (line["event"], line["addr"], line["former_addr"]) == ("broker_superseded", "new:10911", "broker-a-0:10911")
+    assert line["silent_ms"] == 4_000
+
+
+def test_a_conflict_tells_both_addresses_and_versions(desk):
+    desk.register(data_version=DataVersion(1, 5))
+    desk.taken()
+    desk.register(address="old:10911", data_version=DataVersion(1, 4))
+    (line,) = desk.taken()
+    assert line == {
+        "event": "registration_conflicted",
+        "cluster": CLUSTER,
+        "broker": "broker-a",
+        "broker_id": 0,
+        "addr": "old:10911",
+        "state_version": 4,
+        "holder_addr": "broker-a-0:10911",
+        "holder_state_version": 5,
+    }
+
+
+def test_a_member_that_asks_for_the_id_of_a_newer_one_is_told_to_have_left(desk):
+    desk.register(data_version=DataVersion(1, 5))
+    desk.register(broker_id=1, address="slave:10911", data_version=DataVersion(1, 4))
+    desk.taken()
+    desk.register(address="slave:10911", data_version=DataVersion(1, 4))
+    conflict, evicted = desk.taken()
+    assert (conflict["event"], evicted["event"]) == ("registration_conflicted", "broker_evicted")
+    assert (evicted["addr"], evicted["broker_id"], evicted["set_removed"]) == ("slave:10911", 1, False)
+
+
+def test_a_late_registration_is_told(desk):
+    desk.register(connection_id=5)
+    desk.taken()
+    desk.register(connection_id=4, is_late=True)
+    (line,) = desk.taken()
+    assert (line["event"], line["addr"]) == ("registration_ignored", "broker-a-0:10911")
+
+
+@pytest.mark.parametrize(
+    ("leave", "event", "silent_ms"),
+    [
+        (lambda state: state.unregister_broker(CLUSTER, A, 1, 500), "broker_unregistered", 500),
+        (lambda state: state.connection_lost(1, 600), "broker_disconnected", 600),
+        (lambda state: state.scan(120_001), "broker_expired", 120_001),
+    ],
+)
+def test_a_removal_tells_reason_silence_and_timeout(desk, leave, event, silent_ms):
+    desk.register()
+    desk.taken()
+    desk.tell(leave(desk.state))
+    (line,) = desk.taken()
+    assert (line["event"], line["silent_ms"], line["heartbeat_timeout_ms"]) == (event, silent_ms, 120_000)
+    assert (line["was_master"], line["set_removed"], line["topics_removed"]) == (True, True, 2)
+
+
+def test_a_lost_connection_that_carried_two_brokers_tells_of_both(desk):
+    desk.register("broker-a")
+    desk.register("broker-b")
+    desk.taken()
+    desk.tell(desk.state.connection_lost(1, 600))
+    assert [line["broker"] for line in desk.taken()] == ["broker-a", "broker-b"]
+
+
+def test_a_late_unregistration_is_told(desk):
+    desk.register(connection_id=5)
+    desk.taken()
+    desk.tell(desk.state.unregister_broker(CLUSTER, A, 4, 500))
+    assert desk.taken() == [
+        {"event": "unregistration_ignored", "cluster": CLUSTER, "broker": "broker-a", "addr": "broker-a-0:10911"}
+    ]
+
+
+NOTIFICATION = NotifyMinBrokerIdChange(
+    broker_name="broker-a",
+    min_broker_id=1,
+    min_broker_addr="a1:10911",
+    offline_broker_addr="a0:10911",
+    ha_broker_addr=None,
+    recipients=("a1:10911", "a2:10911", "a3:10911"),
+)
+
+
+def test_a_notification_that_reached_nobody_is_told_as_failed_only(desk):
+    for address in NOTIFICATION.recipients:
+        desk.journal.notification_failed(NOTIFICATION, address, InvokeTimeout(address, 3000))
+    desk.journal.notification_sent(NOTIFICATION)
+    assert {line["event"] for line in desk.taken()} == {"min_broker_id_notification_failed"}
+    assert desk.counts.notifications.counts() == {("sent",): 0, ("failed",): 3}
+
+
+def test_notifications_are_told_and_counted_by_how_many_arrived(desk):
+    desk.journal.notification_failed(NOTIFICATION, "a2:10911", InvokeTimeout("a2:10911", 3000))
+    desk.journal.notification_sent(NOTIFICATION)
+    desk.journal.notification_sent(NOTIFICATION)
+    failed, sent, sent_to_all = desk.taken()
+    assert (failed["event"], failed["addr"]) == ("min_broker_id_notification_failed", "a2:10911")
+    assert "no answer within 3000 ms" in failed["error"]
+    assert (sent["event"], sent["offline_addr"], len(sent["recipients"])) == ("min_broker_id_notified", "a0:10911", 3)
+    assert (sent["reached"], sent_to_all["reached"]) == (2, 3)
+    assert desk.counts.notifications.counts() == {("sent",): 5, ("failed",): 1}
+
+
+# What operators change
+
+
+class Commands:
+    """Does what an operator's request asks, and answers at once or later."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def dispatch(self, request, _):
+        if request.code in (RequestCode.PUT_KV_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG):
+            return self.later(request)
+        self.act()
+        return request.reply()
+
+    async def later(self, request):
+        self.act()
+        return request.reply()
+
+
+ASKER = {"audit": True, "peer": "10.0.0.9:50000", "opaque": 42}
+
+
+def attributed(commands):
+    return Attributed(commands, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
+def command(act, code):
+    return attributed(Commands(act)).dispatch(RemotingCommand(code, opaque=42), Connection())
+
+
+def test_a_command_that_touches_many_broker_sets_is_one_audit_line(desk):
+    for name in ("broker-a", "broker-b", "broker-c"):
+        desk.register(name)
+    desk.taken()
+    command(lambda: desk.tell(desk.state.delete_topic("TopicTest", None)), RequestCode.DELETE_TOPIC_IN_NAMESRV)
+    (line,) = desk.taken()
+    assert line == ASKER | {
+        "event": "topics_changed",
+        "request_code": "delete_topic_in_namesrv",
+        "command": "DELETE_TOPIC_IN_NAMESRV",
+        "target": "TopicTest",
+        "clusters": [CLUSTER],
+        "brokers": 3,
+        "topics_added": 0,
+        "topics_removed": 3,
+        "queues_changed": 0,
+        "perms_changed": 0,
+        "sample_topics": ["TopicTest"],
+    }
+
+
+def test_a_wiped_permission_and_an_added_topic_are_audited(desk):
+    desk.register()
+    desk.taken()
+    command(lambda: desk.tell(desk.state.wipe_write_perm("broker-a")), RequestCode.WIPE_WRITE_PERM_OF_BROKER)
+    added = QueueData(broker_name="broker-a", perm=6, read_queue_nums=1, write_queue_nums=1)
+    command(lambda: desk.tell(desk.state.register_topic("New", [added])), RequestCode.REGISTER_TOPIC_IN_NAMESRV)
+    wiped, topic = desk.taken()
+    assert (wiped["target"], wiped["perms_changed"], wiped["audit"]) == ("broker-a", 2, True)
+    assert (topic["target"], topic["topics_added"], topic["audit"]) == ("New", 1, True)
+
+
+async def test_a_kv_change_tells_who_asked_and_both_values_although_it_waited_for_the_disk(desk):
+    await command(lambda: desk.journal.kv_changed("ns", "k", None, "1"), RequestCode.PUT_KV_CONFIG)
+    (line,) = desk.taken()
+    assert line == ASKER | {
+        "event": "kv_changed",
+        "request_code": "put_kv_config",
+        "namespace": "ns",
+        "key": "k",
+        "old": None,
+        "new": "1",
+    }
+    assert desk.counts.kv_changes.counts() == {("stored",): 1, ("failed",): 0}
+
+
+async def test_who_asked_last_is_not_blamed_for_what_nobody_asked(desk):
+    await command(lambda: None, RequestCode.PUT_KV_CONFIG)
+    command(lambda: None, RequestCode.DELETE_TOPIC_IN_NAMESRV)
+    desk.journal.kv_changed("ns", "k", None, "1")
+    (line,) = desk.taken()
+    assert "peer" not in line
+
+
+async def test_a_change_of_the_configuration_tells_old_and_new_values_and_no_secret(desk):
+    changed = NameServerConfig(support_acting_master=True, log_level="warning", tls_server_key_password="hunter3")
+    keys = ("supportActingMaster", "logLevel", "tls.server.keyPassword")
+    await command(lambda: desk.journal.config_changed(keys, ("odd",), changed), RequestCode.UPDATE_NAMESRV_CONFIG)
+    assert desk.taken()[0]["new"] == {
+        "supportActingMaster": "true",
+        "logLevel": "warning",
+        "tls.server.keyPassword": "******",
+    }
+    back = NameServerConfig(tls_server_key_password="hunter2")
+    await command(lambda: desk.journal.config_changed(keys, ("odd",), back), RequestCode.UPDATE_NAMESRV_CONFIG)
+    (line,) = desk.taken()
+    assert line["old"]["supportActingMaster"] == "true"
+    assert line["new"] == {"supportActingMaster": "false", "logLevel": "info", "tls.server.keyPassword": "******"}
+    assert line["unknown"] == ["odd"]
+    assert desk.counts.config_changes.counts() == {("stored",): 2, ("failed",): 0}
+
+
+async def test_a_change_of_the_configuration_tells_what_counts_now_and_what_from_the_next_start(desk):
+    keys = ("connectionsMax", "defaultThreadPoolNums", "enableTopicList", "mine", "serializeType")
+    await command(lambda: desk.journal.config_changed(keys, (), NameServerConfig()), RequestCode.UPDATE_NAMESRV_CONFIG)
+    (line,) = desk.taken()
+    assert line["in_force"] == ["enableTopicList"]
+    assert line["from_next_start"] == ["connectionsMax", "serializeType"]
+
+
+def test_what_the_disk_refused_is_an_error(desk):
+    desk.journal.kv_not_stored(NotStored("kvConfig.json: no space left"))
+    desk.journal.config_not_stored(NotStored("namesrv.properties: no space left"))
+    kv, config = desk.lines.decoded()
+    assert (kv["event"], kv["level"], kv["error"]) == ("kv_store_failed", "error", "kvConfig.json: no space left")
+    assert (config["event"], config["level"]) == ("config_store_failed", "error")
+    assert desk.counts.kv_changes.counts()["failed",] == desk.counts.config_changes.counts()["failed",] == 1
+
+
+# Connections and requests
+
+
+@pytest.mark.parametrize(
+    ("codes", "kind"),
+    [
+        ([RequestCode.GET_ROUTEINFO_BY_TOPIC], ConnectionKind.CLIENT),
+        ([RequestCode.GET_ROUTEINFO_BY_TOPIC, RequestCode.REGISTER_BROKER], ConnectionKind.BROKER),
+        ([RequestCode.BROKER_HEARTBEAT, RequestCode.GET_ROUTEINFO_BY_TOPIC], ConnectionKind.BROKER),
+        ([RequestCode.GET_BROKER_CLUSTER_INFO], ConnectionKind.CLIENT),
+        ([9999], ConnectionKind.CLIENT),
+    ],
+)
+def test_a_connection_shows_by_its_requests_what_is_at_its_other_end(codes, kind):
+    connection = Connection()
+    for code in codes:
+        answer = attributed(Commands(lambda: None)).dispatch(RemotingCommand(code, opaque=1), connection)
+        assert answer.opaque == 1
+    assert connection.kind is kind
+
+
+def test_bytes_that_are_no_frame_are_one_line_with_peer_and_problem(desk):
+    desk.journal.frame_rejected(Connection(), FrameError("this looks like an HTTP client"))
+    desk.journal.frame_rejected(Connection(), FrameTooLarge(2**30, 2**24))
+    bad, large = desk.taken()
+    assert bad == {
+        "event": "frame_rejected",
+        "peer": "10.0.0.9:50000",
+        "reason": "bad_frame",
+        "error": "this looks like an HTTP client",
+    }
+    assert large["reason"] == "too_large"
+
+
+def test_a_peer_that_takes_no_answers_is_one_line_with_what_it_leaves_unread(desk):
+    desk.journal.connection_paused(Connection(), 1_100_000)
+    assert desk.taken() == [{"event": "connection_paused", "peer": "10.0.0.9:50000", "unread_bytes": 1_100_000}]
+
+
+def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk):
+    request = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"brokerName": "broker-a"})
+    unknown = RemotingCommand(9999, opaque=4)
+    desk.journal.request_rejected(Connection(), request, Rejection.BAD_REQUEST, "clusterName is missing")
+    desk.journal.request_rejected(Connection(), unknown, Rejection.BUSY, "busy")
+    desk.journal.request_rejected(Connection(), request, Rejection.DRAINING, "please go away")
+    first, second = desk.taken()
+    assert first == {
+        "event": "request_rejected",
+        "peer": "10.0.0.9:50000",
+        "request_code": "register_broker",
+        "opaque": 3,
+        "reason": "bad_request",
+        "error": "clusterName is missing",
+    }
+    assert second["request_code"] == 9999
+
+
+def test_a_registration_that_was_refused_is_counted_for_its_cluster(desk):
+    refused = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"clusterName": CLUSTER})
+    desk.journal.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
+    desk.register()
+    desk.journal.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
+    desk.taken()
+    counts = desk.counts.registrations.counts()
+    # A cluster that nobody registered in may be an invention.
+    assert (counts[OTHER, "rejected"], counts[CLUSTER, "rejected"]) == (1, 1)
+
+
+def test_a_fault_of_ours_is_an_error_with_where_it_was(desk):
+    desk.journal.handler_failed(Connection(), RemotingCommand(105, opaque=3), KeyError("x"))
+    (line,) = desk.taken()
+    assert (line["event"], line["request_code"]) == ("request_failed", "get_routeinfo_by_topic")
+    assert line["exception"][0]["exc_type"] == "KeyError"
+
+
+def test_connections_are_told_to_who_looks_closely_and_slow_readers_to_all(desk):
+    desk.journal.connection_opened(Connection())
+    desk.journal.connection_closed(Connection(), CloseReason.PEER)
+    desk.journal.connection_refused("10.0.0.9:1", 16_384)
+    desk.journal.connection_closed(Connection(), CloseReason.SLOW_READER)
+    lines = desk.lines.decoded()
+    assert [(line["event"], line["level"]) for line in lines] == [
+        ("connection_opened", "debug"),
+        ("connection_closed", "debug"),
+        ("connection_refused", "warning"),
+        ("slow_reader_disconnected", "warning"),
+    ]

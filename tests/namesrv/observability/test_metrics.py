@@ -1,0 +1,161 @@
+"""What the values of the metrics say."""
+
+import asyncio
+import time
+
+import pytest
+from builders import CLUSTER, topic_configs
+from clusters import register
+from fakes.site import Site
+from prometheus_client.parser import text_string_to_metric_families
+
+from namesrv.settings.kv_config import KvConfig
+from remoting.server.observer import CloseReason, ConnectionKind, Rejection
+from remoting.server.statistics import LATENCY_BOUNDS_NS
+from serving.metrics.counters import BROKERS_MAX, OTHER
+from serving.metrics.health import Serving
+from serving.metrics.server_counters import LATENCY_S
+
+
+@pytest.fixture
+async def site():
+    site = Site()
+    yield site
+    site.logs.close(1)
+
+
+def scrape(site):
+    """Return the samples of a scrape: name and labels -> value."""
+    text = b"".join(site.metrics.pieces()).decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(samples, name, **labels):
+    return samples.get(("rocketmq_namesrv_" + name, frozenset(labels.items())))
+
+
+async def test_the_state_of_the_server_is_told(site):
+    site.settings.kv = KvConfig().with_value("a", "1", "x").with_value("a", "2", "x").with_value("b", "1", "x")
+    starting = scrape(site)
+    assert (value(starting, "ready"), value(starting, "draining"), value(starting, "kv_entries")) == (0, 0, 3)
+    site.health.serving = Serving.READY
+    assert value(scrape(site), "ready") == 1
+    site.health.serving = Serving.DRAINING
+    assert (value(scrape(site), "ready"), value(scrape(site), "draining")) == (0, 1)
+
+
+async def test_traffic_is_told_by_the_names_of_codes(site):
+    statistics = site.statistics
+    statistics.count_finished(105, 0)
+    statistics.prepared[105] += 1
+    statistics.count_finished(105, 17)
+    statistics.count_finished(4711, 3)
+    statistics.count_finished(105, 4711)
+    statistics.count_finished(105, 4712)
+    statistics.add_latency(105, 300_000, 2)
+    statistics.connections[ConnectionKind.BROKER] = 4
+    statistics.closed[CloseReason.IDLE] = 5
+    statistics.rejected[Rejection.BAD_FRAME] = 6
+    statistics.received_bytes = 7
+    samples = scrape(site)
+
+    def requests(code, result):
+        return value(samples, "requests_total", request_code=code, response_code=result)
+
+    assert requests("get_routeinfo_by_topic", "success") == 2
+    assert requests("get_routeinfo_by_topic", "topic_not_exist") == 1
+    assert requests("get_routeinfo_by_topic", "unknown") == 2
+    assert requests("unknown", "request_code_not_supported") == 1
+    assert requests("register_broker", "success") == 0
+
+    def duration(suffix, **labels):
+        name = f"request_duration_seconds_{suffix}"
+        return value(samples, name, request_code="get_routeinfo_by_topic", **labels)
+
+    assert (duration("bucket", le="0.00025"), duration("bucket", le="0.0005"), duration("count")) == (0, 2, 2)
+    assert duration("sum") == pytest.approx(0.0006)
+    assert value(samples, "connections", kind="broker") == 4
+    assert value(samples, "connections_closed_total", reason="idle") == 5
+    assert value(samples, "requests_rejected_total", reason="bad_frame") == 6
+    assert value(samples, "received_bytes_total") == 7
+
+
+def test_latencies_are_counted_in_the_buckets_that_are_told():
+    assert [bound / 1e9 for bound in LATENCY_BOUNDS_NS] == list(LATENCY_S)
+
+
+async def test_route_queries_are_told_by_how_they_ended(site):
+    site.route_counts.found.add(300)
+    site.route_counts.not_found = 2
+    site.route_counts.error = 3
+    site.state.answers.misses = 1
+    samples = scrape(site)
+    ended = {each: value(samples, "route_queries_total", result=each) for each in ("found", "not_found", "error")}
+    assert ended == {"found": 1, "not_found": 2, "error": 3}
+    assert value(samples, "route_response_bytes_bucket", le="256.0") == 0
+    assert value(samples, "route_response_bytes_bucket", le="512.0") == 1
+    assert value(samples, "route_response_bytes_sum") == 300
+    assert value(samples, "route_cache_events_total", result="miss") == 1
+
+
+async def test_a_broker_is_told_while_it_lives(site):
+    register(site.state, "broker-a", now_ms=site.clock.now_ms(), heartbeat_timeout_ms=10_000)
+    heard_s = site.clock.unix_ms() / 1000
+    site.clock.pass_ms(5_000)
+    samples = scrape(site)
+    who = {"cluster": CLUSTER, "broker": "broker-a", "broker_id": "0"}
+    assert value(samples, "broker_last_heartbeat_timestamp_seconds", **who) == heard_s
+    assert value(samples, "broker_heartbeat_timeout_seconds", **who) == 10
+    assert value(samples, "broker_info", **who, version="5.5.0") == 1
+    assert value(samples, "active_brokers", cluster=CLUSTER, role="master") == 1
+    site.state.connection_lost(1, site.clock.now_ms())
+    gone = scrape(site)
+    assert value(gone, "broker_info", **who, version="5.5.0") is None
+    assert value(gone, "active_brokers", cluster=CLUSTER, role="master") is None
+
+
+async def test_brokers_beyond_the_limit_share_what_is_worst_of_them(site):
+    now_ms = site.clock.now_ms()
+    for number in range(BROKERS_MAX + 3):
+        silent_ms = 7_000 if number == BROKERS_MAX + 1 else 0
+        register(site.state, f"broker-{number}", now_ms=now_ms - silent_ms, topics=topic_configs("a", "b"))
+    samples = scrape(site)
+    others = {"cluster": OTHER, "broker": OTHER, "broker_id": OTHER}
+    last = value(samples, "broker_last_heartbeat_timestamp_seconds", **others)
+    assert last == site.clock.unix_ms() / 1000 - 7
+    assert value(samples, "broker_info", **others, version=OTHER) == 1
+    assert value(samples, "label_overflow_total", metric="rocketmq_namesrv_broker_info") == 3
+
+
+async def test_a_name_that_would_break_the_text_is_escaped(site):
+    register(site.state, 'b"\\\n', cluster="{}")
+    samples = scrape(site)
+    assert value(samples, "active_brokers", cluster="{}", role="master") == 1
+    assert any(("broker", 'b"\\\n') in labels for _, labels in samples)
+
+
+async def test_scrapes_at_one_time_are_one_rendering(site, monkeypatch):
+    renderings = []
+    pieces = site.metrics.pieces
+
+    def counted(process):
+        renderings.append(1)
+        return pieces(process)
+
+    monkeypatch.setattr(site.metrics, "pieces", counted)
+    texts = await asyncio.gather(*(site.metrics.text() for _ in range(5)))
+    assert len(renderings) == 1
+    assert len(set(texts)) == 1
+
+
+async def test_a_text_is_rendered_anew_after_a_rest(site):
+    first = await site.metrics.text()
+    site.health.serving = Serving.READY
+    deadline = time.perf_counter() + 30
+    while (text := await site.metrics.text()) == first or b"ready 1.0" not in text:
+        assert time.perf_counter() < deadline
+        await asyncio.sleep(0.01)
