@@ -96,7 +96,7 @@ soak: $(VENV)/.dev
 	$(BIN)/pytest -m soak
 
 ## mutants: which mistakes in the rules no test would notice, into benchmarks/MUTANTS.md; every fifth of them, about 20
-## minutes, or those that are named: make mutants MUTANTS='controller.guard.*'
+## minutes, or those that are named: make mutants MUTANTS='controller.failover.monitor.*'
 MUTANTS ?= *[27]
 mutants: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'

@@ -1,7 +1,7 @@
 """What the tests make of rules with one thing wrong: mutmut over the rules of both servers, into benchmarks/MUTANTS.md.
 
     python benchmarks/mutants.py                        every fifth mutant of each rule
-    python benchmarks/mutants.py 'controller.guard.*'   all of these
+    python benchmarks/mutants.py 'controller.failover.monitor.*'   all of these
     python benchmarks/mutants.py --show                 what has survived, as differences
 
 Which modules are rules and which tests are asked stands in pyproject.toml. What mypy refuses is no mutant that a test

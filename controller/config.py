@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, get_args
 
-from controller.detection import SILENCE_MS_MIN
+from controller.failure_detection.detector import SILENCE_MS_MIN
 from remoting.protocol.codes import CONTROLLER_REQUESTS
 from serving.config.options import (
     ANY_VALUE,

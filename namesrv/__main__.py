@@ -12,7 +12,7 @@ from serving.config.sources import WhyIgnored
 from serving.process.start import Start, asked_start, leaving_if_not_started, run
 
 if TYPE_CHECKING:
-    from controller.beside import Beside
+    from controller.app.embedded import Beside
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def _controller(start: "Start[NameServerConfig]") -> "Beside | None":
     if not config.enable_controller_in_namesrv:
         return None
     # The only place where one server knows of the other: to start it.
-    from controller.beside import controller_beside  # noqa: PLC0415
+    from controller.app.embedded import controller_beside  # noqa: PLC0415
 
     ports = config.controller_listen_port, config.controller_http_port
     return controller_beside(start.config_file, config, *ports, NAMESRV.field_of_key)

@@ -1,8 +1,8 @@
 """Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
 
-from controller.broker_set import BrokerSet, Replica
-from controller.decisions.electorate import Electorate
-from controller.live_table import Heard
+from controller.decisions.cluster_view import Electorate
+from controller.failure_detection.heartbeats import Heard
+from controller.sets.broker_set import BrokerSet, Replica
 
 SET = "broker-a"
 CLUSTER = "DefaultCluster"

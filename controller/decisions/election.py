@@ -11,12 +11,12 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from controller.broker_set import MASTER_EPOCH_MAX, BrokerSet
-from controller.decisions.electorate import Electorate
-from controller.entry import Decision, Entry
-from controller.events import MasterElected, MasterEpochRaised, MasterLost
-from controller.live_table import UNKNOWN, Heard
+from controller.decisions.cluster_view import Electorate
+from controller.failure_detection.heartbeats import UNKNOWN, Heard
 from controller.refusals import EpochsUsedUp, SetUnknown
+from controller.sets.broker_set import MASTER_EPOCH_MAX, BrokerSet
+from controller.sets.events import MasterElected, MasterEpochRaised, MasterLost
+from controller.sets.stored_set import Decision, Entry
 
 
 class Verdict(Enum):

@@ -5,18 +5,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from controller.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet, Floor
-from controller.entry import Decision, Entry
-from controller.events import (
-    BrokerAddressChanged,
-    BrokerIdApplied,
-    Event,
-    MasterEpochRaised,
-    MasterLost,
-    RebuildingBegun,
-    ReplicaAdopted,
-    ReplicasRemoved,
-)
 from controller.refusals import (
     BrokerIdInvalid,
     BrokerUnknown,
@@ -26,6 +14,18 @@ from controller.refusals import (
     LimitReached,
     SetUnknown,
 )
+from controller.sets.broker_set import FIRST_BROKER_ID, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet, Floor
+from controller.sets.events import (
+    BrokerAddressChanged,
+    BrokerIdApplied,
+    Event,
+    MasterEpochRaised,
+    MasterLost,
+    RebuildingBegun,
+    ReplicaAdopted,
+    ReplicasRemoved,
+)
+from controller.sets.stored_set import Decision, Entry
 
 #: Most brokers of a set, dead ones too; real sets have some.
 REPLICAS_MAX: Final = 1_000

@@ -4,9 +4,6 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from controller.broker_set import BrokerSet
-from controller.entry import Decision, Entry
-from controller.events import SyncStateSetAltered
 from controller.refusals import (
     NotTheMaster,
     ReplicasInvalid,
@@ -15,6 +12,9 @@ from controller.refusals import (
     StaleSyncStateSetEpoch,
     SyncStateSetRefused,
 )
+from controller.sets.broker_set import BrokerSet
+from controller.sets.events import SyncStateSetAltered
+from controller.sets.stored_set import Decision, Entry
 
 
 class WantedSyncStateSet(Struct, frozen=True, kw_only=True):

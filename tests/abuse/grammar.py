@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from controller.config import CONTROLLER
-from controller.handlers import BODY_LIMITS as CONTROLLER_BODY_LIMITS
+from controller.wire.handlers import BODY_LIMITS as CONTROLLER_BODY_LIMITS
 from namesrv.settings.config import NAMESRV
 from namesrv.wire.handlers import BODY_LIMITS as NAMESRV_BODY_LIMITS
 from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode

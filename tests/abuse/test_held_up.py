@@ -15,7 +15,7 @@ from peers.java import write_properties
 from peers.processes import Process, free_port
 from peers.wire import frame
 
-from controller import handlers as controller_handlers
+from controller.wire import handlers as controller_handlers
 from namesrv.wire import handlers as namesrv_handlers
 from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 

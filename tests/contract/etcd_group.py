@@ -5,9 +5,9 @@ import contextlib
 from controller_builders import SET, a_set
 from fakes.witness import RecordingWitness, eventually
 
-from controller.entry import Entry
-from controller.store import Member
-from controller.stores.etcd import EtcdOptions, EtcdStore
+from controller.sets.stored_set import Entry
+from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
+from controller.storage.store import Member
 from remoting.clock import SystemClock
 
 #: Far longer than any lease: how long a slow machine may take to come to a leader.

@@ -12,18 +12,18 @@ import pytest
 from fakes.control_room import ControlRoom
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller import event_catalogue, metric_catalogue
-from controller.analytics_results import Sample
 from controller.config import CONTROLLER
-from controller.event_catalogue import EVENTS
-from controller.metric_catalogue import FAMILIES
+from controller.observability import log_events, metric_catalogue
+from controller.observability.analytics_results import Sample
+from controller.observability.log_events import EVENTS
+from controller.observability.metric_catalogue import FAMILIES
 from serving.logging import server_events
 from serving.logging.events import Level, LogEvent, common_keys
 
 ROOT = Path(__file__).parents[2]
 CONSTANTS = {
     name: value
-    for catalogue in (server_events, event_catalogue)
+    for catalogue in (server_events, log_events)
     for name, value in vars(catalogue).items()
     if isinstance(value, LogEvent)
 }
@@ -70,12 +70,14 @@ def test_every_event_of_the_code_is_on_the_page():
 
 def test_the_log_page_is_the_catalogue():
     page = (ROOT / "docs/controller-logs.md").read_text()
-    assert page == event_catalogue.as_markdown(), "python -m controller.event_catalogue > docs/controller-logs.md"
+    assert page == log_events.as_markdown(), "python -m controller.observability.log_events > docs/controller-logs.md"
 
 
 def test_the_metric_page_is_the_catalogue():
     page = (ROOT / "docs/controller-metrics.md").read_text()
-    assert page == metric_catalogue.as_markdown(), "python -m controller.metric_catalogue > docs/controller-metrics.md"
+    assert page == metric_catalogue.as_markdown(), (
+        "python -m controller.observability.metric_catalogue > docs/controller-metrics.md"
+    )
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.name)

@@ -11,12 +11,12 @@ import sys
 import pytest
 from peers import power
 
-from controller.broker_set import BrokerSet, Replica
-from controller.entry import Entry
-from controller.store import Member, StoreError
-from controller.stores import high_water
-from controller.stores.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
-from controller.stores.high_water import HighWater
+from controller.sets.broker_set import BrokerSet, Replica
+from controller.sets.stored_set import Entry
+from controller.storage import high_water
+from controller.storage.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
+from controller.storage.high_water import HighWater
+from controller.storage.store import Member, StoreError
 
 SET = "broker-a"
 ME = Member(id="n0", address="10.0.0.1:9878")
@@ -226,7 +226,7 @@ COMMITTING = """
 import asyncio, sys
 from pathlib import Path
 from contract.test_embedded_faults import SET, at_epoch
-from controller.stores.embedded import EmbeddedStore
+from controller.storage.embedded import EmbeddedStore
 
 async def main():
     backend = EmbeddedStore(Path(sys.argv[1]))

@@ -11,9 +11,9 @@ from controller_builders import SET
 from fakes.witness import eventually
 from peers.etcd import Way, certificate, running_etcd
 
-from controller.entry import Entry
-from controller.store import Deposed, EntryMoved, Kept, OutcomeUnknown, StoreError
-from controller.stores.etcd import EtcdOptions, EtcdStore
+from controller.sets.stored_set import Entry
+from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
+from controller.storage.store import Deposed, EntryMoved, Kept, OutcomeUnknown, StoreError
 from remoting.clock import SystemClock
 
 pytestmark = pytest.mark.etcd
@@ -322,9 +322,9 @@ async def test_where_nothing_listens_joining_says_so_and_may_be_tried_again(tmp_
 
 ENDS_WITHOUT_CLOSING = """
 import asyncio, subprocess, sys
-from controller.store import Member
-from controller.entry import Entry
-from controller.stores.etcd import EtcdOptions, EtcdStore
+from controller.storage.store import Member
+from controller.sets.stored_set import Entry
+from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
 from fakes.witness import RecordingWitness, eventually
 from remoting.clock import SystemClock
 
@@ -356,6 +356,6 @@ def test_a_process_ends_without_a_word_whether_it_closes_its_store_or_not(etcd, 
 
 
 def test_the_embedded_store_never_loads_grpc():
-    program = "import sys, controller.stores.embedded, controller.leadership; print({'grpc', 'etcd3'} & {*sys.modules})"
+    program = "import sys, controller.storage.embedded, controller.storage.etcd.lease_state_machine; print({'grpc', 'etcd3'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -10,12 +10,12 @@ from controller_builders import SET
 from fakes.witness import RecordingWitness, eventually
 from peers.etcd import Way, running_etcd
 
-from controller.leadership import LEASE_TTL_S, MARGIN_MS
-from controller.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError
-from controller.stores import etcd_requests
-from controller.stores.etcd_client import EtcdClient, EtcdOptions
-from controller.stores.etcd_keys import Keys, entry_value
-from controller.stores.etcd_membership import IdTaken
+from controller.storage.etcd import calls
+from controller.storage.etcd.client import EtcdClient, EtcdOptions
+from controller.storage.etcd.keys import Keys, entry_value
+from controller.storage.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS
+from controller.storage.etcd.registration import IdTaken
+from controller.storage.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError
 from remoting.clock import SystemClock
 
 pytestmark = pytest.mark.etcd
@@ -61,11 +61,11 @@ def test_the_key_of_the_leader_is_deleted_only_by_the_run_that_created_it(etcd, 
         def ask(question):
             return client.ask(question, deadline_ms=clock.now_ms() + 10_000)
 
-        lease_id, _ = ask(etcd_requests.grant(LEASE_TTL_S))
-        token = ask(etcd_requests.campaign(keys, me, "mine", lease_id)).holder.token
-        ask(etcd_requests.release(keys, etcd_requests.Lead(me, run, token)))
-        assert (ask(etcd_requests.look(keys)).holder is not None) == is_left
-        ask(etcd_requests.revoke(lease_id))
+        lease_id, _ = ask(calls.grant(LEASE_TTL_S))
+        token = ask(calls.campaign(keys, me, "mine", lease_id)).holder.token
+        ask(calls.release(keys, calls.Lead(me, run, token)))
+        assert (ask(calls.look(keys)).holder is not None) == is_left
+        ask(calls.revoke(lease_id))
 
 
 async def test_a_lead_is_renewed_before_it_ends(etcd, name):

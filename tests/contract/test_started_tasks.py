@@ -16,7 +16,7 @@ SUPERVISED = {
     ("serving/process/process.py", "TaskGroup"),
 }
 #: These go on after any failure: test_recorder.py, test_log_writer.py and test_etcd_steadiness.py have them fail.
-THREADS = {"history/recorder.py", "serving/logging/writer.py", "controller/stores/etcd_watch.py"}
+THREADS = {"history/recorder.py", "serving/logging/writer.py", "controller/storage/etcd/watch.py"}
 
 
 def uses(names):

@@ -12,14 +12,14 @@ from controller_builders import CLUSTER, SET, a_set
 from fakes.witness import RecordingWitness, eventually
 from peers.etcd import running_etcd
 
-from controller.broker_set import Floor
 from controller.decisions.membership import Applicant, apply_id, new_set
-from controller.entry import Decision, Entry
-from controller.events import MasterElected, MasterLost
 from controller.refusals import BrokerIdInvalid
-from controller.store import Changed, EntryMoved, Kept, Member, OutcomeUnknown, SetStore, StoreError
-from controller.stores.embedded import TOGETHER_MAX, EmbeddedStore, StoreInUse
-from controller.stores.etcd import EtcdOptions, EtcdStore
+from controller.sets.broker_set import Floor
+from controller.sets.events import MasterElected, MasterLost
+from controller.sets.stored_set import Decision, Entry
+from controller.storage.embedded import TOGETHER_MAX, EmbeddedStore, StoreInUse
+from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
+from controller.storage.store import Changed, EntryMoved, Kept, Member, OutcomeUnknown, SetStore, StoreError
 from remoting.clock import SystemClock
 
 AN_ENTRY = Entry(broker_set=a_set())
@@ -381,9 +381,9 @@ async def test_a_commit_that_nobody_waits_for_any_more_is_not_begun(embedded):
 KILLED_WHILE_COMMITTING = """
 import asyncio, os, sys
 from pathlib import Path
-from controller.entry import Entry
-from controller.broker_set import Floor
-from controller.stores.embedded import EmbeddedStore
+from controller.sets.stored_set import Entry
+from controller.sets.broker_set import Floor
+from controller.storage.embedded import EmbeddedStore
 
 async def commit_on(backend, name):
     revision = (await backend.read(name)).revision

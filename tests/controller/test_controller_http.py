@@ -7,12 +7,12 @@ import pytest
 from controller_builders import a_set
 from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
 
-from controller.broker_set import BrokerSet
-from controller.detection import Outcome
-from controller.elections import Notified
-from controller.entry import Entry
-from controller.http_endpoints import ENDPOINTS
-from controller.store import Kept, Member, SetStore
+from controller.failover.election_log import Notified
+from controller.failure_detection.detector import Outcome
+from controller.http.endpoints import ENDPOINTS
+from controller.sets.broker_set import BrokerSet
+from controller.sets.stored_set import Entry
+from controller.storage.store import Kept, Member, SetStore
 from serving.http import openapi
 from serving.http.shapes import ErrorAnswer
 from serving.metrics.health import Serving

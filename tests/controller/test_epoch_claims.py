@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from fakes.control_room import SET, ControlRoom
 
-from controller import control as control_module
-from controller.broker_set import RECOVERY_MARGIN, Floor
 from controller.decisions.membership import ADOPTED_EPOCH_MAX, Registrant, decide_adoption
-from controller.detection import Outcome
-from controller.entry import Entry
-from controller.live_table import BrokerKey
+from controller.failover import requests as control_module
+from controller.failure_detection.detector import Outcome
+from controller.failure_detection.heartbeats import BrokerKey
 from controller.refusals import EpochsUsedUp
+from controller.sets.broker_set import RECOVERY_MARGIN, Floor
+from controller.sets.stored_set import Entry
 from remoting.protocol.codes import ResponseCode
 
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED

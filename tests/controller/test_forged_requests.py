@@ -10,11 +10,11 @@ from contextlib import contextmanager
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from controller.detection import Outcome
-from controller.entry import Entry
-from controller.live_table import BrokerKey
-from controller.log_ends import LogEnd
-from controller.store import Kept
+from controller.failure_detection.detector import Outcome
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.log_ends import LogEnd
+from controller.sets.stored_set import Entry
+from controller.storage.store import Kept
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 ONE = BrokerKey(SET, 1)

@@ -3,8 +3,8 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from controller.detection import Outcome
-from controller.live_table import BrokerKey
+from controller.failure_detection.detector import Outcome
+from controller.failure_detection.heartbeats import BrokerKey
 from remoting.protocol.codes import RequestCode
 
 #: More than there are hosts of real brokers.

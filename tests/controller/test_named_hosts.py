@@ -3,9 +3,9 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom
 
-from controller.detection import Outcome
-from controller.hosts import Seat
-from controller.live_table import BrokerKey
+from controller.failure_detection.detector import Outcome
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.hosts import Seat
 from remoting.protocol.codes import RequestCode
 
 ONE = BrokerKey(SET, 1)

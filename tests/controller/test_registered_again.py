@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from controller import control
+from controller.failover import requests
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 
@@ -70,7 +70,7 @@ async def test_so_it_has_where_it_does_not_beat_over_that_connection(room):
 
 async def test_of_many_that_were_told_to_register_the_last_are_remembered(room, monkeypatch):
     epoch = await a_lost_set(room)
-    monkeypatch.setattr(control, "_TOLD_MAX", 2)
+    monkeypatch.setattr(requests, "_TOLD_MAX", 2)
     for over in (20, 21, 1, 22):
         room.control.told_to_register(SET, over)
     answer = await register(room, 1, over=1)

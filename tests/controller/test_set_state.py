@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import a_set
 
-from controller.overview import SetState, state_of
+from controller.sets.health import SetState, state_of
 
 ALL = frozenset({1, 2, 3})
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from controller_builders import SET, a_set, replicas
 
-from controller.entry import Decision, Entry
-from controller.events import MasterLost
-from controller.store import EntryMoved, Kept, SetStore, StoreError
+from controller.sets.events import MasterLost
+from controller.sets.stored_set import Decision, Entry
+from controller.storage.store import EntryMoved, Kept, SetStore, StoreError
 
 OLD = Kept(Entry(broker_set=a_set()), 5)
 NEW = Kept(Entry(broker_set=a_set(master=None, master_epoch=6)), 6)

@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import SET, ControlRoom
 
-from controller.live_table import BrokerKey
+from controller.failure_detection.heartbeats import BrokerKey
 
 ONE = BrokerKey(SET, 1)
 #: Connections from the hosts of brokers 1 and 2, and of somebody else.

@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import ControlRoom
 
-from controller.detection import Detection
+from controller.failure_detection.detector import Detection
 
 
 class Counting(Detection):

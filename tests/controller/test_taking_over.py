@@ -8,12 +8,12 @@ from fakes.clock import FakeClock
 from fakes.lines import Lines
 from fakes.witness import eventually
 
-from controller import engine
+from controller.app import controller_core
+from controller.app.service import Controller
 from controller.config import ControllerConfig
-from controller.entry import Entry
-from controller.service import Controller
-from controller.store import Kept, Member, StoreError
-from controller.stores.opening import open_store
+from controller.sets.stored_set import Entry
+from controller.storage.opening import open_store
+from controller.storage.store import Kept, Member, StoreError
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process.process import Surroundings
@@ -94,7 +94,7 @@ class Candidate:
 
 @pytest.fixture
 async def candidate(tmp_path, monkeypatch):
-    monkeypatch.setattr(engine, "STORE_AGAIN_S", 0.001)
+    monkeypatch.setattr(controller_core, "STORE_AGAIN_S", 0.001)
     candidate = Candidate(tmp_path)
     async with candidate.tasks:
         yield candidate

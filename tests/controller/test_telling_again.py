@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import SET, ControlRoom
 
-from controller.detection import Outcome
+from controller.failure_detection.detector import Outcome
 
 
 @pytest.fixture

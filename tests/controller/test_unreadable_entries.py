@@ -6,7 +6,7 @@ import pytest
 from fakes.control_room import SET, ControlRoom
 from peers.wire import SUCCESS
 
-from controller.store import Kept
+from controller.storage.store import Kept
 from remoting.protocol.codes import RequestCode
 
 PROBLEM = "etcd: the entry at /rmq-controller/g/sets/broker-a cannot be read"

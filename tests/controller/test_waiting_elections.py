@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from fakes.control_room import ControlRoom
 
-from controller import guard
-from controller.detection import Outcome
-from controller.guard import EXPIRES_MS
-from controller.log_ends import LogEnd
+from controller.failover import monitor
+from controller.failover.monitor import EXPIRES_MS
+from controller.failure_detection.detector import Outcome
+from controller.failure_detection.log_ends import LogEnd
 from remoting.protocol.codes import ResponseCode
 
 
@@ -133,7 +133,7 @@ async def test_what_the_lost_master_has_told_counts_where_the_others_have_anothe
 
 
 async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_anew(room, monkeypatch):
-    monkeypatch.setattr(guard, "SETS_KEPT", 0)
+    monkeypatch.setattr(monitor, "SETS_KEPT", 0)
     await room.apply(1)
     await room.register(1)
     room.start_again()

@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import SET, heard
 
-from controller.live_table import TIMEOUT_BELIEVED_MS_MAX, UNKNOWN, BrokerKey, LiveTable
+from controller.failure_detection.heartbeats import TIMEOUT_BELIEVED_MS_MAX, UNKNOWN, BrokerKey, LiveTable
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 

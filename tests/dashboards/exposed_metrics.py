@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.metric_catalogue import FAMILIES as CONTROLLER_FAMILIES
+from controller.observability.metric_catalogue import FAMILIES as CONTROLLER_FAMILIES
 from namesrv.observability.metric_catalogue import FAMILIES as NAMESRV_FAMILIES
 
 #: What a Java broker 5.5.0 served, captured; the stub of the live test serves it again.

@@ -23,7 +23,7 @@ from board_expressions import (
 )
 from exposed_metrics import exposed
 
-from controller.event_catalogue import EVENTS as CONTROLLER_EVENTS
+from controller.observability.log_events import EVENTS as CONTROLLER_EVENTS
 from dashboards.promql import CONTROLLER_JOBS, NAMESRV_JOBS, SERVER_JOBS
 from namesrv.observability.log_events import EVENTS as NAMESRV_EVENTS
 

@@ -7,7 +7,7 @@ import pytest
 from runbook_commands import asking_servers, everything, pages
 
 import timemachine.__main__
-from controller.http_endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
+from controller.http.endpoints import ENDPOINTS as CONTROLLER_ENDPOINTS
 from namesrv.http.endpoints import ENDPOINTS as NAMESRV_ENDPOINTS
 
 #: Commands of RocketMQ 5.5.0 with their options: `mqadmin help COMMAND`.

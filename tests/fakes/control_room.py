@@ -12,24 +12,24 @@ from msgspec.structs import replace
 from yarl import URL
 
 from controller.config import CONTROLLER, ControllerConfig
-from controller.control import Control
-from controller.detection import Detection, Outcome
-from controller.effects import AskBroker, GreetBroker, NotifyRoleChanged
-from controller.elections import Elections
-from controller.group import Group
-from controller.handlers import Handlers
-from controller.http_endpoints import ENDPOINTS
-from controller.http_views import Views
-from controller.journal import Journal
-from controller.live_table import BrokerKey, LiveTable
-from controller.log_end_queries import LOG_END_MS
-from controller.log_ends import LogEnds
-from controller.metrics import Metrics, MetricSources
-from controller.recovery import Recovery
-from controller.set_counts import SetCounts
-from controller.store import Member, SetStore
-from controller.stores.embedded import EmbeddedStore
-from controller.working import Parts
+from controller.decisions.recovery import Recovery
+from controller.failover.effects import AskBroker, GreetBroker, NotifyRoleChanged
+from controller.failover.election_log import Elections
+from controller.failover.group import Group
+from controller.failover.requests import Control
+from controller.failover.set_writer import Parts
+from controller.failure_detection.detector import Detection, Outcome
+from controller.failure_detection.heartbeats import BrokerKey, LiveTable
+from controller.failure_detection.log_ends import LogEnds
+from controller.http.endpoints import ENDPOINTS
+from controller.http.views import Views
+from controller.observability.counters import SetCounts
+from controller.observability.event_log import Journal
+from controller.observability.metrics import Metrics, MetricSources
+from controller.storage.embedded import EmbeddedStore
+from controller.storage.store import Member, SetStore
+from controller.wire.handlers import Handlers
+from controller.wire.log_end_queries import LOG_END_MS
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from remoting.protocol.codes import RequestCode

@@ -9,9 +9,10 @@ from fakes.lines import Lines
 from peers.processes import free_port
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller import results_reader, store_size
+from controller.app.service import Controller
 from controller.config import ControllerConfig
-from controller.service import Controller
+from controller.observability import results_reader
+from controller.recording import store_size
 from namesrv.app.service import NameServer
 from namesrv.recording import route_recorder
 from namesrv.settings.config import NameServerConfig

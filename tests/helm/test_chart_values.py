@@ -77,7 +77,7 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
     [
         (
             {"controller": {"replicas": 3}},
-            "but controller.store=embedded is a file of one controller alone: set controller.store=etcd, or",
+            "but controller.storage.store=embedded is a file of one controller alone: set controller.storage.store=etcd, or",
         ),
         ({"controller": {"store": "etcd"}}, "there is no etcd: set etcd.endpoints"),
         ({"controller": {"store": "etcd"}, "etcd": {**ETCD, "embedded": {"enabled": True}}}, "decide for one etcd"),
@@ -160,7 +160,7 @@ def test_values_that_do_not_go_together_are_refused_with_a_sentence(values, sent
     [
         ({"namesrv": {"replicas": 1}}, "namesrv.replicas of 2 or more"),
         ({"controller": {"replicas": 1}}, "controller.replicas of 2 or more"),
-        ({"controller": {"store": "embedded", "replicas": 1}}, "needs controller.store=etcd"),
+        ({"controller": {"store": "embedded", "replicas": 1}}, "needs controller.storage.store=etcd"),
         ({"etcd": {"endpoints": [], "embedded": {"enabled": True}}}, "the embedded etcd is for trials"),
         ({"namesrv": {"persistence": {"enabled": False}}}, "needs namesrv.persistence.enabled=true"),
         ({"controller": {"podDisruptionBudget": {"enabled": False}}}, "podDisruptionBudget.enabled=true"),

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 from peers.waiting import wait_until
 
-from controller.history import Told as Happened
+from controller.recording.set_recorder import Told as Happened
 from history import landing
 from history import recorder as module
 from history.heartbeats import Beat, NotedBeat

@@ -3,9 +3,9 @@
 import pytest
 from controller_builders import SET, a_set
 
-from controller.entry import Decision, Entry
-from controller.events import MasterLost
-from controller.store import Kept, OutcomeUnknown, SetStore
+from controller.sets.events import MasterLost
+from controller.sets.stored_set import Decision, Entry
+from controller.storage.store import Kept, OutcomeUnknown, SetStore
 
 OLD = Kept(Entry(broker_set=a_set()), 5)
 NEW = Kept(Entry(broker_set=a_set(master=None, master_epoch=6)), 6)

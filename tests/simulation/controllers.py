@@ -6,10 +6,10 @@ happens is told to the world, which checks it.
 
 import asyncio
 
+from controller.app.controller_core import Edge, Engine
 from controller.config import CONTROLLER, ControllerConfig
-from controller.engine import Edge, Engine
-from controller.store import Member
-from controller.stores.etcd import EtcdOptions, EtcdStore, System
+from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore, System
+from controller.storage.store import Member
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused

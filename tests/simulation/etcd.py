@@ -9,8 +9,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from controller.entry import Entry, decode_entry
-from controller.stores.etcd_messages import grpc
+from controller.sets.stored_set import Entry, decode_entry
+from controller.storage.etcd.messages import grpc
 from simulation.processes import TIME_IS_OVER
 
 LATENCY_MS = 1

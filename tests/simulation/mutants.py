@@ -7,23 +7,24 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from controller import control, elector, engine
-from controller.broker_set import RECOVERY_MARGIN
+from controller.app import controller_core
 from controller.decisions import election
+from controller.decisions.cluster_view import Electorate
 from controller.decisions.election import decide_election
-from controller.decisions.electorate import Electorate
 from controller.decisions.membership import decide_adoption, decide_id
 from controller.decisions.sync_state import decide_alteration
-from controller.detection import Detection, Outcome
-from controller.elector import Elector
-from controller.entry import Decision, Entry
-from controller.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
-from controller.group import Group
-from controller.leadership import Grant, Leadership, Renew
-from controller.live_table import LiveTable
-from controller.stores import etcd, etcd_requests
-from controller.stores.etcd_client import EtcdClient
-from controller.stores.etcd_election import Election as EtcdElection
+from controller.failover import election_runner, requests
+from controller.failover.election_runner import Elector
+from controller.failover.group import Group
+from controller.failure_detection.detector import Detection, Outcome
+from controller.failure_detection.heartbeats import LiveTable
+from controller.sets.broker_set import RECOVERY_MARGIN
+from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
+from controller.sets.stored_set import Decision, Entry
+from controller.storage.etcd import calls, etcd_store
+from controller.storage.etcd.client import EtcdClient
+from controller.storage.etcd.lease import Election as EtcdElection
+from controller.storage.etcd.lease_state_machine import Grant, Leadership, Renew
 from simulation.etcd import MESSAGES
 
 
@@ -180,7 +181,7 @@ class GreedyLeadership(Leadership):
 
 def commits_without(*compared):
     """Return a commit without some comparisons: of the key `leader` (0, 1), of the revision of the entry (2)."""
-    commit = etcd_requests.commit
+    commit = calls.commit
 
     def commits(*args):
         def without(compare, success, failure):
@@ -188,7 +189,7 @@ def commits_without(*compared):
             return MESSAGES.TxnRequest(compare=left, success=success, failure=failure)
 
         messages = SimpleNamespace(**vars(MESSAGES) | {"TxnRequest": without})
-        with mock.patch.object(etcd_requests, "messages", messages):
+        with mock.patch.object(calls, "messages", messages):
             return commit(*args)
 
     return commits
@@ -237,21 +238,27 @@ def wrong(where, name, instead, *, seed=0, profile=""):
 
 
 MUTANTS = {
-    "the SyncStateSet does not count in elections": wrong(elector, "decide_election", anybody_is_elected, seed=59),
-    "whoever asks is elected": wrong(elector, "decide_election", first_come_is_elected, seed=165, profile="safe"),
+    "the SyncStateSet does not count in elections": wrong(
+        election_runner, "decide_election", anybody_is_elected, seed=59
+    ),
+    "whoever asks is elected": wrong(
+        election_runner, "decide_election", first_come_is_elected, seed=165, profile="safe"
+    ),
     "a living master is replaced": wrong(
         elector, "decide_election", the_recorded_master_is_lost_to_whoever_asks, seed=46, profile="calm"
     ),
-    "a suspect master is replaced": wrong(elector, "decide_election", suspects_are_replaced, seed=46, profile="calm"),
+    "a suspect master is replaced": wrong(
+        election_runner, "decide_election", suspects_are_replaced, seed=46, profile="calm"
+    ),
     "epochs in logs do not count": wrong(
         elector, "decide_election", epochs_in_logs_do_not_count, seed=342, profile="lost"
     ),
-    "a claim of anybody wins": wrong(elector, "decide_election", a_claim_of_anybody_wins, profile="liar"),
-    "what comes over any connection counts": wrong(engine, "LiveTable", AnyConnectionRaises, profile="liar"),
+    "a claim of anybody wins": wrong(election_runner, "decide_election", a_claim_of_anybody_wins, profile="liar"),
+    "what comes over any connection counts": wrong(controller_core, "LiveTable", AnyConnectionRaises, profile="liar"),
     "a late broker can have seen the next epoch": Mutant(
         (
-            (elector, "decide_election", no_margin_in_elections),
-            (control, "decide_adoption", no_margin_in_adoptions),
+            (election_runner, "decide_election", no_margin_in_elections),
+            (requests, "decide_adoption", no_margin_in_adoptions),
         ),
         seed=33,
         profile="late",
@@ -270,13 +277,13 @@ MUTANTS = {
     "late reports of the SyncStateSet count": wrong(
         control, "decide_alteration", old_reports_count, seed=69, profile="safe"
     ),
-    "ids are given twice": wrong(control, "decide_id", ids_are_given_twice, seed=4),
-    "a closed connection is a dead broker": wrong(engine, "Detection", ClosedIsDead, seed=12),
-    "silent brokers are not asked": wrong(engine, "Detection", NobodyIsAsked, seed=12),
-    "a new controller judges at once": wrong(engine, "Detection", JudgesAtOnce),
+    "ids are given twice": wrong(requests, "decide_id", ids_are_given_twice, seed=4),
+    "a closed connection is a dead broker": wrong(controller_core, "Detection", ClosedIsDead, seed=12),
+    "silent brokers are not asked": wrong(controller_core, "Detection", NobodyIsAsked, seed=12),
+    "a new controller judges at once": wrong(controller_core, "Detection", JudgesAtOnce),
     "a leader leads on after its lease": Mutant(
         (
-            (etcd, "Leadership", GreedyLeadership),
+            (etcd_store, "Leadership", GreedyLeadership),
             (Group, "_is_in_time", property(lambda _: True)),
         ),
         profile="safe",

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from controller.decisions.cluster_view import Electorate
 from controller.decisions.election import Call, decide_election
-from controller.decisions.electorate import Electorate
 from controller.decisions.membership import (
     Applicant,
     Cleaning,
@@ -16,8 +16,8 @@ from controller.decisions.membership import (
     decide_registration,
 )
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
-from controller.entry import Entry
-from controller.live_table import Heard
+from controller.failure_detection.heartbeats import Heard
+from controller.sets.stored_set import Entry
 from remoting.protocol.errors import RequestRefused
 
 SET, CLUSTER = "broker-a", "DefaultCluster"

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from unittest import mock
 
-from controller.broker_set import BrokerSet
 from controller.decisions.election import Result, Verdict
-from controller.stores import etcd_requests
+from controller.sets.broker_set import BrokerSet
+from controller.storage.etcd import calls
 from simulation import etcd, injection
 from simulation.brokers import Broker
 from simulation.controllers import Controller, config_of
@@ -428,5 +428,5 @@ class World:
 @contextmanager
 def light_messages():
     """Let requests to etcd be made of light messages: the etcd of a world reads no others."""
-    with mock.patch.object(etcd_requests, "messages", etcd.MESSAGES):
+    with mock.patch.object(calls, "messages", etcd.MESSAGES):
         yield

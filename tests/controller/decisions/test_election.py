@@ -5,12 +5,12 @@ from controller_builders import SET, a_set, electorate, heard, replicas
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.broker_set import MASTER_EPOCH_MAX, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
+from controller.decisions.cluster_view import Electorate
 from controller.decisions.election import Call, Result, Verdict, decide_election, elect
-from controller.decisions.electorate import Electorate
-from controller.entry import Entry
-from controller.events import MasterElected, MasterEpochRaised, MasterLost
 from controller.refusals import EpochsUsedUp, SetUnknown
+from controller.sets.broker_set import MASTER_EPOCH_MAX, RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
+from controller.sets.events import MasterElected, MasterEpochRaised, MasterLost
+from controller.sets.stored_set import Entry
 
 LOST = Call()
 THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3}), "master": None}

@@ -3,11 +3,11 @@
 import pytest
 from controller_builders import a_set, electorate, heard
 
+from controller.decisions.cluster_view import Electorate
 from controller.decisions.election import Call, Result, Verdict, elect
-from controller.decisions.electorate import Electorate
-from controller.events import MasterElected, MasterLost
-from controller.live_table import UNKNOWN
-from controller.log_ends import GROWTH_BYTES_MAX, LogEnd, LogEnds
+from controller.failure_detection.heartbeats import UNKNOWN
+from controller.failure_detection.log_ends import GROWTH_BYTES_MAX, LogEnd, LogEnds
+from controller.sets.events import MasterElected, MasterLost
 
 LOST = Call()
 THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3})}

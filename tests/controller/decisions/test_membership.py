@@ -4,7 +4,6 @@ import pytest
 from controller_builders import CLUSTER, SET, a_set, an_address, electorate, heard, replicas
 from msgspec.structs import replace
 
-from controller.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, Floor, Replica
 from controller.decisions.election import Call, decide_election
 from controller.decisions.membership import (
     ADOPTED_EPOCH_MAX,
@@ -22,16 +21,6 @@ from controller.decisions.membership import (
     new_set,
     register,
 )
-from controller.entry import Entry
-from controller.events import (
-    BrokerAddressChanged,
-    BrokerIdApplied,
-    MasterEpochRaised,
-    MasterLost,
-    RebuildingBegun,
-    ReplicaAdopted,
-    ReplicasRemoved,
-)
 from controller.refusals import (
     BrokerIdInvalid,
     BrokerUnknown,
@@ -41,6 +30,17 @@ from controller.refusals import (
     LimitReached,
     SetUnknown,
 )
+from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, Floor, Replica
+from controller.sets.events import (
+    BrokerAddressChanged,
+    BrokerIdApplied,
+    MasterEpochRaised,
+    MasterLost,
+    RebuildingBegun,
+    ReplicaAdopted,
+    ReplicasRemoved,
+)
+from controller.sets.stored_set import Entry
 
 APPLICANT = Applicant(cluster=CLUSTER, broker_name=SET, broker_id=4, address="10.0.0.4:1", check_code="10.0.0.4:1;9")
 

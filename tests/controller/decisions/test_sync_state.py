@@ -5,8 +5,6 @@ from controller_builders import SET, a_set
 from msgspec.structs import replace
 
 from controller.decisions.sync_state import WantedSyncStateSet, alter, decide_alteration
-from controller.entry import Entry
-from controller.events import SyncStateSetAltered
 from controller.refusals import (
     NotTheMaster,
     ReplicasInvalid,
@@ -15,6 +13,8 @@ from controller.refusals import (
     StaleSyncStateSetEpoch,
     SyncStateSetRefused,
 )
+from controller.sets.events import SyncStateSetAltered
+from controller.sets.stored_set import Entry
 
 ALIVE = {1, 2, 3}
 WANTED = WantedSyncStateSet(

@@ -7,17 +7,17 @@ from fakes.witness import RecordingWitness, eventually
 from peers.processes import free_port
 from peers.waiting import wait_until
 
-from controller.leadership import Leadership
-from controller.store import Member, OutcomeUnknown
-from controller.stores import etcd_membership, etcd_requests, etcd_watch
-from controller.stores.etcd_client import EtcdClient, EtcdOptions, System, Unreachable
-from controller.stores.etcd_election import Election
-from controller.stores.etcd_keys import Keys
-from controller.stores.etcd_membership import Membership
-from controller.stores.etcd_messages import grpc
-from controller.stores.etcd_threads import CallThreads
-from controller.stores.etcd_watch import Watch
-from controller.stores.observer import NoObserver
+from controller.storage.etcd import calls, registration, watch
+from controller.storage.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
+from controller.storage.etcd.keys import Keys
+from controller.storage.etcd.lease import Election
+from controller.storage.etcd.lease_state_machine import Leadership
+from controller.storage.etcd.messages import grpc
+from controller.storage.etcd.registration import Membership
+from controller.storage.etcd.threads import CallThreads
+from controller.storage.etcd.watch import Watch
+from controller.storage.observer import NoObserver
+from controller.storage.store import Member, OutcomeUnknown
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 
@@ -75,10 +75,10 @@ async def test_a_connection_that_another_thread_leaves_stays_open_for_who_has_it
     other.start()
     other.join()
     with pytest.raises(grpc.RpcError):
-        etcd_requests.look(KEYS)(connection, 0.2, ())
+        calls.look(KEYS)(connection, 0.2, ())
     connection.release()
     with pytest.raises(ValueError, match="closed"):
-        etcd_requests.look(KEYS)(connection, 0.2, ())
+        calls.look(KEYS)(connection, 0.2, ())
 
 
 def test_where_grpc_says_that_a_channel_is_closed_the_next_endpoint_is_asked(client):
@@ -135,7 +135,7 @@ def test_what_may_have_been_done_is_not_asked_again_unless_that_harms_nobody(cli
 
 
 async def test_a_membership_is_renewed_whatever_one_renewal_raises(client, threads, told, tasks, monkeypatch):
-    monkeypatch.setattr(etcd_membership, "RENEW_EVERY_S", 0.01)
+    monkeypatch.setattr(registration, "RENEW_EVERY_S", 0.01)
     membership = Membership(client, KEYS, threads, ME)
     task = tasks.keep_running(lambda: membership.stay(lambda: True), "etcd_membership", pause_s=0)
     await eventually(lambda: threads.calls >= 3 or task.done(), seconds=SOON_S, what="it is tried again")
@@ -163,8 +163,8 @@ class Answering:
 @pytest.mark.parametrize("fault", [RuntimeError("odd"), MemoryError(), RecursionError(), SystemExit(3)])
 @pytest.mark.parametrize("is_told", [True, False])
 def test_a_watch_goes_on_whatever_etcd_makes_of_it_and_reports_it(fault, is_told, monkeypatch):
-    monkeypatch.setattr(etcd_watch, "FAULT_PAUSE_S", 0.01)
-    monkeypatch.setattr(etcd_watch, "RETRY_S", 0.01)
+    monkeypatch.setattr(watch, "FAULT_PAUSE_S", 0.01)
+    monkeypatch.setattr(watch, "RETRY_S", 0.01)
     told, etcd = [], Answering([fault])
 
     def report(name, error):

@@ -1,0 +1,203 @@
+"""A controller without its edge: what is stored and heard, who leads, and what it does by itself.
+
+Sockets, the store's client and the clock are handed in, so that all that decides and applies runs the same over real
+ones and over those of a test. Answers to `ControllerManager`; `service.py` has what any server has around it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple, Protocol
+
+from controller.config import ControllerConfig
+from controller.decisions.recovery import Recovery
+from controller.failover.election_log import Elections
+from controller.failover.group import Group
+from controller.failover.monitor import LOOK_MS
+from controller.failover.requests import Control
+from controller.failover.set_writer import ControlObserver, Parts
+from controller.failure_detection.detector import Detection
+from controller.failure_detection.heartbeats import LiveTable
+from controller.storage.store import Backend, Member, SetStore, StoreError
+from controller.wire.effect_runner import Performer, PerformObserver
+from controller.wire.handlers import Handlers
+from controller.wire.log_end_queries import LogEndQueries
+from remoting.background_tasks import BackgroundTasks, is_failure
+from remoting.client import Asker
+from remoting.clock import Clock
+from serving.config.stored_config import StoredConfig
+
+#: How often sets without master are looked for.
+_SETS_LOOK_S: Final = 0.25
+#: How soon a store that could not be asked is asked again.
+STORE_AGAIN_S: Final = 0.5
+#: How often a new leader tries to load before it lets another one lead.
+_LOADS_MAX: Final = 5
+
+
+class EngineObserver(ControlObserver, PerformObserver, Protocol):
+    """Who is told what a controller does."""
+
+    def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
+        """Learn that this controller answers for the sets."""
+
+    def leadership_lost(self, group: str, leader: Member | None) -> None:
+        """Learn that this controller does not any more."""
+
+
+class Edge(NamedTuple):
+    """What a controller reaches the world through."""
+
+    clock: Clock
+    #: Runs what nobody waits for.
+    tasks: BackgroundTasks
+    #: Asks brokers.
+    client: Asker
+    backend: Backend
+    settings: StoredConfig[ControllerConfig]
+    observer: EngineObserver
+    #: Set once this controller is to end.
+    stop: asyncio.Event
+
+
+class Engine:
+    """One controller, which takes requests, signs of life and connections that end, and does the rest by itself."""
+
+    def __init__(self, me: Member, edge: Edge) -> None:
+        self._clock, self._tasks, self._backend, self._stop = edge.clock, edge.tasks, edge.backend, edge.stop
+        self._observer = edge.observer
+        settings = edge.settings
+        self.store = SetStore(edge.backend)
+        self.group = Group(settings.config.controller_group, me, edge.clock, self.store.entry_changed)
+        self.group.on_elected = self._elected
+        self.group.on_deposed = self._deposed
+        self.group.on_put_back = self.store.put_back
+        self.live = LiveTable()
+        self._elections = Elections(me.address)
+        self._performer = Performer(self.begin, edge.client, self._elections, edge.clock, edge.observer)
+        queries = LogEndQueries(edge.client)
+        self.control = Control(
+            Parts(
+                store=self.store,
+                group=self.group,
+                live=self.live,
+                detection=Detection(self.live, edge.clock.now_ms()),
+                recovery=Recovery(self.live),
+                elections=self._elections,
+                clock=edge.clock,
+                config=lambda: settings.config,
+                perform=self._performer.perform,
+                observer=edge.observer,
+                start=self.begin,
+                log_ends=queries.ask,
+                confirmed_on=queries.confirmed_on,
+            )
+        )
+        self._performer.probed = self.control.guard.probed
+        self._performer.reached = self.control.guard.reached
+        self.handlers = Handlers(self.control, settings, edge.clock)
+        self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
+        #: Set once this controller has led.
+        self.led = asyncio.Event()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[bool]:
+        """Do something that nobody waits for; if it fails, that ends nothing else."""
+        return self._tasks.start(work, getattr(work, "__name__", "work").strip("_"))
+
+    # The group
+
+    async def join(self, me: Member) -> None:
+        """Belong to the controllers of the store; a store that cannot be asked is asked again."""
+        self.group.me = me
+        self._elections.controller_address = me.address
+        while True:
+            try:
+                await self._backend.join(me, self.group)
+            except StoreError as error:
+                self._observer.store_failed("", error)
+            except BaseException as error:  # without it this controller never leads
+                if not is_failure(error):
+                    raise
+                self._tasks.report("join", error)
+            else:
+                return
+            await asyncio.sleep(STORE_AGAIN_S)
+
+    async def resign(self) -> None:
+        """Let another controller lead."""
+        try:
+            await self._backend.resign()
+        except StoreError as error:
+            self._observer.store_failed("", error)
+
+    async def close(self) -> None:
+        """Tell brokers nothing more."""
+        await self._performer.close()
+
+    def _elected(self) -> None:
+        self.begin(self._lead(self.group.term))
+
+    def _deposed(self) -> None:
+        self.handlers.infos.forget()
+        self.control.deposed()
+        self._observer.leadership_lost(self.group.name, self.group.leader)
+
+    async def _lead(self, term: int) -> None:
+        """Take over, again where that fails: who was elected and does not lead keeps others from it."""
+        while True:
+            if await self._tasks.attempt(self._take_over(term), "take_over"):
+                return
+            await asyncio.sleep(STORE_AGAIN_S)
+
+    async def _take_over(self, term: int) -> None:
+        """Know all that is stored, and lead, unless this controller ceased to lead before."""
+        began_ms = self._clock.now_ms()
+        if not await self._load(term):
+            return
+        for broker_name, problem in self.store.problems().items():
+            self._observer.store_failed(broker_name, StoreError(problem))
+        self.group.ready(term)
+        self.control.guard.take_over()
+        self.led.set()
+        if self.group.is_leader:
+            self._observer.leadership_gained(
+                self.group.name, self._clock.now_ms() - began_ms, sum(1 for _ in self.store.sets())
+            )
+
+    async def _load(self, term: int) -> bool:
+        """Know all that is stored; false if this controller ceased to lead before.
+
+        Who cannot load lets another controller try, and tries again when it is its turn.
+        """
+        tries = 0
+        while self.group.leads_in(term) and not self._stop.is_set():
+            try:
+                await self.store.load(lambda: self.group.leads_in(term))
+            except StoreError as error:
+                self._observer.store_failed("", error)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is told
+                self._tasks.report("load", error)
+            else:
+                return self.group.leads_in(term)
+            tries += 1
+            if tries % _LOADS_MAX == 0:
+                self._backend.pass_on()
+            await asyncio.sleep(STORE_AGAIN_S)
+        return False
+
+    # What happens by itself
+
+    async def look_at_brokers(self) -> None:
+        """Ask the suspect, and act on the dead, for ever."""
+        while True:
+            await asyncio.sleep(LOOK_MS / 1000)
+            self.control.guard.look_at_brokers()
+
+    async def look_at_sets(self) -> None:
+        """Find masters for sets that need one, for ever."""
+        while True:
+            await asyncio.sleep(_SETS_LOOK_S)
+            self.control.guard.look_at_sets()
+
+    def connection_lost(self, connection_id: int) -> None:
+        """Suspect who was heard over a connection that has ended."""
+        self.control.guard.connection_lost(connection_id)

@@ -1,0 +1,79 @@
+"""A controller in the process of another server: Java's `enableControllerInNamesrv`.
+
+It reads the same configuration file for what is a controller's own, and stores there what requests change of that. What
+any server has, the addresses it binds, TLS, limits and logs among it, is as the other server has it, and changes
+with it; but the ports and the length of a frame are its own. Java's stores in
+`~/controller/controller.properties`, which that process never reads.
+"""
+
+import dataclasses
+import os
+import socket
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from controller.config import CONTROLLER, ControllerConfig
+from serving.config.properties_files import load_properties
+from serving.config.server_config import ServerConfig
+from serving.config.sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys
+
+if TYPE_CHECKING:
+    from serving.process.process import Shared
+
+#: What is not as the other server has it.
+_OWN_FIELDS: Final = frozenset({"listen_port", "http_port", "frame_bytes_max", "unknown", "stored", "others_keys"})
+_SHARED_FIELDS: Final = tuple(each.name for each in dataclasses.fields(ServerConfig) if each.name not in _OWN_FIELDS)
+#: Properties that the other server has read.
+_COMMON_KEYS: Final = frozenset(
+    key
+    for field in dataclasses.fields(ServerConfig)
+    if (option := CONTROLLER.options.get(field.name)) is not None
+    for key in (option.key, *option.also)
+)
+
+
+class Beside(NamedTuple):
+    """A controller that is to run beside another server."""
+
+    config: ControllerConfig
+    #: Lines of the common file that only mean something to a Java controller.
+    ignored: tuple[IgnoredKey, ...]
+
+    def serve(self, shared: "Shared") -> Coroutine[Any, Any, None]:
+        """Serve until the signals say to stop; raises NotStarted."""
+        # Not needed to read the configuration.
+        from controller.app.identity import logged_id  # noqa: PLC0415
+        from controller.app.service import Controller  # noqa: PLC0415
+        from serving.process.process import serve  # noqa: PLC0415
+
+        own_id = logged_id(self.config, socket.gethostname())
+        make = partial(Controller, self.config)
+        return serve(CONTROLLER, self.config, self.ignored, make, shared, own_id)
+
+    @staticmethod
+    def knows(key: str) -> bool:
+        """Tell whether a property of the common file is the controller's."""
+        return key in CONTROLLER.field_of_key
+
+
+def controller_beside(
+    config_file: str, other: ServerConfig, listen_port: int, http_port: int, others_keys: Iterable[str]
+) -> Beside:
+    """Return what the file of another server says of a controller, which gets these ports; raises ConfigError.
+
+    `others_keys` are the properties of that server, which are changed by requests to it alone.
+    """
+    environment = {"HOME": str(Path("~").expanduser()), **os.environ}
+    file = load_properties(config_file) if config_file else PropertiesFile()
+    own = tuple(each for each in file.properties if Beside.knows(each.key) and each.key not in _COMMON_KEYS)
+    options = {
+        "listenPort": str(listen_port),
+        "httpPort": str(http_port),
+    }
+    sources = Sources(options=options, environment=environment, file=PropertiesFile(file.path, own))
+    config = from_sources(CONTROLLER, sources)
+    shared = {name: getattr(other, name) for name in _SHARED_FIELDS}
+    config = dataclasses.replace(config, **shared, others_keys=frozenset(others_keys))
+    return Beside(config, ignored_keys(CONTROLLER, sources))

@@ -1,0 +1,193 @@
+"""Wires a controller: its engine, the store and the sockets that it works with, and what any server has around them.
+
+Answers to `ControllerStartup`. Nothing of RocketMQ's rules is here.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from controller.app.controller_core import Edge, Engine
+from controller.app.identity import member_of
+from controller.config import CONTROLLER, ControllerConfig
+from controller.http.views import Views
+from controller.observability.counters import SetCounts
+from controller.observability.event_log import BROKER_CODES, Journal
+from controller.observability.results_reader import ResultsReader
+from controller.recording.set_recorder import SetHistory
+from controller.recording.store_size import StoreSize
+from controller.storage.opening import open_store
+from controller.storage.store import Backend, StoreError
+from controller.wire.handlers import BODY_LIMITS
+from remoting.background_tasks import BackgroundTasks
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
+from remoting.server.oneway_fast_path import NoticeKind
+from remoting.server.server import ServerOptions
+from serving.config.stored_config import StoredConfig
+from serving.process.event_log import Attributed, ConnectionWatch
+from serving.process.not_started import NotStarted
+from serving.process.own_address import is_own_host, warn_of_loopback
+from serving.process.process import ServerProcess, Surroundings, import_aside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from serving.http.endpoints import Endpoint
+    from serving.process.recording import Measure
+
+#: What each broker sends again and again: answered at once from what is known.
+_URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER_GET_REPLICA_INFO})
+
+
+class Controller:
+    """One controller with all its parts."""
+
+    def __init__(self, config: ControllerConfig, surroundings: Surroundings) -> None:
+        """Wire it; raises NotStarted."""
+        self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
+        self._counts = SetCounts(lambda: {each.cluster for each in self._engine.store.sets()})
+        self._process = ServerProcess(CONTROLLER, config, self._counts, surroundings)
+        self._journal = Journal(self._logs, self._counts, config)
+        self._settings = StoredConfig(CONTROLLER, config, self._journal, self._process.follow)
+        me = member_of(config, 0)
+        if not config.advertised_address:
+            warn_of_loopback(config.bind_address, self._logs)
+        self._client = self._process.make_client()
+        self._backend = self._open_store(config)
+        self._stop = surroundings.signals.stop
+        self._engine = Engine(
+            me,
+            Edge(
+                clock=self._clock,
+                tasks=self._tasks,
+                client=self._client,
+                backend=self._backend,
+                settings=self._settings,
+                observer=self._journal,
+                stop=self._stop,
+            ),
+        )
+        self._engine.control.detection.hosts.is_own = is_own_host
+        self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
+        self._measure: Measure = dict
+        self._size = StoreSize(self._backend)
+        if self._process.recording is not None:
+            recorder = self._process.recording.recorder
+            store = self._engine.store
+            history = SetHistory(recorder, self._engine.live, store.address_of, lambda: self._size.latest)
+            self._journal.history = history
+            self._engine.control.on_beat = history.beat
+            self._measure = history.measure
+        handlers = self._engine.handlers
+        self._server = self._process.make_listener(
+            Attributed(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
+            ConnectionWatch(self._journal, self._lost),
+            ServerOptions(
+                urgent=_URGENT,
+                prepared=RequestCode.CONTROLLER_GET_REPLICA_INFO,
+                notices=NoticeKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
+                body_limits=BODY_LIMITS,
+                is_kept=self._engine.control.is_of_member,
+            ),
+            queued_requests_max=config.controller_request_thread_pool_queue_capacity,
+        )
+        self._is_closing = False
+
+    async def run(self) -> None:
+        """Serve until told to stop, then stop in order. Raises NotStarted."""
+        config = self._settings.config
+        host, port = await self._process.open()
+        joining = self._engine.begin(self._engine.join(member_of(config, port)))
+        if config.controller_store == "embedded":
+            # Nobody else can lead: whoever sees the next line is served.
+            await joining
+            await self._led_or_stopped()
+        if not self._stop.is_set():
+            self._logs.announce(
+                f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
+            )
+            await self._process.start_http(self._site)
+            own = [self._engine.look_at_brokers, self._engine.look_at_sets]
+            if self._results is not None:
+                own.append(self._results.read_results)
+            if self._process.recording is not None:
+                own.append(self._size.ask_for_store_size)
+            await self._process.serve(*own, measure=self._measure)
+        joining.cancel()
+        await self._engine.resign()
+        await self._process.drain(self._settings.config)
+        self._is_closing = True
+        await self._process.close(self._engine.close, self._client.close, self._backend.close)
+
+    async def _site(self) -> "tuple[Sequence[Endpoint], Views]":
+        """Return what is served over HTTP; peers are served while its libraries are loaded."""
+        metrics = await import_aside("controller.observability.metrics")
+        endpoints = await import_aside("controller.http.endpoints")
+        sources = metrics.MetricSources(
+            statistics=self._server.statistics,
+            counts=self._counts,
+            logs=self._logs,
+            health=self._process.health,
+            recorder=self._process.recording.recorder if self._process.recording is not None else None,
+            task_failures=self._tasks.failures,
+            control=self._engine.control,
+            clock=self._clock,
+            results=lambda: self._results.samples if self._results is not None else (),
+        )
+        views = Views(self._process.health, metrics.Metrics(sources), self._settings, self._engine.control, self._clock)
+        return endpoints.ENDPOINTS, views
+
+    def _open_store(self, config: ControllerConfig) -> Backend:
+        try:
+            return open_store(config, self._clock, _StoreCalls(self._journal, self._tasks))
+        except StoreError as error:
+            raise NotStarted(str(error)) from error
+
+    async def _led_or_stopped(self) -> None:
+        """Wait until this controller leads, or is told to stop: its store may never be read."""
+        waiting = {self._engine.begin(_set(each)) for each in (self._engine.led, self._stop)}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for each in waiting:
+            each.cancel()
+
+    def _lost(self, connection_id: int) -> None:
+        if not self._is_closing:
+            self._engine.connection_lost(connection_id)
+
+
+class _StoreCalls:
+    """Brings what the threads of a store tell to the event loop."""
+
+    def __init__(self, journal: Journal, tasks: BackgroundTasks) -> None:
+        self._journal = journal
+        self._tasks = tasks
+        self._loop = asyncio.get_running_loop()
+
+    def store_call(self, kind: str, result: str, seconds: float) -> None:
+        """Count one call."""
+        self._loop.call_soon_threadsafe(self._journal.store_call, kind, result, seconds)
+
+    def store_file_removed(self, error: str) -> None:
+        """Note that the file of the store is gone."""
+        self._loop.call_soon_threadsafe(self._journal.store_file_removed, error)
+
+    def store_file_unseen(self, error: str) -> None:
+        """Note that nobody can tell whether it is there."""
+        self._loop.call_soon_threadsafe(self._journal.store_file_unseen, error)
+
+    def store_calls_failing(self, kind: str, error: str) -> None:
+        """Note that calls fail."""
+        self._loop.call_soon_threadsafe(self._journal.store_calls_failing, kind, error)
+
+    def store_calls_answered(self, kind: str, silent_ms: int) -> None:
+        """Note that they succeed again."""
+        self._loop.call_soon_threadsafe(self._journal.store_calls_answered, kind, silent_ms)
+
+    def task_failed(self, name: str, error: BaseException) -> None:
+        """Report what failed in the background."""
+        self._loop.call_soon_threadsafe(self._tasks.report, name, error)
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()

@@ -1,0 +1,1 @@
+"""Elections and role changes: who requests them, who carries them out, what is remembered of them."""

@@ -1,0 +1,76 @@
+"""On how many replicas the master of each set confirms a message: asked ahead of time, as a dead one tells nothing.
+
+Answers to no class of Java's: its controller takes every set for one with allAckInSyncStateSet=true.
+"""
+
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from controller.failover.set_writer import Parts
+from controller.failure_detection.log_ends import LogEnds
+from controller.sets.broker_set import BrokerSet
+
+#: How soon a master is asked again: operators may change its properties while it runs.
+ASK_AGAIN_MS: Final = 600_000
+#: The same of one that does not tell.
+ASK_AGAIN_UNTOLD_MS: Final = 60_000
+#: How many masters are asked at a time: each answers with all of its properties, 30 KB.
+QUESTIONS_MAX: Final = 10
+#: In smaller sets the one that is left has whatever was confirmed by more than the master.
+_REPLICAS_MIN: Final = 3
+
+
+class _Asked(NamedTuple):
+    master_epoch: int
+    again_ms: int
+
+
+class Confirmations:
+    """What masters have told, by broker name; kept in memory only."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._live = parts.live
+        self._clock = parts.clock
+        self._start = parts.start
+        self._ask = parts.confirmed_on
+        self._told: dict[str, int] = {}
+        self._asked: dict[str, _Asked] = {}
+        self._under_way = 0
+
+    def learn(self, broker_set: BrokerSet) -> None:
+        """Ask the master of a set, if it is time to; to be called now and then for each set."""
+        name, master, now_ms = broker_set.broker_name, broker_set.master, self._clock.now_ms()
+        if len(broker_set.replicas) < _REPLICAS_MIN or master is None or master not in self._live.of_set(name):
+            return
+        asked = self._asked.get(name)
+        if asked is not None and asked.master_epoch == broker_set.master_epoch and now_ms < asked.again_ms:
+            return
+        if self._under_way < QUESTIONS_MAX:
+            self._under_way += 1
+            self._asked[name] = _Asked(broker_set.master_epoch, now_ms + ASK_AGAIN_UNTOLD_MS)
+            self._start(self._learn(name, broker_set.master_epoch, broker_set.replicas[master].address))
+
+    async def _learn(self, name: str, master_epoch: int, address: str) -> None:
+        try:
+            told = await self._ask(address)
+        finally:
+            self._under_way -= 1
+        if told is not None and name in self._asked:
+            self._told[name] = told
+            self._asked[name] = _Asked(master_epoch, self._clock.now_ms() + ASK_AGAIN_MS)
+
+    def applied_to(self, broker_name: str, answered: LogEnds) -> LogEnds:
+        """Return what was answered, with what the master has told: it is the one that has confirmed.
+
+        Where the others tell something else, the smallest number above 1 counts, as among them.
+        """
+        told = [each for each in (answered.confirmed_on, self._told.get(broker_name)) if each is not None]
+        if not told:
+            return answered
+        return replace(answered, confirmed_on=min((each for each in told if each > 1), default=1))
+
+    def forget(self, broker_name: str) -> None:
+        """Forget a set that is gone."""
+        self._told.pop(broker_name, None)
+        self._asked.pop(broker_name, None)

@@ -1,0 +1,48 @@
+"""What is done once a decision is stored, as values; `effect_runner.py` carries them out."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from controller.failure_detection.detector import Probe
+from controller.failure_detection.heartbeats import BrokerKey
+
+
+class Recipient(NamedTuple):
+    """A broker that is told something."""
+
+    broker_id: int
+    address: str
+
+
+class NotifyRoleChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Tell living brokers who leads their set; a later one for the same broker takes its place."""
+
+    broker_name: str
+    #: The number of the election in the log of elections.
+    election: int
+    master: Recipient
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+    sync_state_set_epoch: int
+    recipients: tuple[Recipient, ...]
+    #: When the election was stored; monotonic ms.
+    since_ms: int
+
+
+class AskBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask a suspect broker whether it lives."""
+
+    probe: Probe
+    #: Where it is by the store: whoever beats under its id may be another process.
+    address: str
+
+
+class GreetBroker(msgspec.Struct, frozen=True, kw_only=True):
+    """Find out whether a broker that is heard can be reached; nothing follows if it cannot."""
+
+    key: BrokerKey
+    address: str
+
+
+Effect = NotifyRoleChanged | AskBroker | GreetBroker

@@ -1,0 +1,306 @@
+"""The last elections with their reasons, for operators: who stood, who was passed over and why, how long it took.
+
+Nothing is decided here. An election that ends as the one before is counted there, so that a set without a candidate,
+which is asked for every few seconds, does not push the others out.
+"""
+
+import shlex
+from collections import deque
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.decisions.election import Candidate, Election, Result, Verdict
+from controller.failure_detection.heartbeats import UNKNOWN, Heard
+from controller.sets.broker_set import BrokerSet
+
+#: How many elections are kept.
+ELECTIONS_MAX: Final = 1_000
+
+#: Follows the command that forces a master, as a comment of the shell: no request allows it, unless it was opened.
+#: No character is special to a shell that takes no comments there, as zsh: the words are arguments too many then.
+_WHILE_ALLOWED: Final = (
+    "# while controllers run with enableElectUncleanMaster=true in their files, and false again at once"
+)
+
+
+class Trigger(Enum):
+    """What an election is held for; the values are shown to operators and label metrics."""
+
+    MASTER_DEAD = "master_dead"
+    MASTER_NOT_HEARD = "master_not_heard"
+    NO_MASTER = "no_master"
+    STORE_BEHIND = "store_behind"
+    BROKER = "broker"
+    OPERATOR = "operator"
+
+
+#: The controller has found that a set has no master.
+LOSSES: Final = frozenset({Trigger.MASTER_DEAD, Trigger.MASTER_NOT_HEARD, Trigger.NO_MASTER})
+#: Somebody has asked for a master.
+ASKED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """Why there was an election."""
+
+    trigger: Trigger
+    #: One sentence.
+    why: str
+    #: The broker that asked, or was asked for.
+    broker_id: int | None = None
+    #: When the master was heard last, suspected, and judged to be dead; monotonic ms, None where that is not the cause.
+    last_heard_ms: int | None = None
+    suspected_ms: int | None = None
+    judged_ms: int | None = None
+    #: How its end showed: a label of the metrics.
+    evidence: str = ""
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker of the set in an election."""
+
+    broker_id: int
+    address: str
+    in_sync: bool
+    verdict: Verdict
+    #: As it has answered for this election, else as its last heartbeat said; None if none was heard.
+    epoch: int | None
+    max_offset: int | None
+    priority: int | None
+
+
+class Phases(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each part took, in ms; None for what there was not."""
+
+    #: From the last sign of life until something spoke against the master, and from then until it was judged dead.
+    suspect_ms: int | None = None
+    judge_ms: int | None = None
+    #: From the judgement, or the request, until the result was stored.
+    commit_ms: int
+
+
+class Notified(NamedTuple):
+    """What came of telling one broker its role."""
+
+    result: str
+    #: From the stored result until then.
+    after_ms: int
+    tries: int
+
+
+class ElectionRecord(msgspec.Struct, kw_only=True):
+    """One election, or several that ended the same."""
+
+    number: int
+    broker_name: str
+    cluster: str
+    unix_ms: int
+    cause: Cause
+    result: Result
+    #: Why it ended so, in words.
+    reason: str
+    standings: tuple[Standing, ...]
+    old_master: int | None
+    new_master: int | None
+    master_epoch: int
+    sync_state_set_epoch: int
+    is_unclean: bool
+    #: Bytes of the log that are lost, or would be if the best of the others was forced; None if nobody knows.
+    bytes_at_stake: int | None
+    #: What forces a master where nobody was electable, as a command with a comment; blank otherwise.
+    force: str
+    phases: Phases
+    #: By broker id, as answers come.
+    notified: dict[int, Notified] = {}
+    #: How often it ended like this in a row, and when last.
+    times: int = 1
+    last_unix_ms: int = 0
+
+    @property
+    def told_result(self) -> Result:
+        """What became of the set, as operators are told: where nobody else could lead, its master goes on."""
+        return Result.KEPT if _is_in_vain(self.cause, self.result, self.new_master) else self.result
+
+    def take_again(self, other: "ElectionRecord") -> None:
+        """Take an election that ended as this one: logs have grown meanwhile, and with them what would be lost."""
+        self.times += 1
+        self.last_unix_ms = other.unix_ms
+        self.reason, self.standings = other.reason, other.standings
+        self.bytes_at_stake, self.force = other.bytes_at_stake, other.force
+
+
+class Held(NamedTuple):
+    """An election that was held, with what was known of the brokers."""
+
+    before: BrokerSet
+    after: BrokerSet
+    cause: Cause
+    election: Election
+    #: The last that was heard of each broker, dead ones too.
+    last: dict[int, Heard]
+    commit_ms: int
+
+
+class Elections:
+    """The last elections, the newest last."""
+
+    def __init__(self, controller_address: str) -> None:
+        #: Where this controller is, for commands that operators copy; known once it listens.
+        self.controller_address = controller_address
+        self._records: deque[ElectionRecord] = deque(maxlen=ELECTIONS_MAX)
+        self._last: dict[str, ElectionRecord] = {}
+        self._held = 0
+
+    def __iter__(self) -> Iterator[ElectionRecord]:
+        return iter(self._records)
+
+    def __reversed__(self) -> Iterator[ElectionRecord]:
+        return reversed(self._records)
+
+    def of_set(self, broker_name: str) -> ElectionRecord | None:
+        """Return the last election of a set that is still known."""
+        return self._last.get(broker_name)
+
+    def notified(self, broker_name: str, number: int, broker_id: int, notified: Notified) -> ElectionRecord | None:
+        """Note what came of telling a broker; returns the election if it is still the last of its set."""
+        record = self._last.get(broker_name)
+        if record is None or record.number != number:
+            return None
+        record.notified = {**record.notified, broker_id: notified}
+        return record
+
+    def add(self, held: Held, unix_ms: int) -> tuple[ElectionRecord, bool]:
+        """Keep an election; returns it, and whether it is another one than the last of its set."""
+        record = self._recorded(held, unix_ms)
+        before = self._last.get(record.broker_name)
+        if before is not None and record.result is not Result.NEW_MASTER and _is_same(before, record):
+            before.take_again(record)
+            return before, False
+        self._held += 1
+        record.number = self._held
+        if len(self._records) == ELECTIONS_MAX:
+            oldest = self._records[0]
+            if self._last.get(oldest.broker_name) is oldest:
+                del self._last[oldest.broker_name]
+        self._records.append(record)
+        self._last[record.broker_name] = record
+        return record, True
+
+    def _recorded(self, held: Held, unix_ms: int) -> ElectionRecord:
+        before, election, cause = held.before, held.election, held.cause
+        is_stuck = election.result is Result.NOBODY
+        standings = tuple(_standing(before, each, held) for each in election.candidates)
+        best = _best_outsider(standings) if is_stuck else None
+        return ElectionRecord(
+            number=0,
+            broker_name=before.broker_name,
+            cluster=before.cluster,
+            unix_ms=unix_ms,
+            last_unix_ms=unix_ms,
+            cause=cause,
+            result=election.result,
+            reason=_reason(held, standings),
+            standings=standings,
+            old_master=before.master,
+            new_master=held.after.master,
+            master_epoch=held.after.master_epoch,
+            sync_state_set_epoch=held.after.sync_state_set_epoch,
+            is_unclean=election.is_unclean and election.result is Result.NEW_MASTER,
+            bytes_at_stake=_stake(held, best.broker_id if best else held.after.master),
+            force=self._force(before, best) if best else "",
+            phases=Phases(
+                suspect_ms=_between(cause.last_heard_ms, cause.suspected_ms),
+                judge_ms=_between(cause.suspected_ms, cause.judged_ms),
+                commit_ms=held.commit_ms,
+            ),
+        )
+
+    def _force(self, broker_set: BrokerSet, best: Standing) -> str:
+        return (
+            f"mqadmin electMaster -a {self.controller_address} -b {best.broker_id} "
+            f"-bn {shlex.quote(broker_set.broker_name)} -c {shlex.quote(broker_set.cluster)} {_WHILE_ALLOWED}"
+        )
+
+
+def _standing(broker_set: BrokerSet, candidate: Candidate, held: Held) -> Standing:
+    heard = candidate.heard or held.last.get(candidate.broker_id)
+    said = heard if heard is not None and heard.max_offset != UNKNOWN else None
+    return Standing(
+        broker_id=candidate.broker_id,
+        address=broker_set.replicas[candidate.broker_id].address,
+        in_sync=candidate.in_sync,
+        verdict=candidate.verdict,
+        epoch=said.epoch if said else None,
+        max_offset=said.max_offset if said else None,
+        priority=said.priority if said else None,
+    )
+
+
+def _best_outsider(standings: Sequence[Standing]) -> Standing | None:
+    """Return the living broker with the longest log, where all that are in sync are dead."""
+    if any(each.in_sync and each.verdict is not Verdict.NOT_ALIVE for each in standings):
+        return None
+    living = [each for each in standings if each.verdict is Verdict.OUT_OF_SYNC]
+    return max(living, key=lambda each: (each.epoch or 0, each.max_offset or 0), default=None)
+
+
+def _stake(held: Held, broker_id: int | None) -> int | None:
+    """Return by how many bytes the log of a broker is shorter than the longest that is known of those in sync.
+
+    None if nobody knows: logs of different epochs have parted somewhere, and their ends say nothing about each other.
+    """
+    if broker_id in held.before.sync_state_set:
+        return 0
+    mine = held.last.get(broker_id) if broker_id is not None else None
+    in_sync = [heard for i, heard in held.last.items() if i in held.before.sync_state_set]
+    longest = max(in_sync, key=lambda heard: heard.progress, default=None)
+    if mine is None or longest is None or mine.epoch != longest.epoch:
+        return None
+    if UNKNOWN in (mine.epoch, mine.max_offset, longest.max_offset):
+        return None
+    return max(0, longest.max_offset - mine.max_offset)
+
+
+def _reason(held: Held, standings: tuple[Standing, ...]) -> str:
+    broker_set, election = held.before, held.election
+    others = "; ".join(
+        f"{each.broker_id} {each.verdict.value}"
+        for each in standings
+        if each.verdict not in (Verdict.ELECTED, Verdict.KEPT)
+    )
+    chosen = next((each.broker_id for each in standings if each.verdict in (Verdict.ELECTED, Verdict.KEPT)), None)
+    if _is_in_vain(held.cause, election.result, held.after.master):
+        what = f"{held.after.master} stays master"
+    elif election.result is Result.NOBODY:
+        in_sync = sorted(broker_set.sync_state_set)
+        what = f"nobody of the SyncStateSet {in_sync} can lead" if broker_set.is_elected else "nobody may lead yet"
+    elif election.result is Result.KEPT:
+        what = f"{chosen} leads already"
+    elif election.is_unclean and broker_set.is_elected:
+        what = f"{chosen} was elected although it is not in the SyncStateSet"
+    else:
+        what = f"{chosen} was elected"
+    return f"{what}: {others}" if others else what
+
+
+def _is_in_vain(cause: Cause, result: Result, master: int | None) -> bool:
+    """Tell whether somebody has asked for a master where nobody but the present one could be it: it goes on."""
+    return cause.trigger in ASKED and result is Result.NOBODY and master is not None
+
+
+def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
+    """Tell whether two elections in vain ended alike. Brokers of a stuck set ask in turn, an operator means one."""
+
+    def outcome(record: ElectionRecord) -> object:
+        verdicts = tuple((each.broker_id, each.verdict) for each in record.standings)
+        wanted = record.cause.broker_id if record.cause.trigger is Trigger.OPERATOR else None
+        return record.result, record.cause.trigger, wanted, record.master_epoch, verdicts
+
+    return outcome(one) == outcome(other)
+
+
+def _between(earlier_ms: int | None, later_ms: int | None) -> int | None:
+    return None if earlier_ms is None or later_ms is None else later_ms - earlier_ms

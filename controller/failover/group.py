@@ -1,0 +1,125 @@
+"""Which controller leads, as this one knows it, and whether it may answer for the sets (controller.md section 5.3).
+
+A backend tells; here is kept. Leading alone is not enough: a new leader first has to know all that is stored.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from controller.refusals import NotLeader
+from controller.storage.store import Kept, Member
+from remoting.clock import Clock
+
+
+class Role(IntEnum):
+    """What this controller is; the numbers are those of Java's metric."""
+
+    UNKNOWN = 0
+    CANDIDATE = 1
+    FOLLOWER = 2
+    LEADER = 3
+
+
+class Group:
+    """The controllers of one store."""
+
+    def __init__(self, name: str, me: Member, clock: Clock, entry_changed: Callable[[str, Kept], None]) -> None:
+        self.name = name
+        #: Where this controller is may only be known once it listens.
+        self.me = me
+        self.leader: Member | None = None
+        self.members: tuple[Member, ...] = (me,)
+        #: Changes of the leader that were seen from here.
+        self.leader_changes = 0
+        #: How often this controller has begun to lead.
+        self.term = 0
+        #: Everything that is stored is known here since this controller leads.
+        self._is_ready = False
+        self._leads = False
+        self._until_ms: int | None = None
+        self._clock = clock
+        self._entry_changed = entry_changed
+        #: Called whenever this controller begins or ceases to lead.
+        self.on_elected: Callable[[], None] = lambda: None
+        self.on_deposed: Callable[[], None] = lambda: None
+        #: Called when the store was put back to an older state.
+        self.on_put_back: Callable[[], None] = lambda: None
+
+    # What a backend tells
+
+    def leads(self, until_ms: int | None) -> None:
+        """Learn that this controller leads until then."""
+        self._until_ms = until_ms
+        if self._leads:
+            return
+        self._leads, self._is_ready = True, False
+        self.term += 1
+        self._led_by(self.me)
+        self.on_elected()
+
+    def follows(self, leader: Member | None) -> None:
+        """Learn that this controller does not lead."""
+        led, self._leads, self._is_ready = self._leads, False, False
+        self._led_by(leader)
+        if led:
+            self.on_deposed()
+
+    def members_changed(self, members: tuple[Member, ...]) -> None:
+        """Learn who belongs to the group."""
+        self.members = members
+
+    def entry_changed(self, broker_name: str, kept: Kept) -> None:
+        """Learn what another controller has made of a set."""
+        self._entry_changed(broker_name, kept)
+
+    def put_back(self) -> None:
+        """Learn that the store was put back to an older state; every entry is told anew."""
+        self.on_put_back()
+
+    def _led_by(self, leader: Member | None) -> None:
+        if leader != self.leader:
+            self.leader_changes += 1
+            self.leader = leader
+
+    # What others ask
+
+    def leads_in(self, term: int) -> bool:
+        """Whether this controller still leads as it began to for that time; ready or not."""
+        return self._leads and self.term == term
+
+    def ready(self, term: int) -> None:
+        """Serve: all that was stored when this term began is known."""
+        if self.leads_in(term):
+            self._is_ready = True
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this controller leads and knows all that is stored; its lease is looked at each time."""
+        return self._leads and self._is_ready and self._is_in_time
+
+    @property
+    def leads_for_good(self) -> bool:
+        """Whether nobody else can lead: nothing but `on_deposed` ends it."""
+        return self.is_leader and self._until_ms is None
+
+    @property
+    def role(self) -> Role:
+        """What this controller is."""
+        if self._leads and self._is_in_time:
+            return Role.LEADER if self._is_ready else Role.CANDIDATE
+        return Role.FOLLOWER if self.known_leader is not None else Role.CANDIDATE
+
+    @property
+    def known_leader(self) -> Member | None:
+        """Who leads, for brokers that ask; None if nobody can be named."""
+        return None if self._leads and not self._is_in_time else self.leader
+
+    def check_leads(self) -> None:
+        """Raise NotLeader unless this controller may answer for the sets."""
+        if not self.is_leader:
+            other = self.known_leader
+            raise NotLeader(f"{other.id} at {other.address}" if other is not None and other != self.me else None)
+
+    @property
+    def _is_in_time(self) -> bool:
+        return self._until_ms is None or self._clock.now_ms() <= self._until_ms

@@ -1,0 +1,438 @@
+"""What a controller does unasked: it suspects and asks brokers, and finds masters for sets that have lost theirs.
+
+Answers to `BrokerHeartbeatManager`'s scan and to the scan for inactive masters. Who is dead is decided in
+`detector.py`; every controller looks at brokers, only the leader at sets.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from controller.decisions.election import Call
+from controller.decisions.membership import decide_expiry, never_led
+from controller.failover.effects import AskBroker, GreetBroker
+from controller.failover.election_log import Cause, Trigger
+from controller.failover.election_runner import Elector
+from controller.failover.set_writer import Working
+from controller.failure_detection.detector import PROOFS, Dead, Outcome, Probe
+from controller.failure_detection.heartbeats import BrokerKey, Source
+from controller.failure_detection.hosts import Seat
+from controller.failure_detection.reachability import Reach
+from controller.failure_detection.senders import Senders
+from controller.sets.broker_set import BrokerSet
+from remoting.protocol.addresses import host_number
+from remoting.protocol.errors import RequestRefused
+
+#: How often brokers are looked at, and for how long a standstill may hold that up.
+LOOK_MS: Final = 50
+_STANDSTILL_MS: Final = 700
+#: More standstills within this time are borne: who always doubts itself never finds anybody dead.
+_STANDSTILLS_MAX: Final = 5
+_STANDSTILLS_MS: Final = 30_000
+#: How many brokers are greeted between two looks.
+GREETINGS_MAX: Final = 10
+#: How often it is told that brokers cannot be reached.
+_UNREACHED_TOLD_MS: Final = 60_000
+#: Looks at sets that are well go round: so many at a time, or this part of them if that is more.
+SETS_AT_ONCE: Final = 100
+_SHARES: Final = 12
+#: However many sets there are, no look goes over more than twice as many: these, and these that were not well.
+_SETS_AT_ONCE_MAX: Final = 1_000
+#: Beyond so many sets, one that never had a master is forgotten after so long without a living broker; so many at a
+#: time. Its broker has an id, and asks for none again: while there is room it may come as late as it wants to.
+SETS_KEPT: Final = 10_000
+EXPIRES_MS: Final = 21_600_000
+_EXPIRIES_AT_ONCE: Final = 20
+#: How soon a set for which an election failed is looked at again.
+_AGAIN_MS: Final = 1_000
+#: How soon if it waits for a broker to answer or to beat: that takes two looks with the questions themselves; at once
+#: after a question that took its whole time. For so long, and for so many sets at a time; one that waits for longer
+#: waits for a broker that is gone.
+_AGAIN_SOON_MS: Final = 200
+_SOON_FOR_MS: Final = 5_000
+_SOON_SETS_MAX: Final = 20
+
+
+class Guard:
+    """Looks after brokers and sets."""
+
+    def __init__(self, working: Working, elector: Elector) -> None:
+        parts = working.parts
+        self._working = working
+        self._elector = elector
+        self._store = parts.store
+        self._group = parts.group
+        self._live = parts.live
+        self._detection = parts.detection
+        self._recovery = parts.recovery
+        self._clock = parts.clock
+        self._config = parts.config
+        self._perform = parts.perform
+        self._observer = parts.observer
+        self._start = parts.start
+        #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
+        self._busy: dict[str, int] = {}
+        #: Sets whose elections wait for brokers: since when.
+        self._awaiting_ms: dict[str, int] = {}
+        #: Those of them that are tried again soon.
+        self._tried_soon: set[str] = set()
+        #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
+        self._unwell: OrderedDict[str, None] = OrderedDict()
+        #: Sets that never had a master: since when none of their brokers is heard.
+        self._unheard_ms: dict[str, int] = {}
+        self._expiring: set[str] = set()
+        self._round: Iterator[str] = iter(())
+        #: Of each set the brokers that claim a higher master epoch than the stored one, and prove nothing by it.
+        self._disputed: dict[str, frozenset[int]] = {}
+        #: None before the first look.
+        self._looked_ms: int | None = None
+        #: When this process stood still lately.
+        self._standstills_ms: deque[int] = deque(maxlen=_STANDSTILLS_MAX)
+        self._reach = Reach()
+        self.senders = Senders(self._live, self._detection, self._reach)
+        self._greetings = 0
+        self._unreached_told_ms = parts.clock.now_ms() - _UNREACHED_TOLD_MS
+        parts.detection.is_master = self._is_master
+
+    @property
+    def disputed_sets(self) -> int:
+        """How many sets have a broker that claims a higher master epoch, and proves nothing by it."""
+        return len(self._disputed)
+
+    def forget_sets(self) -> None:
+        """Learn that another controller leads, and looks at sets."""
+        self._disputed.clear()
+        self._awaiting_ms.clear()
+        self._tried_soon.clear()
+        self._unheard_ms.clear()
+
+    def forget_set(self, broker_name: str) -> None:
+        """Forget a set that is gone."""
+        self._disputed.pop(broker_name, None)
+        self._awaits_nobody(broker_name)
+
+    def check_standstill(self, now_ms: int) -> None:
+        """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
+
+        To be called before anything that was heard is taken.
+        """
+        if self._looked_ms is None:
+            return
+        held_ms = now_ms - self._looked_ms - LOOK_MS
+        if held_ms <= _STANDSTILL_MS:
+            return
+        self._looked_ms = now_ms
+        self._detection.resume(now_ms)
+        stands = self._standstills_ms
+        if len(stands) < _STANDSTILLS_MAX or now_ms - stands[0] > _STANDSTILLS_MS:
+            stands.append(now_ms)
+            self._working.doubt_self(now_ms, held_ms)
+
+    def connection_lost(self, connection_id: int) -> None:
+        """Suspect who was heard over a connection that is gone."""
+        now_ms = self._clock.now_ms()
+        self.check_standstill(now_ms)
+        self.senders.connection_lost(connection_id)
+        suspects = self._detection.connection_lost(connection_id, now_ms)
+        for key in suspects:
+            # Strangers can be thousands over one connection, and a line for each holds everybody up.
+            if self._store.address_of(key) is not None:
+                self._observer.broker_suspect(key, self._store.get(key.broker_name))
+        # Thousands of connections can close at once: each time only these are looked at.
+        self._ask(self._detection.ask(suspects, now_ms))
+
+    def take_over(self) -> None:
+        """Begin to lead: masters that are not heard are asked, and not only waited for."""
+        now_ms = self._clock.now_ms()
+        for broker_set in self._store.sets():
+            for broker_id in broker_set.sync_state_set:
+                key = BrokerKey(broker_set.broker_name, broker_id)
+                self._detection.expect_host(key, broker_set.replicas[broker_id].address, now_ms)
+            if broker_set.master is not None:
+                key = BrokerKey(broker_set.broker_name, broker_set.master)
+                self._detection.expect(key, now_ms)
+
+    def look_at_brokers(self) -> None:
+        """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
+        now_ms = self._clock.now_ms()
+        self.check_standstill(now_ms)
+        self._looked_ms = now_ms
+        self._greetings = 0
+        probes, dead = self._detection.look(now_ms, self._config().suspect_timeout_ms)
+        for news in self._detection.take_news():
+            self._observer.hosts_changed(news)
+        self._ask(probes)
+        self._mourn(dead)
+
+    def probed(self, key: BrokerKey, outcome: Outcome, peer: str = "") -> None:
+        """Take what came of a question to a broker; `peer` is the other end of that connection, if that is known."""
+        now_ms = self._clock.now_ms()
+        self.check_standstill(now_ms)
+        address = self._store.address_of(key)
+        if address is not None:
+            if outcome is Outcome.ANSWERED:
+                self._reach.reached(key, address, peer)
+            elif outcome in PROOFS and not self._is_proof(key, address, now_ms):
+                outcome = Outcome.NO_ANSWER
+            if outcome is Outcome.NO_ANSWER:
+                self._reach.unanswered(key)
+        self._mourn(self._detection.probed(key, outcome, now_ms))
+
+    def is_somebody_else(self, key: BrokerKey, address: str, source: Source) -> bool:
+        """Tell whether what comes from there is no sign of life of a member; a dead one is asked whether it is back."""
+        now_ms = self._clock.now_ms()
+        if self._live.get(key) is not None:
+            return self.senders.is_elsewhere(key, address, source, now_ms)
+        if not self.senders.was_elsewhere(key, address, source) or self._detection.claimed(key, source, now_ms):
+            return False
+        self._ask(self._detection.ask_gone(key, now_ms))
+        return True
+
+    def greet(self, key: BrokerKey, address: str) -> None:
+        """Find out whether a member that beats can be reached, before that matters; to be called before it is heard."""
+        gone = self._detection.gone(key)
+        if gone is not None and gone.outcome is Outcome.REFUSED:
+            # It lives, and has not started anew: not the broker has refused.
+            self._reach.forget(key)
+        if gone is not None and self._group.is_leader and (broker_set := self._store.get(key.broker_name)) is not None:
+            self._elector.tell_returned(broker_set, key.broker_id)
+        if self._reach.has_found(key, address):
+            return
+        # Who took a notice at the name of its host is greeted all the same: only so it is known where that is.
+        now_ms = self._clock.now_ms()
+        if self._greetings >= GREETINGS_MAX:
+            self._reach.heard(key, now_ms)
+        elif self._reach.begin(key, address, now_ms):
+            self._greetings += 1
+            self._perform(GreetBroker(key=key, address=address))
+            self._tell_unreached(now_ms)
+
+    def reached(self, key: BrokerKey, address: str, peer: str = "") -> None:
+        """Take note that a broker has answered; `peer` is the other end of that connection, if that is known."""
+        self._reach.reached(key, address, peer)
+
+    def seat(self, key: BrokerKey, address: str, peer: str = "") -> Seat:
+        """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
+        if host := self._reach.host_of(key, address):
+            return Seat(host, is_proven=True)
+        host = host_number(address)
+        return Seat(host, is_proven=host != "" and host == host_number(peer))
+
+    def forget(self, key: BrokerKey) -> None:
+        """Forget a broker that belongs to no set any more."""
+        self._detection.forget(key)
+        self._reach.forget(key)
+        self.senders.forget(key)
+
+    def look_at_sets(self) -> None:
+        """Find a master for sets that need one and can have one; to be called some times a second.
+
+        A master that dies is missed at once; what is looked for here is whatever was not possible then.
+        """
+        if not self._group.is_leader:
+            return
+        now_ms = self._clock.now_ms()
+        self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
+        for name in self._next_names():
+            self._unwell.pop(name, None)
+            if (broker_set := self._store.get(name)) is not None:
+                self._look_at_set(broker_set, now_ms)
+
+    def _next_names(self) -> set[str]:
+        """Return the sets whose turn it is: of thousands those that were not well, and a share of the others."""
+        share = min(max(SETS_AT_ONCE, len(self._store) // _SHARES + 1), _SETS_AT_ONCE_MAX)
+        names = set(islice(self._round, share))
+        if len(names) < share:
+            self._round = iter(self._store.names())
+            names.update(islice(self._round, share - len(names)))
+        # Who was not well and is not so again goes to the end: thousands take turns.
+        return names.union(islice(self._unwell, _SETS_AT_ONCE_MAX))
+
+    def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
+        self._elector.tell_if_untold(broker_set)
+        self._elector.confirmations.learn(broker_set)
+        if self._is_well(broker_set):
+            self._recovery.is_well(broker_set.broker_name)
+            self._disputed.pop(broker_set.broker_name, None)
+            self._awaits_nobody(broker_set.broker_name)
+            return
+        if self._is_idle(broker_set, now_ms):
+            return
+        self._tell_disputed(broker_set, now_ms)
+        self._unwell[broker_set.broker_name] = None
+        if broker_set.broker_name not in self._busy and not self._elector.holds_one(broker_set.broker_name):
+            cause = self._need(broker_set, now_ms)
+            if cause is not None:
+                self._begin_election(broker_set.broker_name, cause)
+            else:
+                self._awaits_nobody(broker_set.broker_name)
+
+    def _tell_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
+        """Tell once of brokers that claim to know more than the store, where that proves nothing."""
+        name, claims = broker_set.broker_name, self._recovery.disputed(broker_set, now_ms)
+        if not claims:
+            self._disputed.pop(name, None)
+        elif self._disputed.get(name) != (brokers := frozenset(claims)):
+            self._disputed[name] = brokers
+            self._observer.master_epoch_disputed(broker_set, claims)
+
+    def _is_well(self, broker_set: BrokerSet) -> bool:
+        """Tell at a glance that a set needs nothing, as nearly all do: its master was heard, and no epoch above it."""
+        heard = self._live.of_set(broker_set.broker_name)
+        if broker_set.master not in heard or broker_set.is_rebuilding:
+            return False
+        if self._recovery.reported_epochs(broker_set.broker_name):
+            return False
+        return all(each.epoch <= broker_set.master_epoch for each in heard.values())
+
+    def _is_idle(self, broker_set: BrokerSet, now_ms: int) -> bool:
+        """Tell whether a set waits for its first broker; of very many those that wait for long are forgotten."""
+        name = broker_set.broker_name
+        if self._live.of_set(name) or not never_led(self._store.entry(name)):
+            self._unheard_ms.pop(name, None)
+            return False
+        since_ms = self._unheard_ms.setdefault(name, now_ms)
+        if now_ms - since_ms > EXPIRES_MS and self._has_to_make_room() and name not in self._expiring:
+            self._expiring.add(name)
+            self._start(self._expire(name))
+        return True
+
+    def _has_to_make_room(self) -> bool:
+        going = len(self._expiring)
+        return going < _EXPIRIES_AT_ONCE and len(self._store) - going > SETS_KEPT
+
+    async def _expire(self, name: str) -> None:
+        try:
+            changed = await self._working.change(name, lambda entry: decide_expiry(entry, self._live.of_set(name)))
+        except RequestRefused:
+            return
+        finally:
+            self._expiring.discard(name)
+            self._unheard_ms.pop(name, None)
+        if changed.before is not None and changed.after is None:
+            for broker_id in changed.before.replicas:
+                self.forget(BrokerKey(name, broker_id))
+            self._recovery.forget(name)
+            self._elector.forget(name)
+            self._observer.set_expired(changed.before)
+
+    def _is_master(self, key: BrokerKey) -> bool:
+        broker_set = self._store.get(key.broker_name)
+        return broker_set is not None and broker_set.master == key.broker_id
+
+    def _is_proof(self, key: BrokerKey, address: str, now_ms: int) -> bool:
+        """Tell whether a refusal comes from the broker's host: not from a firewall, or a host of another network.
+
+        Of one that was not heard since the start it counts once brokers had the time to find this controller.
+        """
+        if self._reach.has_reached(key, address):
+            return True
+        is_overdue = self._detection.is_unheard(key) and self._detection.have_arrived(key.broker_name, now_ms)
+        return is_overdue and self._reach.has_reached_any
+
+    def _tell_unreached(self, now_ms: int) -> None:
+        if now_ms - self._unreached_told_ms < _UNREACHED_TOLD_MS:
+            return
+        if unreached := self._reach.unreached:
+            self._unreached_told_ms = now_ms
+            first = unreached[0]
+            self._observer.brokers_unreached(first, self._store.get(first.broker_name), len(unreached))
+
+    def _ask(self, probes: Iterable[Probe]) -> None:
+        for probe in probes:
+            address = self._store.address_of(probe.key)
+            if address is None:
+                # Nobody is asked whom no set knows: anybody can name any address in a heartbeat.
+                self.probed(probe.key, Outcome.NO_ANSWER)
+            else:
+                self._perform(AskBroker(probe=probe, address=address))
+
+    def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
+        """Return why a set has to get a master now, None if it has one or cannot have one."""
+        if self._recovery.waits(broker_set, now_ms):
+            return None
+        if self._recovery.is_behind(broker_set):
+            return Cause(trigger=Trigger.STORE_BEHIND, why="the brokers know a higher epoch than the store")
+        # The first that asks leads a set that never had a master.
+        if not broker_set.is_elected:
+            return None
+        trusted = self._detection.electable(broker_set.broker_name, now_ms).keys() & broker_set.replicas.keys()
+        if broker_set.master is not None:
+            return self._need_for(broker_set.broker_name, broker_set.master, now_ms) if trusted else None
+        # Who is not in sync has to ask, or somebody for it: nobody's messages are given up unasked.
+        electable = trusted & broker_set.sync_state_set
+        return Cause(trigger=Trigger.NO_MASTER, why="the set has no master, and one can lead") if electable else None
+
+    def _need_for(self, broker_name: str, master: int, now_ms: int) -> Cause | None:
+        """Return why this master has to be replaced, None if it may live."""
+        key = BrokerKey(broker_name, master)
+        if not self._detection.is_lost(key, now_ms):
+            return None
+        gone = self._detection.gone(key)
+        if gone is None:
+            why = f"master {master} was not heard since this controller runs"
+            return Cause(trigger=Trigger.MASTER_NOT_HEARD, why=why)
+        return Cause(
+            trigger=Trigger.MASTER_DEAD,
+            why=f"master {master} is dead",
+            last_heard_ms=gone.last.heard_ms,
+            judged_ms=gone.judged_ms,
+        )
+
+    def _mourn(self, dead: list[Dead]) -> None:
+        for each in dead:
+            broker_set = self._store.get(each.key.broker_name)
+            if broker_set is None or each.key.broker_id not in broker_set.replicas:
+                continue
+            self._observer.broker_dead(each, broker_set)
+            if broker_set.master == each.key.broker_id and self._group.is_leader:
+                cause = Cause(
+                    trigger=Trigger.MASTER_DEAD,
+                    why=f"master {each.key.broker_id} is dead: {each.reason}",
+                    last_heard_ms=each.last.heard_ms,
+                    suspected_ms=each.suspected_ms,
+                    judged_ms=each.judged_ms,
+                    evidence=each.why.value,
+                )
+                self._begin_election(each.key.broker_name, cause)
+
+    def _begin_election(self, broker_name: str, cause: Cause) -> None:
+        self._unwell[broker_name] = None
+        if self._elector.holds_one(broker_name):
+            # A slow store has not taken its outcome yet: the next look sees whether that was enough.
+            return
+        self._busy[broker_name] = self._clock.now_ms() + _AGAIN_MS
+        self._start(self._elect_unasked(broker_name, cause))
+
+    async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:
+        try:
+            elected = await self._elector.elect(broker_name, Call(), cause)
+        except RequestRefused:
+            # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
+            return
+        if not elected.awaits_brokers:
+            self._awaits_nobody(broker_name)
+        elif self._try_soon(broker_name) and elected.awaits_answer:
+            # The question took its time, and who stood still for a moment answers the next one as soon as it goes on.
+            self._try_now(broker_name)
+
+    def _try_soon(self, broker_name: str) -> bool:
+        """Hold the next election of a set that waits for brokers sooner, unless it has waited long; tell whether."""
+        now_ms, soon = self._clock.now_ms(), self._tried_soon
+        if now_ms - self._awaiting_ms.setdefault(broker_name, now_ms) >= _SOON_FOR_MS:
+            soon.discard(broker_name)
+        elif broker_name in soon or len(soon) < _SOON_SETS_MAX:
+            soon.add(broker_name)
+            self._busy[broker_name] = now_ms + _AGAIN_SOON_MS
+        return broker_name in soon
+
+    def _try_now(self, broker_name: str) -> None:
+        broker_set = self._store.get(broker_name)
+        if broker_set is not None and self._group.is_leader:
+            del self._busy[broker_name]
+            self._look_at_set(broker_set, self._clock.now_ms())
+
+    def _awaits_nobody(self, broker_name: str) -> None:
+        self._awaiting_ms.pop(broker_name, None)
+        self._tried_soon.discard(broker_name)

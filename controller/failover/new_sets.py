@@ -1,0 +1,42 @@
+"""How many sets each host has begun lately: names of sets are few, and anybody can send a 1013 under a new one.
+
+Pure: `requests.py` asks before a set begins.
+"""
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+#: So many sets may begin at once from one host, and then one after each of these times.
+BURST: Final = 5_000
+REFILL_MS: Final = 1_000
+#: Hosts that are remembered, the last ones.
+HOSTS_MAX: Final = 10_000
+
+
+class _Rest(NamedTuple):
+    """How many sets a host might begin at a moment."""
+
+    sets: int
+    at_ms: int
+
+
+class NewSets:
+    """Host -> how many sets may begin from it."""
+
+    def __init__(self) -> None:
+        self._rests: OrderedDict[str, _Rest] = OrderedDict()
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts are remembered."""
+        return len(self._rests)
+
+    def take(self, host: str, now_ms: int) -> bool:
+        """Tell whether another set may begin from a host, and count it."""
+        rest = self._rests.pop(host, None) or _Rest(BURST, now_ms)
+        refilled = (now_ms - rest.at_ms) // REFILL_MS
+        sets = min(BURST, rest.sets + refilled)
+        while len(self._rests) >= HOSTS_MAX:
+            self._rests.popitem(last=False)
+        self._rests[host] = _Rest(max(sets - 1, 0), rest.at_ms + refilled * REFILL_MS)
+        return sets > 0

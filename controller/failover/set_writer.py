@@ -1,0 +1,149 @@
+"""What the parts of a leading controller share: what they work with, whom they tell, and how a set is changed."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from controller.config import ControllerConfig
+from controller.decisions.membership import Applicant, Cleaning, Registrant, check_cluster
+from controller.decisions.recovery import Recovery
+from controller.decisions.sync_state import WantedSyncStateSet
+from controller.failover.effects import Effect
+from controller.failover.election_log import ElectionRecord, Elections
+from controller.failover.group import Group
+from controller.failure_detection.detector import Dead, Detection, HostsNews
+from controller.failure_detection.heartbeats import BrokerKey, LiveTable
+from controller.failure_detection.log_ends import LogEnds, Query
+from controller.refusals import NotLeader, NotStoredNow
+from controller.sets.broker_set import BrokerSet
+from controller.sets.stored_set import Decision, Entry, Reply
+from controller.storage.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
+from remoting.clock import Clock
+from remoting.protocol.errors import RequestRefused
+
+#: After that long for one change, brokers may only seem silent.
+_SLOW_STORE_MS: Final = 1_000
+#: A store that stays slow must not keep the dead from being judged for ever.
+_DOUBT_AGAIN_MS: Final = 10_000
+
+
+class ControlObserver(Protocol):
+    """Who is told what happened to sets and brokers; logs and counts are made there."""
+
+    def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:
+        """Learn that a broker has an id."""
+
+    def broker_started(self, registrant: Registrant, changed: Changed[None]) -> None:
+        """Learn that a broker started, and what that changed."""
+
+    def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
+        """Learn that a master reported another SyncStateSet."""
+
+    def set_expired(self, broker_set: BrokerSet) -> None:
+        """Learn that a set was forgotten that never had a master."""
+
+    def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
+        """Learn that an operator removed brokers, or a set."""
+
+    def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
+        """Learn how an election ended; not news if it only ended as the one before."""
+
+    def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
+        """Learn that brokers claim higher master epochs than the stored one, by broker id, and are not followed."""
+
+    def roles_told_again(self, broker_set: BrokerSet) -> None:
+        """Learn that a set is told once more who leads it."""
+
+    def broker_dead(self, dead: Dead, broker_set: BrokerSet | None) -> None:
+        """Learn that a broker is dead; None: of no set that is known here."""
+
+    def broker_suspect(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
+        """Learn that the connection of a broker closed."""
+
+    def store_failed(self, broker_name: str, error: StoreError) -> None:
+        """Learn that a change could not be stored."""
+
+    def self_doubted(self, held_ms: int) -> None:
+        """Learn that this process stood still, or its store did."""
+
+    def hosts_changed(self, news: HostsNews) -> None:
+        """Learn that most hosts of brokers are silent, or no longer."""
+
+    def brokers_unreached(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
+        """Learn that so many brokers are heard and cannot be reached, this one among them."""
+
+
+class Parts(NamedTuple):
+    """What the control works with."""
+
+    store: SetStore
+    group: Group
+    live: LiveTable
+    detection: Detection
+    recovery: Recovery
+    elections: Elections
+    clock: Clock
+    #: The configuration in force.
+    config: Callable[[], ControllerConfig]
+    #: Carries out what follows from a decision.
+    perform: Callable[[Effect], None]
+    observer: ControlObserver
+    #: Starts what nobody waits for.
+    start: Callable[..., object]
+    #: Asks brokers how far their logs are.
+    log_ends: Callable[[Query], Awaitable[LogEnds]]
+    #: Asks the broker at an address on how many replicas it confirms a message.
+    confirmed_on: Callable[[str], Awaitable[int | None]]
+
+
+class Working:
+    """The parts of a controller at work on a set."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._doubted_ms = parts.clock.now_ms() - _DOUBT_AGAIN_MS
+
+    def doubt_self(self, now_ms: int, held_ms: int) -> None:
+        """Judge nobody for a round of heartbeats, because something was held up for so long."""
+        self._doubted_ms = now_ms
+        self.parts.detection.doubt_self(now_ms)
+        self.parts.observer.self_doubted(held_ms)
+
+    def check_cluster(self, broker_name: str, cluster: str) -> None:
+        """Raise NotLeader, or SetUnknown if the set is one of another cluster."""
+        self.parts.group.check_leads()
+        broker_set = self.parts.store.get(broker_name)
+        if broker_set is not None:
+            check_cluster(broker_set, cluster)
+
+    async def change(
+        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], within_s: float = COMMIT_S
+    ) -> Changed[Reply]:
+        """Store what `decide` makes of a set; raises what it raises, NotLeader, or NotStoredNow."""
+        group, store, clock = self.parts.group, self.parts.store, self.parts.clock
+        group.check_leads()
+        began_ms = clock.now_ms()
+        try:
+            changed = await store.change(broker_name, decide, within_s)
+        except Deposed:
+            raise NotLeader(None) from None
+        except RequestRefused:
+            group.check_leads()
+            raise
+        except StoreError as error:
+            self.parts.observer.store_failed(broker_name, error)
+            raise NotStoredNow(broker_name, str(error)) from error
+        else:
+            # Only a commit proves that nobody else led: what was found as wanted, or refused, may have changed since.
+            if changed.before == changed.after:
+                group.check_leads()
+            return changed
+        finally:
+            ended_ms = clock.now_ms()
+            if ended_ms - began_ms > _SLOW_STORE_MS and ended_ms - self._doubted_ms > _DOUBT_AGAIN_MS:
+                self.doubt_self(ended_ms, ended_ms - began_ms)
+
+
+def present(broker_set: BrokerSet | None) -> BrokerSet:
+    """Return a set that must be there."""
+    assert broker_set is not None, "the decision was made on a set, or began one"
+    return broker_set

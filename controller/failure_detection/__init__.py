@@ -1,0 +1,1 @@
+"""Heartbeats, and which brokers have failed."""

@@ -1,0 +1,223 @@
+"""How many hosts of brokers fell silent together: where it is most of them, this controller may be the one cut off.
+
+Only members of sets count, each under the host that is stored for it. The broker beside a controller is heard whatever
+becomes of the network, so its host says nothing about the others. Anybody can register brokers at hosts that do not
+exist, so a host has to be proven: this controller has reached a broker there, or a connection came from there. Pure:
+`detector.py` judges.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from controller.failure_detection.heartbeats import LATE_MS, PERIOD_MS_DEFAULT, BrokerKey
+
+#: A host whose brokers were all given up counts as silent for so long: what falls silent later is another event.
+WINDOW_MS: Final = 10_000
+#: After so long most hosts are given up for dead, if any other host is heard.
+SILENCE_MS_MAX: Final = 60_000
+
+
+class Seat(NamedTuple):
+    """Where a member is."""
+
+    #: The number of its host; blank where only a name is known.
+    host: str
+    #: It was reached there, or is heard from there.
+    is_proven: bool
+
+
+NOWHERE: Final = Seat("", is_proven=False)
+
+
+@dataclass(slots=True)
+class _Host:
+    name: str
+    is_own: bool
+    #: When one of its brokers is to be heard next.
+    due_ms: int
+    brokers: int = 0
+    #: The number under which it is proven to be there; blank if it is not.
+    proof: str = ""
+    #: None of its brokers was heard since this controller runs: nobody can have proven anything.
+    is_expected: bool = False
+    #: Since when none of its brokers is waited for any more, for want of an answer.
+    given_up_ms: int | None = None
+
+
+class Silence(NamedTuple):
+    """What is known of the hosts at a moment."""
+
+    #: Hosts that count: all others than the own, if there are any.
+    hosts: int = 0
+    silent: int = 0
+    #: Hosts of which a heartbeat is due, and may still come.
+    awaited: int = 0
+    #: Both of a cluster of two: this host and one other.
+    are_two: bool = False
+    #: Some host is heard, be it the own.
+    hears_any: bool = True
+
+    @property
+    def is_most(self) -> bool:
+        """Tell whether so many are silent that this controller may be cut off.
+
+        Of two hosts the other one is judged as any broker: else no failover would ever be possible there.
+        """
+        return not self.are_two and 2 * self.silent > self.hosts
+
+    @property
+    def may_be_most(self) -> bool:
+        """Tell whether that is not known yet."""
+        return not self.are_two and 2 * (self.silent + self.awaited) > self.hosts
+
+
+class Hosts:
+    """The hosts of members, when each is to be heard next, and since when most of them are silent."""
+
+    def __init__(self) -> None:
+        self._hosts: dict[str, _Host] = {}
+        #: The address and the host of each broker that is waited for.
+        self._places: dict[BrokerKey, tuple[str, _Host]] = {}
+        self._looked_ms = -1
+        self._silence = Silence()
+        #: When most hosts were found silent; None while that is not so.
+        self.silent_from_ms: int | None = None
+        #: Since when they were not heard.
+        self.unheard_since_ms = 0
+        #: Since when another host than the own is heard, be it one that does not count.
+        self.partly_heard_from_ms: int | None = None
+        #: Tells whether a host is that of this controller.
+        self.is_own: Callable[[str], bool] = lambda _host: False
+
+    def heard(self, key: BrokerKey, address: str, due_ms: int, seat: Seat = NOWHERE) -> None:
+        """Take a sign of life of a member that is stored at this address, and when it is to be heard next.
+
+        Of a host that is proven only what is known to come from there is one.
+        """
+        place = self._places.get(key)
+        if place is None or place[0] != address:
+            place = self._put(key, address, due_ms)
+        host = place[1]
+        # Thousands come each second.
+        if seat.is_proven:
+            if host.proof != seat.host:
+                self._prove(host, seat.host)
+        elif host.proof:
+            return
+        host.due_ms = due_ms
+        host.is_expected = False
+
+    def _prove(self, host: _Host, number: str) -> None:
+        host.proof = number
+        host.is_own = host.is_own or self.is_own(number)
+
+    def answered(self, key: BrokerKey, now_ms: int) -> None:
+        """Take note that the host of a broker can be reached."""
+        if (place := self._places.get(key)) is not None:
+            place[1].due_ms = max(place[1].due_ms, now_ms + PERIOD_MS_DEFAULT)
+
+    def expect(self, key: BrokerKey, address: str, due_ms: int) -> None:
+        """Wait for a member that was not heard yet."""
+        if key not in self._places:
+            host = self._put(key, address, due_ms)[1]
+            host.is_expected = not host.proof
+
+    def waits_for(self, key: BrokerKey) -> bool:
+        """Tell whether a broker is a member that is to be heard."""
+        return key in self._places
+
+    def give_up(self, key: BrokerKey, now_ms: int) -> None:
+        """Wait no longer for a broker that does not answer; its host counts as silent for a while."""
+        host = self._take(key)
+        if host is not None and not host.brokers:
+            host.given_up_ms = now_ms
+
+    def forget(self, key: BrokerKey) -> None:
+        """Wait no longer for a broker that is gone, and nobody else is to blame."""
+        host = self._take(key)
+        if host is not None and not host.brokers:
+            del self._hosts[host.name]
+
+    def resume(self, now_ms: int) -> None:
+        """Take note that this process stood still until now, so that nobody could be heard."""
+        for host in self._hosts.values():
+            host.due_ms = max(host.due_ms, now_ms + PERIOD_MS_DEFAULT)
+
+    def look(self, now_ms: int) -> Silence:
+        """Return how many hosts are silent."""
+        if now_ms != self._looked_ms:
+            self._looked_ms = now_ms
+            if self.silent_from_ms is None:
+                self._drop(lambda host: host.given_up_ms is not None and now_ms - host.given_up_ms > WINDOW_MS)
+            self._silence = self._counted(now_ms)
+        return self._silence
+
+    def is_silent_for_good(self, now_ms: int) -> bool:
+        """Tell whether most hosts were silent for so long, all the while others were heard, that they are given up."""
+        silent_ms, heard_ms = self.silent_from_ms, self.partly_heard_from_ms
+        return silent_ms is not None and heard_ms is not None and now_ms - max(silent_ms, heard_ms) > SILENCE_MS_MAX
+
+    def drop_silent(self, now_ms: int) -> None:
+        """Wait no longer for the hosts that are silent: those that are heard are all there are."""
+        self._drop(lambda host: now_ms > host.due_ms + LATE_MS)
+        self._looked_ms = -1
+
+    def _drop(self, is_dropped: Callable[[_Host], bool]) -> None:
+        dropped = {name for name, host in self._hosts.items() if is_dropped(host)}
+        if any([self._hosts.pop(name).brokers for name in dropped]):  # noqa: C419  # all of them
+            self._places = {key: place for key, place in self._places.items() if place[1].name not in dropped}
+
+    def _counted(self, now_ms: int) -> Silence:
+        hosts = list(self._hosts.values())
+        others = _due(host for host in hosts if not host.is_own)
+        counting = others or _due(hosts)
+        # A heartbeat that is due a moment ago may be on its way.
+        silent = [due_ms for due_ms in counting if now_ms > due_ms + LATE_MS]
+        awaited = sum(now_ms > due_ms for due_ms in counting) - len(silent)
+        hears_own = any(host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
+        hears_any = hears_own or len(silent) < len(counting)
+        if silent and self.silent_from_ms is None:
+            self.unheard_since_ms = min(silent) - PERIOD_MS_DEFAULT
+        # Where few hosts are proven, as behind proxies, the others have to end the wait for those few.
+        hears_other = any(not host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
+        if len(silent) == len(counting) and not hears_other:
+            self.partly_heard_from_ms = None
+        elif self.partly_heard_from_ms is None:
+            self.partly_heard_from_ms = now_ms
+        are_two = len(others) == 1 and hears_own
+        return Silence(len(counting), len(silent), awaited, are_two=are_two, hears_any=hears_any)
+
+    def _put(self, key: BrokerKey, address: str, due_ms: int) -> tuple[str, _Host]:
+        if key in self._places:
+            self.forget(key)
+        name = address.rpartition(":")[0]
+        host = self._hosts.get(name)
+        if host is None:
+            host = self._hosts[name] = _Host(name, self.is_own(name), due_ms)
+        host.brokers += 1
+        host.given_up_ms = None
+        place = self._places[key] = address, host
+        return place
+
+    def _take(self, key: BrokerKey) -> _Host | None:
+        place = self._places.pop(key, None)
+        if place is None:
+            return None
+        place[1].brokers -= 1
+        return place[1]
+
+
+def _due(hosts: Iterable[_Host]) -> list[int]:
+    """Return when each host that counts is to be heard next: under however many names it is known, it is one.
+
+    All count where none is proven: neither way between this controller and its brokers may show where they are.
+    """
+    all_hosts = list(hosts)
+    proven: dict[str, int] = {}
+    for host in all_hosts:
+        if host.proof:
+            proven[host.proof] = max(host.due_ms, proven.get(host.proof, host.due_ms))
+    if not proven:
+        return [host.due_ms for host in all_hosts]
+    return [*proven.values(), *(host.due_ms for host in all_hosts if host.is_expected)]

@@ -1,0 +1,99 @@
+"""How far the logs of brokers are at this moment, as they answer themselves, and on how many a confirmed message is.
+
+Heartbeats are up to a second old, and of different moments. `log_end_queries.py` asks, `decisions/election.py` decides.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.failure_detection.heartbeats import UNKNOWN, Heard
+
+#: No master writes more between two heartbeats, or before its silence is noticed.
+GROWTH_BYTES_MAX: Final = 16 * 1024**3
+
+
+class LogEnd(NamedTuple):
+    """How far the log of one broker is."""
+
+    epoch: int
+    max_offset: int
+    #: The broker serves as master.
+    is_master: bool = False
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """What is compared: offsets of one epoch."""
+        return self.epoch, self.max_offset
+
+
+class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the living brokers of a set have answered for one election."""
+
+    #: By broker id; who is missing has not answered.
+    by_id: Mapping[int, LogEnd] = {}
+    #: Each confirmed message is on at least so many replicas of the set, in sync or not.
+    #: 1: all of the SyncStateSet have it, or its master alone; None: nobody has told.
+    confirmed_on: int | None = None
+    #: Somebody was asked and had neither answered nor refused when the time was over, as who stands still.
+    is_awaited: bool = False
+
+    def applied_to(self, heard: Mapping[int, Heard], now_ms: int) -> dict[int, Heard]:
+        """Return what is known of brokers, with answers in the place of older heartbeats."""
+        return {i: self._applied(i, each, now_ms) for i, each in heard.items()}
+
+    def _applied(self, broker_id: int, heard: Heard, now_ms: int) -> Heard:
+        end = self.by_id.get(broker_id)
+        if end is None:
+            return heard
+        return replace(heard, epoch=end.epoch, max_offset=end.max_offset, heard_ms=now_ms)
+
+    def believed(self, master_epoch: int, lost: Heard | None) -> "LogEnds":
+        """Return this without what cannot be, at a master epoch and after what its lost master said last.
+
+        No log has an epoch that nobody was elected for, or ends far behind the log that it follows.
+        """
+
+        def can_be(end: LogEnd) -> bool:
+            is_known = lost is not None and lost.epoch == end.epoch and lost.max_offset != UNKNOWN
+            limit = lost.max_offset + GROWTH_BYTES_MAX if lost is not None and is_known else end.max_offset
+            return end.epoch <= master_epoch and end.max_offset <= limit
+
+        return replace(self, by_id={i: end for i, end in self.by_id.items() if can_be(end)})
+
+    @property
+    def is_on_fixed_number(self) -> bool:
+        """Whether a confirmed message may be on some replicas only, whoever is in sync."""
+        return self.confirmed_on is not None and self.confirmed_on > 1
+
+    @property
+    def masters(self) -> frozenset[int]:
+        """Who serves as master."""
+        return frozenset(i for i, end in self.by_id.items() if end.is_master)
+
+    def leave_doubt(self, in_sync: Collection[int], others: int) -> bool:
+        """Tell whether it matters on how many replicas a confirmed message is; `others` are all but the lost master.
+
+        It does not where all of them have answered, and the longest log is that of a member of the SyncStateSet.
+        """
+        longest = max((end.progress for i, end in self.by_id.items() if i in in_sync), default=None)
+        if len(self.by_id) < others or longest is None:
+            return True
+        return any(end.progress > longest for i, end in self.by_id.items() if i not in in_sync)
+
+
+#: Nobody was asked, or nobody has answered.
+NO_ANSWERS: Final = LogEnds()
+
+
+class Query(NamedTuple):
+    """Whom to ask for an election."""
+
+    broker_name: str
+    #: The living of the set, by broker id, at the addresses that are stored.
+    addresses: Mapping[int, str]
+    in_sync: Collection[int]
+    #: How many replicas the set has but for its lost master.
+    others: int

@@ -1,0 +1,178 @@
+"""What each HTTP path of a controller answers, as values: reads, changes nothing, knows no web server."""
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from itertools import islice
+
+from controller.config import CONTROLLER, ControllerConfig
+from controller.failover.election_log import ElectionRecord
+from controller.failover.requests import Control
+from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
+from controller.http.shapes import (
+    BrokerSetListing,
+    BrokerSetView,
+    CandidateView,
+    ControllerListing,
+    ElectionListing,
+    ElectionView,
+    MemberView,
+    NotifiedView,
+    PhasesView,
+    ReplicaView,
+)
+from controller.sets.broker_set import BrokerSet
+from controller.sets.health import state_of
+from remoting.clock import Clock
+from serving.config.stored_config import StoredConfig
+from serving.http.pages import with_prefix
+from serving.http.views import Asked, MetricsText, NotFound, ServerViews, Unavailable, asked_page
+from serving.metrics.health import Health
+
+
+class Views(ServerViews[ControllerConfig]):
+    """One method per path."""
+
+    def __init__(
+        self,
+        health: Health,
+        metrics: MetricsText,
+        settings: StoredConfig[ControllerConfig],
+        control: Control,
+        clock: Clock,
+    ) -> None:
+        super().__init__(CONTROLLER, health, metrics, settings)
+        self._control = control
+        self._clock = clock
+
+    def check_ready(self) -> None:
+        """Raise Unavailable unless brokers can be sent on from here: a leader is known."""
+        super().check_ready()
+        if self._control.group.known_leader is None:
+            raise Unavailable("No controller leads at present.")
+
+    def controllers(self, _: Asked) -> ControllerListing:
+        """Return the group."""
+        group = self._control.group
+        leader = group.known_leader
+        pause_ms = self._control.detection.pause_ends_ms - self._clock.now_ms()
+        return ControllerListing(
+            group=group.name,
+            role=group.role.name.lower(),
+            leader_id=leader.id if leader else None,
+            leader_address=leader.address if leader else None,
+            leader_changes=group.leader_changes,
+            store=self._settings.config.controller_store,
+            pause_ms=max(0, pause_ms),
+            members=[
+                MemberView(id=each.id, address=each.address, is_leader=each == leader, is_self=each.id == group.me.id)
+                for each in group.members
+            ],
+        )
+
+    def broker_sets(self, asked: Asked) -> BrokerSetListing:
+        """Return a page of sets."""
+        names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), asked.prefix)
+        page = asked_page(names, asked, str)
+        found = (self._control.store.get(name) for name in page.keys)
+        suspects = self._control.detection.suspects
+        return BrokerSetListing(
+            broker_sets=[self._broker_set(each, suspects) for each in found if each is not None],
+            total=page.total,
+            next_cursor=page.next_cursor,
+        )
+
+    def broker_set(self, asked: Asked) -> BrokerSetView:
+        """Return one set."""
+        name = asked.path["name"]
+        broker_set = self._control.store.get(name)
+        if broker_set is None:
+            raise NotFound(f"There is no broker set {name}.")
+        return self._broker_set(broker_set, self._control.detection.suspects)
+
+    def elections(self, asked: Asked) -> ElectionListing:
+        """Return the last elections."""
+        records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(asked.prefix))
+        return ElectionListing(elections=[_election(each) for each in islice(records, asked.page.limit)])
+
+    def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> BrokerSetView:
+        name = broker_set.broker_name
+        replicas = list(self._replicas(broker_set, suspects))
+        last = self._control.elections.of_set(name)
+        return BrokerSetView(
+            broker_name=name,
+            cluster=broker_set.cluster,
+            state=state_of(broker_set, {each.broker_id for each in replicas if each.alive}).value,
+            master_broker_id=broker_set.master,
+            master_address=broker_set.master_address,
+            master_epoch=broker_set.master_epoch,
+            sync_state_set=sorted(broker_set.sync_state_set),
+            sync_state_set_epoch=broker_set.sync_state_set_epoch,
+            next_broker_id=broker_set.next_broker_id,
+            replicas=replicas,
+            last_election=last.number if last else None,
+        )
+
+    def _replicas(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> Iterator[ReplicaView]:
+        name, now_ms = broker_set.broker_name, self._clock.now_ms()
+        to_unix_ms = self._clock.unix_ms() - now_ms
+        alive = self._control.live.alive(name, now_ms)
+        heard = self._control.live.of_set(name)
+        for broker_id, replica in sorted(broker_set.replicas.items()):
+            said = heard.get(broker_id)
+            knows = said is not None and said.max_offset != UNKNOWN
+            yield ReplicaView(
+                broker_id=broker_id,
+                address=replica.address,
+                is_master=broker_id == broker_set.master,
+                in_sync=broker_id in broker_set.sync_state_set,
+                alive=broker_id in alive,
+                suspect=BrokerKey(name, broker_id) in suspects,
+                last_heard_unix_ms=said.heard_ms + to_unix_ms if said else None,
+                epoch=said.epoch if said and knows else None,
+                max_offset=said.max_offset if said and knows else None,
+                confirm_offset=said.confirm_offset if said and knows else None,
+                election_priority=said.priority if said else None,
+            )
+
+
+def _election(record: ElectionRecord) -> ElectionView:
+    return ElectionView(
+        number=record.number,
+        broker_name=record.broker_name,
+        cluster=record.cluster,
+        unix_ms=record.unix_ms,
+        trigger=record.cause.trigger.value,
+        cause=record.cause.why,
+        result=record.told_result.value,
+        reason=record.reason,
+        candidates=[
+            CandidateView(
+                broker_id=each.broker_id,
+                address=each.address,
+                in_sync=each.in_sync,
+                verdict=each.verdict.value,
+                epoch=each.epoch,
+                max_offset=each.max_offset,
+                election_priority=each.priority,
+            )
+            for each in record.standings
+        ],
+        old_master=record.old_master,
+        new_master=record.new_master,
+        master_epoch=record.master_epoch,
+        sync_state_set_epoch=record.sync_state_set_epoch,
+        unclean=record.is_unclean,
+        bytes_at_stake=record.bytes_at_stake,
+        force=record.force,
+        phases=PhasesView(
+            suspect_ms=record.phases.suspect_ms,
+            judge_ms=record.phases.judge_ms,
+            commit_ms=record.phases.commit_ms,
+        ),
+        notified=[
+            NotifiedView(broker_id=broker_id, result=each.result, after_ms=each.after_ms, tries=each.tries)
+            for broker_id, each in sorted(record.notified.items())
+        ],
+        times=record.times,
+        last_unix_ms=record.last_unix_ms,
+    )

@@ -1,0 +1,48 @@
+"""What happened to sets and brokers since the start, counted; read by `metrics.py` at a scrape."""
+
+from typing import Final
+
+from controller.decisions.election import Result
+from controller.failure_detection.detector import Outcome, Why
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Living, Tally, everything
+from serving.metrics.server_counters import LATENCY_S, ServerCounts
+
+#: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
+PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
+PHASES: Final = ("detect", "judge", "commit", "notify", "total")
+RESULTS: Final = tuple(result.value for result in Result)
+#: How a failover ended that brought a new master; otherwise it is the result of its election.
+FAILED_OVER: Final = "failed_over"
+NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
+
+
+class SetCounts(ServerCounts):
+    """What a controller counts."""
+
+    def __init__(self, living: Living = everything) -> None:
+        """Take what returns the clusters that have sets: those that have none make room for others."""
+        super().__init__()
+        #: Cluster, set and result.
+        self.elections = Tally(label_sets_max=BROKERS_MAX * len(RESULTS), peer_labels=2, each=RESULTS, living=living)
+        #: Seconds by result, from the request or the loss until it was stored.
+        self.election_durations = HistogramTable(LATENCY_S, known=[(result,) for result in RESULTS])
+        #: Cluster, what the election was held for, and result.
+        self.failovers = Tally(label_sets_max=CLUSTERS_MAX * 16, peer_labels=1, living=living)
+        #: Seconds by phase.
+        self.failover_phases = HistogramTable(PHASE_S, known=[(phase,) for phase in PHASES])
+        self.notifications = Tally(known=[(result,) for result in NOTIFIED])
+        self.probes = Tally(known=[(outcome.value,) for outcome in Outcome])
+        #: Cluster and why.
+        self.deaths = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
+        self.self_doubts = 0
+        #: How many hosts are silent while masters are left alone because of that.
+        self.silent_hosts = 0
+        #: What was asked of the store, and what came of it.
+        self.store_calls = Tally()
+        self.store_durations = HistogramTable(LATENCY_S)
+
+    def know(self, cluster: str) -> None:
+        """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""
+        for why in (Why.CLOSED.value, Why.SILENT.value):
+            self.failovers.add((cluster, why, FAILED_OVER), 0)
+            self.deaths.add((cluster, why), 0)

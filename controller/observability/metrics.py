@@ -1,0 +1,146 @@
+"""The metrics of a controller as Prometheus scrapes them: read from sets, brokers and counts at that moment."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import add
+from typing import Final
+
+from controller.config import CONTROLLER, ControllerConfig
+from controller.failover.requests import Control
+from controller.observability import metric_catalogue as catalogue
+from controller.observability.analytics_results import Sample
+from controller.observability.counters import SetCounts
+from controller.sets.broker_set import BrokerSet
+from controller.sets.health import SetState, state_of
+from remoting.clock import Clock
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, LabelGuard, Labels, Tally
+from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
+from serving.metrics.families import Family
+
+#: So many sets are read at a time.
+_SETS_AT_ONCE: Final = 50
+
+
+class MetricSources(ServerSources, frozen=True, kw_only=True):
+    """Everything that is read."""
+
+    counts: SetCounts
+    control: Control
+    clock: Clock
+    #: What the Spark analyses have published last.
+    results: Callable[[], Iterable[Sample]] = tuple
+
+
+class Metrics(ServerMetrics[ControllerConfig]):
+    """Reads all families of the catalogue."""
+
+    def __init__(self, sources: MetricSources) -> None:
+        super().__init__(CONTROLLER, catalogue.SERVER, sources)
+        self._sources = sources
+        per_set = (
+            catalogue.ACTIVE_BROKERS,
+            catalogue.REPLICAS,
+            catalogue.SYNC_STATE_SET_SIZE,
+            catalogue.MASTER_EPOCH,
+            catalogue.BROKER_LAST_HEARTBEAT,
+            *catalogue.PER_SET_RESULTS,
+        )
+        self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
+        self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetState), peer_labels=1)
+
+    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
+        """Yield what there is of the group, of sets and of brokers."""
+        control, counts = self._sources.control, self._sources.counts
+        yield catalogue.ROLE, single(control.group.role)
+        yield catalogue.LEADER_CHANGES, single(control.group.leader_changes)
+        yield catalogue.SELF_DOUBTS, single(counts.self_doubts)
+        yield catalogue.SILENT_HOSTS, single(counts.silent_hosts)
+        yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
+        yield catalogue.DISPUTED_EPOCHS, single(control.guard.disputed_sets)
+        yield from self._sets()
+        yield from self._results()
+        for family, tally in _tallies(counts):
+            yield family, tally.counts()
+
+    def own_histograms(self) -> Iterator[tuple[Family, Histograms]]:
+        """Yield how long."""
+        for family, table in _histogram_tables(self._sources.counts):
+            yield family, table.histograms()
+
+    def own_guards(self) -> Mapping[Family, LabelGuard]:
+        """Return what limits clusters and sets."""
+        counts = self._sources.counts
+        guards = self._guards | {family: tally.guard for family, tally in _tallies(counts)}
+        return guards | {family: table.guard for family, table in _histogram_tables(counts)}
+
+    def _results(self) -> Iterator[tuple[Family, Values]]:
+        """Yield what analyses have published; sets beyond the limit share the highest."""
+        unlimited = LabelGuard(0, peer_labels=0)
+        found = {family: Admitted(self._guards.get(family, unlimited), max) for family in catalogue.ANALYTICS_RESULTS}
+        for sample in self._sources.results():
+            found[sample.family].add(sample.labels, sample.value)
+        yield from ((family, admitted.values) for family, admitted in found.items())
+
+    def _sets(self) -> Iterator[tuple[Family, Values] | None]:
+        families = [family for family in self._guards if family not in catalogue.PER_SET_RESULTS]
+        found = {family: Admitted(self._guards[family], _combine(family)) for family in families}
+        # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
+        states: Counter[Labels] = Counter()
+        # A follower knows of its sets only what it has read; the leader counts them, so that a sum counts each once.
+        sets = list(self._sources.control.store.sets()) if self._sources.control.group.is_leader else []
+        for number, broker_set in enumerate(sets, 1):
+            self._add_set(found, states, broker_set)
+            if number % _SETS_AT_ONCE == 0:
+                yield None
+        for cluster in {cluster for cluster, _ in states}:
+            self._sources.counts.know(cluster)
+        for labels, count in states.items():
+            found[catalogue.BROKER_SETS].add(labels, count)
+        yield from ((family, admitted.values) for family, admitted in found.items())
+
+    def _add_set(self, found: Mapping[Family, Admitted], states: Counter[Labels], broker_set: BrokerSet) -> None:
+        clock = self._sources.clock
+        now_ms, unix_ms = clock.now_ms(), clock.unix_ms()
+        labels = broker_set.cluster, broker_set.broker_name
+        heard = self._sources.control.live.of_set(broker_set.broker_name)
+        members = {i: each for i, each in heard.items() if i in broker_set.replicas}
+        alive = {i for i, each in members.items() if each.is_alive(now_ms)}
+        state = state_of(broker_set, alive)
+        for each in SetState:
+            states[broker_set.cluster, each.value] += each is state
+        found[catalogue.ACTIVE_BROKERS].add(labels, len(alive))
+        found[catalogue.REPLICAS].add(labels, len(broker_set.replicas))
+        found[catalogue.SYNC_STATE_SET_SIZE].add(labels, len(broker_set.sync_state_set))
+        found[catalogue.MASTER_EPOCH].add(labels, broker_set.master_epoch)
+        for i, row in members.items():
+            found[catalogue.BROKER_LAST_HEARTBEAT].add((*labels, str(i)), (row.heard_ms - now_ms + unix_ms) / 1000)
+
+
+def _combine(family: Family) -> Callable[[float, float], float]:
+    """Return what sets and brokers beyond the limit share: of times the longest ago, of numbers the sum."""
+    return min if family is catalogue.BROKER_LAST_HEARTBEAT else add
+
+
+def _suspects(control: Control) -> int:
+    """Return how many brokers are being asked; nobody asks a broker that belongs to no set."""
+    sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detection.suspects)
+    return sum(broker_set is not None and broker_id in broker_set.replicas for broker_set, broker_id in sets)
+
+
+def _tallies(counts: SetCounts) -> tuple[tuple[Family, Tally], ...]:
+    return (
+        (catalogue.ELECTIONS, counts.elections),
+        (catalogue.FAILOVERS, counts.failovers),
+        (catalogue.NOTIFICATIONS, counts.notifications),
+        (catalogue.PROBES, counts.probes),
+        (catalogue.DEATHS, counts.deaths),
+        (catalogue.STORE_TXN, counts.store_calls),
+    )
+
+
+def _histogram_tables(counts: SetCounts) -> tuple[tuple[Family, HistogramTable], ...]:
+    return (
+        (catalogue.ELECTION_DURATION, counts.election_durations),
+        (catalogue.FAILOVER_PHASES, counts.failover_phases),
+        (catalogue.STORE_TXN_DURATION, counts.store_durations),
+    )

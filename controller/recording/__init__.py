@@ -1,0 +1,1 @@
+"""What a controller writes into the history."""

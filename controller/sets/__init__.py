@@ -1,0 +1,1 @@
+"""Broker sets as values: members, epochs, what can happen to them."""

@@ -1,0 +1,142 @@
+"""One broker set as the controller keeps it, and the only place where its epochs move.
+
+Answers to `BrokerReplicaInfo` and `SyncStateInfo` (controller.md sections 2.1, 2.2). Immutable: an event makes another.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.sets.events import (
+    BrokerAddressChanged,
+    BrokerIdApplied,
+    Event,
+    MasterElected,
+    MasterEpochRaised,
+    MasterLost,
+    RebuildingBegun,
+    ReplicaAdopted,
+    ReplicasRemoved,
+    SyncStateSetAltered,
+)
+
+#: The first broker id that a controller hands out; 0 is what a master calls itself elsewhere.
+FIRST_BROKER_ID: Final = 1
+#: The highest master epoch: brokers read it as a Java int.
+MASTER_EPOCH_MAX: Final = 2**31 - 1
+#: No epoch is raised above it, whatever brokers say: there must be room for elections.
+RAISED_EPOCH_MAX: Final = 2**31 - 2**20
+#: By how much the epoch of a set is raised above all that its brokers claim, where the store has lost something: a
+#: broker that is not heard yet has seen fewer elections since. There is room for 21,464 lost stores.
+RECOVERY_MARGIN: Final = 100_000
+
+
+class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One member of a set, living or not."""
+
+    #: `host:port` for other brokers and for clients.
+    address: str
+    #: What the broker said when it applied its id; blank of one that was taken in with an id that it had.
+    check_code: str
+
+    @property
+    def is_adopted(self) -> bool:
+        """Tell whether another controller, or one whose store was lost, gave its id."""
+        return not self.check_code
+
+
+class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Below what a set of this name must never begin again, once one was cleaned."""
+
+    master_epoch: int = 0
+    next_broker_id: int = FIRST_BROKER_ID
+
+
+class BrokerSet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The members of a set, who leads it, and who is in sync."""
+
+    broker_name: str
+    cluster: str
+    #: By broker id.
+    replicas: Mapping[int, Replica] = {}
+    next_broker_id: int = FIRST_BROKER_ID
+    #: The broker id of the master.
+    master: int | None = None
+    #: Moves with every change of the master, also to none; brokers follow the highest they have seen.
+    master_epoch: int = 0
+    sync_state_set: frozenset[int] = frozenset()
+    sync_state_set_epoch: int = 0
+    #: There was a master once. Before, nobody has messages that could be lost.
+    is_elected: bool = False
+    #: It is put together again from brokers that have ids already, and who of them is in sync is not known: all count
+    #: as such until the first is elected.
+    is_rebuilding: bool = False
+
+    @property
+    def master_address(self) -> str | None:
+        """Where the master is."""
+        return None if self.master is None else self.replicas[self.master].address
+
+    @property
+    def floor(self) -> Floor:
+        """Below what the set must not begin again."""
+        return Floor(master_epoch=self.master_epoch, next_broker_id=self.next_broker_id)
+
+    def apply(self, event: Event) -> "BrokerSet":  # noqa: C901, PLR0911  # one case for each event
+        """Return the set after an event that was decided on it."""
+        match event:
+            case BrokerIdApplied(broker_id, address, check_code):
+                return replace(
+                    self.with_replica(broker_id, Replica(address, check_code)),
+                    next_broker_id=max(self.next_broker_id, broker_id + 1),
+                )
+            case ReplicaAdopted(broker_id, address):
+                adopted = self.with_replica(broker_id, Replica(address, ""))
+                adopted = replace(adopted, next_broker_id=max(self.next_broker_id, broker_id + 1))
+                members = {*self.sync_state_set, broker_id}
+                return adopted.with_sync_state_set(members) if self.is_rebuilding else adopted
+            case RebuildingBegun():
+                return self.as_rebuilding().with_sync_state_set(self.replicas)
+            case BrokerAddressChanged(broker_id, address):
+                return self.with_replica(broker_id, replace(self.replicas[broker_id], address=address))
+            case MasterElected(broker_id):
+                led = self.with_master(broker_id).with_sync_state_set({broker_id})
+                return replace(led, is_elected=True, is_rebuilding=False)
+            case MasterLost():
+                return self.with_master(None)
+            case SyncStateSetAltered(members):
+                return self.with_sync_state_set(members)
+            case ReplicasRemoved(broker_ids):
+                return self.without(broker_ids)
+            case MasterEpochRaised(master_epoch):
+                return replace(self, master_epoch=max(self.master_epoch, master_epoch))
+
+    def as_rebuilding(self) -> "BrokerSet":
+        """Return the set as one that is put together again."""
+        return replace(self, is_elected=True, is_rebuilding=True)
+
+    def with_replica(self, broker_id: int, replica: Replica) -> "BrokerSet":
+        """Return the set with another member, or another state of one."""
+        return replace(self, replicas={**self.replicas, broker_id: replica})
+
+    def with_master(self, broker_id: int | None) -> "BrokerSet":
+        """Return the set under another master, or none: a new master epoch.
+
+        Nobody is elected at the highest one any more, so that only the loss of a master does not move it.
+        """
+        return replace(self, master=broker_id, master_epoch=min(self.master_epoch + 1, MASTER_EPOCH_MAX))
+
+    def with_sync_state_set(self, members: Iterable[int]) -> "BrokerSet":
+        """Return the set with others in sync: a new SyncStateSet epoch."""
+        return replace(self, sync_state_set=frozenset(members), sync_state_set_epoch=self.sync_state_set_epoch + 1)
+
+    def without(self, broker_ids: frozenset[int]) -> "BrokerSet":
+        """Return the set without some members, whatever they were in it."""
+        left = replace(self, replicas={i: each for i, each in self.replicas.items() if i not in broker_ids})
+        if self.master in broker_ids:
+            left = left.with_master(None)
+        if self.sync_state_set & broker_ids:
+            left = left.with_sync_state_set(self.sync_state_set - broker_ids)
+        return left

@@ -1,0 +1,400 @@
+"""The embedded store: one SQLite file, for one controller process, durable at every commit.
+
+Commits that come while the disk is waited for go into the next transaction together, each with its own answer. A file
+that was removed, replaced or rolled back is noticed: nothing is called stored that the next start would not find.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from controller.sets.stored_set import Entry, NewerEntry, decode_entry
+from controller.storage.high_water import DamagedMark, FileWatch, FolderLock, HighWater, Unseen
+from controller.storage.observer import NoObserver, StoreObserver
+from controller.storage.store import EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import SystemClock
+from serving.config.durable_file import DurableFileError
+
+FILE_NAME: Final = "controller.db"
+#: Takes the number of the last commit.
+MARK_NAME: Final = "controller.mark"
+#: What is in the file: a release that finds a higher number does not touch it.
+FILE_FORMAT: Final = 1
+#: How long after a commit its number is written there.
+MARK_LAG_S: Final = 0.05
+#: How often a controller that stores nothing looks whether its files are there.
+LOOK_S: Final = 1.0
+#: Commits in one transaction: those that come later wait for it.
+TOGETHER_MAX: Final = 500
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS entries (
+    broker_name TEXT PRIMARY KEY,
+    revision INTEGER NOT NULL,
+    entry TEXT NOT NULL,
+    digest INTEGER
+) WITHOUT ROWID
+"""
+
+_encode: Final = msgspec.json.Encoder().encode
+#: What is stored as no row at all.
+_NOTHING: Final = _encode(Entry()).decode()
+
+Result = TypeVar("Result")
+
+
+class StoreInUse(StoreError):
+    """Another process has the file, or it cannot be opened."""
+
+
+class StoreGone(StoreError):
+    """The file was removed or replaced while it was in use, or nobody can tell any more."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}. Nothing is stored any more, and this controller leads no more. Stop whatever runs on that "
+            "folder now, put the file back and start the controller again, or start it without and adopt the brokers"
+        )
+
+
+class StoreUnseen(StoreError):
+    """Whether the file is there cannot be told at the moment."""
+
+
+class _Commit:
+    """What one caller wants stored, and what has become of it."""
+
+    __slots__ = ("broker_name", "failure", "is_done", "is_given_up", "is_stored", "revision", "text")
+
+    def __init__(self, broker_name: str, text: str, revision: int) -> None:
+        self.broker_name = broker_name
+        self.text = text
+        self.revision = revision
+        #: Nobody waits for it any more: it is not to be begun.
+        self.is_given_up = False
+        self.is_done = False
+        self.is_stored = False
+        #: Why the transaction failed: nobody knows whether it is stored.
+        self.failure: Exception | None = None
+
+
+class EmbeddedStore:
+    """The entries in one file; a thread of its own waits for the disk."""
+
+    def __init__(self, folder: Path, observer: StoreObserver | None = None) -> None:
+        """Open or make the file in `folder`; raises StoreInUse, or StoreError if what is in it cannot be read."""
+        self._path = folder / FILE_NAME
+        self._observer = observer or NoObserver()
+        self._clock = SystemClock()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store")
+        #: The mark has a thread of its own, and a while: no commit waits for a second write to the disk.
+        self._marking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store-mark")
+        self._is_marking = False
+        self._closing = threading.Event()
+        self._witness: Witness | None = None
+        self._background = BackgroundTasks(self._observer.task_failed)
+        self._looking: asyncio.Task[None] | None = None
+        self._gone: StoreGone | None = None
+        #: In the order they came; taken by the thread.
+        self._waiting: deque[_Commit] = deque()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._thread.submit(self._open).result()
+        except (OSError, sqlite3.Error) as error:
+            self._thread.shutdown()
+            raise StoreInUse(f"{self._path} cannot be used: {error}; is another controller running on it?") from None
+        except StoreError:
+            self._thread.shutdown()
+            raise
+
+    async def join(self, me: Member, witness: Witness) -> None:
+        """Lead alone for as long as the file is there: nobody else can open it."""
+        self._witness = witness
+        witness.members_changed((me,))
+        witness.leads(None)
+        self._looking = self._background.keep_running(self._look, "embedded_store")
+
+    async def resign(self) -> None:
+        """Nobody is there to lead instead."""
+
+    def pass_on(self) -> None:
+        """Nobody is there to lead instead."""
+
+    async def load(self) -> Mapping[str, Kept]:
+        """Return all entries."""
+        return await self._call("load", self._load_if_there)
+
+    async def read(self, broker_name: str) -> Kept:
+        """Return one entry."""
+        return await self._call("read", lambda: self._read(broker_name))
+
+    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+        """Store an entry; it is on the disk when this returns."""
+        wanted = _Commit(broker_name, _encode(entry).decode(), revision)
+        self._waiting.append(wanted)
+        try:
+            return await self._call("commit", lambda: self._committed(wanted))
+        finally:
+            wanted.is_given_up = True
+
+    async def size_bytes(self) -> int | None:
+        """There is no etcd, and nothing that has a quota."""
+        return None
+
+    async def close(self) -> None:
+        """Close the file."""
+        if self._looking is not None:
+            self._looking.cancel()
+        await self._call("close", self._close)
+        self._thread.shutdown(wait=False)
+
+    async def _look(self) -> None:
+        """Look again and again whether the files are there."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await loop.run_in_executor(self._thread, self._check_files)
+            except StoreGone:
+                self._lead_no_more()
+            except StoreUnseen:
+                # It was told; the next look may tell more.
+                continue
+
+    def _lead_no_more(self) -> None:
+        if self._witness is not None:
+            self._witness.follows(None)
+
+    def _close(self) -> None:
+        self._closing.set()
+        self._marking.submit(self._raise_mark)
+        self._marking.shutdown(wait=True)
+        self._connection.close()
+        self._mark.close()
+        self._folder.close()
+
+    def _raise_mark(self) -> None:
+        """Let the mark follow what is stored; nobody waits for it, and it is never ahead."""
+        self._closing.wait(MARK_LAG_S)
+        self._is_marking = False
+        # Where it cannot be written, less is noticed later; whether commits succeed is told by the commits.
+        with suppress(OSError):
+            if self._number > self._mark.number:
+                self._mark.raise_to(self._number)
+
+    def _open(self) -> None:
+        self._folder = FolderLock(self._path.parent)
+        try:
+            self._open_file()
+        except BaseException:
+            self._folder.close()
+            raise
+
+    def _open_file(self) -> None:
+        self._connection = connection = sqlite3.connect(
+            self._path, isolation_level=None, timeout=0, check_same_thread=False
+        )
+        try:
+            self._prepare(connection, self._path)
+            # There is no other copy: a controller that cannot read it had better not start.
+            self._load()
+            self._begin(self._path.with_name(MARK_NAME))
+        except (sqlite3.Error, StoreError, OSError):
+            connection.close()
+            raise
+
+    def _begin(self, path: Path) -> None:
+        """Go on where the last process ended; raises StoreError if the file is behind that."""
+        try:
+            self._mark = HighWater(path)
+        except DurableFileError as error:
+            raise StoreError(str(error)) from None
+        except DamagedMark:
+            raise StoreError(
+                f"{path} is damaged, so nobody knows whether {self._path} is whole: restore the folder from a backup, "
+                "or remove that file if the brokers' roles are right as they are"
+            ) from None
+        # Each commit counts one revision up; those of entries that were removed are added up apart.
+        run = self._connection.execute
+        (number,) = run("SELECT (SELECT coalesce(sum(revision), 0) FROM entries) + revisions FROM removed").fetchone()
+        if number < self._mark.number:
+            self._mark.close()
+            raise StoreError(
+                f"{self._path} lacks {self._mark.number - number} of the {self._mark.number} changes that {path} "
+                "counts: its log is damaged, or an older copy was put in its place. Restore the whole folder from a "
+                f"backup, or remove both files and adopt the brokers. To go on with what is left, remove {path}: "
+                "whoever is in sync by it may lack messages"
+            )
+        self._number = number
+        self._mark.raise_to(number)
+        self._files = FileWatch(self._path, Path(f"{self._path}-wal"))
+
+    @staticmethod
+    def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+        # Held from the first write on until the end: two controllers on one file would each elect.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        # A write-ahead log is synced once for each commit; FULL syncs it, or the last ones would be gone after a crash.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN EXCLUSIVE")
+        (written,) = connection.execute("PRAGMA user_version").fetchone()
+        if written > FILE_FORMAT:
+            raise StoreError(
+                f"{path} has format {written}, and this release reads formats up to {FILE_FORMAT}: run the release "
+                "that wrote it, or a later one"
+            )
+        connection.execute(_SCHEMA)
+        connection.execute("CREATE TABLE IF NOT EXISTS removed (revisions INTEGER NOT NULL)")
+        if connection.execute("SELECT count(*) FROM removed").fetchone() == (0,):
+            connection.execute("INSERT INTO removed VALUES (0)")
+        if "digest" not in {row[1] for row in connection.execute("PRAGMA table_info(entries)")}:
+            connection.execute("ALTER TABLE entries ADD COLUMN digest INTEGER")
+        connection.execute(f"PRAGMA user_version = {FILE_FORMAT}")
+        connection.execute("COMMIT")
+
+    def _load(self) -> dict[str, Kept]:
+        rows = self._connection.execute("SELECT broker_name, entry, revision, digest FROM entries").fetchall()
+        return {row[0]: self._kept(*row) for row in rows}
+
+    def _load_if_there(self) -> dict[str, Kept]:
+        self._check_files()
+        return self._load()
+
+    def _read(self, broker_name: str) -> Kept:
+        self._check_files()
+        query = "SELECT broker_name, entry, revision, digest FROM entries WHERE broker_name = ?"
+        row = self._connection.execute(query, (broker_name,)).fetchone()
+        return Kept() if row is None else self._kept(*row)
+
+    def _check_files(self) -> None:
+        """Raise StoreGone if what is written would not be found by the next start, StoreUnseen if nobody can tell."""
+        if self._gone is None:
+            self._gone = self._looked_for()
+            if self._gone is not None:
+                self._observer.store_file_removed(str(self._gone))
+        if self._gone is not None:
+            raise self._gone
+
+    def _looked_for(self) -> StoreGone | None:
+        try:
+            path = self._files.missing(self._clock.now_ms())
+        except Unseen as unseen:
+            if unseen.is_for_long:
+                return StoreGone(f"{unseen}, and could not for {unseen.unseen_ms / 1000:.0f} s")
+            if unseen.is_new:
+                self._observer.store_file_unseen(str(unseen))
+            raise StoreUnseen(str(unseen)) from None
+        return (
+            None if path is None else StoreGone(f"{path} is gone: it was removed or replaced while this controller ran")
+        )
+
+    def _committed(self, wanted: _Commit) -> int:
+        """Return the next revision once this is stored; an earlier caller may have stored it along with its own."""
+        while not wanted.is_done:
+            self._commit_some()
+        if isinstance(wanted.failure, StoreGone):
+            raise wanted.failure
+        if wanted.failure is not None:
+            raise OutcomeUnknown(f"{self._path}: {wanted.failure}") from wanted.failure
+        if not wanted.is_stored:
+            raise EntryMoved(f"{wanted.broker_name} is no longer at revision {wanted.revision}")
+        return wanted.revision + 1
+
+    def _commit_some(self) -> None:
+        """Store what waits, in one transaction: all of it is on the disk after this, or nobody knows."""
+        taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER_MAX))]
+        together = [each for each in taken if not each.is_given_up]
+        failure: Exception | None = None
+        try:
+            self._connection.rollback()  # where the one before failed so badly that it could not be undone
+            self._check_files()
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                for each in together:
+                    each.is_stored = self._put(each)
+            # They are in the file, wherever that is.
+            self._number += sum(each.is_stored for each in together)
+            self._check_files()
+            if not self._is_marking:
+                self._is_marking = True
+                self._marking.submit(self._raise_mark)
+        except Exception as error:  # noqa: BLE001  # whatever it is, nobody may wait for this for ever
+            failure = error
+        for each in taken:
+            each.failure, each.is_done = failure, True
+
+    def _put(self, wanted: _Commit) -> bool:
+        run = self._connection.execute
+        if wanted.revision == 0:
+            new = (wanted.broker_name, wanted.text, _digest(wanted.broker_name, wanted.text, 1))
+            return bool(run("INSERT OR IGNORE INTO entries VALUES (?, 1, ?, ?)", new).rowcount)
+        if wanted.text == _NOTHING:
+            return self._remove(wanted)
+        digest = _digest(wanted.broker_name, wanted.text, wanted.revision + 1)
+        done = run(
+            "UPDATE entries SET entry = ?, digest = ?, revision = revision + 1 WHERE broker_name = ? AND revision = ?",
+            (wanted.text, digest, wanted.broker_name, wanted.revision),
+        )
+        return bool(done.rowcount)
+
+    def _remove(self, wanted: _Commit) -> bool:
+        run = self._connection.execute
+        removed = run(
+            "DELETE FROM entries WHERE broker_name = ? AND revision = ?", (wanted.broker_name, wanted.revision)
+        )
+        if removed.rowcount:
+            # Its changes happened, and so did this one.
+            run("UPDATE removed SET revisions = revisions + ?", (wanted.revision + 1,))
+        return bool(removed.rowcount)
+
+    def _kept(self, broker_name: str, text: str, revision: int, digest: int | None) -> Kept:
+        try:
+            entry = decode_entry(text)
+        except NewerEntry as error:
+            raise StoreError(f"{self._path}: the entry of {broker_name} {error}") from None
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                f"{self._path}: the entry of {broker_name} cannot be read: {error}; restore the file from a backup, "
+                "or remove it and let the brokers register again"
+            ) from None
+        # Entries of the first releases have no digest.
+        if digest is not None and digest != _digest(broker_name, text, revision):
+            raise StoreError(
+                f"{self._path}: the entry of {broker_name} is damaged; restore the folder from a backup, or remove "
+                "it and adopt the brokers"
+            )
+        return Kept(entry, revision)
+
+    async def _call(self, kind: str, work: Callable[[], Result]) -> Result:
+        loop = asyncio.get_running_loop()
+        begun_s, result = loop.time(), "unknown"
+        try:
+            answer = await loop.run_in_executor(self._thread, work)
+        except sqlite3.Error as error:
+            raise OutcomeUnknown(f"{self._path}: {error}") from error
+        except EntryMoved:
+            result = "moved"
+            raise
+        except StoreGone:
+            result = "failed"
+            self._lead_no_more()
+            raise
+        else:
+            result = "ok"
+            return answer
+        finally:
+            self._observer.store_call(kind, result, loop.time() - begun_s)
+
+
+def _digest(broker_name: str, text: str, revision: int) -> int:
+    return zlib.crc32(f"{broker_name}\0{revision}\0{text}".encode(errors="surrogatepass"))

@@ -1,0 +1,1 @@
+"""The etcd store and its lease."""

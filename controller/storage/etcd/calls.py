@@ -1,0 +1,273 @@
+"""What is asked of etcd, one function each: builds the request, waits for the answer, returns what counts in it.
+
+Each takes a connection, the seconds it may take, and metadata, which `client.py` fills in.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from controller.storage.etcd.client import Compacted, Connection, EtcdClient, Metadata
+from controller.storage.etcd.keys import Keys, address_of, after_prefix, holder_of, leader_value, member_value
+from controller.storage.etcd.lease_state_machine import Holder
+from controller.storage.etcd.messages import messages
+from controller.storage.store import Member, OutcomeUnknown
+
+#: A page of 1 KB entries is half a MB.
+PAGE_ENTRIES: Final = 500
+#: Many entries may take longer than one call does.
+PAGE_MS: Final = 5000
+#: How often reading all entries begins anew, because etcd was compacted meanwhile.
+_SWEEPS: Final = 3
+
+Question = Callable[[Connection, float, Metadata], Any]
+
+
+class Sight(NamedTuple):
+    """Who holds the key `leader` at a revision of etcd."""
+
+    holder: Holder | None
+    revision: int
+
+
+class Lead(NamedTuple):
+    """The key `leader` of one run of one controller."""
+
+    me: Member
+    run: str
+    #: Its create revision.
+    token: int
+
+    def is_of(self, holder: Holder | None) -> bool:
+        """Tell whether it is this key that somebody was seen to hold."""
+        return holder is not None and (holder.token, holder.run) == (self.token, self.run)
+
+
+class Outcome(NamedTuple):
+    """What came of a commit."""
+
+    is_stored: bool
+    sight: Sight
+
+
+def look(keys: Keys) -> Callable[[Connection, float, Metadata], Sight]:
+    """Read the key `leader`."""
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> Sight:
+        answer = connection.kv.Range(messages.RangeRequest(key=keys.leader), timeout=seconds, metadata=metadata)
+        return _sight(answer.kvs, answer.header.revision)
+
+    return question
+
+
+def grant(ttl_s: int) -> Callable[[Connection, float, Metadata], tuple[int, int]]:
+    """Ask for a lease, and return its id and how many seconds it has: that is for etcd to say."""
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> tuple[int, int]:
+        request = messages.LeaseGrantRequest(TTL=ttl_s)
+        answer = connection.lease.LeaseGrant(request, timeout=seconds, metadata=metadata)
+        return int(answer.ID), int(answer.TTL)
+
+    return question
+
+
+def renew(lease_id: int) -> Callable[[Connection, float, Metadata], int]:
+    """Renew a lease, and return the seconds it has again; 0: there is no such lease."""
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> int:
+        request = messages.LeaseKeepAliveRequest(ID=lease_id)
+        call = connection.lease.LeaseKeepAlive(iter((request,)), timeout=seconds, metadata=metadata)
+        answer = next(call, None)
+        call.cancel()
+        if answer is None:
+            raise OutcomeUnknown(f"etcd at {connection.address} did not say whether a lease is renewed")
+        return int(answer.TTL)
+
+    return question
+
+
+def revoke(lease_id: int) -> Callable[[Connection, float, Metadata], None]:
+    """Give a lease back, and with it the keys that are bound to it."""
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> None:
+        connection.lease.LeaseRevoke(messages.LeaseRevokeRequest(ID=lease_id), timeout=seconds, metadata=metadata)
+
+    return question
+
+
+def campaign(keys: Keys, me: Member, run: str, lease_id: int) -> Callable[[Connection, float, Metadata], Sight]:
+    """Create the key `leader` if there is none, and return who holds it then."""
+    request = messages.TxnRequest(
+        compare=[_created_at(keys.leader, 0)],
+        success=[_put(keys.leader, leader_value(me, run), lease_id)],
+        failure=[_get(keys.leader)],
+    )
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> Sight:
+        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+        revision = answer.header.revision
+        if answer.succeeded:
+            return Sight(Holder(member=me, run=run, token=revision, lease_id=lease_id), revision)
+        return _sight(answer.responses[0].response_range.kvs, revision)
+
+    return question
+
+
+def release(keys: Keys, lead: Lead) -> Callable[[Connection, float, Metadata], None]:
+    """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
+    request = messages.TxnRequest(
+        compare=[_created_at(keys.leader, lead.token), _has_value(keys.leader, leader_value(lead.me, lead.run))],
+        success=[_delete(keys.leader)],
+    )
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> None:
+        connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+
+    return question
+
+
+def commit(
+    keys: Keys, lead: Lead, key: bytes, value: bytes | None, revision: int
+) -> Callable[[Connection, float, Metadata], Outcome]:
+    """Put a value if the key is still at this revision (0: not there) and this controller still leads.
+
+    None removes the key. Revisions come again where etcd was put back to an older state, so the key `leader` has to say
+    whose it is as well.
+    """
+    request = messages.TxnRequest(
+        compare=[
+            _created_at(keys.leader, lead.token),
+            _has_value(keys.leader, leader_value(lead.me, lead.run)),
+            _modified_at(key, revision),
+        ],
+        success=[_delete(key) if value is None else _put(key, value, 0)],
+        failure=[_get(keys.leader)],
+    )
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> Outcome:
+        answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
+        kvs = () if answer.succeeded else answer.responses[0].response_range.kvs
+        return Outcome(answer.succeeded, _sight(kvs, answer.header.revision))
+
+    return question
+
+
+def read(key: bytes) -> Callable[[Connection, float, Metadata], Any]:
+    """Return a key with its value and revisions, None if it is not there."""
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> Any:
+        answer = connection.kv.Range(messages.RangeRequest(key=key), timeout=seconds, metadata=metadata)
+        return answer.kvs[0] if answer.kvs else None
+
+    return question
+
+
+def address_at(key: bytes) -> Callable[[Connection, float, Metadata], tuple[str | None, int]]:
+    """Return the address of the controller that holds this key of a member, and the revision of the key."""
+    ask = read(key)
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
+        kv = ask(connection, seconds, metadata)
+        return (None, 0) if kv is None else (address_of(kv), kv.mod_revision)
+
+    return question
+
+
+def enter(keys: Keys, me: Member, lease_id: int, revision: int) -> Callable[[Connection, float, Metadata], bool]:
+    """Write the key of this member, and return whether it was still at this revision."""
+    key = keys.member(me.id)
+    request = messages.TxnRequest(
+        compare=[_modified_at(key, revision)], success=[_put(key, member_value(me), lease_id)]
+    )
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> bool:
+        return bool(connection.kv.Txn(request, timeout=seconds, metadata=metadata).succeeded)
+
+    return question
+
+
+def database_bytes() -> Callable[[Connection, float, Metadata], int]:
+    """Return how large the database of the endpoint is: what its quota limits; free pages count too."""
+
+    def question(connection: Connection, seconds: float, metadata: Metadata) -> int:
+        answer = connection.maintenance.Status(messages.StatusRequest(), timeout=seconds, metadata=metadata)
+        return int(answer.dbSize)
+
+    return question
+
+
+def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Callable[[Connection, Metadata], Any]:
+    """Open a watch of all keys of the group; it ends when `until`, which may block, returns, or is cancelled."""
+
+    def requests() -> Iterator[Any]:
+        yield messages.WatchRequest(
+            create_request=messages.WatchCreateRequest(
+                key=keys.prefix,
+                range_end=after_prefix(keys.prefix),
+                start_revision=since_revision,
+                progress_notify=True,
+            )
+        )
+        until()
+
+    def question(connection: Connection, metadata: Metadata) -> Any:
+        # A member that has lost the others ends the watch instead of saying nothing.
+        return connection.watch.Watch(requests(), metadata=(*metadata, ("hasleader", "true")))
+
+    return question
+
+
+def everything(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tuple[list[Any], int]:
+    """Return all keys below a prefix as they were at one revision, and that revision; in pages."""
+    for _ in range(_SWEEPS):
+        try:
+            return _sweep(client, prefix, now_ms)
+        except Compacted as error:
+            problem = error
+    raise problem
+
+
+def _sweep(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tuple[list[Any], int]:
+    kvs: list[Any] = []
+    key, revision = prefix, 0
+    while True:
+        request = messages.RangeRequest(key=key, range_end=after_prefix(prefix), limit=PAGE_ENTRIES, revision=revision)
+        page = client.ask(_ranging(request), deadline_ms=now_ms() + PAGE_MS)
+        kvs.extend(page.kvs)
+        revision = revision or page.header.revision
+        if not page.more:
+            return kvs, revision
+        key = page.kvs[-1].key + b"\0"
+
+
+def _ranging(request: Any) -> Question:
+    return lambda connection, seconds, metadata: connection.kv.Range(request, timeout=seconds, metadata=metadata)
+
+
+def _sight(kvs: Any, revision: int) -> Sight:
+    return Sight(holder_of(kvs[0]) if kvs else None, revision)
+
+
+def _created_at(key: bytes, revision: int) -> Any:
+    return messages.Compare(
+        result=messages.Compare.EQUAL, target=messages.Compare.CREATE, key=key, create_revision=revision
+    )
+
+
+def _modified_at(key: bytes, revision: int) -> Any:
+    return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.MOD, key=key, mod_revision=revision)
+
+
+def _has_value(key: bytes, value: bytes) -> Any:
+    return messages.Compare(result=messages.Compare.EQUAL, target=messages.Compare.VALUE, key=key, value=value)
+
+
+def _put(key: bytes, value: bytes, lease_id: int) -> Any:
+    return messages.RequestOp(request_put=messages.PutRequest(key=key, value=value, lease=lease_id))
+
+
+def _delete(key: bytes) -> Any:
+    return messages.RequestOp(request_delete_range=messages.DeleteRangeRequest(key=key))
+
+
+def _get(key: bytes) -> Any:
+    return messages.RequestOp(request_range=messages.RangeRequest(key=key))

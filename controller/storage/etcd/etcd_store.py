@@ -1,0 +1,280 @@
+"""The etcd store: several controllers share it, one of them leads, and only what that one writes is stored.
+
+Each write compares the revision it was decided on and the key `leader` it was made under. Import this only where etcd
+is configured: it loads gRPC.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from controller.sets.stored_set import Entry
+from controller.storage.etcd import calls
+from controller.storage.etcd.calls import Lead, Sight
+from controller.storage.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
+from controller.storage.etcd.keys import Keys, entry_value, kept_of, shown_key
+from controller.storage.etcd.lease import Election
+from controller.storage.etcd.lease_state_machine import Leadership
+from controller.storage.etcd.registration import Membership
+from controller.storage.etcd.revisions import KnownRevisions
+from controller.storage.etcd.threads import CallThreads
+from controller.storage.etcd.watch import TASK, Change, EntryChanged, MemberChanged, Swept, Unreadable, Watch
+from controller.storage.observer import NoObserver, StoreObserver
+from controller.storage.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import Clock
+
+__all__ = ["EtcdOptions", "EtcdStore", "System"]
+
+#: Commits and reads that wait for etcd at once; the others wait for a thread, and their deadlines run.
+CALLS_MAX: Final = 8
+#: Renewals do not wait behind commits: one thread for the election, one for the membership.
+RENEWALS_MAX: Final = 2
+#: The question for the size of the database has a thread of its own: nobody waits behind it.
+SIZES_MAX: Final = 1
+#: How long the answer to it may take.
+SIZE_MS: Final = 1000
+#: How long closing waits for what is under way to end.
+CLOSE_S: Final = 0.3
+
+News = Swept | list[Change]
+
+
+class DeposedBy(Deposed):
+    """The store said so; it also said who leads instead."""
+
+    def __init__(self, sight: Sight) -> None:
+        self.sight = sight
+        holder = sight.holder
+        super().__init__(
+            "nobody leads" if holder is None else f"{holder.member.id} at {holder.member.address} leads instead"
+        )
+
+
+class EtcdStore:
+    """The entries of one group of controllers."""
+
+    def __init__(
+        self,
+        options: EtcdOptions,
+        clock: Clock,
+        observer: StoreObserver | None = None,
+        system: System | None = None,
+    ) -> None:
+        """Ask nobody yet; raises StoreError if the options cannot be followed."""
+        self._client = EtcdClient(options, clock, system)
+        self._clock = clock
+        self._keys = Keys(options.group)
+        told = observer or NoObserver()
+        self._calls = CallThreads(CALLS_MAX, clock, told)
+        self._renewals = CallThreads(RENEWALS_MAX, clock, told)
+        # Nobody is told of it: it says nothing about whether etcd serves.
+        self._sizes = CallThreads(SIZES_MAX, clock, NoObserver())
+        self._known = KnownRevisions()
+        self._members: dict[str, Member] = {}
+        self._witness: Witness | None = None
+        self._election: Election | None = None
+        self._membership: Membership | None = None
+        self._watch: Watch | None = None
+        self._background = BackgroundTasks(told.task_failed)
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._observer = told
+        #: What was last found in etcd that cannot be read; for people.
+        self.unreadable = ""
+
+    @property
+    def last_error(self) -> str:
+        """Why the last call failed; empty once one has succeeded again."""
+        return self._renewals.last_error or self._calls.last_error
+
+    @property
+    def answered_unix_ms(self) -> int | None:
+        """When etcd last answered; None: never."""
+        answers = (self._renewals.answered_unix_ms, self._calls.answered_unix_ms)
+        return max((each for each in answers if each is not None), default=None)
+
+    async def join(self, me: Member, witness: Witness) -> None:
+        """Register, follow the others, and stand for election; raises StoreError, after which it may be tried again."""
+        membership = Membership(self._client, self._keys, self._renewals, me)
+        await membership.register()
+        self._membership, self._witness = membership, witness
+        self._election = Election(self._client, self._keys, self._renewals, self._clock, self._begin_again)
+        loop = asyncio.get_running_loop()
+        self._watch = Watch(
+            self._client,
+            self._keys,
+            self._clock,
+            lambda news: _tell(loop, self._hear, news),
+            self._observer.task_failed,
+        )
+        leadership = Leadership(me=me, run=secrets.token_hex(8))
+        self._tasks = [
+            self._election.start(leadership, witness, self._background),
+            self._background.keep_running(lambda: membership.stay(lambda: me.id in self._members), "etcd_membership"),
+        ]
+        self._watch.start()
+
+    async def resign(self) -> None:
+        """Give the key `leader` back; without an answer the lease is left to end by itself."""
+        if self._election is not None:
+            await self._election.resign()
+
+    def pass_on(self) -> None:
+        """Release the key `leader`, and stand again after some seconds."""
+        if self._election is not None:
+            self._election.pass_on()
+
+    async def load(self) -> Mapping[str, Kept]:
+        """Return all entries, those that cannot be read too."""
+        entries = await self._calls.run("load", lambda _: self._load())
+        for name, kept in entries.items():
+            self._known.learned(name, kept.revision)
+        return entries
+
+    async def read(self, broker_name: str) -> Kept:
+        """Return one entry."""
+        question = calls.read(self._keys.broker_set(broker_name))
+        try:
+            kv = await self._calls.run("read", lambda deadline_ms: self._client.ask(question, deadline_ms=deadline_ms))
+        except Unreachable as error:
+            raise OutcomeUnknown(str(error)) from None  # for who reads to learn what has become of a commit
+        if kv is None:
+            return Kept()
+        kept = kept_of(kv)
+        self._known.learned(broker_name, kept.revision)
+        return kept
+
+    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+        """Store an entry in one transaction; a majority of etcd has it when this returns."""
+        election = self._election
+        lead = None if election is None else election.lead
+        if election is None or lead is None:
+            raise Deposed(f"{broker_name}: this controller does not lead")
+        value = entry_value(entry) if entry != Entry() else None
+        self._known.begins(broker_name)
+        try:
+            stored = await self._calls.run(
+                "commit",
+                partial(self._commit, self._keys.broker_set(broker_name), value, revision, lead),
+            )
+            self._known.learned(broker_name, stored)
+            election.knowing(stored)
+        except DeposedBy as error:
+            election.heard(error.sight)
+            election.doubted()
+            raise
+        finally:
+            self._report(self._known.ends(broker_name))
+        return stored
+
+    async def size_bytes(self) -> int | None:
+        """Return how large the database of the endpoint is that is asked now; raises StoreError."""
+        question = calls.database_bytes()
+        return await self._sizes.run(
+            "size",
+            lambda deadline_ms: self._client.ask_beside(question, deadline_ms=deadline_ms),
+            within_ms=SIZE_MS,
+        )
+
+    async def close(self) -> None:
+        """Leave the group, and end all threads; what etcd does not answer within a moment is left to its leases."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._election is not None:
+            self._election.stop()
+        if self._membership is not None:
+            await self._membership.leave()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._client.close()
+        if self._watch is not None:
+            self._watch.stop(seconds=CLOSE_S)
+        self._calls.close()
+        self._renewals.close()
+        self._sizes.close()
+
+    def _load(self) -> dict[str, Kept]:
+        kvs, _ = calls.everything(self._client, self._keys.sets, self._clock.now_ms)
+        return dict(self._loaded(kv) for kv in kvs)
+
+    def _loaded(self, kv: Any) -> tuple[str, Kept]:
+        name = shown_key(kv.key)
+        try:
+            name = self._keys.broker_name(kv.key)
+            return name, kept_of(kv)
+        except StoreError as error:
+            return name, Kept(revision=kv.mod_revision, problem=str(error))
+
+    def _commit(self, key: bytes, value: bytes | None, revision: int, lead: Lead, deadline_ms: int) -> int:
+        question = calls.commit(self._keys, lead, key, value, revision)
+        outcome = self._client.ask(question, deadline_ms=deadline_ms, is_repeatable=False)
+        if outcome.is_stored:
+            return outcome.sight.revision
+        if not lead.is_of(outcome.sight.holder):
+            raise DeposedBy(outcome.sight)
+        raise EntryMoved(f"{self._keys.broker_name(key)} is no longer at revision {revision}")
+
+    def _begin_again(self) -> None:
+        """Doubt everything: etcd was put back to an older state."""
+        self._known.doubted()
+        if self._witness is not None:
+            self._witness.put_back()
+        assert self._watch is not None, "who stands for election watches too"
+        self._watch.begin_again()
+
+    def _hear(self, news: Swept | list[Change]) -> None:
+        if isinstance(news, Swept):
+            self._attempt(lambda: self._hear_everything(news))
+            return
+        for change in news:
+            self._attempt(partial(self._hear_change, change))
+
+    def _attempt(self, hear: Callable[[], None]) -> None:
+        try:
+            hear()
+        except Exception as error:  # noqa: BLE001  # whatever it is, the other changes are heard of
+            self._background.report(TASK, error)
+
+    def _hear_everything(self, swept: Swept) -> None:
+        assert self._election is not None, "the watch begins after the election"
+        self._election.heard(swept.sight)
+        self._members = dict(swept.members)
+        self._tell_members()
+        self._report(self._known.swept(swept.entries, swept.sight.revision))
+
+    def _hear_change(self, change: Change) -> None:
+        assert self._election is not None, "the watch begins after the election"
+        match change:
+            case Sight():
+                self._election.heard(change)
+            case MemberChanged(member_id, None):
+                self._members.pop(member_id, None)
+                self._tell_members()
+            case MemberChanged(member_id, member) if member is not None:
+                self._members[member_id] = member
+                self._tell_members()
+            case EntryChanged(broker_name, kept):
+                self._election.knowing(kept.revision)
+                self._report(self._known.heard(broker_name, kept))
+            case Unreadable(text):
+                self.unreadable = text
+
+    def _tell_members(self) -> None:
+        if self._witness is not None:
+            self._witness.members_changed(tuple(self._members[each] for each in sorted(self._members)))
+
+    def _report(self, reports: Iterable[tuple[str, Kept]]) -> None:
+        for broker_name, kept in reports:
+            if self._witness is not None:
+                self._witness.entry_changed(broker_name, kept)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[[News], None], news: News) -> None:
+    with suppress(RuntimeError):  # the loop has ended, and nobody is there to hear
+        loop.call_soon_threadsafe(hear, news)

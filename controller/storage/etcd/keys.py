@@ -1,0 +1,115 @@
+"""Where things stand in etcd, and how they are written there; pure. The layout is controller.md's, section 5.2."""
+
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from controller.sets.stored_set import Entry, NewerEntry, decode_entry
+from controller.storage.etcd.lease_state_machine import Holder
+from controller.storage.store import Kept, Member, StoreError
+
+_encode: Final = msgspec.json.Encoder().encode
+
+T = TypeVar("T")
+
+
+class _LeaderValue(msgspec.Struct, frozen=True):
+    id: str
+    addr: str
+    run: str
+
+
+class _MemberValue(msgspec.Struct, frozen=True):
+    addr: str
+
+
+class Keys:
+    """The keys of one group of controllers."""
+
+    def __init__(self, group: str) -> None:
+        self.prefix: Final = f"/rmq-controller/{quote(group, safe='')}/".encode()
+        self.leader: Final = self.prefix + b"leader"
+        self.members: Final = self.prefix + b"members/"
+        self.sets: Final = self.prefix + b"sets/"
+
+    def member(self, member_id: str) -> bytes:
+        """Return the key of a controller."""
+        return self.members + quote(member_id, safe="").encode()
+
+    def broker_set(self, broker_name: str) -> bytes:
+        """Return the key of a set."""
+        return self.sets + quote(broker_name, safe="").encode()
+
+    def broker_name(self, key: bytes) -> str:
+        """Return whose key that is; raises StoreError."""
+        return _name(key, self.sets)
+
+    def member_id(self, key: bytes) -> str:
+        """Return whose key that is; raises StoreError."""
+        return _name(key, self.members)
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """Return the first key that no longer begins with a prefix, which ends in a slash."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def leader_value(member: Member, run: str) -> bytes:
+    """Return what the leader writes into its key."""
+    return _encode(_LeaderValue(member.id, member.address, run))
+
+
+def holder_of(kv: Any) -> Holder:
+    """Return who wrote the key; raises StoreError."""
+    value = _read(kv, _LeaderValue)
+    return Holder(
+        member=Member(id=value.id, address=value.addr), run=value.run, token=kv.create_revision, lease_id=kv.lease
+    )
+
+
+def member_value(member: Member) -> bytes:
+    """Return what a controller writes into its key."""
+    return _encode(_MemberValue(member.address))
+
+
+def address_of(kv: Any) -> str:
+    """Return where the controller of a key is; raises StoreError."""
+    return _read(kv, _MemberValue).addr
+
+
+def entry_value(entry: Entry) -> bytes:
+    """Return an entry as it is stored."""
+    return _encode(entry)
+
+
+def kept_of(kv: Any) -> Kept:
+    """Return the entry of a key; raises StoreError."""
+    try:
+        return Kept(decode_entry(kv.value), kv.mod_revision)
+    except NewerEntry as error:
+        raise StoreError(f"etcd: the entry at {shown_key(kv.key)} {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"etcd: the entry at {shown_key(kv.key)} cannot be read: {error}; restore etcd from a "
+            "backup, or delete this key and let the brokers of the set register again"
+        ) from None
+
+
+def shown_key(key: bytes) -> str:
+    """Return a key as text for people, whatever it is."""
+    return key.decode(errors="backslashreplace")
+
+
+def _name(key: bytes, prefix: bytes) -> str:
+    try:
+        return unquote(key.removeprefix(prefix).decode(), errors="strict")
+    except UnicodeDecodeError as error:
+        raise StoreError(f"etcd: the key {shown_key(key)} is not ours: {error}; delete it") from None
+
+
+def _read(kv: Any, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(kv.value, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreError(f"etcd: what stands at {shown_key(kv.key)} is not ours: {error}") from None

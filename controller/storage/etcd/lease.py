@@ -1,0 +1,217 @@
+"""Performs what `lease_state_machine.py` asks for next, one step at a time, and tells the witness what came of it."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from controller.storage.etcd import calls
+from controller.storage.etcd.calls import Lead, Sight
+from controller.storage.etcd.client import CALL_MS, Connection, EtcdClient, Metadata
+from controller.storage.etcd.keys import Keys
+from controller.storage.etcd.lease_state_machine import (
+    LEASE_TTL_S,
+    Campaign,
+    Follows,
+    Grant,
+    Leadership,
+    Leads,
+    Leave,
+    Look,
+    Release,
+    Renew,
+    Rest,
+    Role,
+    Step,
+)
+from controller.storage.etcd.threads import CallThreads
+from controller.storage.store import StoreError, Witness
+from remoting.background_tasks import BackgroundTasks
+from remoting.clock import Clock
+
+#: How long giving up the lead may take; without it the lease ends by itself.
+LEAVE_MS: Final = 800
+
+#: What the task is called that stands for election, and how long it rests after a fault of ours.
+_NAME: Final = "etcd_election"
+_AGAIN_S: Final = 0.1
+
+Answer = TypeVar("Answer")
+
+
+class Election:
+    """One controller's part in finding out who leads."""
+
+    def __init__(
+        self, client: EtcdClient, keys: Keys, threads: CallThreads, clock: Clock, went_back: Callable[[], None]
+    ) -> None:
+        self._client = client
+        self._keys = keys
+        self._threads = threads
+        self._clock = clock
+        #: Called when etcd is found to have gone back to an older state.
+        self._went_back = went_back
+
+    def start(self, leadership: Leadership, witness: Witness, tasks: BackgroundTasks) -> "asyncio.Task[bool]":
+        """Stand for election from now on, in a task that ends when the lead is given up."""
+        self._tasks = tasks
+        self._has_left = False
+        self._state = leadership
+        self._witness = witness
+        self._told: Role | None = None
+        self._woken = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._take(leadership)
+        self._task = tasks.start(self._run(), _NAME)
+        return self._task
+
+    @property
+    def lead(self) -> Lead | None:
+        """The key `leader` while it is this controller's."""
+        self._take(self._state.at(self._clock.now_ms()))
+        state = self._state
+        return Lead(state.me, state.run, state.token) if state.token else None
+
+    def heard(self, sight: Sight) -> None:
+        """Learn of a change of the key `leader`."""
+        self._take(self._state.heard(*sight))
+        self._woken.set()
+
+    def knowing(self, revision: int) -> None:
+        """Learn that etcd has come to this revision."""
+        self._take(self._state.knowing(revision))
+
+    def doubted(self) -> None:
+        """Have the key looked at."""
+        self._take(self._state.doubted())
+        self._woken.set()
+
+    def pass_on(self) -> None:
+        """Let another lead, and stand again after a while."""
+        self._take(self._state.passed_on(self._clock.now_ms()))
+        self._woken.set()
+
+    async def resign(self) -> None:
+        """Let another lead at once; what etcd does not take within a moment ends with the lease."""
+        self._take(self._state.leaving())
+        self._woken.set()
+        await asyncio.wait({self._task}, timeout=LEAVE_MS / 1000)
+        self.stop()
+
+    def stop(self) -> None:
+        """Take no more steps."""
+        self._task.cancel()
+        self._take(self._state.leaving().left())
+
+    def _take(self, state: Leadership) -> None:
+        self._state = state
+        if state.role == self._told:
+            return
+        self._told = state.role
+        if self._timer is not None:
+            self._timer.cancel()
+        match state.role:
+            case Leads(until_ms):
+                # A step under way may take longer than the lead lasts.
+                seconds = (until_ms - self._clock.now_ms()) / 1000
+                self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
+                self._witness.leads(until_ms)
+            case Follows(leader):
+                self._witness.follows(leader)
+
+    def _expire(self) -> None:
+        self._take(self._state.at(self._clock.now_ms()))
+        if isinstance(self._state.role, Leads):
+            self._timer = asyncio.get_running_loop().call_later(0.01, self._expire)  # the two clocks differ a little
+
+    async def _run(self) -> None:
+        """Stand until the lead is given up, whatever fails: who stops before never leads again, or never stops."""
+        while not self._has_left:
+            await self._tasks.attempt(self._stand(), _NAME)
+            if not self._has_left:
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _stand(self) -> None:
+        while True:
+            now_ms = self._clock.now_ms()
+            self._take(self._state.at(now_ms))
+            self._woken.clear()
+            match self._state.next_step(now_ms):
+                case Rest(until_ms):
+                    await self._rest((until_ms - now_ms) / 1000)
+                case Leave(token, lease_id):
+                    self._has_left = True
+                    await self._leave(token, lease_id)
+                    return
+                case step:
+                    await self._try(step)
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    async def _try(self, step: Step) -> None:
+        sent_ms = self._clock.now_ms()
+        try:
+            state = await self._perform(step, sent_ms)
+        except StoreError:
+            state = self._state.failed(self._clock.now_ms())
+        except Exception as error:  # noqa: BLE001  # whatever it is, the step counts as failed
+            self._tasks.report(_NAME, error)
+            state = self._state.failed(self._clock.now_ms())
+        self._take(state)
+
+    async def _perform(self, step: Step, sent_ms: int) -> Leadership:
+        """Return what is known afterwards; what was heard while etcd was asked is in it."""
+        match step:
+            case Look():
+                known_before = self._state.known_revision
+                return self._after_look(await self._ask("look", calls.look(self._keys)), known_before)
+            case Grant():
+                lease_id, ttl_s = await self._ask("grant", calls.grant(LEASE_TTL_S))
+                return self._state.granted(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
+            case Campaign(lease_id):
+                me, run = self._state.me, self._state.run
+                sight = await self._ask("campaign", calls.campaign(self._keys, me, run, lease_id), is_repeatable=False)
+                return self._state.heard(*sight)
+            case Renew(lease_id):
+                ttl_s = await self._ask("renew", calls.renew(lease_id))
+                return self._state.renewed(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
+            case Release(holder):
+                lead = calls.Lead(holder.member, holder.run, holder.token)
+                await self._ask("release", calls.release(self._keys, lead))
+                return self._state.released()
+        raise AssertionError(f"{step} is not performed here")
+
+    def _after_look(self, sight: Sight, known_before: int) -> Leadership:
+        if sight.revision < known_before:
+            self._went_back()
+        return self._state.looked(*sight, self._clock.now_ms(), known_before=known_before)
+
+    async def _leave(self, token: int, lease_id: int | None) -> None:
+        try:
+            if token:
+                lead = calls.Lead(self._state.me, self._state.run, token)
+                await self._ask("release", calls.release(self._keys, lead), within_ms=LEAVE_MS)
+            if lease_id is not None:
+                await self._ask("revoke", calls.revoke(lease_id), within_ms=LEAVE_MS)
+        except StoreError:
+            pass  # the lease ends by itself
+        finally:
+            self._take(self._state.left())
+
+    async def _ask(
+        self,
+        kind: str,
+        question: Callable[[Connection, float, Metadata], Answer],
+        *,
+        within_ms: int = CALL_MS,
+        is_repeatable: bool = True,
+    ) -> Answer:
+        return await self._threads.run(
+            kind,
+            lambda deadline_ms: self._client.ask(question, deadline_ms=deadline_ms, is_repeatable=is_repeatable),
+            within_ms=within_ms,
+        )

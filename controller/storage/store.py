@@ -1,0 +1,290 @@
+"""Broker sets as they are stored, and the one way in which they change: decide, commit, apply.
+
+A decision is made on the set as it is known here. It counts only once it is stored; if somebody else has changed the
+set meanwhile, the set is read again and decided anew. Requests of one set take turns.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, NamedTuple, Protocol
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.sets.broker_set import BrokerSet
+from controller.sets.stored_set import Decision, Entry, Reply
+from remoting.protocol.errors import RemotingError
+
+#: How often a set that others change is decided anew.
+_TRIES: Final = 3
+#: A broker waits 3 s for an answer; it is to hear of a store that is too slow before that.
+COMMIT_S: Final = 2.0
+#: How long it may take to find out what has become of a commit that was not answered.
+READ_AGAIN_S: Final = 0.5
+
+
+class Kept(NamedTuple):
+    """An entry and its revision; revision 0 is that of an entry that does not exist."""
+
+    entry: Entry = Entry()
+    revision: int = 0
+    #: Why it cannot be read, for people; the entry here is empty then, and is not to be changed.
+    problem: str = ""
+
+
+#: What is known of a name that is not stored.
+_NOTHING: Final = Kept()
+
+
+class StoreError(RemotingError):
+    """The store cannot be asked."""
+
+
+class EntryMoved(StoreError):
+    """Somebody else has changed the entry: read it again."""
+
+
+class Deposed(StoreError):
+    """Another controller leads, and nothing more of this one is stored."""
+
+
+class OutcomeUnknown(StoreError):
+    """Nobody knows whether it is stored: read it again."""
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True):
+    """One controller of a group."""
+
+    id: str
+    #: `host:port` at which brokers reach it.
+    address: str
+
+
+class Witness(Protocol):
+    """Who is told what a backend learns of the other controllers. Calls come from the event loop."""
+
+    def leads(self, until_ms: int | None) -> None:
+        """Learn that this controller leads until then (monotonic ms), None for ever; told again at each renewal."""
+
+    def follows(self, leader: Member | None) -> None:
+        """Learn that this controller does not lead, and who does, if anybody is known to."""
+
+    def members_changed(self, members: tuple[Member, ...]) -> None:
+        """Learn who belongs to the group now, this controller too; in the order of their ids."""
+
+    def put_back(self) -> None:
+        """Learn that the store was put back to an older state; all entries follow, and may be older ones."""
+
+    def entry_changed(self, broker_name: str, kept: Kept) -> None:
+        """Learn of an entry that another process has written or removed."""
+
+
+class Backend(Protocol):
+    """One kind of store. Everything may raise StoreError, and nothing of it blocks the event loop."""
+
+    async def join(self, me: Member, witness: Witness) -> None:
+        """Belong to the controllers of this store from now on, and lead them once nobody else does."""
+
+    async def resign(self) -> None:
+        """Let another controller lead at once; this one does not lead again."""
+
+    def pass_on(self) -> None:
+        """Let another controller lead, if there is one; this one stands again after some seconds."""
+
+    async def load(self) -> Mapping[str, Kept]:
+        """Return all entries as they are now; what is wrong with one keeps no other from its readers."""
+
+    async def read(self, broker_name: str) -> Kept:
+        """Return one entry as it is now."""
+
+    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+        """Store an entry durably if its revision is still this one, and return the next revision.
+
+        An empty entry is removed: nothing is left under its name.
+        Raises EntryMoved, Deposed, or OutcomeUnknown.
+        """
+
+    async def size_bytes(self) -> int | None:
+        """Return how large the database of etcd is; None of a store that has a file of its own.
+
+        Answered beside everything else: whether it fails or hangs, no other call is worse off.
+        """
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+class Changed(NamedTuple, Generic[Reply]):
+    """A decision that is stored, and the set before and after it."""
+
+    decision: Decision[Reply]
+    before: BrokerSet | None
+    after: BrokerSet | None
+
+
+class SetStore:
+    """All broker sets as this controller knows them."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._kept: dict[str, Kept] = {}
+        self._members = 0
+        #: The master epochs of sets before the store was put back: who led at them may not have been heard since.
+        self._epochs_seen: dict[str, int] = {}
+        #: Told of each set that is no longer known as it was, and when all are known anew.
+        self.on_changed: Callable[[str], None] = lambda _: None
+        self.on_loaded: Callable[[], None] = lambda: None
+        #: Only of sets that are being changed: anybody can name any set.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def load(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """Know everything that is stored now; before it nothing is.
+
+        Nothing is changed if it `is_wanted` no more by then: what was told meanwhile may be newer.
+        """
+        kept = dict(await self._backend.load())
+        if is_wanted():
+            self._kept = kept
+            self._members = sum(map(_members_of, kept.values()))
+            self.on_loaded()
+
+    def problems(self) -> Mapping[str, str]:
+        """Return what is stored and cannot be read: by the name of its set, why."""
+        return {name: kept.problem for name, kept in self._kept.items() if kept.problem}
+
+    def check_readable(self, broker_name: str) -> None:
+        """Raise StoreError if what is stored under a name cannot be read: it is not known what the set is."""
+        if (kept := self._kept.get(broker_name)) is not None and kept.problem:
+            raise StoreError(kept.problem)
+
+    def entry(self, broker_name: str) -> Entry:
+        """Return what is stored under a name, as it is known here."""
+        return self._kept.get(broker_name, _NOTHING).entry
+
+    def get(self, broker_name: str) -> BrokerSet | None:
+        """Return a set as it is known here."""
+        kept = self._kept.get(broker_name)
+        return None if kept is None else kept.entry.broker_set
+
+    def address_of(self, key: BrokerKey) -> str | None:
+        """Return where a broker is by what is stored; None if it belongs to no set that is known here."""
+        broker_set = self.get(key.broker_name)
+        replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
+        return None if replica is None else replica.address
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def members(self) -> int:
+        """How many brokers belong to sets that are known here."""
+        return self._members
+
+    def sets(self) -> Iterable[BrokerSet]:
+        """Return every set as it is known here."""
+        return (kept.entry.broker_set for kept in self._kept.values() if kept.entry.broker_set is not None)
+
+    def entry_changed(self, broker_name: str, kept: Kept) -> None:
+        """Take over what has become of a set, unless it is older than what is known."""
+        if kept.revision > self._kept.get(broker_name, _NOTHING).revision:
+            self._keep(broker_name, kept)
+
+    def epoch_seen(self, broker_name: str) -> int:
+        """Return the highest master epoch that was known here before the store was put back, 0 if it never was."""
+        return self._epochs_seen.get(broker_name, 0)
+
+    def put_back(self) -> None:
+        """Take over whatever is told next of each set, older or not: the store was put back to an older state."""
+        for broker_set in self.sets():
+            seen = self._epochs_seen.get(broker_set.broker_name, 0)
+            self._epochs_seen[broker_set.broker_name] = max(seen, broker_set.master_epoch)
+        self._kept = {name: kept._replace(revision=-1) for name, kept in self._kept.items()}
+
+    def names(self) -> list[str]:
+        """Return the names of everything that is stored."""
+        return list(self._kept)
+
+    def _keep(self, broker_name: str, kept: Kept) -> None:
+        self._members += _members_of(kept) - _members_of(self._kept.get(broker_name, _NOTHING))
+        if kept.entry == _NOTHING.entry and not kept.problem:
+            # It is not stored any more; who begins it again begins at revision 0.
+            self._kept.pop(broker_name, None)
+        else:
+            self._kept[broker_name] = kept
+        self.on_changed(broker_name)
+
+    async def change(
+        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], within_s: float = COMMIT_S
+    ) -> Changed[Reply]:
+        """Store what `decide` makes of a set, and return it once it is durable.
+
+        What `decide` raises goes through, and nothing has changed. Raises StoreError if it cannot be stored within
+        `within_s`, the wait for earlier changes of the set included; READ_AGAIN_S more if the outcome is unknown.
+        """
+        ends_s = asyncio.get_running_loop().time() + within_s
+        lock = self._locks.setdefault(broker_name, asyncio.Lock())
+        try:
+            async with asyncio.timeout_at(ends_s):
+                await lock.acquire()
+        except TimeoutError:
+            raise StoreError(f"{broker_name}: earlier changes still wait for the store") from None
+        try:
+            return await self._change(broker_name, decide, ends_s)
+        finally:
+            lock.release()
+
+    async def _change(
+        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], ends_s: float
+    ) -> Changed[Reply]:
+        for _ in range(_TRIES):
+            self.check_readable(broker_name)
+            kept = self._kept.get(broker_name, _NOTHING)
+            decision = decide(kept.entry)
+            before = kept.entry.broker_set
+            wanted = decision.after(kept.entry)
+            if wanted == kept.entry:
+                return Changed(decision, before, before)
+            try:
+                revision = await self._commit(broker_name, wanted, kept.revision, ends_s)
+            except EntryMoved:
+                await self._read_again(broker_name, ends_s)
+                continue
+            self.entry_changed(broker_name, Kept(wanted, revision))
+            return Changed(decision, before, wanted.broker_set)
+        raise EntryMoved(f"{broker_name} was changed by others {_TRIES} times while it was decided about")
+
+    async def _commit(self, broker_name: str, entry: Entry, revision: int, ends_s: float) -> int:
+        if asyncio.get_running_loop().time() >= ends_s:
+            raise StoreError(f"{broker_name}: no time was left to store it")
+        try:
+            async with asyncio.timeout_at(ends_s):
+                return await self._backend.commit(broker_name, entry, revision)
+        except (OutcomeUnknown, TimeoutError) as error:
+            cause = str(error) or "the store did not answer in time"
+        try:
+            kept = await self._read_again(broker_name, ends_s)
+        except OutcomeUnknown:
+            raise OutcomeUnknown(f"{broker_name}: it is not known whether the store has it: {cause}") from None
+        if kept.entry == entry and kept.revision > revision:
+            return kept.revision
+        raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
+
+    async def _read_again(self, broker_name: str, ends_s: float) -> Kept:
+        """Know an entry as it is stored, and return it; raises OutcomeUnknown if that takes too long after the end."""
+        try:
+            async with asyncio.timeout_at(ends_s + READ_AGAIN_S):
+                while True:
+                    known = self._kept.get(broker_name)
+                    kept = await self._backend.read(broker_name)
+                    # What was told meanwhile may be newer than what was read, and may have been answered to somebody.
+                    if self._kept.get(broker_name) is known:
+                        self._keep(broker_name, kept)
+                        return kept
+        except TimeoutError:
+            raise OutcomeUnknown(f"{broker_name}: it could not be read again in time") from None
+
+
+def _members_of(kept: Kept) -> int:
+    broker_set = kept.entry.broker_set
+    return len(broker_set.replicas) if broker_set is not None else 0

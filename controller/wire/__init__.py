@@ -1,0 +1,1 @@
+"""Requests to and from a controller: decode, call, encode."""

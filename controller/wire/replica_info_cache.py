@@ -1,0 +1,49 @@
+"""Answers to who leads a set (1004), ready for as long as they are true: every broker asks again and again."""
+
+from controller.sets.broker_set import BrokerSet
+from remoting.protocol.codec import encode_fields
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.controller import MasterHeader, SyncStateSet
+from remoting.server.response_cache import PreparedAnswer
+from remoting.server.statistics import SizeTally
+
+
+class ReplicaInfos:
+    """The answers that stand ready, by broker name."""
+
+    def __init__(self) -> None:
+        self._ready: dict[str, PreparedAnswer] = {}
+        self._tally = SizeTally(())
+
+    def of(self, broker_set: BrokerSet) -> PreparedAnswer:
+        """Return the answer about a set as it is stored now; it is true until `changed` is told otherwise."""
+        ready = self._ready.get(broker_set.broker_name)
+        if ready is None:
+            header = MasterHeader(
+                master_broker_id=broker_set.master,
+                master_address=broker_set.master_address,
+                master_epoch=broker_set.master_epoch,
+            )
+            body = encoded_sync_state_set(broker_set)
+            ready = PreparedAnswer(body, self._tally, encode_fields(header))
+            self._ready[broker_set.broker_name] = ready
+        return ready
+
+    def changed(self, broker_name: str) -> None:
+        """Learn that a set is no longer as it was."""
+        if (ready := self._ready.pop(broker_name, None)) is not None:
+            ready.drop()
+
+    def forget(self) -> None:
+        """Learn that nothing is known any more, or another controller answers."""
+        for ready in self._ready.values():
+            ready.drop()
+        self._ready.clear()
+
+
+def encoded_sync_state_set(broker_set: BrokerSet) -> bytes:
+    """Return who is in sync, as bodies have it."""
+    members = SyncStateSet(
+        sync_state_set=sorted(broker_set.sync_state_set), sync_state_set_epoch=broker_set.sync_state_set_epoch
+    )
+    return encode(members, Dialect.STANDARD)

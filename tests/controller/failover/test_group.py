@@ -1,0 +1,185 @@
+"""Which controller leads, as one of them knows it: what it says to brokers, and when it may answer for the sets."""
+
+import pytest
+from fakes.clock import FakeClock
+
+from controller.failover.group import Group, Role
+from controller.refusals import NotLeader
+from controller.storage.store import Kept, Member
+
+ME = Member(id="n0", address="10.0.0.1:9878")
+OTHER = Member(id="n1", address="10.0.0.2:9878")
+LEASE_MS = 5_000
+
+
+class Happened(list):
+    """What a group hands on, in order."""
+
+    def entry_changed(self, name, kept):
+        self.append((name, kept))
+
+
+class AGroup(Group):
+    """A group with its clock and what it handed on."""
+
+    def __init__(self):
+        self.clock, self.happened = FakeClock(), Happened()
+        super().__init__("g", ME, self.clock, self.happened.entry_changed)
+        self.on_elected = lambda: self.happened.append("elected")
+        self.on_deposed = lambda: self.happened.append("deposed")
+
+    def lease(self):
+        self.leads(self.clock.now_ms() + LEASE_MS)
+
+
+@pytest.fixture
+def group():
+    return AGroup()
+
+
+def refusal(group):
+    with pytest.raises(NotLeader) as refused:
+        group.check_leads()
+    return str(refused.value)
+
+
+# Roles
+
+
+def test_a_controller_that_knows_of_no_leader_is_a_candidate_and_names_nobody(group):
+    assert (group.role, group.is_leader, group.known_leader) == (Role.CANDIDATE, False, None)
+    assert refusal(group) == "no controller leads at present"
+    assert group.members == (ME,)
+
+
+def test_a_controller_that_follows_names_the_leader(group):
+    group.follows(OTHER)
+    assert (group.role, group.is_leader, group.known_leader) == (Role.FOLLOWER, False, OTHER)
+    assert refusal(group) == "the leader is n1 at 10.0.0.2:9878"
+
+
+def test_a_controller_leads_only_once_it_knows_all_that_is_stored(group):
+    group.lease()
+    assert (group.role, group.is_leader) == (Role.CANDIDATE, False)
+    # Brokers are sent here all the same: nobody else will answer them.
+    assert group.known_leader == ME
+    assert refusal(group) == "no controller leads at present"
+    group.ready(group.term)
+    assert (group.role, group.is_leader, group.known_leader) == (Role.LEADER, True, ME)
+    group.check_leads()
+
+
+def test_the_numbers_of_the_roles_are_those_of_javas_metric():
+    assert [(each.name, each.value) for each in Role] == [
+        ("UNKNOWN", 0),
+        ("CANDIDATE", 1),
+        ("FOLLOWER", 2),
+        ("LEADER", 3),
+    ]
+
+
+def test_who_was_deposed_while_it_was_loading_does_not_lead_when_it_has_loaded(group):
+    group.lease()
+    group.follows(OTHER)
+    group.ready(group.term)
+    assert (group.role, group.is_leader) == (Role.FOLLOWER, False)
+
+
+def test_who_leads_again_has_to_load_again(group):
+    group.lease()
+    group.ready(group.term)
+    group.follows(OTHER)
+    group.lease()
+    assert (group.role, group.is_leader) == (Role.CANDIDATE, False)
+    group.ready(group.term)
+    assert group.is_leader
+
+
+def test_what_was_known_of_an_earlier_term_makes_nobody_ready_for_the_present_one(group):
+    group.lease()
+    first = group.term
+    assert group.leads_in(first)
+    group.follows(OTHER)
+    assert not group.leads_in(first)
+    group.lease()
+    assert not group.leads_in(first)
+    group.ready(first)
+    assert not group.is_leader
+    assert group.leads_in(group.term)
+    group.lease()
+    group.ready(first + 1)
+    assert group.is_leader
+
+
+# The lease
+
+
+def test_a_lease_counts_until_its_end_and_not_a_moment_longer(group):
+    group.lease()
+    group.ready(group.term)
+    group.clock.pass_ms(LEASE_MS)
+    assert group.is_leader
+    group.clock.pass_ms(1)
+    assert (group.is_leader, group.role, group.known_leader) == (False, Role.CANDIDATE, None)
+    # Nobody said so: it is the clock that is looked at each time.
+    assert refusal(group) == "no controller leads at present"
+    assert group.happened == ["elected"]
+
+
+def test_a_lease_that_is_renewed_goes_on_without_loading_again(group):
+    group.lease()
+    group.ready(group.term)
+    for _ in range(3):
+        group.clock.pass_ms(LEASE_MS - 1)
+        group.lease()
+    assert group.is_leader
+    assert group.happened == ["elected"]
+    assert group.leader_changes == 1
+
+
+def test_who_is_alone_with_its_store_leads_for_ever(group):
+    group.leads(None)
+    group.ready(group.term)
+    group.clock.pass_ms(10**9)
+    assert (group.is_leader, group.known_leader) == (True, ME)
+
+
+# What is handed on
+
+
+def test_the_beginning_and_the_end_of_leading_are_told_once(group):
+    group.lease()
+    group.lease()
+    group.follows(OTHER)
+    group.follows(None)
+    assert group.happened == ["elected", "deposed"]
+
+
+def test_a_follower_that_learns_of_another_leader_was_not_deposed(group):
+    group.follows(OTHER)
+    group.follows(None)
+    assert group.happened == []
+
+
+def test_each_change_of_the_leader_is_counted_and_news_that_are_none_are_not(group):
+    counted = []
+    for leader in (OTHER, OTHER, None, OTHER):
+        group.follows(leader)
+        counted.append(group.leader_changes)
+    group.lease()
+    counted.append(group.leader_changes)
+    assert counted == [1, 1, 2, 3, 4]
+
+
+def test_a_leader_that_has_moved_is_named_at_its_new_address(group):
+    group.follows(OTHER)
+    moved = Member(id="n1", address="10.0.0.9:9878")
+    group.follows(moved)
+    assert group.known_leader == moved
+
+
+def test_members_and_what_others_have_stored_are_taken_over(group):
+    group.members_changed((ME, OTHER))
+    group.entry_changed("broker-a", Kept(revision=7))
+    assert group.members == (ME, OTHER)
+    assert group.happened == [("broker-a", Kept(revision=7))]

@@ -1,0 +1,130 @@
+"""What the control makes of time and of floods: who is suspect, who is dead, who leads then, how much is remembered."""
+
+import asyncio
+
+import pytest
+from fakes.control_room import CLUSTER, SET, ControlRoom
+
+from controller.failover.requests import BEAT_AWAITED_S, STRANGERS_MAX
+from controller.failure_detection.detector import Outcome
+from controller.failure_detection.heartbeats import BrokerKey, Heard
+from remoting.protocol.codes import RequestCode
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(room):
+    await room.a_set(1, 2)
+    # One beat more: it has started, and serves.
+    await room.pass_ms(1_000, beating=(1, 2))
+    await room.pass_ms(3_200, beating=(2,))
+    (probe,) = {each.key: each for each in room.asked()}.values()
+    assert probe.key == BrokerKey(SET, 1)
+    await room.pass_ms(1_200, beating=(2,))
+    room.control.guard.probed(probe.key, Outcome.NO_ANSWER)
+    await room.pass_ms(1_000, beating=(2,))
+    assert (room.stored().master, room.stored().master_epoch) == (2, 2)
+    (elected,) = [line for line in room.events("master_elected") if line["trigger"] == "master_dead"]
+    assert "its heartbeats stopped" in elected["cause"]
+    assert elected["candidates"][0]["verdict"] == "not alive"
+
+
+async def test_a_refused_connection_is_a_death_at_once(room):
+    await room.a_set(1, 2)
+    await room.pass_ms(500)
+    room.control.guard.connection_lost(1)
+    await room.pass_ms(100)
+    (probe,) = room.asked()
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+    assert room.stored().master == 2
+
+
+async def test_the_end_of_an_old_connection_says_nothing(room):
+    await room.a_set(1, 2)
+    await room.beat(1, over=77)
+    room.control.guard.connection_lost(1)
+    await room.pass_ms(1_000, beating=(1, 2))
+    assert room.asked() == []
+    assert room.stored().master == 1
+
+
+async def test_a_standstill_is_no_death(room):
+    await room.a_set(1, 2)
+    await room.pass_ms(500, beating=(1, 2))
+    room.clock.pass_ms(30_000)
+    await room.pass_ms(500)
+    assert room.asked() == []
+    assert room.events("self_doubted")
+    assert room.stored().master == 1
+
+
+async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
+    await room.a_set(1, 2)
+    now_ms = room.clock.now_ms()
+    for number in range(STRANGERS_MAX):
+        heard = Heard(now_ms, connection_id=50, address="10.9.9.9:1")
+        room.control.heartbeat("C", BrokerKey(SET, 1_000 + number), heard)
+        room.control.heartbeat("C", BrokerKey(f"made-up-{number}", 1), heard)
+    assert room.live.brokers == STRANGERS_MAX + room.store.members
+    await room.beat(1, 2)
+    assert room.live.alive(SET, now_ms).keys() >= {1, 2}
+
+
+async def test_only_heartbeats_of_members_are_told_to_who_records_them(room):
+    """Anybody can send some, with any names in them."""
+    told = []
+    room.control.on_beat = lambda cluster, key, heard, before: told.append((cluster, key))
+    await room.a_set(1)
+    await room.beat(7)
+    await room.beat(1, name="made-up")
+    await room.beat(1, cluster="")
+    assert set(told) == {(CLUSTER, BrokerKey(SET, 1))}
+
+
+async def test_a_heartbeat_with_an_endless_name_of_a_cluster_is_refused(room):
+    await room.a_set(1)
+    fields = {"clusterName": "c" * 256, "brokerName": SET, "brokerId": 1, "brokerAddr": "10.0.0.1:10911"}
+    refused = await room.ask(RequestCode.BROKER_HEARTBEAT, fields)
+    assert refused.code != 0
+    assert "clusterName has 256 characters, 255 are allowed" in refused.remark
+
+
+async def test_strangers_come_and_go_without_a_line_or_a_question(room):
+    await room.a_set(1, 2)
+    for number in range(100):
+        key = BrokerKey(SET if number % 2 else "made-up", 1_000 + number)
+        room.control.heartbeat("C", key, Heard(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
+    room.control.guard.connection_lost(50)
+    await room.pass_ms(12_000, beating=(1, 2))
+    assert room.live.brokers == 2
+    assert room.events("broker_suspected") == room.events("broker_died") == []
+    assert room.asked() == []
+    assert room.stored().master == 1
+
+
+async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbeat(room):
+    await room.a_set(1, 2)
+    await room.register(1)
+    first, second = (asyncio.ensure_future(room.elect(1)) for _ in range(2))
+    await asyncio.sleep(0)
+    # The first gives up; the second still waits for the heartbeat.
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await room.beat(1, epoch=1, maxOffset=500)
+    assert (await asyncio.wait_for(second, BEAT_AWAITED_S / 2)).code == 0
+    assert room.stored().master == 1
+    assert not room.control._awaiting
+
+
+async def test_each_heartbeat_of_a_member_is_told_with_what_was_heard_before(room):
+    await room.a_set(1)
+    told = []
+    room.control.on_beat = lambda cluster, key, heard, before: told.append((key.broker_id, before is not None))
+    await room.beat(1)
+    await room.beat(7, name="strange")
+    assert told == [(1, True)]

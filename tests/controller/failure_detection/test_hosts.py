@@ -1,0 +1,187 @@
+"""How many hosts of brokers fell silent together, and when that says more of this controller than of them."""
+
+import pytest
+from controller_builders import SET
+
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.hosts import NOWHERE, SILENCE_MS_MAX, WINDOW_MS, Hosts, Seat
+
+OWN = "10.0.0.1"
+
+
+@pytest.fixture
+def hosts():
+    hosts = Hosts()
+    hosts.is_own = lambda host: host == OWN
+    return hosts
+
+
+def key(number):
+    return BrokerKey(SET, number)
+
+
+def heard(hosts, now_ms, *numbers):
+    """Hear broker N, which is at 10.0.0.N, and due again in a second."""
+    for number in numbers:
+        hosts.heard(key(number), f"10.0.0.{number}:30911", now_ms + 1_000)
+
+
+@pytest.mark.parametrize(
+    ("all_hosts", "heard_on", "is_most"),
+    [
+        ((2,), (), True),
+        ((1,), (), True),
+        ((1, 2), (1,), False),
+        ((1, 2), (2,), False),
+        ((1, 2), (), True),
+        ((2, 3), (3,), False),
+        ((1, 2, 3), (1, 3), False),
+        ((1, 2, 3), (1,), True),
+        ((2, 3, 4), (4,), True),
+        ((2, 3, 4), (3, 4), False),
+        ((1, 2, 3, 4, 5), (1, 4, 5), False),
+        ((1, 2, 3, 4, 5), (1, 5), True),
+    ],
+)
+def test_most_hosts_are_more_than_half_of_the_others(hosts, all_hosts, heard_on, is_most):
+    heard(hosts, 0, *all_hosts)
+    heard(hosts, 2_500, *heard_on)
+    assert hosts.look(2_500).is_most == is_most
+
+
+def test_a_host_is_awaited_for_a_second_before_it_is_silent(hosts):
+    heard(hosts, 0, 2, 3, 4)
+    seen = [hosts.look(now_ms) for now_ms in (1_000, 1_001, 2_000, 2_001)]
+    assert [(each.awaited, each.silent, each.may_be_most, each.is_most) for each in seen] == [
+        (0, 0, False, False),
+        (3, 0, True, False),
+        (3, 0, True, False),
+        (0, 3, True, True),
+    ]
+
+
+def test_a_broker_that_moves_takes_its_old_host_along(hosts):
+    heard(hosts, 0, 2)
+    hosts.heard(key(2), "10.0.0.3:30911", 1_000)
+    assert hosts.look(0).hosts == 1
+
+
+def test_a_host_whose_brokers_refused_or_were_cleaned_is_not_silent(hosts):
+    heard(hosts, 0, 2, 3)
+    hosts.forget(key(2))
+    hosts.forget(key(9))
+    assert hosts.look(5_000).hosts == 1
+
+
+def test_a_host_that_was_given_up_counts_for_ten_seconds(hosts):
+    heard(hosts, 0, 2, 3, 4)
+    hosts.give_up(key(2), 3_000)
+    heard(hosts, 3_000, 3, 4)
+    assert (hosts.look(3_000).hosts, hosts.look(3_000).silent) == (3, 1)
+    heard(hosts, 3_001 + WINDOW_MS, 3, 4)
+    assert (hosts.look(3_001 + WINDOW_MS).hosts, hosts.look(3_001 + WINDOW_MS).silent) == (2, 0)
+
+
+def test_a_host_with_another_broker_that_is_waited_for_is_not_given_up(hosts):
+    heard(hosts, 0, 2, 3)
+    hosts.heard(key(7), "10.0.0.2:30921", 1_000)
+    hosts.give_up(key(2), 3_000)
+    assert hosts.look(60_000).hosts == 2
+
+
+def test_an_answer_at_a_port_is_a_sign_of_its_host(hosts):
+    heard(hosts, 0, 2)
+    hosts.answered(key(2), 5_000)
+    hosts.answered(key(9), 5_000)
+    assert not hosts.look(5_000).is_most
+
+
+def test_who_is_expected_is_silent_when_its_time_is_over(hosts):
+    heard(hosts, 0, 2)
+    hosts.expect(key(2), "10.0.0.2:30911", 99_000)
+    hosts.expect(key(3), "10.0.0.3:30911", 12_000)
+    heard(hosts, 13_001, 2)
+    assert (hosts.look(13_001).hosts, hosts.look(13_001).silent) == (2, 1)
+
+
+def test_nobody_is_silent_because_this_process_stood_still(hosts):
+    heard(hosts, 0, 2, 3)
+    hosts.resume(60_000)
+    assert hosts.look(61_000).awaited == 0
+
+
+def test_most_hosts_are_given_up_after_a_minute_in_which_another_was_heard(hosts):
+    heard(hosts, 0, 2, 3, 4)
+    assert hosts.look(5_000).is_most
+    hosts.silent_from_ms = 5_000
+    assert not hosts.is_silent_for_good(500_000)
+    heard(hosts, 500_000, 4)
+    hosts.look(500_000)
+    assert not hosts.is_silent_for_good(500_000 + SILENCE_MS_MAX)
+    assert hosts.is_silent_for_good(500_001 + SILENCE_MS_MAX)
+    hosts.drop_silent(500_500)
+    assert (hosts.look(500_500).hosts, hosts.look(500_500).silent) == (1, 0)
+
+
+# Hosts that are proven
+
+
+def proven(hosts, now_ms, *numbers):
+    for number in numbers:
+        seat = Seat(f"10.0.0.{number}", is_proven=True)
+        hosts.heard(key(number), f"10.0.0.{number}:30911", now_ms + 1_000, seat)
+
+
+def test_only_hosts_that_are_proven_count_where_any_is(hosts):
+    proven(hosts, 0, 2, 3, 4)
+    heard(hosts, 0, *range(60, 80))
+    proven(hosts, 2_500, 2, 3)
+    assert (hosts.look(2_500).hosts, hosts.look(2_500).silent) == (3, 1)
+
+
+def test_two_hosts_are_two_whatever_others_are_made_up(hosts):
+    proven(hosts, 0, 1, 2)
+    heard(hosts, 0, *range(60, 80))
+    proven(hosts, 2_500, 1)
+    assert hosts.look(2_500).are_two
+
+
+def test_one_host_under_many_names_counts_once_and_is_heard_if_any_of_them_is(hosts):
+    proven(hosts, 0, 2, 3)
+    for number in range(60, 80):
+        hosts.heard(key(number), f"name-{number}:30911", number * 100, Seat("10.0.0.66", is_proven=True))
+    assert (hosts.look(8_900).hosts, hosts.look(8_900).silent) == (3, 2)
+    assert hosts.look(8_901).silent == 3
+
+
+def test_a_name_of_the_host_of_the_controller_is_its_own_host(hosts):
+    proven(hosts, 0, 2, 3)
+    hosts.heard(key(9), "me:30911", 1_000, Seat(OWN, is_proven=True))
+    assert hosts.look(0).hosts == 2
+
+
+def test_a_proven_host_is_not_heard_by_what_comes_from_elsewhere(hosts):
+    proven(hosts, 0, 2, 3)
+    hosts.heard(key(66), "10.0.0.2:1", 5_000, Seat("10.0.0.2", is_proven=False))
+    proven(hosts, 2_500, 3)
+    assert hosts.look(2_500).silent == 1
+
+
+def test_hosts_that_are_expected_after_a_start_count_until_they_are_heard(hosts):
+    proven(hosts, 0, 2)
+    hosts.expect(key(3), "10.0.0.3:30911", 12_000)
+    hosts.expect(key(4), "10.0.0.4:30911", 12_000)
+    assert hosts.look(0).hosts == 3
+    hosts.heard(key(3), "10.0.0.3:30911", 13_000, NOWHERE)
+    proven(hosts, 1, 4)
+    assert hosts.look(1).hosts == 2
+
+
+@pytest.mark.parametrize(("number", "is_given_up"), [(60, True), (1, False)], ids=["another", "its own"])
+def test_silent_hosts_are_given_up_if_any_other_is_heard_be_it_not_proven(hosts, number, is_given_up):
+    proven(hosts, 0, 2)
+    hosts.silent_from_ms = 2_500
+    for now_ms in range(2_500, 2_500 + SILENCE_MS_MAX + 1_500, 500):
+        heard(hosts, now_ms, number)
+        assert hosts.look(now_ms).is_most is (number == 60)
+    assert hosts.is_silent_for_good(now_ms) is is_given_up

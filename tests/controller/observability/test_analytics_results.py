@@ -1,0 +1,115 @@
+"""What the Spark analyses have published, as Prometheus sees it at the controller."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from controller.observability.analytics_results import Latest, samples
+from controller.observability.results_reader import ResultsReader
+
+
+def a_result(name, *rows, **values):
+    defaults = {"finished_at": datetime(2026, 11, 21, 20, tzinfo=UTC), "duration_seconds": 2.5, "input_rows": 7}
+    return Latest(name=name, rows=list(rows), **(defaults | values))
+
+
+def shown(*results):
+    prefix = "rocketmq_analytics_"
+    return {(each.family.name.removeprefix(prefix), each.labels): each.value for each in samples(results)}
+
+
+def of_broker(broker_id, **values):
+    return {"cluster": "C", "broker_name": "broker-a", "broker_id": broker_id, **values}
+
+
+def test_each_result_tells_when_it_was_made_of_how_much_and_how_fast():
+    found = shown(a_result("restart_storms"))
+    assert found == {
+        ("last_success_timestamp_seconds", ("restart_storms",)): 1_795_291_200,
+        ("run_duration_seconds", ("restart_storms",)): 2.5,
+        ("input_rows", ("restart_storms",)): 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "metric", "value"),
+    [
+        ("availability", "availability", "broker_availability_ratio", 0.25),
+        ("flapping", "peak", "flapping_score", 0.75),
+        ("best_timeout", "best_timeout_s", "recommended_timeout_seconds", 0.75),
+        ("heartbeat_gaps", "miss_ratio", "missed_heartbeat_ratio", 0.75),
+    ],
+)
+def test_a_set_is_shown_by_its_worst_broker(name, column, metric, value):
+    rows = [of_broker(0, **{column: 0.75}), of_broker(1, **{column: 0.25}), of_broker(2, **{column: None})]
+    assert shown(a_result(name, *rows))[metric, ("C", "broker-a")] == value
+
+
+@pytest.mark.parametrize("name", ["best_timeout", "heartbeat_gaps"])
+def test_what_has_too_little_history_is_not_shown(name):
+    column = {"best_timeout": "best_timeout_s", "heartbeat_gaps": "miss_ratio"}[name]
+    few = of_broker(0, confidence="low", **{column: 3.0})
+    enough = {**of_broker(1, confidence="high", **{column: 0.5}), "broker_name": "broker-b"}
+    found = shown(a_result(name, few, enough))
+    assert {labels for _, labels in found} == {(name,), ("C", "broker-b")}
+
+
+def a_move(now, proposed):
+    return {"kind": "proposal", "write_now": now, "write_proposed": proposed}
+
+
+def test_sums_shortest_times_and_counts_of_proposals():
+    found = shown(
+        a_result("divergence", {"seconds": 2.5}, {"seconds": 1}, {"seconds": None}),
+        a_result("capacity", *({"resource": "topics", "days_left": days} for days in (90, 30, None))),
+        a_result("queue_balance", a_move(8, 11), a_move(2, 3), a_move(12, 8), {"kind": "broker"}),
+        a_result("queue_scaling", {"kind": "topic", "verdict": "grow"}, {"kind": "proposal", "verdict": "grow"}),
+    )
+    assert found["divergence_seconds", ()] == 3.5
+    assert found["capacity_days_left", ("topics",)] == 30
+    kinds = {labels[0]: value for (name, labels), value in found.items() if name == "queue_recommendations"}
+    assert kinds == {"move": 4, "grow": 1, "shrink": 0}
+
+
+def test_what_a_cut_result_proposes_is_not_counted():
+    found = shown(
+        a_result("queue_balance", a_move(1, 2), row_count=10_001),
+        a_result("queue_scaling", {"kind": "topic", "verdict": "grow"}, row_count=10_001),
+        a_result("divergence", {"seconds": 2.5}, row_count=10_001),
+    )
+    assert not [name for name, _ in found if name == "queue_recommendations"]
+    assert found["divergence_seconds", ()] == 2.5
+
+
+def test_a_folder_is_read_anew_where_a_file_changed_and_a_broken_file_says_what_it_said(tmp_path):
+    reader = ResultsReader(tmp_path)
+    assert reader.read() == ()
+    place = tmp_path / "results/latest"
+    place.mkdir(parents=True)
+    path = place / "flapping.json"
+    told = {"name": "flapping", "finished_at": "2026-11-21T20:00:00Z", "duration_seconds": 1, "input_rows": 1}
+    path.write_text(json.dumps(told | {"version": 1, "rows": [of_broker(0, peak=4.0)]}))
+    assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {4.0}
+    path.write_text("{")
+    assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {4.0}
+    path.write_text(json.dumps(told | {"rows": [of_broker(0, peak=5.0)]}))
+    assert {each.value for each in reader.read() if each.labels == ("C", "broker-a")} == {5.0}
+
+
+def test_what_is_gone_says_nothing_but_a_folder_that_is_away_has_not_lost_its_results(tmp_path):
+    reader = ResultsReader(tmp_path)
+    place = tmp_path / "results/latest"
+    place.mkdir(parents=True)
+    told = {"finished_at": "2026-11-21T20:00:00Z", "duration_seconds": 1, "input_rows": 1, "rows": []}
+    for name in ("flapping", "capacity"):
+        (place / f"{name}.json").write_text(json.dumps(told | {"name": name}))
+    (place / ".capacity.json.tmp").write_text("{")
+    (place / "deep.json").write_text("[" * 100_000)
+    names = {"flapping", "capacity"}
+    assert {each.labels[0] for each in reader.read()} == names
+    tmp_path.rename(tmp_path.with_name("away"))
+    assert {each.labels[0] for each in reader.read()} == names
+    tmp_path.with_name("away").rename(tmp_path)
+    (place / "capacity.json").unlink()
+    assert {each.labels[0] for each in reader.read()} == {"flapping"}

@@ -1,0 +1,465 @@
+"""Which happening of a controller becomes which line, and what is only counted."""
+
+import pytest
+from fakes.control_room import CLUSTER, ME, SET, APeer, ControlRoom, at
+
+from controller.config import CONTROLLER
+from controller.decisions.election import Result
+from controller.failover.effects import NotifyRoleChanged, Recipient
+from controller.failover.election_log import Notified
+from controller.failure_detection.detector import Dead, Outcome, Why
+from controller.failure_detection.heartbeats import BrokerKey, Heard
+from controller.observability.event_log import BROKER_CODES
+from controller.observability.log_events import EVENTS
+from controller.storage.store import Member, OutcomeUnknown
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from serving.logging.events import common_keys
+from serving.process.event_log import Attributed
+
+OTHER = Member(id="n1", address="10.0.0.2:9878")
+
+
+class Desk(ControlRoom):
+    """A controller whose lines are taken one by one."""
+
+    def __init__(self, folder, **settings):
+        super().__init__(folder, **settings)
+        self.seen = []
+
+    def taken(self):
+        """Return the lines since the last look, without what every line has."""
+        lines = self.lines.decoded()
+        self.seen += lines
+        self.lines.clear()
+        return [{key: value for key, value in line.items() if key not in {"timestamp", "level"}} for line in lines]
+
+    async def dies(self, broker_id, outcome=Outcome.REFUSED):
+        """Let the connection of a broker close, and its port refuse another one."""
+        self.control.guard.connection_lost(broker_id)
+        await self.pass_ms(100)
+        (probe,) = self.asked()
+        self.control.guard.probed(probe.key, outcome)
+        await self.done()
+
+    def counted(self, tally):
+        return {labels: count for labels, count in tally.counts().items() if count}
+
+    def observed(self, table):
+        return {labels[0]: sum(each.buckets) for labels, each in table.histograms().items() if sum(each.buckets)}
+
+
+@pytest.fixture
+async def desk(tmp_path):
+    async with Desk(tmp_path) as desk:
+        yield desk
+        for line in desk.lines.decoded() + desk.seen:
+            check_against_catalogue(line)
+
+
+def check_against_catalogue(line):
+    event = next(each for each in EVENTS if each.name == line["event"])
+    assert line["level"] == event.level.word
+    audit = {"audit", "peer", "request_code", "opaque"} if event.audit else set()
+    assert set(line) <= {*event.keys, *(key.name for key in common_keys(CONTROLLER)), *audit}
+
+
+# The group and its store
+
+
+async def test_leading_and_not_leading_any_more_are_one_line_each(desk):
+    desk.journal.leadership_gained("g", 12, 3)
+    desk.journal.leadership_lost("g", OTHER)
+    desk.journal.leadership_lost("g", None)
+    assert desk.taken() == [
+        {"event": "leadership_gained", "group": "g", "duration_ms": 12, "broker_sets": 3},
+        {"event": "leadership_lost", "group": "g", "leader": "n1 at 10.0.0.2:9878"},
+        {"event": "leadership_lost", "group": "g", "leader": None},
+    ]
+
+
+async def test_a_store_that_fails_is_told_for_the_set_and_for_the_kind_of_call(desk):
+    desk.journal.store_failed(SET, OutcomeUnknown("the disk is full"))
+    desk.journal.store_calls_failing("campaign", "no endpoint answers")
+    desk.journal.store_calls_answered("campaign", 4_000)
+    assert desk.taken() == [
+        {"event": "store_failed", "broker": SET, "error": "the disk is full"},
+        {"event": "store_calls_failing", "operation": "campaign", "error": "no endpoint answers"},
+        {"event": "store_calls_answered", "operation": "campaign", "silent_ms": 4_000},
+    ]
+
+
+async def test_calls_to_the_store_are_only_counted(desk):
+    desk.journal.store_call("commit", "ok", 0.003)
+    desk.journal.store_call("commit", "unknown", 2.0)
+    assert desk.taken() == []
+    counts = desk.counted(desk.counts.store_calls)
+    assert (counts["commit", "ok"], counts["commit", "unknown"]) == (1, 1)
+    assert desk.observed(desk.counts.store_durations)["commit"] == 2
+
+
+async def test_a_standstill_is_told_and_counted(desk):
+    desk.journal.self_doubted(1_300)
+    assert desk.taken() == [{"event": "self_doubted", "held_ms": 1_300}]
+    assert desk.counts.self_doubts == 1
+
+
+# Brokers
+
+
+async def test_an_id_is_told_once_and_the_first_of_a_set_as_such(desk):
+    for broker_id in (1, 2, 1):
+        await desk.apply(broker_id)
+    line = {"event": "broker_id_applied", "cluster": CLUSTER, "broker": SET}
+    assert desk.taken() == [
+        line | {"broker_id": 1, "addr": at(1), "set_added": True},
+        line | {"broker_id": 2, "addr": at(2), "set_added": False},
+    ]
+
+
+async def test_a_start_is_one_line_with_the_old_address_if_the_broker_has_moved(desk):
+    await desk.apply(1)
+    desk.taken()
+    await desk.register(1)
+    await desk.register(1, address="10.0.0.99:1")
+    line = {"event": "broker_started", "cluster": CLUSTER, "broker": SET, "broker_id": 1, "adopted": False}
+    assert desk.taken() == [
+        line | {"addr": at(1), "old_addr": None},
+        line | {"addr": "10.0.0.99:1", "old_addr": at(1)},
+    ]
+
+
+async def test_a_start_of_the_recorded_master_is_told_beside_because_it_leads_no_longer(desk):
+    await desk.a_set(1, 2)
+    desk.taken()
+    await desk.register(1)
+    started, restarted = desk.taken()
+    assert started["event"] == "broker_started"
+    stored = desk.stored()
+    assert stored.master is None
+    assert restarted == {
+        "event": "master_restarted",
+        "cluster": CLUSTER,
+        "broker": SET,
+        "broker_id": 1,
+        "addr": at(1),
+        "master_epoch": stored.master_epoch,
+        "sync_state_set_epoch": stored.sync_state_set_epoch,
+    }
+
+
+async def test_a_broker_that_is_taken_in_with_its_id_is_told_as_adopted_and_not_as_a_lost_master(tmp_path):
+    async with Desk(tmp_path, adopt_unknown_brokers=True) as desk:
+        await desk.beat(7, epoch=4)
+        await desk.register(7)
+        (line,) = desk.taken()
+        assert (line["event"], line["broker_id"], line["adopted"]) == ("broker_started", 7, True)
+
+
+async def test_a_closed_connection_is_told_for_brokers_of_sets_and_for_nobody_else(desk):
+    await desk.a_set(1, 2)
+    desk.control.heartbeat(CLUSTER, BrokerKey(SET, 99), Heard(desk.clock.now_ms(), connection_id=50))
+    desk.taken()
+    desk.control.guard.connection_lost(1)
+    desk.control.guard.connection_lost(50)
+    line = {"event": "broker_suspected", "cluster": CLUSTER, "broker": SET}
+    assert desk.taken() == [line | {"broker_id": 1, "addr": at(1), "was_master": True}]
+
+
+async def test_a_death_is_told_with_its_reason_its_evidence_and_its_times(desk):
+    await desk.a_set(1, 2)
+    await desk.pass_ms(300)
+    desk.taken()
+    await desk.dies(2)
+    suspected, died = desk.taken()
+    assert (suspected["event"], suspected["was_master"]) == ("broker_suspected", False)
+    assert died == {
+        "event": "broker_died",
+        "cluster": CLUSTER,
+        "broker": SET,
+        "broker_id": 2,
+        "addr": at(2),
+        "was_master": False,
+        "reason": "its connection closed and its port refuses connections; last heard 400 ms before",
+        "evidence": "channel_closed",
+        "silent_ms": 400,
+        "suspected_ms": 100,
+    }
+    assert desk.counted(desk.counts.deaths) == {(CLUSTER, "channel_closed"): 1}
+    # A slave that dies is no failover.
+    assert desk.counted(desk.counts.failovers) == {}
+
+
+async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
+    dead = Dead(BrokerKey("gone", 1), Why.SILENT, Outcome.NO_ANSWER, Heard(1_000), 4_000, 5_000)
+    desk.journal.broker_dead(dead, None)
+    (line,) = desk.taken()
+    assert (line["broker"], line["cluster"], line["addr"], line["was_master"]) == ("gone", None, None, False)
+    assert (line["silent_ms"], line["suspected_ms"], line["evidence"]) == (4_000, 1_000, "timeout")
+    assert desk.counted(desk.counts.deaths) == {("", "timeout"): 1}
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+async def test_questions_to_brokers_are_only_counted(desk, outcome):
+    desk.journal.broker_probed(outcome)
+    assert desk.taken() == []
+    assert desk.counted(desk.counts.probes) == {(outcome.value,): 1}
+
+
+async def test_heartbeats_and_polls_leave_no_line(desk):
+    await desk.a_set(1, 2)
+    desk.taken()
+    await desk.pass_ms(5_000, beating=(1, 2))
+    await desk.info()
+    assert desk.taken() == []
+
+
+async def test_another_sync_state_set_is_told_with_the_one_before(desk):
+    await desk.a_set(1, 2)
+    desk.taken()
+    await desk.report([1], epoch=2)
+    assert desk.taken() == [
+        {
+            "event": "sync_state_set_altered",
+            "cluster": CLUSTER,
+            "broker": SET,
+            "master": 1,
+            "old": [1, 2],
+            "new": [1],
+            "master_epoch": 1,
+            "sync_state_set_epoch": 3,
+        }
+    ]
+
+
+async def test_a_refused_report_leaves_no_line(desk):
+    await desk.a_set(1, 2)
+    desk.taken()
+    assert (await desk.report([1], epoch=1)).code != 0
+    assert desk.taken() == []
+
+
+async def test_what_an_operator_cleaned_is_an_audit_line_with_who_asked(desk):
+    await desk.a_set(1, 2, in_sync=[1])
+    desk.taken()
+    fields = {
+        "brokerName": SET,
+        "clusterName": CLUSTER,
+        "brokerControllerIdsToClean": "2",
+        "isCleanLivingBroker": "true",
+    }
+    request = RemotingCommand(RequestCode.CLEAN_BROKER_DATA, opaque=5, ext_fields=fields)
+    attributed = Attributed(desk.handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT)
+    assert (await attributed.dispatch(request, APeer(9))).code == 0
+    assert desk.taken() == [
+        {
+            "event": "brokers_cleaned",
+            "audit": True,
+            "peer": "10.0.0.9:50000",
+            "request_code": "clean_broker_data",
+            "opaque": 5,
+            "cluster": CLUSTER,
+            "broker": SET,
+            "broker_ids": [2],
+            "set_removed": False,
+            "was_master": False,
+        }
+    ]
+    await desk.clean(living=True)
+    (line,) = desk.taken()
+    assert (line["broker_ids"], line["set_removed"], line["was_master"]) == ([1], True, True)
+
+
+def test_operators_tools_are_told_apart_from_brokers():
+    assert RequestCode.CONTROLLER_REGISTER_BROKER in BROKER_CODES
+    # mqadmin sends these too.
+    assert BROKER_CODES.isdisjoint({RequestCode.CONTROLLER_ELECT_MASTER, RequestCode.CONTROLLER_GET_METADATA_INFO})
+
+
+# Elections
+
+
+async def test_a_first_master_is_one_line_and_no_failover(desk):
+    await desk.apply(1)
+    await desk.register(1)
+    await desk.beat(1, epoch=-1, maxOffset=0)
+    desk.taken()
+    await desk.elect(1)
+    assert desk.taken() == [
+        {
+            "event": "master_elected",
+            "election": 1,
+            "cluster": CLUSTER,
+            "broker": SET,
+            "trigger": "broker",
+            "cause": "broker 1 found no master",
+            "reason": "1 was elected",
+            "old_master": None,
+            "new_master": 1,
+            "master_epoch": 1,
+            "sync_state_set_epoch": 1,
+            "candidates": [{"broker_id": 1, "in_sync": False, "epoch": -1, "max_offset": 0, "verdict": "elected"}],
+            "suspect_ms": None,
+            "judge_ms": None,
+            "commit_ms": 0,
+        }
+    ]
+    assert desk.counted(desk.counts.elections) == {(CLUSTER, SET, "new_master_elected"): 1}
+    assert desk.observed(desk.counts.election_durations) == {"new_master_elected": 1}
+    assert desk.counted(desk.counts.failovers) == {}
+
+
+async def test_a_failover_is_told_counted_by_its_evidence_and_measured_by_phase(desk):
+    await desk.a_set(1, 2)
+    await desk.pass_ms(400)
+    desk.taken()
+    before = desk.observed(desk.counts.failover_phases)
+    await desk.dies(1)
+    *_, died, elected = desk.taken()
+    assert (died["event"], died["was_master"]) == ("broker_died", True)
+    assert (elected["event"], elected["trigger"], elected["old_master"], elected["new_master"]) == (
+        "master_elected",
+        "master_dead",
+        1,
+        2,
+    )
+    assert (elected["suspect_ms"], elected["judge_ms"], elected["commit_ms"]) == (400, 100, 0)
+    assert "force" not in elected
+    assert desk.counted(desk.counts.failovers) == {(CLUSTER, "channel_closed", "failed_over"): 1}
+    after = desk.observed(desk.counts.failover_phases)
+    assert {phase: after[phase] - before.get(phase, 0) for phase in after} == {"detect": 1, "judge": 1, "commit": 1}
+
+
+async def test_a_set_that_nobody_can_lead_is_one_error_with_what_forces_a_master_however_often_it_is_tried(desk):
+    await desk.a_set(1, 2, in_sync=[1])
+    await desk.beat(1, maxOffset=1_000)
+    await desk.beat(2, maxOffset=700)
+    await desk.pass_ms(300)
+    desk.taken()
+    await desk.dies(1)
+    for _ in range(3):
+        await desk.elect(2)
+        await desk.pass_ms(1_000, beating=(2,))
+    told = [line for line in desk.taken() if line["event"] == "nobody_elected"]
+    # The death, and the broker that asks since.
+    assert [line["trigger"] for line in told] == ["master_dead", "broker"]
+    assert {line["bytes_at_stake"] for line in told} == {300}
+    assert all(f"mqadmin electMaster -a {ME.address} -b 2 " in line["force"] for line in told)
+    # Each is counted, and so is how long it took.
+    assert desk.counted(desk.counts.elections)[CLUSTER, SET, "no_master_elected"] == 4
+    assert desk.observed(desk.counts.election_durations)["no_master_elected"] == 4
+    assert desk.counted(desk.counts.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
+
+
+async def test_a_master_that_returns_is_a_failover_for_want_of_a_master(desk):
+    await desk.a_set(1, 2, in_sync=[1])
+    await desk.pass_ms(300)
+    await desk.dies(1)
+    desk.taken()
+    await desk.beat(1)
+    await desk.pass_ms(2_000, beating=(1, 2))
+    (elected,) = [line for line in desk.taken() if line["event"] == "master_elected"]
+    assert (elected["trigger"], elected["new_master"], elected["suspect_ms"]) == ("no_master", 1, None)
+    assert desk.counted(desk.counts.failovers)[CLUSTER, "no_master", "failed_over"] == 1
+
+
+async def test_an_election_that_keeps_the_master_is_told_as_such(desk):
+    await desk.a_set(1, 2)
+    desk.taken()
+    await desk.elect(2)
+    await desk.elect(2)
+    (line,) = desk.taken()
+    assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "broker", 1)
+    assert desk.counted(desk.counts.elections)[CLUSTER, SET, Result.KEPT.value] == 2
+
+
+async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_lives(desk):
+    await desk.a_set(1, 2)
+    await desk.pass_ms(300)
+    await desk.dies(2)
+    desk.taken()
+    assert (await desk.elect(2, designate=True)).code != 0
+    (line,) = desk.taken()
+    assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
+    assert line["reason"] == "1 stays master: 1 another was designated; 2 not alive"
+    assert (CLUSTER, SET, Result.NOBODY.value) not in desk.counted(desk.counts.elections)
+
+
+async def test_an_unclean_election_is_an_error_with_what_it_cost(tmp_path):
+    async with Desk(tmp_path, enable_elect_unclean_master=True) as desk:
+        await desk.a_set(1, 2, in_sync=[1])
+        await desk.beat(1, maxOffset=1_000)
+        await desk.beat(2, maxOffset=700)
+        await desk.pass_ms(300)
+        desk.taken()
+        await desk.dies(1)
+        await desk.elect(2)
+        *_, line = desk.taken()
+        assert (line["event"], line["new_master"], line["bytes_at_stake"]) == ("unclean_master_elected", 2, 300)
+        assert "force" not in line
+        assert desk.seen[-1]["level"] == "error"
+        # It was asked for: by itself the controller has found nobody.
+        assert desk.counted(desk.counts.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
+
+
+# Notifications
+
+
+def a_notice(desk):
+    return NotifyRoleChanged(
+        broker_name=SET,
+        election=2,
+        master=Recipient(2, at(2)),
+        master_epoch=2,
+        sync_state_set=(2,),
+        sync_state_set_epoch=3,
+        recipients=(Recipient(2, at(2)), Recipient(3, at(3))),
+        since_ms=desk.clock.now_ms(),
+    )
+
+
+async def test_a_broker_that_does_not_confirm_is_one_line_with_the_last_reason(desk):
+    desk.journal.role_notification_failed(a_notice(desk), Recipient(3, at(3)), 3, "it answers 1: still starting")
+    assert desk.taken() == [
+        {
+            "event": "role_notification_failed",
+            "broker": SET,
+            "broker_id": 3,
+            "addr": at(3),
+            "master_epoch": 2,
+            "sync_state_set_epoch": 3,
+            "tries": 3,
+            "error": "it answers 1: still starting",
+        }
+    ]
+
+
+async def test_confirmations_are_only_counted_and_a_failover_ends_with_that_of_the_new_master(desk):
+    await desk.a_set(1, 2)
+    await desk.pass_ms(400)
+    await desk.dies(1)
+    record = desk.elections.of_set(SET)
+    notice = a_notice(desk)
+    desk.taken()
+    before = desk.observed(desk.counts.failover_phases)
+    total = desk.counts.failover_phases.histograms()["total",]
+    # Slaves, and a master that does not confirm, tell nothing about how long it took.
+    desk.journal.role_notified(notice, Recipient(3, at(3)), Notified("ok", 5, 1), record)
+    desk.journal.role_notified(notice, Recipient(2, at(2)), Notified("failed", 9_000, 3), record)
+    assert desk.observed(desk.counts.failover_phases) == before
+    desk.journal.role_notified(notice, Recipient(2, at(2)), Notified("ok", 20, 1), record)
+    after = desk.observed(desk.counts.failover_phases)
+    assert {phase: after[phase] - before.get(phase, 0) for phase in ("notify", "total")} == {"notify": 1, "total": 1}
+    assert total.sum == pytest.approx((400 + 100 + 20) / 1000)
+    assert desk.counted(desk.counts.notifications) == {("ok",): 2, ("failed",): 1}
+    assert desk.taken() == []
+
+
+async def test_a_master_that_nobody_lost_has_no_total(desk):
+    await desk.a_set(1, 2)
+    await desk.elect(2, designate=True)
+    record = desk.elections.of_set(SET)
+    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), Notified("ok", 20, 1), record)
+    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), Notified("ok", 20, 1), None)
+    assert "total" not in desk.observed(desk.counts.failover_phases)
+    assert desk.observed(desk.counts.failover_phases)["notify"] == 2

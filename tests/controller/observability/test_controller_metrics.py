@@ -1,0 +1,316 @@
+"""What the values of a controller's metrics say."""
+
+import pytest
+from controller_builders import a_set, an_address
+from controller_builders import replicas as members
+from fakes.control_room import CLUSTER, SET, ControlRoom, at
+from prometheus_client.parser import text_string_to_metric_families
+
+from controller.failure_detection.detector import Outcome
+from controller.failure_detection.heartbeats import BrokerKey, Heard
+from controller.observability.analytics_results import Sample
+from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
+from controller.sets.stored_set import Entry
+from controller.storage.store import Kept, Member
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
+from serving.metrics.health import Serving
+
+OTHER_CONTROLLER = Member(id="n1", address="10.0.0.2:9878")
+OF_SETS = (
+    "active_brokers",
+    "broker_sets",
+    "replicas",
+    "sync_state_set_size",
+    "master_epoch",
+    "broker_last_heartbeat_timestamp_seconds",
+)
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+def parsed_name(family):
+    """Return the name that the parser gives a family: without `_total`."""
+    return family.name.removesuffix("_total") if family.kind == "counter" else family.name
+
+
+def families(room):
+    """Return the families of the text that a scrape gets, by name."""
+    text = b"".join(room.metrics.pieces()).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def scrape(room):
+    """Return the samples that a scrape would show: name and labels -> value."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families(room).values()
+        for sample in family.samples
+    }
+
+
+def value(samples, name, **labels):
+    return samples.get(("rocketmq_controller_" + name, frozenset(labels.items())))
+
+
+def states(samples, cluster=CLUSTER):
+    return [
+        value(samples, "broker_sets", cluster=cluster, state=state)
+        for state in ("healthy", "under_replicated", "no_master")
+    ]
+
+
+def stored(room, broker_set):
+    """Let a set be known, as another controller has left it."""
+    room.store.entry_changed(broker_set.broker_name, Kept(Entry(broker_set=broker_set), 1))
+
+
+# The text
+
+
+async def test_a_scrape_of_a_controller_that_just_started_can_be_read_and_rates_begin_at_zero(room):
+    found = families(room)
+    for family in FAMILIES:
+        assert parsed_name(family) in found, family.name
+    samples = scrape(room)
+    for outcome in Outcome:
+        assert value(samples, "probes_total", outcome=outcome.value) == 0
+    for result in ("ok", "refused", "failed", "superseded"):
+        assert value(samples, "role_notifications_total", result=result) == 0
+    for phase in ("detect", "judge", "commit", "notify", "total"):
+        assert value(samples, "failover_phase_duration_seconds_count", phase=phase) == 0
+    for result in ("new_master_elected", "keep_current_master", "no_master_elected"):
+        assert value(samples, "election_duration_seconds_count", election_result=result) == 0
+
+
+async def test_every_family_has_values_once_a_master_was_lost(room):
+    await room.a_set(1, 2)
+    await room.elect(2, designate=True)
+    await room.pass_ms(500, beating=(1, 2))
+    room.control.guard.connection_lost(2)
+    await room.pass_ms(100)
+    (probe,) = room.asked()
+    room.journal.broker_probed(Outcome.REFUSED)
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+    await room.settings.update_config(b"enableElectUncleanMaster=true")
+    room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
+    found = families(room)
+    empty = {family.name for family in FAMILIES if not found[parsed_name(family)].samples}
+    # There is no certificate, no line was held back, and nobody asked over HTTP.
+    assert empty == {
+        "rocketmq_controller_tls_certificate_expiry_timestamp_seconds",
+        "rocketmq_controller_log_suppressed_total",
+        "rocketmq_http_requests_total",
+        "rocketmq_http_request_duration_seconds",
+    }
+
+
+async def test_a_name_that_would_break_the_text_is_escaped(room):
+    odd = 'b"\\\n'
+    stored(room, a_set(broker_name=odd, cluster="{}"))
+    (family,) = (each for each in families(room).values() if each.name == "rocketmq_controller_replicas")
+    assert [sample.labels for sample in family.samples] == [{"cluster": "{}", "broker": odd}]
+
+
+# The server and its group
+
+
+async def test_the_state_of_the_server_is_told(room):
+    assert value(scrape(room), "ready") == 1
+    room.health.serving = Serving.DRAINING
+    samples = scrape(room)
+    assert (value(samples, "ready"), value(samples, "draining")) == (0, 1)
+
+
+async def test_requests_are_told_by_the_names_of_their_codes(room):
+    room.statistics.count_finished(1004, 0)
+    room.statistics.count_finished(105, 3)
+    samples = scrape(room)
+
+    def requests(code, result):
+        return value(samples, "requests_total", request_code=code, response_code=result)
+
+    assert requests("controller_get_replica_info", "success") == 1
+    assert requests("controller_elect_master", "success") == 0
+    # A request of NameServers.
+    assert requests("unknown", "request_code_not_supported") == 1
+
+
+async def test_roles_are_told_in_the_numbers_of_java_and_changes_are_counted(room):
+    samples = scrape(room)
+    assert (value(samples, "role"), value(samples, "leader_changes_total")) == (3, 1)
+    room.group.follows(OTHER_CONTROLLER)
+    samples = scrape(room)
+    assert (value(samples, "role"), value(samples, "leader_changes_total")) == (2, 2)
+    room.group.follows(None)
+    assert value(scrape(room), "role") == 1
+
+
+# Sets and brokers
+
+
+async def test_a_set_is_told_with_its_brokers_its_sync_state_set_and_its_epoch(room):
+    await room.a_set(1, 2)
+    await room.a_set(1, 2, 3, name="broker-b", in_sync=[1])
+    samples = scrape(room)
+    which = {"cluster": CLUSTER, "broker": SET}
+    assert value(samples, "active_brokers", **which) == 2
+    assert value(samples, "replicas", **which) == 2
+    assert value(samples, "sync_state_set_size", **which) == 2
+    assert value(samples, "master_epoch", **which) == 1
+    which["broker"] = "broker-b"
+    assert [value(samples, name, **which) for name in ("replicas", "sync_state_set_size")] == [3, 1]
+    assert states(samples) == [1, 1, 0]
+
+
+async def test_the_last_sign_of_life_of_each_broker_is_a_moment_in_unix_seconds(room):
+    await room.a_set(1, 2)
+    room.clock.pass_ms(1_500)
+    await room.beat(1)
+    heard_s = room.clock.unix_ms() / 1000
+    room.clock.pass_ms(700)
+    samples = scrape(room)
+    which = {"cluster": CLUSTER, "broker": SET}
+    name = "broker_last_heartbeat_timestamp_seconds"
+    assert value(samples, name, **which, broker_id="1") == heard_s
+    assert value(samples, name, **which, broker_id="2") == heard_s - 1.5
+
+
+async def test_a_set_follows_what_becomes_of_its_brokers(room):
+    await room.a_set(1, 2)
+    assert states(scrape(room)) == [1, 0, 0]
+    await room.pass_ms(500, beating=(1, 2))
+    room.control.guard.connection_lost(1)
+    await room.pass_ms(100)
+    samples = scrape(room)
+    assert value(samples, "suspect_brokers") == 1
+    (probe,) = room.asked()
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+    samples = scrape(room)
+    which = {"cluster": CLUSTER, "broker": SET}
+    assert (value(samples, "suspect_brokers"), states(samples)) == (0, [0, 1, 0])
+    assert (value(samples, "active_brokers", **which), value(samples, "replicas", **which)) == (1, 2)
+    assert value(samples, "master_epoch", **which) == 2
+    assert value(samples, "broker_deaths_total", cluster=CLUSTER, reason="channel_closed") == 1
+    assert value(samples, "failovers_total", cluster=CLUSTER, cause="channel_closed", outcome="failed_over") == 1
+    elected = {"cluster": CLUSTER, "broker": SET, "election_result": "new_master_elected"}
+    # The first master, and the one after it.
+    assert value(samples, "election_total", **elected) == 2
+    assert value(samples, "election_duration_seconds_count", election_result="new_master_elected") == 2
+    for phase in ("detect", "judge"):
+        assert value(samples, "failover_phase_duration_seconds_count", phase=phase) == 1
+
+
+async def test_a_set_whose_master_died_alone_has_none(room):
+    await room.a_set(1)
+    await room.pass_ms(500, beating=(1,))
+    room.control.guard.connection_lost(1)
+    await room.pass_ms(100)
+    (probe,) = room.asked()
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+    samples = scrape(room)
+    assert states(samples) == [0, 0, 1]
+    lost = {"cluster": CLUSTER, "cause": "channel_closed", "outcome": "no_master_elected"}
+    assert value(samples, "failovers_total", **lost) == 1
+
+
+async def test_a_set_that_is_cleaned_is_not_told_any_more(room):
+    await room.a_set(1)
+    await room.clean(living=True)
+    samples = scrape(room)
+    assert states(samples) == [None, None, None]
+    assert value(samples, "replicas", cluster=CLUSTER, broker=SET) is None
+
+
+async def test_strangers_are_neither_brokers_of_a_set_nor_asked(room):
+    await room.a_set(1)
+    for key in (BrokerKey(SET, 99), BrokerKey("made-up", 1)):
+        room.control.heartbeat(CLUSTER, key, Heard(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
+    room.control.guard.connection_lost(50)
+    samples = scrape(room)
+    assert value(samples, "active_brokers", cluster=CLUSTER, broker=SET) == 1
+    assert value(samples, "active_brokers", cluster=CLUSTER, broker="made-up") is None
+    last = {"cluster": CLUSTER, "broker": SET, "broker_id": "99"}
+    assert value(samples, "broker_last_heartbeat_timestamp_seconds", **last) is None
+    assert value(samples, "suspect_brokers") == 0
+
+
+async def test_a_follower_tells_no_sets_so_that_a_sum_counts_each_once(room):
+    await room.a_set(1, 2)
+    room.group.follows(OTHER_CONTROLLER)
+    names = {name.removeprefix("rocketmq_controller_") for name, _ in scrape(room)}
+    assert names.isdisjoint(OF_SETS)
+    assert "role" in names
+
+
+async def test_a_leader_whose_lease_has_ended_tells_no_sets_either(room):
+    await room.a_set(1, 2)
+    room.group.leads(room.clock.now_ms())
+    assert states(scrape(room)) == [1, 0, 0]
+    room.clock.pass_ms(1)
+    assert states(scrape(room)) == [None, None, None]
+
+
+# Limits
+
+
+async def test_sets_beyond_the_limit_share_series(room):
+    for number in range(BROKERS_MAX + 3):
+        stored(room, a_set(broker_name=f"broker-{number}", cluster=CLUSTER))
+    samples = scrape(room)
+    rest = {"cluster": OTHER, "broker": OTHER}
+    assert value(samples, "replicas", **rest) == 9
+    assert value(samples, "replicas", cluster=CLUSTER, broker="broker-7") == 3
+    assert value(samples, "label_overflow_total", metric="rocketmq_controller_replicas") == 3
+    assert states(samples) == [0, 0, BROKERS_MAX + 3]
+
+
+async def test_of_brokers_beyond_the_limit_the_longest_silence_is_told(room):
+    now_ms = room.clock.now_ms()
+    for number in range(BROKERS_MAX + 3):
+        name = f"broker-{number}"
+        stored(room, a_set(broker_name=name, cluster=CLUSTER, replicas=members(1)))
+        silent_ms = 7_000 if number == BROKERS_MAX + 1 else 0
+        heard = Heard(now_ms - silent_ms, address=an_address(1))
+        room.control.heartbeat(CLUSTER, BrokerKey(name, 1), heard)
+    samples = scrape(room)
+    last = value(samples, "broker_last_heartbeat_timestamp_seconds", cluster=OTHER, broker=OTHER, broker_id=OTHER)
+    assert last == room.clock.unix_ms() / 1000 - 7
+
+
+async def test_sets_of_clusters_that_have_series_are_told_there_however_many_clusters_there_are(room):
+    for number in range(5 * (CLUSTERS_MAX + 2)):
+        cluster = f"cluster-{number % (CLUSTERS_MAX + 2)}"
+        stored(room, a_set(broker_name=f"broker-{number}", cluster=cluster))
+    samples = scrape(room)
+    for number in range(CLUSTERS_MAX):
+        assert states(samples, f"cluster-{number}") == [0, 0, 5]
+    assert states(samples, OTHER) == [0, 0, 10]
+    assert states(samples, f"cluster-{CLUSTERS_MAX}") == [None, None, None]
+
+
+async def test_elections_of_sets_beyond_the_limit_share_series(room):
+    for number in range(BROKERS_MAX + 5):
+        room.counts.elections.add((CLUSTER, f"broker-{number}", "new_master_elected"))
+    for number in range(400):
+        room.counts.failovers.add((f"cluster-{number}", "timeout", "failed_over"))
+        room.counts.deaths.add((f"cluster-{number}", "timeout"))
+    samples = scrape(room)
+    elected = {"election_result": "new_master_elected"}
+    assert value(samples, "election_total", cluster=OTHER, broker=OTHER, **elected) == 5
+    assert value(samples, "broker_deaths_total", cluster=OTHER, reason="timeout") == 400 - 2 * CLUSTERS_MAX
+    assert value(samples, "failovers_total", cluster=OTHER, cause="timeout", outcome="failed_over") > 0
+    for family in ("election_total", "broker_deaths_total", "failovers_total"):
+        assert value(samples, "label_overflow_total", metric=f"rocketmq_controller_{family}") > 0, family
+
+
+async def test_addresses_stand_in_no_label(room):
+    await room.a_set(1, 2)
+    shown = " ".join(value for _, labels in scrape(room) for _, value in labels)
+    assert at(1).partition(":")[0] not in shown

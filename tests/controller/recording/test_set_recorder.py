@@ -1,0 +1,53 @@
+import json
+from datetime import UTC, datetime
+
+from controller_builders import SET, a_set, heard
+
+from controller.failure_detection.detector import Dead, Outcome, Why
+from controller.failure_detection.heartbeats import BrokerKey, LiveTable
+from controller.recording.set_recorder import SetHistory
+from history.recorder import Identity, Recorder
+from remoting.clock import SystemClock
+
+
+class Unobserved:
+    """Nothing is reported of the recording itself."""
+
+    def recording_stopped(self, error):
+        raise error
+
+    def recording_resumed(self):
+        pass
+
+    def history_deleted(self, forgotten):
+        raise AssertionError(forgotten)
+
+
+def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_path):
+    clock = SystemClock()
+    recorder = Recorder(tmp_path, Identity("host:9878", "controller", "1.0", "127.0.0.1:9878"), clock, Unobserved())
+    history = SetHistory(recorder, LiveTable(), lambda _: None, lambda: None)
+    recorder.start()
+    judged_ms = clock.now_ms() - 400
+    dead = Dead(
+        BrokerKey(SET, 1), Why.CLOSED, Outcome.REFUSED, heard(heard_ms=judged_ms - 700), judged_ms - 20, judged_ms
+    )
+
+    before_us = clock.unix_us()
+    history.broker_dead(dead, a_set())
+    after_us = clock.unix_us()
+    recorder.close()
+
+    (row,) = [
+        json.loads(line)
+        for path in tmp_path.rglob("*.jsonl")
+        for line in path.read_text().splitlines()
+        if '"failure_detected"' in line
+    ]
+    found_us, beat_us = (
+        round(datetime.fromisoformat(row[name]).replace(tzinfo=UTC).timestamp() * 1_000_000)
+        for name in ("event_time", "last_heartbeat_time")
+    )
+    # Of its moment and of the recording each is known to the ms.
+    assert before_us - 402_000 <= found_us <= after_us - 399_000
+    assert found_us - beat_us == 700_000

@@ -1,0 +1,57 @@
+"""What an error of etcd or gRPC means; the sentences are those of etcd 3.4.23 and grpcio 1.85."""
+
+import pytest
+
+from controller.storage.etcd.failures import Failure, Fate, failure_of
+
+
+def failure(code, details):
+    return failure_of("h:2379", code, details)
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "fate"),
+    [
+        ("UNAVAILABLE", "failed to connect to all addresses; last error: UNKNOWN: Connection refused", Fate.NOT_SENT),
+        ("UNAVAILABLE", "DNS resolution failed for nowhere:2379", Fate.NOT_SENT),
+        ("UNAVAILABLE", "etcdserver: request timed out", Fate.UNKNOWN),
+        ("UNAVAILABLE", "etcdserver: leader changed", Fate.UNKNOWN),
+        ("UNAVAILABLE", "Connection reset by peer", Fate.UNKNOWN),
+        ("CANCELLED", "Channel closed!", Fate.UNKNOWN),
+        ("UNKNOWN", "", Fate.UNKNOWN),
+        ("UNAUTHENTICATED", "etcdserver: invalid auth token", Fate.TOKEN_REFUSED),
+        ("INVALID_ARGUMENT", "etcdserver: revision of auth store is old", Fate.TOKEN_REFUSED),
+        ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted", Fate.COMPACTED),
+        ("INVALID_ARGUMENT", "etcdserver: key is not provided", Fate.REFUSED),
+        ("NOT_FOUND", "etcdserver: requested lease not found", Fate.REFUSED),
+    ],
+)
+def test_what_became_of_the_call(code, details, fate):
+    assert failure(code, details).fate is fate
+
+
+def test_only_silence_makes_a_connection_useless():
+    assert failure("DEADLINE_EXCEEDED", "Deadline Exceeded").is_silence
+    assert failure("UNKNOWN", "Stream removed (Deadline Exceeded)").is_silence
+    assert not failure("UNAVAILABLE", "etcdserver: request timed out").is_silence
+
+
+@pytest.mark.parametrize(
+    ("details", "advice"),
+    [
+        ("etcdserver: mvcc: database space exceeded", "etcdctl alarm disarm"),
+        ("etcdserver: permission denied", "role"),
+        ("etcdserver: user name is empty", "a user and a password"),
+        ("etcdserver: authentication failed, invalid user ID or password", "password is wrong"),
+        ("failed to connect to all addresses; last error: Ssl handshake failed", "CA, the certificate"),
+        ("failed to connect to all addresses; Socket closed", "does it expect TLS"),
+    ],
+)
+def test_the_text_names_the_endpoint_what_was_said_and_what_to_do(details, advice):
+    text = failure("INTERNAL", details).text
+    assert text.startswith(f"etcd at h:2379: {details}")
+    assert advice in text
+
+
+def test_a_failure_that_says_nothing_is_named_by_its_code():
+    assert failure("INTERNAL", "") == Failure(Fate.UNKNOWN, "etcd at h:2379: INTERNAL")

@@ -1,0 +1,64 @@
+"""Where things stand in etcd, and what cannot be read there."""
+
+from types import SimpleNamespace
+
+import pytest
+from controller_builders import a_set
+
+from controller.sets.stored_set import Entry
+from controller.storage.etcd.keys import (
+    Keys,
+    address_of,
+    after_prefix,
+    entry_value,
+    holder_of,
+    kept_of,
+    leader_value,
+    member_value,
+)
+from controller.storage.etcd.lease_state_machine import Holder
+from controller.storage.store import Kept, Member, StoreError
+
+KEYS = Keys("a/b")
+ME = Member(id="n1", address="h:1")
+
+
+def a_kv(value, key=KEYS.leader):
+    return SimpleNamespace(key=key, value=value, create_revision=7, mod_revision=9, lease=3)
+
+
+def test_the_keys_are_those_of_the_layout():
+    assert KEYS.leader == b"/rmq-controller/a%2Fb/leader"
+    assert KEYS.member("n/1") == b"/rmq-controller/a%2Fb/members/n%2F1"
+    assert KEYS.broker_set("é/") == b"/rmq-controller/a%2Fb/sets/%C3%A9%2F"
+    assert KEYS.broker_name(KEYS.broker_set("é/%")) == "é/%"
+    assert KEYS.member_id(KEYS.member("n/1")) == "n/1"
+    assert KEYS.sets < KEYS.broker_set("\U0010ffff") < after_prefix(KEYS.sets)
+
+
+def test_what_is_written_is_read_again():
+    assert holder_of(a_kv(leader_value(ME, "run"))) == Holder(member=ME, run="run", token=7, lease_id=3)
+    assert address_of(a_kv(member_value(ME))) == "h:1"
+    entry = Entry(broker_set=a_set())
+    assert kept_of(a_kv(entry_value(entry))) == Kept(entry, 9)
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"%FF"])
+def test_a_key_that_is_no_name_is_named_as_it_is(name):
+    with pytest.raises(StoreError, match="is not ours"):
+        KEYS.broker_name(KEYS.sets + name)
+    with pytest.raises(StoreError, match="is not ours"):
+        KEYS.member_id(KEYS.members + name)
+
+
+def test_text_that_is_none_cannot_be_read():
+    for read in (kept_of, holder_of, address_of):
+        with pytest.raises(StoreError):
+            read(a_kv(b'{"id":"\xff","addr":"\xff","run":"\xff","broker_set":"\xff"}'))
+
+
+def test_what_cannot_be_read_is_named_by_its_key():
+    with pytest.raises(StoreError, match="at /rmq-controller/a%2Fb/leader is not ours"):
+        holder_of(a_kv(b"{}"))
+    with pytest.raises(StoreError, match=r"entry at /rmq-controller/a%2Fb/sets/x cannot be read.*backup"):
+        kept_of(a_kv(b"x", KEYS.broker_set("x")))

@@ -1,0 +1,266 @@
+"""Who leads, from what one controller has seen: told as stories with a clock."""
+
+import pytest
+
+from controller.storage.etcd.lease_state_machine import (
+    LEASE_TTL_S,
+    LOOK_EVERY_MS,
+    MARGIN_MS,
+    RENEW_EVERY_MS,
+    RETRY_MS,
+    STAND_AGAIN_MS,
+    Campaign,
+    Follows,
+    Grant,
+    Holder,
+    Leadership,
+    Leads,
+    Leave,
+    Look,
+    Release,
+    Renew,
+    Rest,
+)
+from controller.storage.store import Member
+
+ME = Member(id="n1", address="10.0.0.1:9878")
+OTHER = Member(id="n2", address="10.0.0.2:9878")
+LEASE = 77
+UNTIL_MS = LEASE_TTL_S * 1000 - MARGIN_MS
+
+
+def a_holder(member=OTHER, *, run="theirs", token=10, lease_id=5):
+    return Holder(member=member, run=run, token=token, lease_id=lease_id)
+
+
+MINE = a_holder(ME, run="mine", token=20, lease_id=LEASE)
+
+
+@pytest.fixture
+def new():
+    return Leadership(me=ME, run="mine")
+
+
+@pytest.fixture
+def following(new):
+    return new.looked(a_holder(), 10, 0, known_before=0)
+
+
+@pytest.fixture
+def leading(new):
+    """It leads since 0, by the lease it was granted then."""
+    return new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).heard(MINE, 20)
+
+
+# Passing the lead on
+
+
+def test_who_passes_the_lead_on_releases_the_key_and_stands_only_after_a_while(leading):
+    passed = leading.passed_on(1000)
+    assert passed.role == Follows(None)
+    assert passed.next_step(1000) == Look()
+    seen = passed.looked(MINE, 20, 1000, known_before=20)
+    assert seen.next_step(1000) == Release(MINE)
+    gone = seen.released().looked(None, 21, 1100, known_before=20)
+    # It goes on to look, so that it can name whoever leads instead.
+    assert gone.next_step(1100) == Rest(1100 + LOOK_EVERY_MS)
+    late = gone.looked(None, 21, 1000 + STAND_AGAIN_MS, known_before=21)
+    assert late.next_step(999 + STAND_AGAIN_MS) == Rest(1000 + STAND_AGAIN_MS)
+    assert late.next_step(1000 + STAND_AGAIN_MS) == Grant()
+
+
+# Coming to lead
+
+
+def test_who_knows_nothing_looks_first_and_names_no_leader(new):
+    assert new.next_step(0) == Look()
+    assert new.role == Follows(None)
+
+
+def test_where_nobody_leads_a_lease_is_asked_for_and_then_the_key(new):
+    seen = new.looked(None, 10, 0, known_before=0)
+    assert seen.next_step(0) == Grant()
+    granted = seen.granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=100)
+    assert granted.next_step(100) == Campaign(LEASE)
+    assert granted.role == Follows(None)
+    assert granted.heard(MINE, 20).role == Leads(100 + UNTIL_MS)
+
+
+def test_a_lease_that_has_waited_is_not_used_to_campaign(new):
+    granted = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0)
+    later = granted.looked(None, 10, RENEW_EVERY_MS, known_before=0)
+    assert later.next_step(RENEW_EVERY_MS) == Grant()
+
+
+def test_who_loses_the_campaign_follows(new):
+    lost = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).heard(a_holder(), 20)
+    assert lost.role == Follows(OTHER)
+    assert lost.next_step(0) == Rest(LOOK_EVERY_MS)
+
+
+def test_who_follows_looks_now_and_then_although_it_watches(following):
+    assert following.role == Follows(OTHER)
+    assert following.next_step(0) == Rest(LOOK_EVERY_MS)
+    assert following.next_step(LOOK_EVERY_MS) == Look()
+
+
+def test_when_the_key_goes_a_follower_campaigns_at_once(following):
+    assert following.heard(None, 11).next_step(1) == Grant()
+
+
+def test_a_campaign_whose_answer_was_lost_is_found_to_be_won(new):
+    sent = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).failed(900)
+    assert sent.next_step(900) == Rest(900 + RETRY_MS)
+    assert sent.next_step(900 + RETRY_MS) == Look()
+    assert sent.looked(MINE, 20, 1200, known_before=0).role == Leads(UNTIL_MS)
+
+
+def test_a_campaign_found_to_be_won_too_late_is_not_led_upon(new):
+    found = (
+        new.looked(None, 10, 0, known_before=0)
+        .granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0)
+        .failed(900)
+        .looked(MINE, 20, UNTIL_MS, known_before=0)
+        .at(UNTIL_MS)
+    )
+    assert found.role == Follows(None)
+    assert found.next_step(UNTIL_MS) == Look()
+    assert found.looked(MINE, 21, UNTIL_MS, known_before=0).next_step(UNTIL_MS) == Release(MINE)
+
+
+# Leading
+
+
+def test_a_lead_is_renewed_and_lasts_from_when_the_renewal_was_sent(leading):
+    assert leading.next_step(0) == Rest(min(RENEW_EVERY_MS, LOOK_EVERY_MS))
+    assert leading.next_step(RENEW_EVERY_MS) == Renew(LEASE)
+    assert leading.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500).role == Leads(1500 + UNTIL_MS)
+
+
+def test_a_leader_looks_too(leading):
+    renewed = leading.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500)
+    assert renewed.next_step(1500) == Look()
+    assert renewed.looked(MINE, 25, 1500, known_before=0).role == Leads(1500 + UNTIL_MS)
+
+
+def test_a_leader_that_cannot_renew_stops_by_itself_at_its_deadline(leading):
+    failing = leading.failed(1600)
+    assert failing.next_step(1600) == Rest(1600 + RETRY_MS)
+    assert failing.next_step(1600 + RETRY_MS) == Renew(LEASE)
+    assert failing.at(UNTIL_MS - 1).role == Leads(UNTIL_MS)
+    assert failing.at(UNTIL_MS).role == Follows(None)
+    assert failing.at(UNTIL_MS).token == 0
+
+
+def test_a_lease_that_is_gone_ends_the_lead(leading):
+    ended = leading.renewed(LEASE, ttl_s=0, sent_ms=1500)
+    assert (ended.role, ended.next_step(1500)) == (Follows(None), Look())
+
+
+def test_the_answer_for_a_lease_of_before_changes_nothing(leading):
+    assert leading.renewed(LEASE + 1, ttl_s=0, sent_ms=1500) == leading
+    stopped = leading.without_key()
+    assert stopped.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500) == stopped
+
+
+@pytest.mark.parametrize("seen", [None, a_holder(token=30), a_holder(ME, run="mine", token=30)])
+def test_a_leader_whose_key_is_another_stops(leading, seen):
+    stopped = leading.heard(seen, 30)
+    assert stopped.token == 0
+    assert not isinstance(stopped.role, Leads)
+
+
+def test_what_is_heard_late_changes_nothing(leading):
+    assert leading.heard(None, 19) == leading
+    assert leading.heard(a_holder(), 10) == leading
+
+
+def test_a_doubt_is_looked_into_at_once(following):
+    assert following.doubted().next_step(1) == Look()
+
+
+def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_it(leading):
+    committed = leading.knowing(40).knowing(30)
+    restored = committed.looked(MINE, 25, 3000, known_before=committed.known_revision)
+    assert restored.role == Follows(None)
+    assert restored.next_step(3000) == Release(MINE)
+    assert restored.released().next_step(3000) == Look()
+    assert restored.known_revision == 25
+    assert restored.looked(None, 26, 3000, known_before=25).next_step(3000) == Grant()
+
+
+def test_whoever_holds_the_key_in_a_store_put_back_to_an_older_state_is_followed(leading):
+    restored = leading.knowing(40).looked(a_holder(), 12, 3000, known_before=40)
+    assert restored.role == Follows(OTHER)
+    assert restored.heard(None, 13).next_step(3000) == Grant()
+
+
+def test_a_look_that_was_overtaken_by_news_is_no_return_to_an_older_state(leading):
+    assert leading.knowing(40).looked(MINE, 25, 1500, known_before=20).token == MINE.token
+
+
+# Former lives, and other processes
+
+
+def test_a_restarted_leader_removes_its_old_key_once(new):
+    old = a_holder(ME, run="before", token=5)
+    seen = new.looked(old, 10, 0, known_before=0)
+    assert (seen.role, seen.next_step(0)) == (Follows(None), Release(old))
+    failed = seen.failed(0).looked(old, 10, RETRY_MS, known_before=0)
+    assert failed.next_step(RETRY_MS) == Release(old)
+    released = failed.released()
+    assert released.next_step(RETRY_MS) == Look()
+    assert released.looked(a_holder(ME, run="another", token=11), 11, RETRY_MS, known_before=0).next_step(
+        RETRY_MS
+    ) == Rest(RETRY_MS + LOOK_EVERY_MS)
+
+
+def test_another_process_under_the_same_name_is_not_deposed_by_who_runs_already(leading):
+    twin = leading.heard(None, 30).looked(a_holder(ME, run="twin", token=31), 31, 100, known_before=0)
+    assert twin.role == Follows(None)
+    assert twin.next_step(100) == Rest(100 + LOOK_EVERY_MS)
+
+
+# Without the store, and the end
+
+
+def test_who_has_not_seen_the_leader_for_a_while_names_none_and_looks(following):
+    assert following.at(LEASE_TTL_S * 1000 - 1).role == Follows(OTHER)
+    silent = following.at(LEASE_TTL_S * 1000)
+    assert (silent.role, silent.next_step(LEASE_TTL_S * 1000)) == (Follows(None), Look())
+
+
+def test_who_leaves_gives_back_what_it_has_and_leads_no_more(leading, following, new):
+    assert leading.leaving().role == Follows(None)
+    assert leading.leaving().next_step(0) == Leave(MINE.token, LEASE)
+    assert leading.leaving().left().next_step(0) == Leave(0, None)
+    assert following.leaving().next_step(0) == Leave(0, None)
+    assert new.granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).leaving().next_step(0) == Leave(0, LEASE)
+
+
+def test_a_lead_without_a_lease_is_none(leading):
+    assert leading.without_key().role == Follows(None)
+    assert leading.at(UNTIL_MS).at(UNTIL_MS).role == Follows(None)
+
+
+# What the store grants
+
+
+@pytest.mark.parametrize("ttl_s", [2, 3, 60])
+def test_a_lease_lasts_as_long_as_it_was_granted_from_the_moment_it_was_asked_for(new, ttl_s):
+    leading = new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=ttl_s, sent_ms=100).heard(MINE, 20)
+    until_ms = 100 + ttl_s * 1000 - MARGIN_MS
+    assert leading.role == Leads(until_ms)
+    assert isinstance(leading.at(until_ms - 1).role, Leads)
+    assert leading.at(until_ms).role == Follows(None)
+
+
+def test_a_renewal_counts_for_as_long_as_it_says(leading):
+    assert leading.renewed(LEASE, ttl_s=2, sent_ms=1500).role == Leads(1500 + 2000 - MARGIN_MS)
+
+
+def test_the_key_of_another_is_not_taken_for_the_own_though_its_revision_is_the_same(leading):
+    # etcd was put back to an older state, twice: its revisions have come again.
+    other = a_holder(OTHER, run="theirs", token=MINE.token)
+    assert leading.heard(other, 21).role == Follows(OTHER)
+    assert leading.heard(other, 21).token == 0

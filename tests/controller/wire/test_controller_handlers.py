@@ -1,0 +1,287 @@
+"""Every request of a controller, table by table (controller.md section 1), as brokers and mqadmin send it."""
+
+import json
+
+import pytest
+from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
+
+from controller.failure_detection.detector import Outcome
+from remoting.protocol.codes import RequestCode, ResponseCode
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def next_id(room, name=SET):
+    answer = await room.ask(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, {"clusterName": CLUSTER, "brokerName": name})
+    return int(answer.ext_fields["nextBrokerId"])
+
+
+# 1012, 1013
+
+
+async def test_the_next_id_reserves_nothing(room):
+    assert [await next_id(room), await next_id(room)] == [1, 1]
+    assert (await room.apply(1)).code == 0
+    assert await next_id(room) == 2
+    assert next(iter(room.store.sets())).master is None
+
+
+async def test_an_id_that_is_applied_for_again_with_the_same_code_is_kept(room):
+    first = await room.apply(1)
+    again = await room.apply(1)
+    assert (again.code, again.ext_fields) == (0, {"clusterName": CLUSTER, "brokerName": SET}) == (0, first.ext_fields)
+    assert len(room.events("broker_id_applied")) == 1
+
+
+async def test_an_id_that_another_has_is_refused_and_so_is_one_that_is_not_the_next(room):
+    await room.apply(1)
+    assert (await room.apply(1, code="other")).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert (await room.apply(3)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert await next_id(room) == 2
+
+
+async def test_a_set_begins_with_the_first_id_alone(room):
+    assert (await room.apply(2)).code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+    assert room.stored() is None
+
+
+# 1003
+
+
+async def test_a_broker_that_starts_is_told_the_living_master(room):
+    await room.a_set(1, 2)
+    answer = await room.register(2)
+    assert answer.ext_fields == {
+        "clusterName": CLUSTER,
+        "brokerName": SET,
+        "masterBrokerId": "1",
+        "masterAddress": at(1),
+        "masterEpoch": "1",
+        "syncStateSetEpoch": "2",
+    }
+    assert json.loads(answer.body) == {"syncStateSet": [1, 2], "syncStateSetEpoch": 2}
+
+
+async def test_a_broker_that_starts_in_a_set_without_master_gets_the_body_all_the_same(room):
+    await room.apply(1)
+    answer = await room.register(1)
+    assert answer.ext_fields == {"clusterName": CLUSTER, "brokerName": SET}
+    assert json.loads(answer.body) == {"syncStateSet": [], "syncStateSetEpoch": 0}
+
+
+async def test_a_broker_that_starts_elsewhere_is_known_there(room):
+    await room.a_set(1, 2)
+    await room.register(2, address="10.0.0.99:1")
+    assert room.stored().replicas[2].address == "10.0.0.99:1"
+
+
+async def test_the_recorded_master_that_starts_again_leads_no_longer(room):
+    await room.a_set(1, 2)
+    answer = await room.register(1)
+    assert "masterBrokerId" not in answer.ext_fields
+    assert (room.stored().master, room.stored().master_epoch) == (None, 2)
+    assert room.events("master_restarted")
+
+
+async def test_a_refused_start_leaves_what_is_known_of_the_log_of_that_broker(room):
+    await room.a_set(1, 2)
+    await room.beat(2, maxOffset=500)
+    assert (await room.register(2, cluster="D")).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+    assert room.live.of_set(SET)[2].max_offset == 500
+    await room.register(2)
+    assert room.live.of_set(SET)[2].max_offset == -1
+
+
+# 1002
+
+
+async def test_who_asks_first_leads(room):
+    await room.apply(1)
+    await room.register(1)
+    await room.beat(1, epoch=-1, maxOffset=0)
+    answer = await room.elect(1)
+    assert answer.code == 0
+    assert answer.ext_fields == {
+        "masterBrokerId": "1",
+        "masterAddress": at(1),
+        "masterEpoch": "1",
+        "syncStateSetEpoch": "1",
+    }
+    group = {"brokerAddrs": {"1": at(1)}, "brokerName": SET, "cluster": CLUSTER}
+    assert json.loads(answer.body) == {"brokerMemberGroup": group, "syncStateSet": [1]} | group
+
+
+async def test_a_master_that_lives_stays_and_is_told(room):
+    await room.a_set(1, 2)
+    answer = await room.elect(2)
+    assert answer.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+    assert answer.ext_fields["masterBrokerId"] == "1"
+    assert json.loads(answer.body) == {"syncStateSet": [1, 2]}
+
+
+async def test_an_operators_choice_leads_and_everybody_alive_is_told(room):
+    await room.a_set(1, 2)
+    answer = await room.elect(2, designate=True)
+    assert (answer.code, answer.ext_fields["masterEpoch"], answer.ext_fields["syncStateSetEpoch"]) == (0, "2", "3")
+    notice = room.notices()[-1]
+    assert (notice.master.broker_id, notice.sync_state_set) == (2, (2,))
+    assert {each.broker_id for each in notice.recipients} == {1, 2}
+
+
+async def test_nobody_electable_is_2012_for_a_broker_and_2004_for_an_operator(room):
+    await room.a_set(1, 2, in_sync=[1])
+    room.control.guard.connection_lost(1)
+    await room.pass_ms(100)
+    (probe,) = room.asked()
+    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    await room.done()
+    assert (await room.elect(2)).code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+    answer = await room.elect(-1)
+    assert answer.code == ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+    assert "SyncStateSet [1]" in answer.remark
+    assert room.stored().master_epoch == 2
+
+
+async def test_an_election_of_an_unknown_set_is_2010(room):
+    assert (await room.elect(1)).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+
+
+# 1004, 1006
+
+
+async def test_a_set_without_master_still_tells_its_epoch(room):
+    await room.a_set(1)
+    await room.register(1)
+    answer = await room.info()
+    assert (answer.ext_fields, json.loads(answer.body)) == (
+        {"masterEpoch": "2"},
+        {"syncStateSet": [1], "syncStateSetEpoch": 1},
+    )
+
+
+async def test_the_sync_state_has_both_lists_and_leaves_unknown_sets_out(room):
+    await room.a_set(1, 2, in_sync=[1])
+    body = json.dumps([SET, "nobody", SET]).encode()
+    answer = await room.ask(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {}, body)
+    table = json.loads(answer.body)["replicasInfoTable"]
+
+    def shown(broker_id):
+        return {"brokerName": SET, "brokerId": broker_id, "brokerAddress": at(broker_id), "alive": True}
+
+    assert table == {
+        SET: {
+            "masterBrokerId": 1,
+            "masterAddress": at(1),
+            "masterEpoch": 1,
+            "syncStateSetEpoch": 1,
+            "inSyncReplicas": [shown(1)],
+            "notInSyncReplicas": [shown(2)],
+        }
+    }
+
+
+# 1001
+
+
+async def test_a_master_reports_who_is_in_sync(room):
+    await room.a_set(1, 2, in_sync=[1])
+    answer = await room.report([1, 2], epoch=1)
+    assert (answer.code, answer.ext_fields) == (0, {"newSyncStateSetEpoch": "2"})
+    assert json.loads(answer.body) == {"syncStateSet": [1, 2], "syncStateSetEpoch": 2}
+
+
+# Each request fails its check and all later ones, so that the order shows.
+CHECKS = [
+    ({"members": [1, 2], "master": 9, "master_epoch": 9, "epoch": 9}, 2013),
+    ({"members": [9], "master": 9, "master_epoch": 9, "epoch": 9}, 2002),
+    ({"members": [9], "master_epoch": 9, "epoch": 9}, 2000),
+    ({"members": [9], "epoch": 9}, 2001),
+    ({"members": [9], "epoch": 2}, 2003),
+    ({"members": [3], "epoch": 2}, 2006),
+    ({"members": [2], "epoch": 2}, 2013),
+]
+
+
+@pytest.mark.parametrize(("wanted", "code"), CHECKS)
+async def test_the_checks_of_an_alteration_have_their_order(room, wanted, code):
+    await room.a_set(1, 2)
+    await room.apply(3)
+    before = room.stored()
+    answer = await room.report(**wanted)
+    assert (answer.code, answer.ext_fields) == (code, {"newSyncStateSetEpoch": "0"})
+    assert room.stored() == before
+
+
+# 1005, 1009, 1010, 904
+
+
+async def test_the_leader_names_itself(room):
+    answer = await room.ask(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
+    assert answer.ext_fields == {
+        "group": "g",
+        "controllerLeaderId": ME.id,
+        "controllerLeaderAddress": ME.address,
+        "isLeader": "true",
+        "peers": f"{ME.id}:{ME.address};",
+    }
+
+
+async def test_a_follower_answers_what_followers_may_and_names_nobody_if_nobody_leads(room):
+    await room.a_set(1)
+    room.group.follows(None)
+    answer = await room.ask(RequestCode.CONTROLLER_GET_METADATA_INFO, {})
+    assert answer.ext_fields == {"group": "g", "isLeader": "false", "peers": f"{ME.id}:{ME.address};"}
+    await room.beat(1)
+    assert (await room.ask(RequestCode.GET_CONTROLLER_CONFIG, {})).code == 0
+    refused = [
+        await room.info(),
+        await room.apply(2),
+        await room.register(1),
+        await room.elect(1),
+        await room.report([1]),
+        await room.clean(),
+        await room.ask(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, {}, b'["broker-a"]'),
+        await room.ask(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, {"brokerName": SET}),
+    ]
+    assert {(each.code, each.body) for each in refused} == {(ResponseCode.CONTROLLER_NOT_LEADER, b"")}
+
+
+async def test_the_configuration_is_changed_but_for_the_black_list(room):
+    refused = await room.ask(
+        RequestCode.UPDATE_CONTROLLER_CONFIG, {}, b"enableElectUncleanMaster=true\nconfigBlackList="
+    )
+    assert refused.code == ResponseCode.NO_PERMISSION
+    assert not room.settings.config.enable_elect_unclean_master
+    taken = await room.ask(RequestCode.UPDATE_CONTROLLER_CONFIG, {}, b"enableElectUncleanMaster=true\n")
+    assert taken.code == 0
+    assert b"enableElectUncleanMaster=true" in (await room.ask(RequestCode.GET_CONTROLLER_CONFIG, {})).body
+
+
+# 1011
+
+
+async def test_a_dead_broker_is_cleaned_and_the_living_are_not(room):
+    await room.a_set(1, 2)
+    await room.apply(3)
+    assert (await room.clean("2")).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    assert (await room.clean()).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    # It may beat for the first time while this controller is young.
+    assert (await room.clean("3")).code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+    await room.pass_ms(13_000, beating=(1, 2))
+    assert (await room.clean("3")).code == 0
+    assert room.stored().replicas.keys() == {1, 2}
+    assert await next_id(room) == 4
+
+
+async def test_a_cleaned_set_comes_back_above_its_epochs_and_ids(room):
+    await room.a_set(1, 2)
+    assert (await room.clean(living=True)).code == 0
+    assert room.stored() is None
+    assert (await room.info()).code == ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+    assert await next_id(room) == 3
+    await room.apply(3)
+    assert room.stored().master_epoch >= 1

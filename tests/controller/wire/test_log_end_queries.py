@@ -1,0 +1,174 @@
+"""Questions for the ends of logs, over real connections on loopback, and what is read from answers."""
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+from controller_builders import SET
+
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.log_ends import NO_ANSWERS, LogEnd, Query
+from controller.sets.broker_set import RAISED_EPOCH_MAX
+from controller.wire.log_end_queries import ANSWER_BYTES_MAX, LOG_END_MS, LogEndQueries, confirmed_on, log_end
+from remoting.client import RemotingClient
+from remoting.clock import SystemClock
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.frame import decode, encode
+
+KEY = BrokerKey(SET, 2)
+FIXED = b"allAckInSyncStateSet=false\nenableAutoInSyncReplicas=false\ninSyncReplicas=2\nminInSyncReplicas=1\n"
+
+
+def cache(**fields):
+    said = {
+        "brokerName": SET,
+        "brokerId": 2,
+        "maxOffset": 1000,
+        "epochList": [{"epoch": 1, "startOffset": 0, "endOffset": 10}, {"epoch": 4, "startOffset": 10}],
+    }
+    return json.dumps(said | fields).encode()
+
+
+@asynccontextmanager
+async def a_broker(answers):
+    """Answer requests by their code; those without an answer are kept waiting."""
+    asked = []
+
+    async def serve(reader, writer):
+        try:
+            while True:
+                prefix = await reader.readexactly(4)
+                length = int.from_bytes(prefix)
+                request = decode(prefix + await reader.readexactly(length), 0, length)
+                asked.append(request.code)
+                if request.code in answers:
+                    code, body = answers[request.code]
+                    writer.write(encode(request.reply(code, body=body)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+    finally:
+        server.close()
+
+
+@asynccontextmanager
+async def brokers(*answers):
+    """Yield their addresses by id, from 2 on, what each was asked, and what asks them."""
+    async with AsyncExitStack() as stack:
+        client = RemotingClient(SystemClock())
+        stack.push_async_callback(client.close)
+        made = [await stack.enter_async_context(a_broker(each)) for each in answers]
+        addresses = {number: address for number, (address, _) in enumerate(made, 2)}
+        yield addresses, [asked for _, asked in made], LogEndQueries(client)
+
+
+async def test_a_master_tells_ahead_of_time():
+    async with brokers({PROPERTIES: (0, FIXED)}, {PROPERTIES: (16, b"")}) as (addresses, _, queries):
+        assert await queries.confirmed_on(addresses[2]) == 2
+        assert await queries.confirmed_on(addresses[3]) is None
+
+
+def a_query(addresses):
+    return Query(broker_name=SET, addresses=addresses, in_sync={1, 2, 3}, others=2)
+
+
+EPOCHS, PROPERTIES = RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.GET_BROKER_CONFIG
+
+
+async def test_all_are_asked_at_the_same_time_and_properties_are_not_where_all_have_answered():
+    answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3, maxOffset=900))}
+    async with brokers(*answers) as (addresses, asked, queries):
+        ends = await queries.ask(a_query(addresses))
+    assert ends.by_id == {2: LogEnd(4, 1000), 3: LogEnd(4, 900)}
+    assert asked == [[EPOCHS], [EPOCHS]]
+
+
+async def test_one_that_stands_still_holds_nobody_up_for_long_and_the_properties_of_the_others_are_asked_for():
+    answers = {EPOCHS: (0, cache()), PROPERTIES: (0, FIXED)}, {}
+    async with brokers(*answers) as (addresses, asked, queries):
+        # Ten times what it may take: a queue for the processor is none of its own.
+        async with asyncio.timeout(LOG_END_MS * 10 / 1000):
+            ends = await queries.ask(a_query(addresses))
+    assert (ends.by_id.keys(), ends.confirmed_on, ends.is_awaited) == ({2}, 2, True)
+    assert asked == [[EPOCHS, PROPERTIES], [EPOCHS]]
+
+
+async def test_elections_of_one_set_at_the_same_time_ask_once():
+    answers = {EPOCHS: (0, cache())}, {EPOCHS: (0, cache(brokerId=3))}
+    async with brokers(*answers) as (addresses, asked, queries):
+        first, second = await asyncio.gather(queries.ask(a_query(addresses)), queries.ask(a_query(addresses)))
+        assert first is second
+        await queries.ask(a_query(addresses))
+    assert asked == [[EPOCHS, EPOCHS], [EPOCHS, EPOCHS]]
+
+
+async def test_nobody_who_refuses_or_listens_at_no_such_address_has_answered():
+    async with brokers({EPOCHS: (16, b"")}) as (addresses, _, queries):
+        assert await queries.ask(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) == NO_ANSWERS
+
+
+async def test_a_master_is_known_by_the_id_that_it_answers_with():
+    assert log_end(KEY, cache(brokerId=0)) == LogEnd(4, 1000, is_master=True)
+    assert log_end(KEY, cache(brokerId=-1, epochList=[])) == LogEnd(-1, 1000)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        cache(brokerName="another"),
+        cache(brokerName=None),
+        cache(brokerId=3),
+        cache(maxOffset=-1),
+        cache(maxOffset=2**63),
+        cache(maxOffset=None),
+        cache(epochList=[{"epoch": RAISED_EPOCH_MAX + 1}]),
+        cache(epochList=[{"epoch": -2}]),
+    ],
+)
+async def test_an_answer_of_another_broker_or_one_that_cannot_be_is_none(body):
+    assert log_end(KEY, body) is None
+
+
+async def test_an_answer_without_end_is_not_read():
+    answers = {EPOCHS: (0, cache(padding="x" * ANSWER_BYTES_MAX))}, {EPOCHS: (0, cache(brokerId=3))}
+    async with brokers(*answers) as (addresses, _, queries):
+        assert (await queries.ask(a_query(addresses))).by_id.keys() == {3}
+
+
+@pytest.mark.parametrize(
+    ("bodies", "number"),
+    [
+        ([FIXED], 2),
+        ([FIXED, FIXED.replace(b"Replicas=2", b"Replicas=3")], 2),
+        ([FIXED, FIXED.replace(b"=2", b"=1")], 2),
+        ([FIXED.replace(b"=2", b"=1")], 1),
+        ([FIXED.replace(b"=2", b"=0")], 1),
+        ([FIXED.replace(b"Set=false", b"Set=true")], 1),
+        ([FIXED.replace(b"AutoInSyncReplicas=false", b"AutoInSyncReplicas=true")], 1),
+        ([FIXED.replace(b"=2", b"=x")], None),
+        ([FIXED.replace(b"=2", b"=" + b"9" * 5000)], None),
+        ([b"", b"\xff\xfe"], None),
+        ([], None),
+    ],
+    ids=[
+        "fixed",
+        "differing",
+        "one promises nothing",
+        "the master alone",
+        "none",
+        "all in sync",
+        "automatic",
+        "no number",
+        "huge",
+        "nothing",
+        "nobody",
+    ],
+)
+def test_properties_tell_on_how_many_replicas_a_confirmed_message_is(bodies, number):
+    assert confirmed_on(bodies) == number

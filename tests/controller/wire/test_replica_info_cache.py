@@ -1,0 +1,47 @@
+"""Answers to who leads a set that stand ready: they end with what they tell."""
+
+import pytest
+from controller_builders import SET, a_set
+from fakes.control_room import APeer, ControlRoom
+
+from controller.wire.replica_info_cache import ReplicaInfos
+from remoting.protocol.codes import RequestCode
+from remoting.protocol.command import RemotingCommand
+from remoting.server.response_cache import PreparedAnswer
+
+PEER = APeer(1)
+ASK = RemotingCommand(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": SET})
+
+
+def test_a_set_has_one_answer_until_it_changes():
+    infos = ReplicaInfos()
+    answer = infos.of(a_set())
+    assert infos.of(a_set()) is answer
+    infos.changed("another")
+    assert answer.is_true
+    infos.changed(SET)
+    assert not answer.is_true
+    assert infos.of(a_set()).is_true
+
+
+def test_all_answers_end_when_another_controller_answers():
+    infos = ReplicaInfos()
+    answers = [infos.of(a_set(broker_name=name)) for name in ("a", "b")]
+    infos.forget()
+    assert not any(answer.is_true for answer in answers)
+
+
+@pytest.fixture
+async def room(tmp_path):
+    async with ControlRoom(tmp_path) as room:
+        yield room
+
+
+async def test_an_election_ends_what_stood_ready_in_the_step_in_which_it_is_known(room):
+    await room.a_set(1, 2)
+    before = room.handlers.dispatch(ASK, PEER)
+    assert isinstance(before, PreparedAnswer)
+    await room.elect(2, designate=True)
+    assert not before.is_true
+    after = room.handlers.dispatch(ASK, PEER)
+    assert after.ext_fields["masterBrokerId"] == "2"
