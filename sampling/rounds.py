@@ -11,10 +11,10 @@ from remoting.background_tasks import all_results
 from remoting.client import RemotingClient
 from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError
-from sampling import questions
-from sampling.questions import Question, Refused
+from sampling import requests
+from sampling.failures import BROKER, NAMESRV, TOPIC, Subject
+from sampling.requests import Question, Refused
 from sampling.samples import Master, Members, MembersThere, Progress, SetAnswer
-from sampling.troubles import BROKER, NAMESRV, TOPIC, Subject
 
 #: Requests under way.
 REQUESTS_MAX: Final = 8
@@ -74,7 +74,7 @@ class Round:
         why = ""
         for address in self._name_servers:
             try:
-                found = await self._ask(Subject(NAMESRV, address), questions.masters_of(topic))
+                found = await self._ask(Subject(NAMESRV, address), requests.masters_of(topic))
             except (Refused, BodyError) as error:
                 why = f"{address} answered {error}"
                 continue
@@ -87,19 +87,19 @@ class Round:
     async def _of_set(self, topic: str, master: Master) -> SetAnswer:
         if master.address is None:
             return SetAnswer(master=master)
-        end = await self._told([topic], master.address, questions.ends_of(topic))
+        end = await self._told([topic], master.address, requests.ends_of(topic))
         at_ms = self._clock.now_ms()
         if end is None:
             return SetAnswer(master=master)
         return SetAnswer(master=master, end=end, at_ms=at_ms, progress=await self._progress(topic, master.address))
 
     async def _progress(self, topic: str, address: str) -> dict[str, Progress]:
-        groups = await self._told([topic], address, questions.groups_of(topic)) or ()
-        told = await all_results(self._told([topic], address, questions.progress_of(group, topic)) for group in groups)
+        groups = await self._told([topic], address, requests.groups_of(topic)) or ()
+        told = await all_results(self._told([topic], address, requests.progress_of(group, topic)) for group in groups)
         return {group: each for group, each in zip(groups, told, strict=True) if each is not None}
 
     async def _members(self, address: str, group: str, topics: Collection[str]) -> Members | None:
-        return await self._told(topics, address, questions.members_of(group))
+        return await self._told(topics, address, requests.members_of(group))
 
     async def _told(self, topics: Collection[str], address: str, question: Question[Found]) -> Found | None:
         """Return what a broker tells; None if it does not, and then why is noted of the topics that lack it."""

@@ -8,10 +8,10 @@ from history.schemas import SAMPLER
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling import events
+from sampling.failures import News, Troubles
 from sampling.options import ADDRESSES, KEYS, Options
 from sampling.rounds import Round
 from sampling.samples import Samples
-from sampling.troubles import News, Troubles
 from serving import __version__
 from serving.config.options import LONG_MAX
 from serving.logging.logs import STDOUT, Logs, open_logs

@@ -6,7 +6,7 @@ import json
 
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import decode, encode
-from sampling.questions import Code
+from sampling.requests import Code
 
 ROUTE = 105
 #: What a peer answers that does not answer.

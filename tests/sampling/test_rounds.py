@@ -9,10 +9,10 @@ from sampling_site import NOTHING, Topics, a_route, peers, refusal, success
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling import rounds
-from sampling.questions import Code
+from sampling.failures import Subject
+from sampling.requests import Code
 from sampling.rounds import REQUESTS_MAX, Round
 from sampling.samples import Members, Progress
-from sampling.troubles import Subject
 
 MANY = [f"t{number}" for number in range(3 * REQUESTS_MAX)]
 

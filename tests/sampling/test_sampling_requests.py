@@ -4,7 +4,7 @@ import pytest
 
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
-from sampling.questions import Refused, ends_of, groups_of, masters_of, members_of, progress_of
+from sampling.requests import Refused, ends_of, groups_of, masters_of, members_of, progress_of
 from sampling.samples import Master, Members, Progress
 
 # Asked for a topic with 30 messages, of which a group of one had told 14; queues in the order they came.

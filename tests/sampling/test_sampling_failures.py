@@ -1,7 +1,7 @@
 """What fails is told when it begins and when it is over, and not in between."""
 
+from sampling.failures import Subject, Troubles
 from sampling.samples import Master
-from sampling.troubles import Subject, Troubles
 
 BROKER, TOPIC = Subject("broker", "b:1"), Subject("topic", "t")
 NOTHING = ({}, [], [])
