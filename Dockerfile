@@ -43,7 +43,7 @@ RUN apt-get update \
  && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build-analytics /opt/rocketmq /opt/rocketmq
-# On loopback, and in UTC: see analytics/session.py.
+# On loopback, and in UTC: see analytics/cli/session.py.
 ENV SPARK_LOCAL_IP=127.0.0.1 TZ=UTC
 USER 10001:10001
 CMD ["rmq-analytics", "--help"]

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from analytics.jobs import MODULES, UnknownJob
+from analytics.jobs.registry import MODULES, UnknownJob
 
 FAILED: Final = 1
 WRONG_OPTIONS: Final = 2
@@ -31,7 +31,7 @@ class Task(NamedTuple):
     name: str
     help: str
     add_options: Callable[[argparse.ArgumentParser], None]
-    module: str = "analytics.commands"
+    module: str = "analytics.cli.commands"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _do(options: argparse.Namespace) -> int:
     """Carry out the task; translate what went wrong into an exit code and a sentence."""
     # Only now is it known that PySpark is there.
-    from analytics.failures import FAILURES, SomeFailed  # noqa: PLC0415
-    from analytics.options import WrongOptions  # noqa: PLC0415
-    from analytics.session import NoJava  # noqa: PLC0415
-    from analytics.spark_failures import sentence  # noqa: PLC0415
+    from analytics.cli.options import WrongOptions  # noqa: PLC0415
+    from analytics.cli.session import NoJava  # noqa: PLC0415
+    from analytics.spark.failures import FAILURES, SomeFailed  # noqa: PLC0415
+    from analytics.spark.spark_failures import sentence  # noqa: PLC0415
 
     task: Task = options.task
     try:
@@ -197,7 +197,7 @@ TASKS: Final = (
     Task("ingest", "read what the servers have written into the stored history", add_spark),
     Task("stream", "read it all the time, as soon as a file is there", _add_stream),
     Task("run", "run analyses and publish their results", _add_run),
-    Task("report", "write one HTML page of what the analyses have found", _add_report, "analytics.report"),
+    Task("report", "write one HTML page of what the analyses have found", _add_report, "analytics.cli.report"),
     Task("compact", "make few large files of many small ones, and delete what is old", add_spark),
 )
 

@@ -34,15 +34,15 @@ from synthetic.landing import SEGMENT_US, line, moment
 from synthetic.plan import Plan, Server, brokers
 from synthetic.plants import flaps, joint_failure, renewal_outages, storm
 
-from analytics.days import DAY_US, HOUR_US, iso, span_of
-from analytics.ingest import Places, ingest
-from analytics.job import Job, Span
-from analytics.jobs import load_jobs
-from analytics.publish import Latest
-from analytics.report import report
-from analytics.runner import Run, run_jobs
-from analytics.session import SparkOptions, start_session
-from analytics.storage import LocalStorage
+from analytics.cli.report import report
+from analytics.cli.session import SparkOptions, start_session
+from analytics.engine.publication import Latest
+from analytics.engine.runner import Run, run_jobs
+from analytics.ingest.ingest import Places, ingest
+from analytics.jobs.registry import load_jobs
+from analytics.shared.days import DAY_US, HOUR_US, iso, span_of
+from analytics.shared.job import Job, Span
+from analytics.spark.storage import LocalStorage
 
 #: What the issue asks for, on two cores.
 DAY_SECONDS_MAX = 120

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from synthetic.arrow_types import ARROW_TYPES
 
-from analytics.days import DAY_US, date_at, span_of
-from analytics.manifest import WHOLE_DAY, Day, Hour, save_day, unit_folder
-from analytics.storage import LocalStorage
+from analytics.ingest.manifest import WHOLE_DAY, Day, Hour, save_day, unit_folder
+from analytics.shared.days import DAY_US, date_at, span_of
+from analytics.spark.storage import LocalStorage
 from history.schemas import FAMILIES, Type
 
 SERVERS = 3

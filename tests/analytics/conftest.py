@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from analytics.session import NoJava, SparkOptions, start_session
+from analytics.cli.session import NoJava, SparkOptions, start_session
 
 # Tests are over before a JVM would have compiled anything well, and small enough for the simplest of collectors.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")

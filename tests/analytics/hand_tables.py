@@ -5,7 +5,7 @@ import itertools
 import pyarrow as pa
 from synthetic.frames import frames
 
-from analytics.job import Span
+from analytics.shared.job import Span
 from history.schemas import FAMILIES
 
 #: Monday, 2026-03-02 00:00 UTC, Unix us.

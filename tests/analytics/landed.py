@@ -3,10 +3,10 @@
 import gzip
 import json
 
-from analytics.curated import rows_of
-from analytics.ingest import Places, ingest
-from analytics.manifest import load_days
-from analytics.storage import LocalStorage
+from analytics.ingest.curated import rows_of
+from analytics.ingest.ingest import Places, ingest
+from analytics.ingest.manifest import load_days
+from analytics.spark.storage import LocalStorage
 from history.schemas import FAMILIES
 
 DAY = "2026-03-02"

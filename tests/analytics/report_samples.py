@@ -2,9 +2,9 @@
 
 import msgspec
 
-from analytics.job import RESULT_COLUMNS
-from analytics.jobs import load_jobs
-from analytics.publish import Latest, LatestColumn
+from analytics.engine.publication import Latest, LatestColumn
+from analytics.jobs.registry import load_jobs
+from analytics.shared.job import RESULT_COLUMNS
 
 WINDOW = ("2026-03-02T00:00:00.000000Z", "2026-03-09T00:00:00.000000Z")
 JOBS = {job.id: job for job in load_jobs()}

@@ -28,9 +28,9 @@ from synthetic.plan import (
 )
 from synthetic.plants import flaps
 
-from analytics import availability, divergence, flapping
-from analytics.job import Span
-from analytics.schemas import struct_of
+from analytics.jobs import a01_availability, a03_flapping, a06_divergence
+from analytics.shared.job import Span
+from analytics.spark.schemas import struct_of
 from history.server_rows import BEATS_MISSING
 
 SPAN = Span(MONDAY + 10 * MINUTE, MONDAY + 6 * HOUR)
@@ -131,7 +131,7 @@ def rows():
 @pytest.fixture(scope="module")
 def parts(spark, rows):
     """Those of divergence, which has all that the others have."""
-    return divergence.JOB.parts(frames(spark, rows), SPAN).toArrow()
+    return a06_divergence.JOB.parts(frames(spark, rows), SPAN).toArrow()
 
 
 def results(spark, parts, job, columns):
@@ -141,7 +141,7 @@ def results(spark, parts, job, columns):
 
 @pytest.fixture(scope="module")
 def lives(spark, parts):
-    found = results(spark, parts, availability.JOB, availability.JOB.part_columns)
+    found = results(spark, parts, a01_availability.JOB, a01_availability.JOB.part_columns)
     return {(row["cluster"], BrokerKey(row["broker_name"], row["broker_id"])): row for row in found}
 
 
@@ -228,7 +228,7 @@ def test_a_snapshot_after_a_gap_tells_who_is_missing(parts, lives):
 
 
 def test_a_broker_that_flaps_scores_as_often_as_it_went_down(spark, parts):
-    found = results(spark, parts, flapping.JOB, flapping.JOB.part_columns)
+    found = results(spark, parts, a03_flapping.JOB, a03_flapping.JOB.part_columns)
     scores = {BrokerKey(row["broker_name"], row["broker_id"]): row for row in found}
     ratio = math.exp(-10 / 60)
     assert scores[FLAPPER.broker]["transitions"] == len(FLAPPER.downs_us)
@@ -245,7 +245,7 @@ def test_a_broker_that_flaps_scores_as_often_as_it_went_down(spark, parts):
 
 
 def test_only_a_server_that_was_cut_off_differs_from_others(spark, parts):
-    found = results(spark, parts, divergence.JOB, divergence.JOB.part_columns)
+    found = results(spark, parts, a06_divergence.JOB, a06_divergence.JOB.part_columns)
     (row,) = [row for row in found if row["kind"] != "compared"]
     assert (row["cluster"], row["broker_name"], row["kind"]) == ("DefaultCluster", "steady", "presence")
     assert row["states"] == ["ns-0=up", "ns-1=absent", "ns-2=up"]

@@ -20,14 +20,14 @@ from peers.incident import LONE, SET, TOPIC, Truth, record
 from synthetic.plan import Plan
 from test_plain_model import JOBS, judged
 
-from analytics.days import DAY_US, unix_us
-from analytics.divergence import PRESENCE_US
-from analytics.ingest import Places, ingest
-from analytics.job import Span
-from analytics.jobs import load_jobs
-from analytics.report import report
-from analytics.runner import Run, run_jobs
-from analytics.storage import LocalStorage
+from analytics.cli.report import report
+from analytics.engine.runner import Run, run_jobs
+from analytics.ingest.ingest import Places, ingest
+from analytics.jobs.a06_divergence import PRESENCE_US
+from analytics.jobs.registry import load_jobs
+from analytics.shared.days import DAY_US, unix_us
+from analytics.shared.job import Span
+from analytics.spark.storage import LocalStorage
 from history.landing import LANDING, lines_of
 from history.schemas import FAMILIES, Type
 

@@ -10,7 +10,7 @@ from landed import DAY, beats, ingest_all, land, places_at, seen_by_anybody, sil
 from peers.processes import Process
 from test_ingest import ids
 
-from analytics.streaming import take_what_is_there
+from analytics.ingest.streaming import take_what_is_there
 from history.schemas import HEARTBEAT
 
 pytestmark = pytest.mark.timeout(900)

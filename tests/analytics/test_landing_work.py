@@ -2,9 +2,9 @@
 
 import gzip
 
-from analytics.landing import HourWork, How, batches, by_hour, landing_path, pieces, unpacks, work_to_do
-from analytics.manifest import WHOLE_DAY, Day, Hour, LandedFile, strays
-from analytics.storage import StoredFile
+from analytics.ingest.landing import HourWork, How, batches, by_hour, landing_path, pieces, unpacks, work_to_do
+from analytics.ingest.manifest import WHOLE_DAY, Day, Hour, LandedFile, strays
+from analytics.spark.storage import StoredFile
 
 DATE = "2026-03-02"
 

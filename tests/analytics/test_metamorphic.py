@@ -31,10 +31,10 @@ from synthetic.plan import (
 )
 from synthetic.plants import churner, failover, flaps, joint_failure, offset_samples, storm
 
-from analytics.closing import KEYS
-from analytics.inputs import with_look_back
-from analytics.job import Span
-from analytics.jobs import load_jobs
+from analytics.engine.inputs import with_look_back
+from analytics.ingest.closing import KEYS
+from analytics.jobs.registry import load_jobs
+from analytics.shared.job import Span
 from history.schemas import FAMILIES
 
 #: An evening and the night after it: what is cut at midnight has something on both sides.

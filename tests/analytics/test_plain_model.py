@@ -17,10 +17,10 @@ from plain.stories import STORIES, story_of
 from plain.together import apart, together
 from synthetic.frames import frame
 
-from analytics import best_timeout, heartbeat_gaps
-from analytics.days import unix_us
-from analytics.job import Span
-from analytics.jobs import load_jobs
+from analytics.jobs import a02_heartbeat_gaps, a05_timeout_recommendation
+from analytics.jobs.registry import load_jobs
+from analytics.shared.days import unix_us
+from analytics.shared.job import Span
 
 CI_SEEDS = range(1)
 SOAK_SEEDS = range(int(os.environ.get("RMQ_PLAIN_SEEDS", "10")))
@@ -52,7 +52,7 @@ def configured(job_id, plans):
         if is_told(plan)
         for broker in plan.brokers
     }
-    return {"A2": heartbeat_gaps, "A5": best_timeout}[job_id].with_periods(periods)
+    return {"A2": a02_heartbeat_gaps, "A5": a05_timeout_recommendation}[job_id].with_periods(periods)
 
 
 def answers(spark, job, rows, window):

@@ -11,11 +11,11 @@ import pytest
 from landed import DAY, a_beat, beats, land, stored_ids
 
 from analytics.__main__ import FAILED, INTERRUPTED, NOT_INSTALLED, WRONG_OPTIONS, main
-from analytics.days import DAY_US, date_at, span_of
-from analytics.jobs import MODULES, UnknownJob, job_id, load_jobs
-from analytics.options import WrongOptions, limits, periods, require_history, require_stored, settings, window
-from analytics.session import SparkOptions, spark_settings
-from analytics.storage import HadoopStorage
+from analytics.cli.options import WrongOptions, limits, periods, require_history, require_stored, settings, window
+from analytics.cli.session import SparkOptions, spark_settings
+from analytics.jobs.registry import MODULES, UnknownJob, job_id, load_jobs
+from analytics.shared.days import DAY_US, date_at, span_of
+from analytics.spark.storage import HadoopStorage
 
 PROJECT = Path(__file__).parents[2]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.schemas import row_schema
+from analytics.spark.schemas import row_schema
 from history.schemas import FAMILIES, Column
 from synthetic.arrow_types import ARROW_TYPES
 

@@ -1,0 +1,94 @@
+"""What each command of `rmq-analytics` does. Imported when the options are known to be good: Spark takes its time."""
+
+import argparse
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from analytics.cli.options import limits, periods, require_history, require_stored, settings, window
+from analytics.cli.session import SparkOptions, start_session
+from analytics.engine.retention import forget
+from analytics.engine.runner import Run, run_id_at, run_jobs
+from analytics.ingest.compaction import compact as compact_days
+from analytics.ingest.ingest import Places
+from analytics.ingest.ingest import ingest as ingest_landing
+from analytics.ingest.streaming import follow, take_what_is_there
+from analytics.jobs import a02_heartbeat_gaps, a05_timeout_recommendation
+from analytics.jobs.a12_capacity import JOB as CAPACITY
+from analytics.jobs.a12_capacity import RESOURCES, with_limits
+from analytics.jobs.registry import MODULES, job_id, load_jobs
+from analytics.spark.failures import SomeFailed
+from analytics.spark.progress import to_stderr, unix_us
+from analytics.spark.storage import Storage, local_storage, open_storage
+from history.schemas import FAMILIES
+
+
+def ingest(options: argparse.Namespace) -> None:
+    """Read all that has landed."""
+    to_stderr(f"all families: {ingest_landing(_places(options), to_stderr)}")
+
+
+def stream(options: argparse.Namespace) -> None:
+    """Read what lands, as it lands."""
+    places = _places(options)
+    if options.once:
+        take_what_is_there(places, FAMILIES.values(), to_stderr)
+    else:
+        follow(places, FAMILIES.values(), options.every, to_stderr)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run analyses; each is published as soon as it is done."""
+    chosen = [job_id(asked) for asked in options.job]
+    told = {
+        CAPACITY.id: with_limits(limits(options.limit, RESOURCES)),
+        **{
+            each.JOB.id: each.with_periods(periods(options.period))
+            for each in (a02_heartbeat_gaps, a05_timeout_recommendation)
+        },
+    }
+    now_us = unix_us()
+    span = window(options.start, options.end, now_us)
+    spark, stored = _opened(options, options.output or options.history, require_stored)
+    jobs = [told.get(job.id, job) for job in load_jobs(chosen or MODULES)]
+    run_jobs(spark, stored, jobs, Run(run_id_at(now_us), span, options.raw), to_stderr)
+
+
+def compact(options: argparse.Namespace) -> None:
+    """Forget days that are old, then compact days that are over: what needs room comes after what makes it.
+
+    Raises SomeFailed when both are done, if some days or families failed.
+    """
+    places = _places(options)
+    why: dict[str, str] = {}
+    for said, step in (("forget", forget), ("compact", compact_days)):
+        try:
+            step(places, unix_us(), to_stderr)
+        except SomeFailed as failed:
+            why |= {f"{said} {name}": reason for name, reason in failed.why.items()}
+    if why:
+        raise SomeFailed(why)
+
+
+def _places(options: argparse.Namespace) -> Places:
+    spark, landing = _opened(options, options.history, require_history)
+    return Places(spark, landing, open_storage(options.output, spark) if options.output else landing)
+
+
+def _opened(
+    options: argparse.Namespace, root: str, require: Callable[[Storage, str], None]
+) -> tuple[SparkSession, Storage]:
+    """Start Spark and open a folder; what is wrong with one of this machine is said before Spark takes its time."""
+    here = local_storage(root)
+    if here is not None:
+        require(here, root)
+    spark = _spark(options)
+    storage = here or open_storage(root, spark)
+    require(storage, root)
+    return spark, storage
+
+
+def _spark(options: argparse.Namespace) -> SparkSession:
+    conf = settings(options.conf)
+    to_stderr(f"starting Spark on {options.master}")
+    return start_session(SparkOptions(master=options.master, driver_memory=options.driver_memory, conf=conf))

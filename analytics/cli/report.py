@@ -1,0 +1,107 @@
+"""`rmq-analytics report`: one HTML page of what the analyses have found, for people who would rather look.
+
+It reads published results and nothing else, so it needs neither Spark's Java nor the history, and takes a moment.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from analytics.cli.options import WrongOptions
+from analytics.engine.publication import LATEST, Latest
+from analytics.jobs.registry import MODULES
+from analytics.reporting import brokers, incidents, outlook, routes
+from analytics.reporting.advice import advice
+from analytics.reporting.page import Page, Section, as_page
+from analytics.reporting.results import Result
+from analytics.reporting.wording import counted, with_clusters
+from analytics.spark.progress import to_stderr
+from analytics.spark.storage import UnreadableFile
+
+#: In the order of the page: what hurts first.
+_SECTIONS: Final[Mapping[str, Callable[[Result], Section]]] = MappingProxyType(
+    {
+        "A10": incidents.failovers,
+        "A1": brokers.availability,
+        "A11": incidents.storms,
+        "A6": routes.divergence,
+        "A13": incidents.anomalies,
+        "A14": incidents.joint_failures,
+        "A3": brokers.flapping,
+        "A4": brokers.detection,
+        "A5": brokers.timeouts,
+        "A2": brokers.heartbeats,
+        "A8": routes.balance,
+        "A9": routes.scaling,
+        "A7": routes.churn,
+        "A12": outlook.capacity,
+    }
+)
+
+#: What these say is what happened; the others tell how things are.
+_HAPPENINGS: Final = ("A10", "A1", "A11", "A6", "A13", "A14", "A3", "A12")
+
+
+def report(options: argparse.Namespace) -> None:
+    """Write the page; raises WrongOptions if there is no result to tell of, UnreadableFile if one is torn."""
+    if "://" in options.output:
+        raise WrongOptions(
+            f"report reads a folder of this machine: copy {options.output}/{LATEST} to DIR/{LATEST}, "
+            "and name DIR by --output"
+        )
+    results = read_results(Path(options.output) / LATEST)
+    if not results:
+        raise WrongOptions(f"no results in {Path(options.output).absolute() / LATEST}: run `rmq-analytics run` first")
+    target = Path(options.file)
+    target.write_text(as_page(page_of(results)), encoding="utf-8")
+    to_stderr(f"report of {counted(len(results), 'analysis', 'analyses')}: {target.absolute()}")
+
+
+def read_results(folder: Path) -> dict[str, Result]:
+    """Return the newest result of each analysis that has one, by its id."""
+    found = {}
+    for job_id, name in MODULES.items():
+        path = folder / f"{name}.json"
+        if path.is_file():
+            found[job_id] = result_of(_latest(path))
+    return found
+
+
+def _latest(path: Path) -> Latest:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Latest)
+    except msgspec.DecodeError as why:
+        raise UnreadableFile(str(path), why) from why
+
+
+def result_of(latest: Latest) -> Result:
+    """Return a result as the report reads it."""
+    rows: list[dict[str, Any]] = [msgspec.json.decode(row) for row in latest.rows]
+    return Result(
+        latest.job,
+        latest.name,
+        latest.question,
+        latest.window_start,
+        latest.window_end,
+        latest.finished_at,
+        latest.input_rows,
+        with_clusters(rows),
+        latest.days,
+    )
+
+
+def page_of(results: Mapping[str, Result]) -> Page:
+    """Return the whole report of these results."""
+    sections = [tell(results[job_id]) for job_id, tell in _SECTIONS.items() if job_id in results]
+    by_id = {section.job_id: section for section in sections}
+    happened = [(job_id, by_id[job_id].answer) for job_id in _HAPPENINGS if job_id in by_id]
+    start = min(result.window_start for result in results.values())
+    end = max(result.window_end for result in results.values())
+    missing = len(MODULES) - len(sections)
+    lacking = f"; {counted(missing, 'analysis has', 'analyses have')} not been run yet" if missing else ""
+    window = f"{start[:16].replace('T', ' ')} to {end[:16].replace('T', ' ')} UTC"
+    return Page(f"{window}{lacking}", happened, advice(results), sections)

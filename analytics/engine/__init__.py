@@ -1,0 +1,1 @@
+"""Runs analyses: inputs, parts of days, results."""

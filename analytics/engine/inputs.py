@@ -1,0 +1,99 @@
+"""What an analysis gets for a span: the rows of the span, of the time just before it, and the last ones before that."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from analytics.ingest.closing import KEYS, Closings, before_day, close_days, last_rows, rows_before
+from analytics.ingest.curated import all_there, hours_of, rows_in
+from analytics.ingest.manifest import Days, load_days
+from analytics.shared.days import DAY_US, HOUR_US, date_at
+from analytics.shared.job import Job, Span
+from analytics.spark.storage import Storage
+from history.schemas import FAMILIES, Family
+
+#: How much before a span its inputs begin.
+LOOK_BACK_US: Final = HOUR_US
+
+#: A snapshot counts for the day on which it ended: one of many topics may have begun well before midnight.
+_LOOK_BACK_OF: Final[Mapping[str, int]] = MappingProxyType({"route_snapshot": 2 * HOUR_US})
+
+
+class Stored(NamedTuple):
+    """The stored history as it is when a run begins."""
+
+    spark: SparkSession
+    storage: Storage
+    #: Family -> its days.
+    days: Mapping[str, Days]
+    #: Family -> the last rows of its days.
+    closings: Mapping[str, Closings]
+    #: What was read for one job and serves others: to find its files again would take longer than to read them.
+    tables: dict[tuple[str, Span], DataFrame]
+
+
+def open_stored(spark: SparkSession, storage: Storage, jobs: Iterable[Job], span: Span) -> Stored:
+    """Look at what these jobs read, and see to it that the days before and of a span have left their last rows."""
+    families = sorted({name for job in jobs for name in job.inputs})
+    days = {name: load_days(storage, name) for name in families}
+    closings = {name: close_days(spark, storage, FAMILIES[name], days[name], span) for name in families}
+    return Stored(spark, storage, days, closings, {})
+
+
+def inputs_of(stored: Stored, job: Job, span: Span) -> dict[str, DataFrame]:
+    """Return what a job needs for its parts of a span."""
+    return {name: _rows(stored, FAMILIES[name], span) for name in job.inputs}
+
+
+def with_look_back(family: str, span: Span) -> Span:
+    """Return the span with the time before it that its inputs have whole."""
+    return Span(span.start_us - _LOOK_BACK_OF.get(family, LOOK_BACK_US), span.end_us)
+
+
+def ingredients(stored: Stored, job: Job, span: Span) -> list[object]:
+    """Return what changes whenever the inputs of a span do, as JSON takes it."""
+    told: list[object] = []
+    for name in job.inputs:
+        hours = hours_of(stored.days[name], with_look_back(name, span))
+        told.append([name, sorted((key, hour.rows, hour.digest) for key, hour in hours.items())])
+        told.append(sorted((date, closing.digest) for date, closing in _before(stored, name, span).items()))
+    return told
+
+
+def rows_at_most(stored: Stored, job: Job, span: Span) -> int:
+    """Return how many rows the hours of a span have; those at its ends may have some outside of it."""
+    return sum(hour.rows for name in job.inputs for hour in hours_of(stored.days[name], span).values())
+
+
+def is_known(stored: Stored, job: Job, span: Span) -> bool:
+    """Tell whether the rows of a span are all there still."""
+    return all(all_there(stored.days[name], with_look_back(name, span)) for name in job.inputs)
+
+
+def _rows(stored: Stored, family: Family, span: Span) -> DataFrame:
+    key = (family.name, span)
+    if key not in stored.tables:
+        stored.tables[key] = _read(stored, family, span)
+    return stored.tables[key]
+
+
+def _read(stored: Stored, family: Family, span: Span) -> DataFrame:
+    wide = with_look_back(family.name, span)
+    days = stored.days[family.name]
+    rows = rows_in(stored.spark, stored.storage, family, days, wide)
+    if family.name not in KEYS:
+        return rows
+    before = rows_before(stored.spark, stored.storage, family, _before(stored, family.name, span))
+    midnight_us = span.start_us // DAY_US * DAY_US
+    if midnight_us < wide.start_us:
+        of_day = rows_in(stored.spark, stored.storage, family, days, Span(midnight_us, wide.start_us))
+        before = before.unionByName(of_day)
+    earlier = before.where(F.col("event_time") < F.timestamp_micros(F.lit(wide.start_us)))
+    return rows.unionByName(last_rows(earlier, KEYS[family.name]))
+
+
+def _before(stored: Stored, family: str, span: Span) -> Closings:
+    return before_day(stored.closings.get(family, {}), date_at(span.start_us))

@@ -1,0 +1,108 @@
+"""Forgets what is old: whole days, oldest first, and nothing that has not been read yet."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from analytics.engine.parts import drop_parts
+from analytics.engine.runner import RESULTS
+from analytics.ingest.closing import REMEMBERED_DAYS, drop_closings
+from analytics.ingest.ingest import STORED_HISTORY, Places
+from analytics.ingest.landing import by_hour, family_landing, landing_path
+from analytics.ingest.manifest import Day, Days, delete_day, family_folder, load_days, save_day
+from analytics.jobs.registry import MODULES
+from analytics.shared.days import date_at, span_of
+from analytics.spark.failures import Failures, SomeFailed
+from analytics.spark.progress import Progress
+from history.schemas import BEATS, FAMILIES, Family
+
+_HOUR_US: Final = 3_600_000_000
+_DAY_US: Final = 24 * _HOUR_US
+
+#: Landing files are kept for so long after their day: heartbeats are most of the bytes.
+LANDING_KEPT_US: Final[Mapping[str, int]] = MappingProxyType(
+    dict.fromkeys(FAMILIES, 30 * _DAY_US) | dict.fromkeys(BEATS, 48 * _HOUR_US)
+)
+
+#: Rows are kept for so long after their day.
+CURATED_KEPT_US: Final = 30 * _DAY_US
+
+#: The oldest day whose rows are there remembers so many days before it; one day more, for it is not over at once.
+CLOSINGS_KEPT_US: Final = CURATED_KEPT_US + (REMEMBERED_DAYS + 2) * _DAY_US
+
+#: Parts are kept for so long after their day, and as long it stays known what the day consisted of.
+PARTS_KEPT_US: Final = 400 * _DAY_US
+
+
+class Forgotten(NamedTuple):
+    """What was deleted."""
+
+    landing_files: int
+    curated_days: int
+    part_days: int
+
+
+class NotForgotten(SomeFailed):
+    """Some of what is old could not be deleted; why, by family, and by analysis for parts. The rest is."""
+
+
+def forget(places: Places, now_us: int, say: Progress) -> Forgotten:
+    """Delete what is too old.
+
+    A family whose manifests cannot be read keeps what it has, and none of the others; raises NotForgotten at the end.
+    """
+    landed: list[str] = []
+    rows: list[str] = []
+    parts = 0
+    failures = Failures(say)
+    with places.stored.writing(RESULTS), places.stored.writing(STORED_HISTORY):
+        for family in FAMILIES.values():
+            with failures.noted(family.name, said=f"{family.name}: failed"):
+                days = load_days(places.stored, family.name)
+                landed.extend(_forgotten_landing(places, family, days, now_us))
+                rows.extend(_forgotten_rows(places, family, days, now_us))
+                drop_closings(places.stored, family, before=date_at(now_us - CLOSINGS_KEPT_US))
+        for job_id in MODULES:
+            name = f"parts of {job_id}"
+            with failures.noted(name, said=f"{name}: failed"):
+                parts += drop_parts(places.stored, job_id, before=date_at(now_us - PARTS_KEPT_US))
+    done = Forgotten(len(landed), len(rows), parts)
+    say(f"deleted: {done.landing_files} landing files, rows of {done.curated_days} days, parts of {parts} days")
+    failures.raise_if_any(NotForgotten)
+    return done
+
+
+def _is_older(date: str, kept_us: int, now_us: int) -> bool:
+    return span_of(date).end_us + kept_us <= now_us
+
+
+def _forgotten_landing(places: Places, family: Family, days: Days, now_us: int) -> Iterator[str]:
+    """Delete landing files of old days that have been read as they are now, and what came too late to be read.
+
+    Yields each when it is deleted.
+    """
+    for (date, hour), files in by_hour(places.landing.files(family_landing(family.name))).items():
+        if not _is_older(date, LANDING_KEPT_US[family.name], now_us):
+            continue
+        day = days.get(date, Day())
+        read = set(day.hours[hour].files) if hour in day.hours else set()
+        for file in files:
+            if day.deleted or file in read:
+                path = landing_path(family.name, date, hour, file.name)
+                places.landing.delete(path)
+                yield path
+        # Not with what is in it: a server that died may have left a file there that it seals when it starts again.
+        places.landing.delete_empty_folder(f"{family_landing(family.name)}/date={date}/hour={hour}")
+        places.landing.delete_empty_folder(f"{family_landing(family.name)}/date={date}")
+
+
+def _forgotten_rows(places: Places, family: Family, days: Days, now_us: int) -> Iterator[str]:
+    """Delete the rows of old days; yields each day when they are deleted."""
+    for date, day in days.items():
+        if _is_older(date, CURATED_KEPT_US, now_us) and not day.deleted:
+            # First the manifest: who reads it must not look for files that are gone.
+            save_day(places.stored, family.name, date, day.emptied())
+            places.stored.delete(f"{family_folder(family.name)}/date={date}")
+            yield date
+        if _is_older(date, PARTS_KEPT_US, now_us):
+            delete_day(places.stored, family.name, date)

@@ -1,0 +1,1 @@
+"""From files that servers wrote to the stored history."""

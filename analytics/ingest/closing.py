@@ -1,0 +1,180 @@
+"""How each day ended: the last rows of each broker, topic or server, which the analyses of later days begin with.
+
+A broker that registered a week ago and has not changed since is told of by one row of that day. So that nobody has to
+read a week for it, each day leaves its last rows in a small table. They are additive: what was known at a midnight
+are the last rows of the tables of all days before.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from analytics.ingest.curated import rows_of
+from analytics.ingest.manifest import Day, Days
+from analytics.ingest.tables import append
+from analytics.shared.days import date_at, earlier
+from analytics.shared.job import Span
+from analytics.spark.schemas import row_schema
+from analytics.spark.storage import Storage, UnreadableFile
+from history.schemas import Family
+
+#: Family -> whose last rows are kept: those that tell how something stands until the next one comes. Of the others an
+#: analysis needs no more than the hours before.
+KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "heartbeat": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
+        "broker_state": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
+        # What is missing when recording resumes is told by the reason.
+        "ns_lifecycle": ("ns_id", "event_type", "reason"),
+    }
+)
+
+#: Older last rows are forgotten.
+REMEMBERED_DAYS: Final = 30
+
+CLOSING: Final = "closing/v1"
+
+
+class Closing(msgspec.Struct, frozen=True, kw_only=True):
+    """The last rows of one family on one day."""
+
+    #: What the day was made of when they were taken.
+    of: str
+    #: Changes with the rows, and only then.
+    digest: int
+    paths: tuple[str, ...]
+
+
+#: Day -> its last rows.
+Closings = Mapping[str, Closing]
+
+_decode = msgspec.json.Decoder(dict[str, Closing]).decode
+
+
+def last_rows(rows: DataFrame, keys: Iterable[str]) -> DataFrame:
+    """Return the last row of each key; of rows of the same moment the one with the greatest event id."""
+    keys = list(keys)
+    latest = rows.groupBy(*keys).agg(F.max("event_time").alias("_latest"))
+    # Few keys, many rows: the first pass keeps a number for each key, the second one passes few rows on.
+    mine = [F.col(f"r.{key}").eqNullSafe(F.col(f"k.{key}")) for key in keys]
+    at_latest = rows.alias("r").join(
+        F.broadcast(latest).alias("k"), on=[*mine, F.col("r.event_time") == F.col("k._latest")], how="left_semi"
+    )
+    whole = F.struct(*rows.columns)
+    return at_latest.groupBy(*keys).agg(F.max_by(whole, "event_id").alias("_row")).select("_row.*")
+
+
+def close_days(spark: SparkSession, storage: Storage, family: Family, days: Days, span: Span) -> Closings:
+    """Take the last rows of the days that a span may have to know of, where that was not done or they have changed.
+
+    Return those of all these days.
+    """
+    if family.name not in KEYS:
+        return {}
+    known = load_closings(storage, family)
+    first, last = earlier(date_at(span.start_us), REMEMBERED_DAYS), date_at(span.end_us - 1)
+    there = [date for date, day in days.items() if first <= date < last and not day.deleted]
+    stale = [date for date in there if date not in known or known[date].of != _of(family, days[date])]
+    if stale:
+        known = _close(spark, storage, family, {date: days[date] for date in stale}, known)
+    return {date: known[date] for date in sorted(known) if first <= date < last}
+
+
+def before_day(closings: Closings, date: str) -> Closings:
+    """Return the last rows of the days that a day remembers."""
+    first = earlier(date, REMEMBERED_DAYS)
+    return {each: closing for each, closing in closings.items() if first <= each < date}
+
+
+def load_closings(storage: Storage, family: Family) -> dict[str, Closing]:
+    """Return the last rows there are, by day."""
+    content = storage.read(_manifest(family))
+    try:
+        return _decode(content) if content is not None else {}
+    except msgspec.DecodeError as why:
+        raise UnreadableFile(_manifest(family), why) from why
+
+
+def rows_before(spark: SparkSession, storage: Storage, family: Family, closings: Closings) -> DataFrame:
+    """Return the last rows of all these days."""
+    return rows_of(spark, storage, family, [path for closing in closings.values() for path in closing.paths])
+
+
+def drop_closings(storage: Storage, family: Family, before: str) -> None:
+    """Forget the last rows of days before this one."""
+    known = load_closings(storage, family)
+    old = {date: known[date] for date in known if date < before}
+    if old:
+        storage.write(_manifest(family), msgspec.json.encode({date: known[date] for date in known if date not in old}))
+    for date in old:
+        storage.delete(f"{_folder(family)}/date={date}")
+
+
+def _close(
+    spark: SparkSession, storage: Storage, family: Family, days: Days, known: Mapping[str, Closing]
+) -> dict[str, Closing]:
+    """Write the last rows of some days in one go."""
+    folder = _folder(family)
+    counting = {path for closing in known.values() for path in closing.paths}
+    for file in storage.files(folder):
+        if file.path not in counting:
+            storage.delete(file.path)
+    tables = [_dated(rows_of(spark, storage, family, day.parquet_files), date) for date, day in days.items()]
+    every = tables[0]
+    for table in tables[1:]:
+        every = every.unionByName(table)
+    # By the row's own day too: a file of 23:59 has rows of the next day, and those must not hide this day's last.
+    ended = last_rows(
+        every.withColumn("_own_day", F.unix_date(F.to_date("event_time"))), (*KEYS[family.name], "date", "_own_day")
+    )
+    fresh = append(ended.drop("_own_day").repartition("date"), storage, folder, by=("date",))
+    digests = _digests(spark, storage, family, folder, fresh)
+    made = {
+        date: Closing(
+            of=_of(family, day),
+            digest=digests.get(date, 0),
+            paths=tuple(path for path in fresh if f"/date={date}/" in path),
+        )
+        for date, day in days.items()
+    }
+    after = {**known, **made}
+    storage.write(_manifest(family), msgspec.json.encode(after))
+    for date in made.keys() & known.keys():
+        for path in known[date].paths:
+            storage.delete(path)
+    return after
+
+
+def _dated(rows: DataFrame, date: str) -> DataFrame:
+    return rows.withColumn("date", F.lit(date))
+
+
+def _digests(
+    spark: SparkSession, storage: Storage, family: Family, folder: str, paths: Iterable[str]
+) -> dict[str, int]:
+    uris = [storage.uri(path) for path in paths]
+    if not uris:
+        return {}
+    schema = row_schema(family).add("date", "string")
+    rows = spark.read.schema(schema).option("basePath", storage.uri(folder)).parquet(*uris)
+    digest = F.bit_xor(F.xxhash64(*row_schema(family).fieldNames())).alias("digest")
+    return {row.date: row.digest for row in rows.groupBy("date").agg(digest).collect()}
+
+
+def _of(family: Family, day: Day) -> str:
+    """Return what changes with the rows of a day or with the keys whose last ones are kept, and only then."""
+    hours = sorted((name, hour.rows, hour.digest) for name, hour in day.hours.items())
+    return json.dumps([KEYS[family.name], hours])
+
+
+def _folder(family: Family) -> str:
+    return f"{CLOSING}/family={family.name}"
+
+
+def _manifest(family: Family) -> str:
+    return f"{CLOSING}/_manifest/{family.name}.json"

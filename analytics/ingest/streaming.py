@@ -1,0 +1,164 @@
+"""Ingest by Structured Streaming: reads each landing file as soon as it is sealed, instead of when somebody asks.
+
+A query of its own for each family, with a checkpoint of its own. The checkpoint says which files a query has taken,
+the manifest which of them count; a batch that is repeated after a crash finds its files in the manifest, or its events
+in the rows, and adds nothing twice. Batch ingest may run between two streams: both go by the same manifests.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from analytics.ingest.ingest import (
+    LINE_OPTIONS,
+    STORED_HISTORY,
+    FamiliesFailed,
+    Ingested,
+    Places,
+    absorb,
+    file_schema,
+    ingest_batch,
+    newer_rows,
+    sweep,
+)
+from analytics.ingest.landing import BATCH_BYTES_MAX, PATH_GLOB, HourWork, How, family_landing
+from analytics.ingest.manifest import Day, LandedFile, load_days
+from analytics.spark.failures import Failures
+from analytics.spark.progress import Progress
+from history.schemas import COMPRESSED, SCHEMA_VERSION, Family
+
+#: Rises when a query changes so that it cannot go on from an older checkpoint.
+CHECKPOINT_VERSION: Final = 1
+
+#: Older files than this, seen from the newest one, are left to the batch ingest.
+FILE_AGE_MAX: Final = "30d"
+
+_HOUR_OF_PATH: Final = r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$"
+
+
+def take_what_is_there(places: Places, families: Iterable[Family], say: Progress) -> None:
+    """Read all files that the checkpoints do not know yet, and return; raises FamiliesFailed at the end."""
+    failures = Failures(say)
+    for family in families:
+        with failures.noted(family.name, said=f"{family.name}: failed"):
+            _wait(_writer(places, family, say).trigger(availableNow=True).start())
+    failures.raise_if_any(FamiliesFailed)
+
+
+def follow(places: Places, families: Iterable[Family], every_seconds: float, say: Progress) -> None:
+    """Read files as they come, until a query fails or the process is told to stop."""
+    with ExitStack() as running:
+        for family in families:
+            query = _writer(places, family, say).trigger(processingTime=f"{every_seconds} seconds").start()
+            running.callback(query.stop)
+        places.spark.streams.awaitAnyTermination()
+
+
+def checkpoint(family: Family) -> str:
+    """Return where a family's query keeps what it has taken."""
+    return f"checkpoints/ingest-{family.name}/v{CHECKPOINT_VERSION}"
+
+
+def _wait(query: StreamingQuery) -> None:
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+
+
+def _writer(places: Places, family: Family, say: Progress) -> DataStreamWriter:
+    landing = family_landing(family.name)
+    # A query on a folder that is not there fails; the servers make it with their first file.
+    places.landing.make_folder(landing)
+    lines = (
+        places.spark.readStream.schema(file_schema(family))
+        .options(**LINE_OPTIONS)
+        .options(**_passed_over(family))
+        .option("pathGlobFilter", PATH_GLOB)
+        .option("maxBytesPerTrigger", BATCH_BYTES_MAX)
+        .option("maxFileAge", FILE_AGE_MAX)
+        .json(places.landing.uri(landing))
+    )
+    writer = _with_origin(lines).writeStream.queryName(f"ingest-{family.name}")
+    writer = writer.option("checkpointLocation", places.stored.uri(checkpoint(family)))
+    return writer.foreachBatch(_batch(places, family, say))
+
+
+def _passed_over(family: Family) -> dict[str, str]:
+    """Return what must not end a query: it would begin again with the same files, and end again, for ever."""
+    return {
+        # A server whose disk is full deletes its oldest files.
+        "ignoreMissingFiles": "true",
+        # Of these the query only learns which files there are (see _take).
+        "ignoreCorruptFiles": str(family.name in COMPRESSED).lower(),
+    }
+
+
+def _with_origin(lines: DataFrame) -> DataFrame:
+    """Add which file each line is of, and its hour."""
+    path = F.col("_metadata.file_path")
+    return lines.withColumns(
+        {
+            "date": F.regexp_extract(path, _HOUR_OF_PATH, 1),
+            "hour": F.regexp_extract(path, _HOUR_OF_PATH, 2),
+            "file": F.col("_metadata.file_name"),
+            "_size": F.col("_metadata.file_size"),
+            "_modified_ms": F.unix_millis("_metadata.file_modification_time"),
+        }
+    )
+
+
+def _batch(places: Places, family: Family, say: Progress) -> Callable[[DataFrame, int], None]:
+    """Return what is done with each micro-batch."""
+    newest = SCHEMA_VERSION
+
+    def take(lines: DataFrame, _number: int) -> None:
+        nonlocal newest
+        # A stream has a session of its own.
+        own = places._replace(spark=lines.sparkSession)
+        lines.persist()
+        try:
+            with places.stored.writing(STORED_HISTORY):
+                done = _take(own, family, lines)
+        finally:
+            lines.unpersist()
+        if done.files:
+            say(f"{family.name}: {done}")
+        if done.schema_version > newest:
+            newest = done.schema_version
+            say(newer_rows(family, newest))
+
+    return take
+
+
+def _take(places: Places, family: Family, lines: DataFrame) -> Ingested:
+    days = load_days(places.stored, family.name)
+    sweep(places.stored, family, days)
+    files = lines.select("date", "hour", "file", "_size", "_modified_ms").distinct().collect()
+    came: dict[tuple[str, str], set[LandedFile]] = {}
+    passed_over = set()
+    for row in files:
+        day = days.get(row.date, Day())
+        known = day.hours[row.hour].files if row.hour in day.hours else ()
+        file = LandedFile(row.file, row["_size"], row["_modified_ms"])
+        if row.date and not day.deleted and file not in known:
+            came.setdefault((row.date, row.hour), set()).add(file)
+        else:
+            passed_over.add((row.date, row.hour, row.file))
+    if not came:
+        return Ingested()
+    work = [HourWork(date, hour, How.ADD, tuple(sorted(new))) for (date, hour), new in sorted(came.items())]
+    if family.name in COMPRESSED:
+        # What the query has read ends in silence where a file is cut off.
+        return ingest_batch(places, family, work)
+    return absorb(places, family, lines.where(~_is_one_of(passed_over)) if passed_over else lines, work)
+
+
+def _is_one_of(named: set[tuple[str, str, str]]) -> Column:
+    keys = ["/".join(each) for each in sorted(named)]
+    return F.concat_ws("/", "date", "hour", "file").isin(keys)

@@ -1,0 +1,431 @@
+"""A10: how long each failover took, and in which phase.
+
+The controller tells of death, election and notification; each NameServer tells when the new master registered with it.
+These are wall clocks of different machines: phases are as exact as the clocks are alike, and a phase that seems to end
+before it began is shown so. A phase that nobody recorded is named in `missing`, never guessed.
+
+The NameServers that were there when the master was elected count. One that starts later learns of all brokers then, and
+what it lacked is told as its start (A6): how long a failover took does not depend on when somebody starts a NameServer.
+Where none of those showed the new master clients waited for the first that did, unless one could not record meanwhile:
+it may have shown it.
+"""
+
+from functools import reduce
+from operator import and_
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from analytics.shared.job import Inputs, Job, Span
+from analytics.shared.observation import lost_states
+from analytics.shared.rows import CLUSTER, KIND, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from history.schemas import Column, Type
+
+#: A registration so long after the election is another story: the NameServer is missed.
+VISIBLE_WITHIN_US: Final = 10 * MINUTE_US
+
+#: Brokers register some ms after they know their role: by a NameServer whose clock is behind that was so much before
+#: the election at most.
+SKEW_US: Final = 5_000_000
+
+#: The beginning of an election is told by its length in whole ms: so much too early at most.
+ROUNDED_US: Final = 1_000
+
+#: Within so much before and after an election a NameServer ticks that was there, and could record.
+WATCHING_WITHIN_US: Final = MINUTE_US
+
+#: Who was deposed by an operator, or for a broker that asked, was not detected as dead.
+UNDETECTED_CAUSES: Final = ("operator", "broker", "manual")
+
+_CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified")
+_REGISTERED: Final = ("registered_first", "address_changed", "role_changed", "changed")
+#: Of one with other topics the NameServer had shown already that it was the master, nobody knows since when. Only a
+#: former master that is elected again registers so: its data version has the new epoch.
+_KNOWN_BEFORE: Final = "changed"
+
+PART_COLUMNS: Final = (
+    KIND,
+    CLUSTER,
+    Column("broker_name", Type.STRING, "event, registration: broker set"),
+    Column("broker_id", Type.LONG, "event: broker id"),
+    Column("broker_addr", Type.STRING, "event, registration: the broker's address"),
+    Column("ns_id", Type.STRING, "registration, tick, unrecorded, served: the NameServer"),
+    Column("at_us", Type.LONG, "event, registration, tick: when, unrecorded: until when, Unix us"),
+    Column("began_us", Type.LONG, "registration, tick, unrecorded: when the NameServer's process began, Unix us"),
+    Column("lost_us", Type.LONG, "unrecorded: since when changes of brokers were lost, Unix us"),
+    Column("event_type", Type.STRING, "event, registration: what happened"),
+    Column("failover_id", Type.STRING, "event: the failover, as far as it was known"),
+    Column("master_epoch", Type.LONG, "event: master epoch"),
+    Column("old_master", Type.LONG, "event: the master before"),
+    Column("new_master", Type.LONG, "event: the elected"),
+    Column("result", Type.STRING, "event: how it ended"),
+    Column("cause", Type.STRING, "event: why it happened"),
+    Column("last_beat_us", Type.LONG, "event: when the broker was heard last, Unix us"),
+    Column("bytes_at_stake", Type.LONG, "event: bytes that the elected may not have"),
+)
+
+#: Phases in their order: name -> from which moment to which.
+PHASES: Final = {
+    "detect": ("last_beat", "detected"),
+    "start": ("detected", "election_started"),
+    "elect": ("election_started", "elected"),
+    "notify": ("elected", "notified"),
+    "register": ("elected", "visible_first"),
+    "spread": ("visible_first", "visible_last"),
+    "total": ("last_beat", "visible_last"),
+}
+
+_MOMENTS: Final = ("last_beat", "detected", "election_started", "elected", "notified", "visible_first", "visible_last")
+
+COLUMNS: Final = (
+    Column("kind", Type.STRING, "failover: one of them; phase: what one phase takes over all of them"),
+    Column("broker_name", Type.STRING, "failover: the broker set"),
+    Column(
+        "failover_id", Type.STRING, "failover: <cluster>/<broker set>/<master epoch>; .../none if nobody was elected"
+    ),
+    Column("old_master", Type.LONG, "failover: the master before"),
+    Column("new_master", Type.LONG, "failover: the elected; null if nobody was"),
+    Column("cause", Type.STRING, "failover: what began it"),
+    Column("attempts", Type.LONG, "failover: elections that ended with nobody before it"),
+    Column("bytes_at_stake", Type.LONG, "failover: bytes that the elected may not have"),
+    *(Column(moment, Type.TIMESTAMP, f"failover: moment {moment}") for moment in _MOMENTS),
+    *(Column(f"{phase}_s", Type.DOUBLE, f"failover: s from {a} to {b}") for phase, (a, b) in PHASES.items()),
+    Column(
+        "namesrvs",
+        Type.STRINGS,
+        "failover: NameServers that showed the new master, in order, of those that were there when it was elected; or "
+        "the first one that started later, if none of those did, and all could record it",
+    ),
+    Column("visible_ms", Type.LONGS, "failover: ms from the election until they did"),
+    Column("slowest_namesrv", Type.STRING, "failover: the last of them"),
+    Column(
+        "missing",
+        Type.STRINGS,
+        "failover: moments that nobody recorded; `visible on X` for a NameServer that was there",
+    ),
+    Column("phase", Type.STRING, "phase: its name"),
+    Column("n", Type.LONG, "phase: failovers that have it"),
+    Column("p50_s", Type.DOUBLE, "phase: half of them took no more, s"),
+    Column("p95_s", Type.DOUBLE, "phase: 95 % of them took no more, s"),
+    Column("max_s", Type.DOUBLE, "phase: the longest, s"),
+)
+
+
+def parts(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the few rows that failovers are told by."""
+    events, states = _events(inputs["controller"]), inputs["broker_state"].where(_of_namesrv())
+    frames = {
+        "event": events.where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us)),
+        "registration": _registrations(of_span(states, span), events, span).withColumn("began_us", _began_us()),
+        "tick": _ticks(of_span(inputs["ns_tick"], span).where(_of_namesrv()), events, span).withColumn(
+            "began_us", _began_us()
+        ),
+        "unrecorded": _unrecorded(inputs["ns_lifecycle"], span),
+        # Stable brokers give a NameServer nothing to tell for weeks: what it told before counts.
+        "served": states.where("cluster IS NOT NULL").select("cluster", "ns_id").distinct(),
+    }
+    return of_kinds(frames, PART_COLUMNS)
+
+
+def _of_namesrv() -> Expression:
+    return F.coalesce(F.col("source"), F.lit("namesrv")) == "namesrv"
+
+
+def _began_us() -> Expression:
+    """Return when the process of a row began; its monotonic clock tells how long the machine is up."""
+    return F.substring_index("boot_id", "-", -1).try_cast("bigint") * 1000
+
+
+def _events(controller: DataFrame) -> DataFrame:
+    last_beat_us = F.coalesce(F.unix_micros("last_heartbeat_time"), F.col("at_us") - F.col("silent_ms") * 1000)
+    told = timed(controller).where(F.col("event_type").isin(*_CONTROLLER_EVENTS) & F.col("broker_name").isNotNull())
+    return told.withColumn("last_beat_us", last_beat_us)
+
+
+def _registrations(states: DataFrame, events: DataFrame, span: Span) -> DataFrame:
+    """Return registrations of masters near an election of their set, or one that the day after may tell of."""
+    masters = states.where((F.col("broker_id") == 0) & F.col("event_type").isin(*_REGISTERED))
+    elections = events.where("event_type = 'elected'").select("broker_name", F.col("at_us").alias("elected_us"))
+    since = F.col("at_us") - F.col("elected_us")
+    soon = [masters["broker_name"] == elections["broker_name"], since >= -SKEW_US, since < VISIBLE_WITHIN_US]
+    is_last = F.col("at_us") >= span.end_us - SKEW_US
+    near = masters.where(~is_last).join(F.broadcast(elections), soon, "left_semi")
+    return near.unionByName(masters.where(is_last))
+
+
+def _ticks(ticks: DataFrame, events: DataFrame, span: Span) -> DataFrame:
+    """Return the ticks near an election, or one that the day after may tell of."""
+    minute = F.floor(F.col("at_us") / MINUTE_US)
+    last = ticks.where(F.col("at_us") >= span.end_us - WATCHING_WITHIN_US)
+    near = F.explode(F.sequence(minute - 1, minute + 1)).alias("minute")
+    elections = events.where("event_type = 'elected'").select(near).distinct()
+    watched = ticks.where(F.col("at_us") < span.end_us - WATCHING_WITHIN_US).withColumn("minute", minute)
+    return watched.join(F.broadcast(elections), "minute", "left_semi").drop("minute").unionByName(last)
+
+
+def _unrecorded(lifecycle: DataFrame, span: Span) -> DataFrame:
+    """Return when NameServers were there and could not record who came and left."""
+    resumed = of_span(lifecycle.where(_of_namesrv() & lost_states()), span)
+    lost_us = F.unix_micros("unobserved_from")
+    return resumed.withColumns({"began_us": F.coalesce(_began_us(), lost_us), "lost_us": lost_us})
+
+
+def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what the parts tell of is the span
+    """Return one row per failover, and one per phase and cluster over all of them."""
+    failovers = timelines(keyed(of_kind(parts, "event")))
+    elected = failovers.where("elected IS NOT NULL")
+    watching = _watching(elected, of_kind(parts, "tick"), of_kind(parts, "unrecorded"), of_kind(parts, "served"))
+    seen = _visible(watching.unionByName(_shown(elected, of_kind(parts, "registration"))))
+    measured = _measured(failovers.join(seen, "failover_id", "left")).localCheckpoint()
+    return shaped(
+        of_kinds({"failover": measured, "phase": _phases(measured)}, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS)
+    )
+
+
+def keyed(events: DataFrame) -> DataFrame:
+    """Return the events with the failover that each belongs to.
+
+    What came before an election may not have known its epoch: it belongs to the next one of its set, and what came
+    after it to the last one. Of a set for which nobody was elected, it belongs to `<cluster>/<set>/none`.
+    """
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("at_us", _order())
+    after = by_set.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    before = by_set.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    own_id = F.concat_ws("/", "cluster", "broker_name", F.col("master_epoch").cast("string"))
+    elected = (F.col("event_type") == "elected") & F.col("new_master").isNotNull() & _has_new_master()
+    anchor = F.when(elected, F.coalesce("failover_id", own_id))
+    told_after = F.col("event_type") == "role_notified"
+    nobody = F.concat_ws("/", "cluster", "broker_name", F.lit("none"))
+    following, last = F.first("anchor", ignorenulls=True).over(after), F.last("anchor", ignorenulls=True).over(before)
+    key = F.when(told_after, last).otherwise(F.coalesce(following, nobody))
+    known = F.max("anchor").over(Window.partitionBy("cluster", "broker_name", "failover_id"))
+    return (
+        events.withColumn("anchor", anchor)
+        # An id that no election has is one that was expected, and did not come to be.
+        .withColumn("key", F.coalesce(F.when(known.isNotNull(), F.col("failover_id")), key))
+        .where(F.col("key").isNotNull())
+    )
+
+
+def _has_new_master() -> Expression:
+    return F.coalesce(F.col("result"), F.lit("new_master_elected")) == "new_master_elected"
+
+
+def _order() -> Expression:
+    return F.array_position(F.array(*map(F.lit, _CONTROLLER_EVENTS)), F.col("event_type"))
+
+
+def timelines(events: DataFrame) -> DataFrame:
+    """Return one row per failover with its moments in Unix us; first elections of a set are none."""
+    event, at_us, told = F.col("event_type"), F.col("at_us"), F.col("since_us") <= F.col("at_us")
+    is_anchor, started = F.col("anchor").isNotNull(), event == "election_started"
+    confirmed = (event == "role_notified") & (F.coalesce(F.col("result"), F.lit("ok")) == "ok")
+    by_master = confirmed & (F.coalesce(F.col("broker_id"), F.col("new_master")) == F.col("new_master"))
+    grouped = _with_beginnings(events).groupBy("cluster", "broker_name", F.col("key").alias("failover_id"))
+    rows = grouped.agg(
+        F.max("former").alias("old_master"),
+        F.max(F.when(is_anchor, F.col("new_master"))).alias("new_master"),
+        F.max(F.when(is_anchor, F.col("broker_addr"))).alias("new_addr"),
+        F.coalesce(F.max("anchor_cause"), F.max(F.when(F.col("death"), F.col("cause")))).alias("cause"),
+        F.max("planned").alias("planned"),
+        F.max(F.when(is_anchor, F.col("bytes_at_stake"))).alias("bytes_at_stake"),
+        F.count_if((event == "elected") & ~is_anchor & told).alias("attempts"),
+        F.count_if(started | (event == "elected")).alias("elections"),
+        F.max_by("last_beat_us", F.when(F.col("death"), at_us)).alias("last_beat"),
+        F.max(F.when(F.col("death"), at_us)).alias("detected"),
+        # What it began with was before it, also where its beginning is rounded.
+        F.min(F.when(started & (F.col("since_us") <= at_us + ROUNDED_US), F.greatest(at_us, "since_us"))).alias(
+            "election_started"
+        ),
+        F.max(F.when(is_anchor, at_us)).alias("elected"),
+        F.min(F.when(by_master, at_us)).alias("notified"),
+    )
+    changed = F.col("old_master").isNotNull() & ~F.col("new_master").eqNullSafe(F.col("old_master"))
+    return rows.where((F.col("elections") > 0) & (changed | F.col("detected").isNotNull()))
+
+
+def _with_beginnings(events: DataFrame) -> DataFrame:
+    """Return the events with `death`, whether this is what began their failover, and `since_us`, when that began.
+
+    Slaves die too, and a master may have died and come back before: only the last death of the former master counts,
+    and none where somebody had another master chosen.
+    """
+    of_key = Window.partitionBy("key")
+    is_anchor = F.col("anchor").isNotNull()
+    of_anchor = {name: F.max(F.when(is_anchor, F.col(name))).over(of_key) for name in ("new_master", "cause")}
+    # A set that had lost its master already was not made to leave it, whoever asked for a new one.
+    deposed = F.max(is_anchor & F.col("old_master").isNotNull()).over(of_key)
+    planned = F.coalesce(F.col("anchor_cause").isin(*UNDETECTED_CAUSES), F.lit(False)) & deposed
+    of_master = F.col("broker_id").isNull() | (F.col("broker_id") == F.col("former"))
+    last = {
+        what: F.max(F.when(condition, F.col("at_us"))).over(of_key)
+        for what, condition in (("death", F.col("death")), ("start", F.col("event_type") == "election_started"))
+    }
+    return (
+        _with_masters(events.where("NOT (event_type = 'elected' AND result <=> 'keep_current_master')"))
+        .withColumn("anchor_cause", of_anchor["cause"])
+        .withColumn("planned", planned)
+        .withColumn("former", F.max_by("master_before", F.struct(is_anchor, "at_us", _order())).over(of_key))
+        .withColumn("new_master", of_anchor["new_master"])
+        .withColumn("death", (F.col("event_type") == "failure_detected") & of_master & ~F.col("planned"))
+        .withColumn("since_us", F.coalesce(last["death"], last["start"]))
+    )
+
+
+def _with_masters(events: DataFrame) -> DataFrame:
+    """Return the events with `master_before`, the last master of the set as far as it was told until then.
+
+    The controller forgets a master whom nobody can follow: the election that ends this has none to tell of.
+    """
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("at_us", _order())
+    before = by_set.rowsBetween(Window.unboundedPreceding, -1)
+    of_election = F.col("event_type").isin("election_started", "elected")
+    led = F.when(of_election, F.coalesce("new_master", "old_master"))
+    told = F.when(of_election, F.col("old_master"))
+    return events.withColumn("master_before", F.coalesce(told, F.last(led, ignorenulls=True).over(before)))
+
+
+def _watching(elected: DataFrame, ticks: DataFrame, unrecorded: DataFrame, served: DataFrame) -> DataFrame:
+    """Return, for each election, the NameServers of that cluster that were there when it was held, and after it.
+
+    `is_mute`: it may have shown the new master, and could not record it.
+    """
+    expected = elected.select("failover_id", "cluster", "elected").join(
+        F.broadcast(served.select("ns_id", "cluster").distinct()), "cluster", "inner"
+    )
+    after_us, began_us, lost_us = (F.col(name) - F.col("elected") for name in ("at_us", "began_us", "lost_us"))
+    ticked = (
+        expected.join(ticks.select("ns_id", "at_us", "began_us"), "ns_id", "inner")
+        .where(F.abs(after_us) <= WATCHING_WITHIN_US)
+        .where(F.coalesce(began_us <= 0, F.lit(True)))
+        .groupBy("failover_id", "ns_id")
+        .agg(F.min(F.least(after_us, began_us)).alias("first"), F.max(after_us).alias("last"))
+        .where("first <= 0 AND last >= 0")
+        .withColumn("is_mute", F.lit(False))
+    )
+    # Its ticks were lost with the rest.
+    silent = (
+        expected.join(unrecorded.select("ns_id", "at_us", "began_us", "lost_us"), "ns_id", "inner")
+        .where((began_us <= 0) & (after_us > 0))
+        .withColumn("is_mute", F.coalesce(lost_us < VISIBLE_WITHIN_US, F.lit(True)))
+    )
+    who = ["failover_id", "ns_id", "is_mute"]
+    return (
+        ticked.select(*who)
+        .unionByName(silent.select(*who))
+        .withColumns({"after_us": F.lit(None).cast("bigint"), "is_late": F.lit(False)})
+    )
+
+
+def _shown(elected: DataFrame, registrations: DataFrame) -> DataFrame:
+    """Return when each NameServer heard the new master, us after the election, as far as it did.
+
+    `is_late`: the NameServer's process began after the election.
+    """
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("elected")
+    bounds = {"former_us": F.lag("elected").over(by_set), "next_us": F.lead("elected").over(by_set)}
+    after_us = F.col("r.at_us") - F.col("f.elected")
+    is_new = F.col("f.new_addr") == F.col("r.broker_addr")
+    # Clocks differ; but only who is known to be the new one can have been the master by an earlier clock.
+    before = (after_us >= -SKEW_US) & is_new & (F.col("r.at_us") > F.coalesce(F.col("f.former_us"), F.lit(0)))
+    conditions = (
+        F.col("f.cluster") == F.col("r.cluster"),
+        F.col("f.broker_name") == F.col("r.broker_name"),
+        (after_us >= 0) | before,
+        after_us < VISIBLE_WITHIN_US,
+        F.col("r.at_us") < F.coalesce(F.col("f.next_us"), F.lit(2**62)),
+        # A former master that comes back may still call itself the master.
+        F.coalesce(is_new, F.lit(True)),
+        ~F.col("r.event_type").eqNullSafe(_KNOWN_BEFORE) | (F.col("f.old_master") == F.col("f.new_master")),
+    )
+    seen = elected.withColumns(bounds).alias("f").join(registrations.alias("r"), reduce(and_, conditions), "inner")
+    is_late = F.coalesce(F.col("r.began_us") > F.col("f.elected"), F.lit(False))
+    return seen.select(
+        "f.failover_id",
+        "r.ns_id",
+        after_us.alias("after_us"),
+        is_late.alias("is_late"),
+        F.lit(False).alias("is_mute"),
+    )
+
+
+def _visible(seen: DataFrame) -> DataFrame:
+    """Return, by failover, the NameServers that showed the new master, and those that were there and did not.
+
+    Where none of those that were there did, clients learned of it from the first that started later.
+    """
+    us, is_late = F.col("after_us"), F.col("is_late")
+    by_server = seen.groupBy("failover_id", "ns_id").agg(
+        F.min(F.when(~is_late, us)).alias("in_time_us"),
+        F.min(F.when(is_late, us)).alias("late_us"),
+        F.bool_or("is_mute").alias("is_mute"),
+        F.bool_or(us.isNull()).alias("was_there"),
+    )
+    in_time, first_late = _in_order("in_time_us"), F.slice(_in_order("late_us"), 1, 1)
+    told = by_server.groupBy("failover_id").agg(
+        F.when((F.size(in_time) > 0) | F.bool_or("is_mute"), in_time).otherwise(first_late).alias("shown"),
+        F.collect_list(F.when(F.col("was_there"), F.col("ns_id"))).alias("expected"),
+    )
+    blind = F.array_sort(F.array_except("expected", F.col("shown")["ns_id"]))
+    return told.select("failover_id", "shown", blind.alias("blind"))
+
+
+def _in_order(after_us: str) -> Expression:
+    """Return the NameServers that have such a time, by it."""
+    has = F.col(after_us).isNotNull()
+    return F.array_sort(F.collect_list(F.when(has, F.struct(F.col(after_us).alias("after_us"), "ns_id"))))
+
+
+def _measured(failovers: DataFrame) -> DataFrame:
+    """Return the failovers with phases in seconds, and what is missing of them."""
+    shown = F.coalesce("shown", F.array().cast("array<struct<after_us:bigint,ns_id:string>>"))
+    blind = F.coalesce("blind", F.array().cast("array<string>"))
+    whole = failovers.withColumn("shown", shown).withColumns(
+        {
+            "namesrvs": F.col("shown")["ns_id"],
+            "visible_ms": F.transform(F.col("shown")["after_us"], lambda us: F.floor(us / 1000)),
+            "visible_first": F.col("elected") + F.array_min(F.col("shown")["after_us"]),
+            "visible_last": F.col("elected") + F.array_max(F.col("shown")["after_us"]),
+            "slowest_namesrv": F.get(F.reverse(F.col("shown")["ns_id"]), F.lit(0)),
+        }
+    )
+    expected = {"last_beat": ~F.col("planned"), "detected": ~F.col("planned")}
+    unseen = [
+        F.when(F.col(moment).isNull() & expected.get(moment, F.lit(True)), moment)
+        for moment in (*_MOMENTS[:5], "visible")
+    ]
+    phases = {f"{phase}_s": (F.col(until) - F.col(since)) / 1e6 for phase, (since, until) in PHASES.items()}
+    nowhere = whole.withColumn("visible", F.col("visible_last"))
+    on_some = F.transform(blind, lambda name: F.concat(F.lit("visible on "), name))
+    named = nowhere.withColumn("missing", F.concat(F.array_compact(F.array(*unseen)), on_some)).withColumns(phases)
+    return named.withColumns({moment: F.timestamp_micros(moment) for moment in _MOMENTS})
+
+
+def _phases(failovers: DataFrame) -> DataFrame:
+    """Return what each phase takes, by cluster."""
+    told = F.explode(F.array(*(F.struct(F.lit(name).alias("phase"), F.col(f"{name}_s").alias("s")) for name in PHASES)))
+    each = (
+        failovers.select("cluster", told.alias("told")).select("cluster", "told.phase", "told.s").where("s IS NOT NULL")
+    )
+    return each.groupBy("cluster", "phase").agg(
+        F.count(F.lit(1)).alias("n"),
+        F.percentile("s", F.lit(0.5)).alias("p50_s"),
+        F.percentile("s", F.lit(0.95)).alias("p95_s"),
+        F.max("s").alias("max_s"),
+    )
+
+
+JOB: Final = Job(
+    id="A10",
+    name="failover_timeline",
+    question="How long did each failover take, and in which phase?",
+    inputs=("controller", "broker_state", "ns_tick", "ns_lifecycle"),
+    parts=parts,
+    result=result,
+    part_columns=PART_COLUMNS,
+    columns=COLUMNS,
+    # The sums are few, and failovers that have not ended matter most.
+    order=("kind = 'phase' DESC", "new_master IS NULL DESC", "visible_last IS NULL DESC", "total_s DESC NULLS LAST"),
+)

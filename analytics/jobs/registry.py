@@ -1,0 +1,51 @@
+"""The registry of analyses: id -> module, so that their names are known before Spark is loaded."""
+
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from analytics.shared.job import Job
+
+#: Each module has a constant `JOB`.
+MODULES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "A1": "availability",
+        "A2": "heartbeat_gaps",
+        "A3": "flapping",
+        "A4": "detection_delay",
+        "A5": "best_timeout",
+        "A6": "divergence",
+        "A7": "route_churn",
+        "A8": "queue_balance",
+        "A9": "queue_scaling",
+        "A10": "failover_timeline",
+        "A11": "restart_storms",
+        "A12": "capacity",
+        "A13": "anomalies",
+        "A14": "joint_failures",
+    }
+)
+
+
+class UnknownJob(Exception):
+    """There is no analysis of that name; the text names those there are."""
+
+    def __init__(self, asked: str) -> None:
+        self.asked = asked
+        known = ", ".join(f"{job_id} ({module})" for job_id, module in MODULES.items())
+        super().__init__(f"unknown job {asked}; known are {known}")
+
+
+def job_id(asked: str) -> str:
+    """Return the id of an analysis that is asked for by its id or its module's name; raises UnknownJob."""
+    for known, module in MODULES.items():
+        if asked.upper() == known or asked.lower().replace("-", "_") == module:
+            return known
+    raise UnknownJob(asked)
+
+
+def load_jobs(ids: Iterable[str] = MODULES) -> "tuple[Job, ...]":
+    """Return the analyses with these ids, in their order."""
+    return tuple(import_module(f"analytics.{MODULES[job_id]}").JOB for job_id in ids)

@@ -1,0 +1,433 @@
+"""How each NameServer saw each broker: the common ground of availability, flapping and divergence.
+
+The parts of a day are what became known in it: brokers that came or left, servers that began without knowledge, pieces
+of observed time, and, since a day has to be readable by itself, how everything stood at its beginning. A removal is
+known when the server decides it, and where the broker was silent it reaches back to its last sign of life, which may
+lie before midnight; so `at_us` is always in the day and `since_us` may be earlier. What is told twice by two days
+changes nothing. A broker that a controller heard after the NameServer lived until then. One whose connection ended died
+then: its host ended it, or it ended it itself.
+
+A NameServer that has just started, or could not record, knows a broker again when it hears of it, and knows that it
+is absent once the broker's timeout is over; until then its word does not count.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from analytics.shared.clock_steps import by_last_clock
+from analytics.shared.intervals import overlaps
+from analytics.shared.job import Inputs, Span
+from analytics.shared.observation import lost_states, observed_pieces, observed_times
+from analytics.spark.schemas import in_columns
+from history.schemas import Column, Type
+
+STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
+
+#: With what controllers heard.
+LIFE_INPUTS: Final = (*STATE_INPUTS, "heartbeat_summary", "controller")
+
+UP: Final = "up"
+DOWN: Final = "down"
+#: The server knows nothing of brokers from then on.
+RESET: Final = "reset"
+#: Its process has another broker id from then on: nobody failed, and nobody is missed.
+MOVED: Final = "moved"
+#: The server was never told of the broker, or lost sight of it.
+ABSENT: Final = "absent"
+
+STATE_PARTS: Final = (
+    Column("cluster", Type.STRING, "cluster of the broker"),
+    Column("ns_id", Type.STRING, "the NameServer"),
+    Column(
+        "kind",
+        Type.STRING,
+        "up, down, moved (to another broker id), absent, reset (the server knows no brokers), watched or blind",
+    ),
+    Column("broker_name", Type.STRING, "broker set; null where all brokers are meant"),
+    Column("broker_id", Type.LONG, "broker id in its set"),
+    Column("at_us", Type.LONG, "when it was known, Unix us; the end of observed time"),
+    Column("since_us", Type.LONG, "from when on it may be so: the last sign of life before a silent end; else at_us"),
+    Column("planned", Type.BOOLEAN, "down: the broker said good-bye"),
+    Column("address", Type.STRING, "up: where the broker is"),
+    Column("silent", Type.BOOLEAN, "down: it was given up for its silence"),
+)
+
+#: So long after its start the word of a NameServer counts for brokers that it has not heard of: their usual timeout.
+GRACE_US: Final = 120_000_000
+
+#: Servers close connections on which so long nothing came, unless serverChannelMaxIdleTimeSeconds is set otherwise.
+IDLE_MS: Final = 120_000
+
+_LEFT: Final = ("expired", "channel_closed", "unregistered", "conflict")
+_KNOWN: Final = ("registered_first", "changed", "address_changed", "role_changed")
+
+#: Which broker; in one store two groups of NameServers may serve clusters with brokers of the same names.
+BROKER: Final = ("cluster", "broker_name", "broker_id")
+_VIEW: Final = ("ns_id", *BROKER)
+
+
+def of_name_servers(inputs: Inputs, names: tuple[str, ...]) -> dict[str, DataFrame]:
+    """Return these inputs without what controllers recorded, by the clocks of NameServers as these were set last."""
+    lifecycle = inputs["ns_lifecycle"]
+    mine = {name: inputs[name].filter("source IS NULL OR source = 'namesrv'") for name in names}
+    return {name: by_last_clock(rows, lifecycle) for name, rows in mine.items()}
+
+
+def ended_by_silence() -> SparkColumn:
+    """Tell whether silence ended the connection: nothing came for the timeout, or until it was closed as idle."""
+    return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(IDLE_MS)), F.lit(False))
+
+
+def life_parts(inputs: Inputs, span: Span) -> DataFrame:
+    """Return STATE_PARTS with regard to what controllers heard of brokers that NameServers heard no longer."""
+    mine = of_name_servers(inputs, STATE_INPUTS)
+    return state_parts({**mine, "broker_state": _with_signs(mine["broker_state"], inputs)}, span)
+
+
+def state_parts(mine: Inputs, span: Span) -> DataFrame:
+    """Return what became known in the span, and how brokers stood at its beginning: STATE_PARTS.
+
+    `mine` are `of_name_servers`.
+    """
+    resets = _resets(mine["ns_lifecycle"], span)
+    points = _from_the_beginning(_points(mine["broker_state"], resets, span), resets, span)
+    pieces = observed_pieces(mine, span).select(
+        "ns_id", "kind", F.col("end_us").alias("at_us"), F.col("start_us").alias("since_us")
+    )
+    tables = [points, resets.filter(F.col("at_us") >= span.start_us - GRACE_US), pieces]
+    together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
+    return together.select(*in_columns(STATE_PARTS))
+
+
+def lives(parts: DataFrame, span: Span) -> DataFrame:
+    """Return what each NameServer says of each broker, as it really was: a silent one is down since its last sign.
+
+    One row for each piece of observed time in which that does not change: cluster, ns_id, broker_name, broker_id,
+    start_us, end_us, state (up, down, moved, absent), planned, address, silent, sure_us. Before `sure_us` a broker that
+    is down may have lived: it was silent, and not given up yet. Time in which a server's word does not count is left
+    out.
+    """
+    return _views(parts, span, F.greatest("since_us", _BEFORE_US))
+
+
+def answers(parts: DataFrame, span: Span) -> DataFrame:
+    """Return what each NameServer answered about each broker: a silent one is up until it is given up.
+
+    The rows are those of `lives`.
+    """
+    return _views(parts, span, F.col("at_us"))
+
+
+# From rows of the history to points
+
+
+def _points(states: DataFrame, resets: DataFrame, span: Span) -> DataFrame:
+    """Return when brokers came and left: the columns of STATE_PARTS.
+
+    A row tells how its whole set stands from then on; so it says of each member that it is up, and of each former one
+    that it is not, whether or not a row of its own was written.
+    """
+    us = F.unix_micros("event_time")
+    earlier = (Window.unboundedPreceding, -1)
+    of_set = Window.partitionBy("ns_id", "boot_id", "broker_name").orderBy("mono_us", "seq")
+    next_us = F.first(F.when(F.col("set_ids").isNotNull(), F.col("at_us")), ignorenulls=True).over(
+        of_set.rowsBetween(1, Window.unboundedFollowing)
+    )
+    known_life = F.when(F.col("members").isNotNull(), F.col("life"))
+    of_address = Window.partitionBy("ns_id", "broker_name", "broker_addr").orderBy("at_us", "seq")
+    own = F.when(_is_member(), F.struct("cluster", F.col("broker_id").alias("id")))
+    told = states if _SIGN in states.columns else states.withColumn(_SIGN, F.lit(None).cast("bigint"))
+    rows = (
+        told.filter(us < span.end_us)
+        .join(F.broadcast(resets.groupBy("ns_id").agg(F.collect_list("at_us").alias("resets_us"))), "ns_id", "left")
+        .withColumns({"at_us": us, "seq": F.substring_index("event_id", "-", -1).cast("bigint")})
+        # Of several rows of one moment the last word about the set counts.
+        .withColumn("members", F.when(~next_us.eqNullSafe(F.col("at_us")), _members()))
+        .withColumn("life", F.size(F.filter("resets_us", lambda reset_us: reset_us <= F.col("at_us"))))
+        .withColumn("before", F.last("members", ignorenulls=True).over(of_set.rowsBetween(*earlier)))
+        .withColumn("resumed", F.col("life") > F.last(known_life, ignorenulls=True).over(of_set.rowsBetween(*earlier)))
+        .withColumn("former", F.last(own, ignorenulls=True).over(of_address.rowsBetween(*earlier)))
+    )
+    said = F.concat(_present(), _vanished(), _gone(), _renumbered(), _without_set())
+    exploded = rows.select("ns_id", "broker_name", "at_us", F.explode(said).alias("said"))
+    points = exploded.select("ns_id", "broker_name", "at_us", "said.*")
+    # Who still waits for its broker id has a negative one.
+    return points.filter("broker_id >= 0")
+
+
+#: Which process: controllers have other broker ids.
+_PROCESS: Final = ("cluster", "broker_name", "broker_addr")
+#: When a controller had heard a broker last.
+_SIGN: Final = "sign_us"
+
+
+def _with_signs(states: DataFrame, inputs: Inputs) -> DataFrame:
+    """Add `sign_us`: when a controller had heard a broker last that a NameServer gave up for its silence.
+
+    Processes are told apart by their addresses, as they have other broker ids there. Of a minute that a controller
+    summarised, its beginning is known to be before the last beat.
+    """
+    at_us = F.unix_micros("event_time")
+    given_up = states.filter("event_type = 'expired'").select(
+        "event_id", *_PROCESS, _heard_us(at_us).alias("heard_us"), at_us.alias("at_us")
+    )
+    signs = (
+        inputs["heartbeat_summary"]
+        .filter("source = 'controller'")
+        .select(*_PROCESS, F.unix_micros("minute").alias(_SIGN))
+        .unionByName(
+            inputs["controller"]
+            .filter("event_type = 'failure_detected'")
+            .select(*_PROCESS, F.unix_micros("last_heartbeat_time").alias(_SIGN))
+        )
+    )
+    last = (
+        signs.join(F.broadcast(given_up), list(_PROCESS), "inner")
+        .filter("sign_us > heard_us AND sign_us <= at_us")
+        .groupBy("event_id")
+        .agg(F.max(_SIGN).alias(_SIGN))
+    )
+    return states.join(F.broadcast(last), "event_id", "left")
+
+
+def _heard_us(at_us: SparkColumn | None = None) -> SparkColumn:
+    """Return when the server itself heard the row's broker last; when it left, if that is not told."""
+    at_us = F.col("at_us") if at_us is None else at_us
+    return F.coalesce(at_us - F.col("silent_ms") * 1000, F.unix_micros("last_heartbeat_time"), at_us)
+
+
+def _is_member() -> SparkColumn:
+    """Tell whether the row's own broker had its broker id; who is merely turned away has not been silent."""
+    event = F.col("event_type")
+    left = event.isin(*_LEFT) & ((event != "conflict") | F.col("silent_ms").isNotNull())
+    return F.col("broker_id").isNotNull() & (event.isin(*_KNOWN) | left)
+
+
+def _members() -> SparkColumn:
+    """Return the members of the set, null where the row does not tell."""
+    nobody = F.array().cast("array<string>")
+    members = F.arrays_zip(
+        F.col("set_ids").alias("id"),
+        F.coalesce("set_addrs", nobody).alias("addr"),
+        F.coalesce("set_clusters", nobody).alias("cluster"),
+    )
+    return F.transform(
+        members,
+        lambda each: F.struct(
+            each["id"].alias("id"),
+            each["addr"].alias("addr"),
+            F.coalesce(each["cluster"], "set_cluster", "cluster").alias("cluster"),
+        ),
+    )
+
+
+def _present() -> SparkColumn:
+    """Say that all members of the set are up."""
+    up = F.transform(
+        "members", lambda each: _said(F.lit(UP), each["id"], cluster=each["cluster"], address=each["addr"])
+    )
+    return F.coalesce(up, _nothing())
+
+
+def _vanished() -> SparkColumn:
+    """Say of members that are no longer there what became of them, as far as no row of their own says it."""
+    event = F.col("event_type")
+
+    def is_missing(former: SparkColumn) -> SparkColumn:
+        same = F.exists(
+            "members", lambda each: (each["id"] == former["id"]) & each["cluster"].eqNullSafe(former["cluster"])
+        )
+        return ~same & ~(event.isin(*_LEFT) & former["id"].eqNullSafe(F.col("broker_id")))
+
+    def what_became(former: SparkColumn) -> SparkColumn:
+        # By registering, a broker takes nobody's broker id away but its own former one, or takes it to another cluster.
+        # A snapshot tells who is missing, and not since when or why; so does the first word after a pause in recording.
+        resumed = F.coalesce("resumed", F.lit(False))
+        moved = (event.isin(*_KNOWN) & ~resumed) | F.array_contains("set_ids", former["id"])
+        kind = F.when(moved, MOVED).when((event == "shown") | resumed, ABSENT).otherwise(DOWN)
+        return _said(kind, former["id"], cluster=former["cluster"])
+
+    return F.coalesce(F.transform(F.filter("before", is_missing), what_became), _nothing())
+
+
+def _gone() -> SparkColumn:
+    """Say that the row's own broker left. One whose id another holds is not missed."""
+    event = F.col("event_type")
+    still_there = F.coalesce(F.array_contains("set_ids", F.col("broker_id")), F.lit(False))
+    was_silent = (event == "expired") | ((event == "channel_closed") & ended_by_silence())
+    down = _said(
+        F.lit(DOWN),
+        F.col("broker_id"),
+        since_us=F.when(was_silent, F.greatest(_heard_us(), _SIGN)).otherwise(F.col("at_us")),
+        planned=event == "unregistered",
+        silent=event == "expired",
+    )
+    return F.when(_is_member() & event.isin(*_LEFT) & ~still_there, F.array(down)).otherwise(_nothing())
+
+
+def _renumbered() -> SparkColumn:
+    """Say that an address that registers is no longer who it was, also if it was not there meanwhile."""
+    former = F.col("former")
+    elsewhere = (former["id"] == F.col("broker_id")) & ~former["cluster"].eqNullSafe(F.col("cluster"))
+    held = (former["id"] == F.col("broker_id")) | F.coalesce(F.array_contains("set_ids", former["id"]), F.lit(False))
+    moved = F.col("event_type").isin(*_KNOWN) & F.col("broker_id").isNotNull() & former.isNotNull()
+    said = F.array(_said(F.lit(MOVED), former["id"], cluster=former["cluster"]))
+    return F.when(moved & (elsewhere | ~held), said).otherwise(_nothing())
+
+
+def _without_set() -> SparkColumn:
+    """Say that the row's own broker is up, where the release that wrote it does not tell how sets stand."""
+    known = F.col("set_ids").isNull() & F.col("event_type").isin(*_KNOWN) & F.col("broker_id").isNotNull()
+    up = F.array(_said(F.lit(UP), F.col("broker_id"), address=F.col("broker_addr")))
+    return F.when(known, up).otherwise(_nothing())
+
+
+def _said(kind: SparkColumn, broker_id: SparkColumn, **more: SparkColumn) -> SparkColumn:
+    """Return what a row says about one broker; `more` is what differs from the usual."""
+    usual = {
+        "cluster": F.col("cluster"),
+        "kind": kind,
+        "broker_id": broker_id,
+        "since_us": F.col("at_us"),
+        "planned": F.lit(False),
+        "address": F.lit(None).cast("string"),
+        "silent": F.lit(False),
+    }
+    return F.struct(*(value.alias(name) for name, value in (usual | more).items()))
+
+
+def _nothing() -> SparkColumn:
+    return F.array().cast(
+        "array<struct<cluster:string,kind:string,broker_id:bigint,since_us:bigint,planned:boolean,address:string,"
+        "silent:boolean>>"
+    )
+
+
+def _resets(lifecycle: DataFrame, span: Span) -> DataFrame:
+    """Return when NameServers began to know nothing of brokers."""
+    us = F.unix_micros("event_time")
+    forgets = (F.col("event_type") == "started") | lost_states()
+    return lifecycle.filter(forgets & (us < span.end_us)).select(
+        "ns_id", F.lit(RESET).alias("kind"), us.alias("at_us"), us.alias("since_us")
+    )
+
+
+def _from_the_beginning(points: DataFrame, resets: DataFrame, span: Span) -> DataFrame:
+    """Return the points of the span; of those before it the last of each view, as one of its first moment.
+
+    What a NameServer knew before it was started counts for nothing.
+    """
+    columns = ["kind", "at_us", "since_us", "planned", "address", "silent"]
+    forgot = resets.filter(F.col("at_us") < span.start_us).groupBy("ns_id").agg(F.max("at_us").alias("forgot_us"))
+    within = F.col("at_us") >= span.start_us
+    start_us = F.lit(span.start_us).cast("bigint")
+    times = {name: F.when(within, F.col(name)).otherwise(start_us) for name in ("at_us", "since_us")}
+    return (
+        points.join(F.broadcast(forgot), "ns_id", "left")
+        .filter(within | F.col("forgot_us").isNull() | (F.col("at_us") >= F.col("forgot_us")))
+        .groupBy(*_VIEW, F.when(within, F.struct(*columns)).alias("own"))
+        .agg(F.max_by(F.struct(*columns), _recency()).alias("last"))
+        .select(*_VIEW, "last.*")
+        .withColumns(times)
+    )
+
+
+# From points to pieces of time
+
+#: When the piece before began.
+_BEFORE_US: Final = "before_us"
+
+
+#: What points of one moment say, in their order: forgetting comes first, being up last.
+_KINDS: Final = (RESET, ABSENT, DOWN, MOVED, UP)
+
+
+def _rank() -> SparkColumn:
+    return F.array_position(F.lit(list(_KINDS)), F.col("kind"))
+
+
+def _order() -> SparkColumn:
+    """Return in which order points of one view follow.
+
+    Of brokers that leave together the first row says that the others are missing, and their own say since when: the
+    earliest time comes first, and with it counts.
+    """
+    return F.struct("at_us", _rank(), "since_us", ~F.col("planned"), "address")
+
+
+def _recency() -> SparkColumn:
+    """Return what is greatest for the point that counts among the last ones of a view."""
+    return F.struct("at_us", _rank(), -F.col("since_us"), "planned", "address")
+
+
+def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
+    """Return the pieces of `lives`; `start_us` tells when the state of a point really began."""
+    view = Window.partitionBy(*_VIEW).orderBy(_order())
+    begun = _changes(parts, span).withColumn(_BEFORE_US, F.lag("at_us").over(view))
+    really_us = F.when(F.col("kind") == DOWN, start_us).otherwise(F.col("at_us"))
+    timed = begun.withColumn("start_us", F.coalesce(really_us, "at_us"))
+    last_us = F.lit(span.end_us).cast("bigint")
+    pieces = timed.withColumn("end_us", F.coalesce(F.lead("start_us").over(view), last_us))
+    observed = observed_times(_as_pieces(parts), span)
+    # Who forgot a broker and does not hear of it says after a while that it is absent.
+    forgotten = F.col("kind") == RESET
+    spoken = pieces.withColumns(
+        {
+            "start_us": F.when(forgotten, F.col("start_us") + GRACE_US).otherwise(F.col("start_us")),
+            "state": F.when(forgotten, ABSENT).otherwise(F.col("kind")),
+        }
+    ).filter("start_us < end_us")
+    sure_us = F.when(F.col("state") == DOWN, F.col("at_us")).otherwise(F.col("start_us")).alias("sure_us")
+    return overlaps(spoken, observed, ["ns_id"]).select(
+        *_VIEW, "start_us", "end_us", "state", "planned", "address", "silent", sure_us
+    )
+
+
+def _as_pieces(parts: DataFrame) -> DataFrame:
+    return parts.filter("kind IN ('watched', 'blind')").select(
+        "ns_id", "kind", F.col("since_us").alias("start_us"), F.col("at_us").alias("end_us")
+    )
+
+
+def _changes(parts: DataFrame, span: Span) -> DataFrame:
+    """Return the points of all views at which something changes, each view beginning with a broker that is absent."""
+    columns = ["kind", "at_us", "since_us", "planned", "address", "silent"]
+    told = parts.filter(F.col("kind").isin(UP, DOWN, MOVED, ABSENT)).select(*_VIEW, *columns)
+    before_us = F.lit(span.start_us - GRACE_US - 1).cast("bigint")
+    absent = {
+        "kind": F.lit(ABSENT),
+        "at_us": before_us,
+        "since_us": before_us,
+        "planned": F.lit(False),
+        "address": F.lit(None).cast("string"),
+        "silent": F.lit(False),
+    }
+    begin = F.struct(*(value.alias(name) for name, value in absent.items()))
+    resets = (
+        parts.filter(F.col("kind") == RESET).groupBy("ns_id").agg(F.collect_set(F.struct(*columns)).alias("resets"))
+    )
+    nothing = F.array().cast(resets.schema["resets"].dataType)
+    unsaid = F.concat(F.array(begin), F.coalesce("resets", nothing))
+    begun = _all_views(told).join(F.broadcast(resets), "ns_id", "left").select(*_VIEW, F.inline(unsaid))
+    points = told.unionByName(begun)
+    view = Window.partitionBy(*_VIEW).orderBy(_order())
+    same = F.col("kind").eqNullSafe(F.lag("kind").over(view)) & F.col("address").eqNullSafe(F.lag("address").over(view))
+    known = F.last(F.when(F.col("kind") != RESET, F.col("kind")), ignorenulls=True).over(
+        view.rowsBetween(Window.unboundedPreceding, -1)
+    )
+    # A server that has forgotten who moved does not wait for it.
+    is_change = F.when(F.col("kind") == RESET, known != MOVED).otherwise(~same)
+    return points.withColumn("is_change", is_change).filter("is_change").drop("is_change")
+
+
+def _all_views(told: DataFrame) -> DataFrame:
+    """Return each broker with each NameServer that speaks of its cluster."""
+    servers = F.collect_set("ns_id").alias("servers")
+    brokers = F.collect_set(F.struct("broker_name", "broker_id")).alias("brokers")
+    by_cluster = told.groupBy("cluster").agg(servers, brokers)
+    one_server = by_cluster.select("cluster", "brokers", F.explode("servers").alias("ns_id"))
+    return one_server.select("ns_id", "cluster", F.inline("brokers"))

@@ -1,0 +1,1 @@
+"""Intervals between heartbeats, counted."""

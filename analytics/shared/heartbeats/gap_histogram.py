@@ -1,0 +1,226 @@
+"""How long it was between beats, counted: additive, small, and enough for quantiles, missed beats and timeouts.
+
+Intervals are those that the servers measured by their monotonic clocks, while they knew the broker; so none spans an
+outage, a restart of the server, or rows that were lost. Those in which the server itself stood still are left out. They
+are rounded up to four digits: for each timeout of no more digits, an interval is longer than it exactly if it is so
+when it is rounded.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+
+from analytics.shared.heartbeats.periods import (
+    Peaks,
+    Periods,
+    has_longer,
+    has_promised,
+    is_at,
+    is_longer,
+    is_told,
+    missed_in,
+    promised_ms,
+)
+from analytics.shared.heartbeats.process_pauses import without_standstills
+from analytics.shared.job import Inputs, Span
+from history.schemas import INTERVAL_BINS, Column, Type
+
+GAP_INPUTS: Final = ("heartbeat", "heartbeat_summary", "ns_tick")
+
+#: Rows that do not say who wrote them are of NameServers, which were the first to write any.
+NAMESRV: Final = "namesrv"
+
+#: Who beats, and to which kind of server.
+GAP_KEYS: Final = ("cluster", "source", "broker_name", "broker_id")
+
+GAP_COLUMNS: Final = (
+    Column("cluster", Type.STRING, "cluster of the broker"),
+    Column("source", Type.STRING, "namesrv or controller: to whom it beats"),
+    Column("broker_name", Type.STRING, "broker set"),
+    Column("broker_id", Type.LONG, "broker id in its set"),
+    Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
+    Column("kind", Type.STRING, "register, heartbeat, data_version or controller: the beat that ended the interval"),
+    Column("gap_ms", Type.LONG, "ms between two beats, rounded up to four digits"),
+    Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell sums"),
+    Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row tells it of all"),
+    Column("summed_n", Type.LONG, "so many intervals are in that sum: not late ones whose minute was never summarised"),
+    Column("max_ms", Type.LONG, "the longest of them; of quick brokers one row tells it of all"),
+    Column("last_us", Type.LONG, "when the last of them ended, Unix us"),
+)
+
+#: Up to here summaries tell the lengths of intervals; each longer one has a row of its own.
+_LATE_FROM: Final = INTERVAL_BINS.index(1.5)
+
+_MINUTE_US: Final = 60_000_000
+
+#: The middle of each bin of a summary that is not late, as a multiple of the period.
+_MIDDLES: Final = tuple(
+    (low + high) / 2 for low, high in zip((0.0, *INTERVAL_BINS), INTERVAL_BINS[: _LATE_FROM + 1], strict=False)
+)
+
+
+def gap_histogram(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the intervals that ended in the span: GAP_COLUMNS."""
+    tables = [_of_beats(intervals(inputs, span)), _of_summaries(_summaries(inputs, span))]
+    return reduce(lambda one, other: one.unionByName(other), tables)
+
+
+def intervals(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the rows of intervals that ended in the span, but for those in which the server stood still."""
+    told = of_brokers(inputs["heartbeat"]).filter(ended_in(span) & F.col("interval_ms").isNotNull())
+    since_us = F.col("mono_us") - F.col("interval_ms") * 1000
+    return without_standstills(told, inputs["ns_tick"], F.col("interval_ms"), since_us, F.col("mono_us"))
+
+
+def of_brokers(rows: DataFrame) -> DataFrame:
+    """Return rows about brokers with their source; one below 0 is no broker yet: it waits for a controller's id."""
+    has_id = F.coalesce(F.col("broker_id") >= 0, F.lit(True))
+    return rows.filter(has_id).withColumn("source", F.coalesce("source", F.lit(NAMESRV)))
+
+
+#: Below the first number ms are kept, below the second one tens of ms, and so on.
+_STEPS: Final = ((10_000, 1), (100_000, 10), (1_000_000, 100), (10_000_000, 1_000))
+
+
+def four_digits(gap_ms: SparkColumn) -> SparkColumn:
+    """Return ms rounded up to four digits, beyond some hours to ten seconds."""
+    step = F.lit(10_000)
+    for below_ms, step_ms in reversed(_STEPS):
+        step = F.when(gap_ms < below_ms, step_ms).otherwise(step)
+    return F.ceil(gap_ms / step) * step
+
+
+def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
+    """Return the histograms of all days as one for each broker, with what is known of its beats.
+
+    Columns: GAP_KEYS, gap_ms, n, sum_ms, summed_n, max_ms, period_ms, missed; the last two are null where the period is
+    not known. A broker that changed the kind of its beats, and with it its timeout, has a period of its own for each
+    timeout.
+    """
+    sums = histograms.groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms").agg(
+        *(F.sum(name).alias(name) for name in ("n", "sum_ms", "summed_n")), F.max("max_ms").alias("max_ms")
+    )
+    same = Window.partitionBy(*GAP_KEYS, "timeout_ms")
+    # All that follows finds a broker's rows in one place.
+    promised = sums.repartition(*GAP_KEYS).withColumns(
+        {
+            "promised_ms": F.min(promised_ms(periods)).over(same),
+            "is_told": F.min_by(is_told(periods), promised_ms(periods)).over(same),
+        }
+    )
+    known = _with_periods(promised, same)
+    return known.withColumn("missed", missed_in(F.col("gap_ms"), F.col("period_ms")) * F.col("n"))
+
+
+def _with_periods(promised: DataFrame, same: WindowSpec) -> DataFrame:
+    """Add `period_ms` to all rows of beats that have one: as told, as promised, or as the longer intervals show."""
+    gap_ms, promised_ms_, n = F.col("gap_ms"), F.col("promised_ms"), F.col("n")
+    longer = is_longer(gap_ms, promised_ms_)
+    longer_n = F.sum(F.when(longer, n).otherwise(0))
+    up_to_now = same.orderBy("gap_ms").rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = promised.withColumns({"longer_n": longer_n.over(same), "up_to": longer_n.over(up_to_now)})
+    is_half = longer & (n > 0) & (F.col("up_to") * 2 >= F.col("longer_n"))
+    halved = ranked.withColumn("median_ms", F.min(F.when(is_half, gap_ms)).over(same))
+
+    def at(length_ms: SparkColumn) -> SparkColumn:
+        return F.sum(F.when(is_at(gap_ms, length_ms), n).otherwise(0)).over(same)
+
+    median_ms = F.col("median_ms")
+    peaks = Peaks(F.sum("n").over(same), F.col("longer_n"), at(promised_ms_), at(median_ms), at(median_ms / 2))
+    period_ms = F.when(F.col("is_told") | has_promised(peaks), promised_ms_).when(has_longer(peaks), median_ms)
+    return halved.withColumn("period_ms", period_ms).drop("promised_ms", "is_told", "longer_n", "up_to", "median_ms")
+
+
+def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -> DataFrame:
+    """Add to all rows of a broker the least values that so large shares do not exceed."""
+    whole = Window.partitionBy(*GAP_KEYS)
+    in_order = whole.orderBy(value)
+    up_to_now = in_order.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    ranked = histogram.withColumns({"_up_to": F.sum("n").over(up_to_now), "_all": F.sum("n").over(whole)})
+    least = {
+        name: F.min(F.when((F.col("n") > 0) & (F.col("_up_to") >= F.ceil(F.col("_all") * share)), F.col(value))).over(
+            whole
+        )
+        for name, share in shares.items()
+    }
+    return ranked.withColumns(least).drop("_up_to", "_all")
+
+
+def period_of_most() -> SparkColumn:
+    """Return ms between beats from the rows of a broker as `added_up` has them: as of most intervals, or null."""
+    return F.max_by("period_ms", F.struct("n", "period_ms")).cast("double")
+
+
+def ended_in(span: Span) -> SparkColumn:
+    """Tell whether a row is one of the span."""
+    return F.col("event_time").between(
+        F.timestamp_micros(F.lit(span.start_us)), F.timestamp_micros(F.lit(span.end_us - 1))
+    )
+
+
+def _of_beats(beats: DataFrame) -> DataFrame:
+    """Count intervals that have rows. Sums over those of quick brokers stand in their summaries."""
+    is_summarised = F.col("event_type") == "gap"
+    return (
+        beats.withColumns(
+            {
+                "gap_ms": four_digits(F.col("interval_ms")),
+                "told_ms": F.when(is_summarised, 0).otherwise(F.col("interval_ms")),
+            }
+        )
+        .groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms")
+        .agg(
+            F.count_if(F.lit(True)).alias("n"),
+            F.sum("told_ms").alias("sum_ms"),
+            F.count_if(~is_summarised).alias("summed_n"),
+            F.max("interval_ms").alias("max_ms"),
+            F.unix_micros(F.max("event_time")).alias("last_us"),
+        )
+    )
+
+
+def _summaries(inputs: Inputs, span: Span) -> DataFrame:
+    """Return the summaries of the span, but for those of minutes in which the server stood still.
+
+    A summary is made after its minute; an interval that ended in the minute may have begun before it.
+    """
+    told = of_brokers(inputs["heartbeat_summary"]).filter(
+        ended_in(span) & F.col("hist").isNotNull() & (F.col("period_ms") > 0)
+    )
+    since_us = F.col("mono_us") - (F.unix_micros("event_time") - F.unix_micros("minute"))
+    longest_ms = F.col("interval_max_ms")
+    return without_standstills(
+        told, inputs["ns_tick"], longest_ms, since_us - longest_ms * 1000, since_us + F.lit(_MINUTE_US)
+    )
+
+
+def _of_summaries(summaries: DataFrame) -> DataFrame:
+    """Count intervals that are only known by the bin of a summary, as if all were as long as its middle.
+
+    The row of the first bin, which is there even if it is empty, tells sum and longest of all, late ones too.
+    """
+    bins = F.array(*(F.sum(F.get("hist", F.lit(bin_))) for bin_ in range(len(_MIDDLES))))
+    by_period = summaries.groupBy(*GAP_KEYS, "timeout_ms", "kind", "period_ms").agg(
+        bins.alias("bins"),
+        F.sum("interval_sum_ms").alias("all_ms"),
+        F.sum("n").alias("all_n"),
+        F.max("interval_max_ms").alias("longest_ms"),
+        F.unix_micros(F.max("event_time")).alias("last_us"),
+    )
+    each = by_period.select("*", F.posexplode("bins").alias("bin", "n"))
+    middle_ms = F.get(F.array(*(F.lit(middle) for middle in _MIDDLES)), F.col("bin")) * F.col("period_ms")
+    first = F.col("bin") == 0
+    return each.filter("n > 0 OR bin = 0").select(
+        *GAP_KEYS,
+        "timeout_ms",
+        "kind",
+        four_digits(F.ceil(middle_ms)).alias("gap_ms"),
+        "n",
+        F.when(first, F.col("all_ms")).otherwise(0).alias("sum_ms"),
+        F.when(first, F.col("all_n")).otherwise(0).alias("summed_n"),
+        F.when(first, F.col("longest_ms")).alias("max_ms"),
+        "last_us",
+    )

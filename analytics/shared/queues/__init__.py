@@ -1,0 +1,1 @@
+"""Which queues are where, and plans for them."""

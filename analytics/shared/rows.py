@@ -1,0 +1,53 @@
+"""Rows of inputs, parts and results: which belong to a span, and the select that makes a frame what its columns say.
+
+Times are compared as Unix us, so that no time zone of a session can change a result.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.shared.job import Span
+from history.schemas import Column, Type
+
+MINUTE_US: Final = 60 * 1_000_000
+HOUR_US: Final = 60 * MINUTE_US
+DAY_US: Final = 24 * HOUR_US
+
+CLUSTER: Final = Column("cluster", Type.STRING, "cluster of the broker")
+KIND: Final = Column("kind", Type.STRING, "which of the kinds of rows it is")
+
+
+def timed(rows: DataFrame) -> DataFrame:
+    """Return the rows with `at_us`, their event time in Unix us."""
+    return rows.withColumn("at_us", F.unix_micros("event_time"))
+
+
+def of_span(rows: DataFrame, span: Span) -> DataFrame:
+    """Return the rows that happened within the span, with `at_us`."""
+    return timed(rows).where((F.col("at_us") >= span.start_us) & (F.col("at_us") < span.end_us))
+
+
+def shaped(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """Return exactly these columns, in their order and types; those that the frame lacks are null."""
+    there = set(frame.columns)
+    return frame.select(
+        *(
+            (F.col(column.name) if column.name in there else F.lit(None)).cast(column.type.value).alias(column.name)
+            for column in columns
+        )
+    )
+
+
+def of_kinds(frames: dict[str, DataFrame], columns: Sequence[Column]) -> DataFrame:
+    """Return one table of several kinds of rows; `kind` tells them apart."""
+    parts = [shaped(frame.withColumn(KIND.name, F.lit(kind)), columns) for kind, frame in frames.items()]
+    return reduce(DataFrame.unionByName, parts)
+
+
+def of_kind(rows: DataFrame, kind: str) -> DataFrame:
+    """Return the rows of one kind, without the word for it."""
+    return rows.where(F.col(KIND.name) == kind).drop(KIND.name)

@@ -1,0 +1,46 @@
+"""What may go wrong with one family or one analysis while the others go on, and how the end of a run tells of it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+
+from analytics.spark.progress import Progress
+from analytics.spark.spark_failures import SPARK_FAILURES, sentence
+from analytics.spark.storage import BadStorage
+
+#: None of these is a fault of the whole run.
+FAILURES: Final[tuple[type[Exception], ...]] = (*SPARK_FAILURES, BadStorage, pa.ArrowException, OSError)
+
+
+class SomeFailed(Exception):
+    """Some of what was to be done failed; the rest is done."""
+
+    def __init__(self, why: Mapping[str, str]) -> None:
+        self.why = why
+        super().__init__("; ".join(f"{name}: {reason}" for name, reason in why.items()))
+
+
+class Failures:
+    """What has failed so far of things that are done one after the other, each whatever became of those before it."""
+
+    def __init__(self, say: Progress) -> None:
+        """Take who is told of a failure at once."""
+        self._say = say
+        self._why: dict[str, str] = {}
+
+    @contextmanager
+    def noted(self, name: str, said: str = "") -> Iterator[None]:
+        """Go on after the block if it fails, and note why by this name; `said` is shown at once, unless it is empty."""
+        try:
+            yield
+        except FAILURES as failure:
+            self._why[name] = sentence(failure)
+            if said:
+                self._say(said)
+
+    def raise_if_any(self, kind: type[SomeFailed]) -> None:
+        """Raise this with all that was noted, if anything was."""
+        if self._why:
+            raise kind(self._why)

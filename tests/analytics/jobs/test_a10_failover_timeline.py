@@ -1,0 +1,350 @@
+import pytest
+from hand_tables import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    MONDAY_US,
+    SECOND_US,
+    days,
+    found,
+    found_by_day,
+    in_order,
+    row,
+    tables,
+)
+from synthetic.frames import frames
+from synthetic.generator import generate
+from synthetic.plan import Broker, BrokerKey, Downtime, End, Outage, Plan, Plant, Server
+from synthetic.plants import failover
+from synthetic.plants_failover import new_master_seen
+
+from analytics.jobs.a10_failover_timeline import JOB
+from analytics.shared.job import Span
+from history.server_rows import STATES_MISSING
+
+MS = 1_000
+#: How long after the election the new master registers, and how wrong the clocks of these NameServers are.
+DELAYS_US = {"ns-0": 300 * MS, "ns-1": 20 * MS, "ns-2": 2_500 * MS, "ns-3": 20 * MS}
+SKEWS_US = {"ns-1": 200 * MS, "ns-3": -200 * MS}
+SEEN_MS = {"ns-3": -180, "ns-1": 220, "ns-0": 300, "ns-2": 2_500}
+#: A master that dies so long before midnight is followed by one that is elected just after it.
+BEFORE_MIDNIGHT_US = 3_411 * MS
+
+
+def of_kind(rows, kind):
+    return [row for row in rows if row["kind"] == kind]
+
+
+def us(moment):
+    return round(moment.timestamp() * 1e6)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """Two masters die, the second one twice, once across midnight; one NameServer never shows one new master.
+
+    Another one dies minutes before all of it, and has nothing to do with it.
+    """
+    brokers = [Broker(key=BrokerKey(name, number)) for name in ("broker-a", "broker-b") for number in (0, 1)]
+    start_us, end_us = MONDAY_US + 23 * HOUR_US, MONDAY_US + 25 * HOUR_US
+    plan = Plan(
+        start_us=start_us,
+        end_us=end_us,
+        servers=(
+            *(Server(name=name, skew_us=SKEWS_US.get(name, 0)) for name in DELAYS_US),
+            Server(name="ns-dead", downtimes=(Downtime(start_us + 5 * MINUTE_US, end_us, clean=False),)),
+            Server(name="ctrl", source="controller"),
+        ),
+        brokers=tuple(brokers),
+    )
+    deaths = [
+        ("broker-a", 10 * MINUTE_US, 2),
+        ("broker-b", 20 * MINUTE_US, 5),
+        ("broker-b", 60 * MINUTE_US - BEFORE_MIDNIGHT_US, 6),
+    ]
+    plants = []
+    for name, after_us, epoch in deaths:
+        died = failover(name, plan.start_us + after_us, controller="ctrl", epoch=epoch)
+        delays = {server: us for server, us in DELAYS_US.items() if (epoch, server) != (5, "ns-1")}
+        plants += [died, new_master_seen(died.truth["failovers"][0], delays)]
+    outage = Outage(BrokerKey("broker-a", 0), plan.start_us + 10 * MINUTE_US, None, End.SILENT)
+    return plan.with_plants(*plants, Plant(outages=(outage,)))
+
+
+@pytest.fixture(scope="module")
+def history(planted):
+    return generate(planted)
+
+
+@pytest.fixture(scope="module")
+def timelines(spark, history, planted):
+    return found(JOB, frames(spark, history.rows), Span(MONDAY_US, MONDAY_US + 2 * DAY_US))
+
+
+def test_moments_are_those_that_were_planted(history, timelines):
+    rows = {row["failover_id"]: row for row in of_kind(timelines, "failover")}
+    assert set(rows) == {truth.failover_id for truth in history.truth.planted["failovers"]}
+    for truth in history.truth.planted["failovers"]:
+        told = rows[truth.failover_id]
+        assert us(told["last_beat"]) == truth.died_us
+        assert us(told["detected"]) == truth.detected_us
+        assert us(told["election_started"]) == truth.started_us
+        assert us(told["elected"]) == truth.elected_us
+        assert us(told["notified"]) == truth.notified_us
+
+
+def test_each_namesrv_shows_the_new_master_when_it_registered_there(timelines):
+    told = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-a/2"))
+    assert list(zip(told["namesrvs"], told["visible_ms"], strict=True)) == list(SEEN_MS.items())
+    assert told["slowest_namesrv"] == "ns-2"
+    assert told["register_s"] == pytest.approx(-0.18)
+    assert told["spread_s"] == pytest.approx(2.68)
+    assert told["total_s"] == pytest.approx((us(told["visible_last"]) - us(told["last_beat"])) / 1e6)
+    assert told["missing"] == []
+
+
+def test_a_namesrv_that_never_shows_the_new_master_is_named(timelines):
+    told = next(row for row in of_kind(timelines, "failover") if row["failover_id"].endswith("broker-b/5"))
+    assert told["missing"] == ["visible on ns-1"]
+
+
+def test_phases_are_summed_up_by_cluster(timelines):
+    phases = {row["phase"]: row for row in of_kind(timelines, "phase")}
+    assert phases["register"]["n"] == 3
+    assert phases["register"]["p50_s"] == pytest.approx(-0.18)
+    assert phases["detect"]["max_s"] >= phases["detect"]["p95_s"] >= phases["detect"]["p50_s"] >= 3.3
+
+
+def test_a_failover_across_midnight_is_whole_when_its_days_are_put_together(spark, history, timelines):
+    daily = found_by_day(JOB, frames(spark, history.rows), Span(MONDAY_US, MONDAY_US + 2 * DAY_US))
+    assert in_order(daily) == in_order(timelines)
+    # The one that was elected after midnight had registered before it, by a clock that is behind.
+    told = next(row for row in timelines if (row["failover_id"] or "").endswith("broker-b/6"))
+    midnight_us = MONDAY_US + DAY_US
+    assert us(told["visible_first"]) < midnight_us < us(told["elected"]) < us(told["visible_first"]) + 200 * MS
+    assert told["missing"] == []
+
+
+@pytest.fixture(scope="module")
+def partial(spark):
+    """Sets whose failovers went wrong, or were none; one set each."""
+    who = {"old_master": 1}
+    s = SECOND_US
+
+    def told(at_us, what, name, **values):
+        return row(what, at_us, broker_name=name, ns_id="ctrl", source="controller", **values)
+
+    def election(at_us, name, epoch, **values):
+        default = {"result": "new_master_elected", "new_master": 2, "master_epoch": epoch, **who}
+        return told(at_us, "elected", name, **(default | values))
+
+    controller = [
+        # Detection before the epoch was known; nobody can be elected, and the set has no master until one can. Slaves
+        # die before and after.
+        told(10 * s, "failure_detected", "late", broker_id=1, silent_ms=4_000, cause="timeout"),
+        told(11 * s, "failure_detected", "late", broker_id=3, silent_ms=1_000),
+        told(12 * s, "election_started", "late", cause="master_dead", **who),
+        told(13 * s, "elected", "late", result="no_master_elected", cause="master_dead", **who),
+        told(30 * s, "failure_detected", "late", broker_id=4, silent_ms=1_000),
+        told(40 * s, "election_started", "late", cause="no_master"),
+        election(41 * s, "late", 7, old_master=None, cause="no_master"),
+        told(42 * s, "role_notified", "late", broker_id=2, result="failed"),
+        told(43 * s, "role_notified", "late", broker_id=2, result="ok"),
+        # The same, and the former master comes back and asks to lead again.
+        told(10 * s, "failure_detected", "back", broker_id=1, silent_ms=4_000),
+        told(12 * s, "election_started", "back", **who),
+        told(13 * s, "elected", "back", result="no_master_elected", **who),
+        told(40 * s, "election_started", "back", cause="broker"),
+        election(41 * s, "back", 5, old_master=None, new_master=1, cause="broker"),
+        # Nobody could be elected.
+        told(10 * s, "failure_detected", "none", broker_id=1, silent_ms=2_000),
+        told(11 * s, "election_started", "none", **who),
+        told(12 * s, "elected", "none", result="no_master_elected", **who),
+        told(20 * s, "failure_detected", "none", broker_id=3, silent_ms=2_000),
+        told(21 * s, "elected", "none", result="no_master_elected", cause="broker"),
+        # The controller was too busy to tell anything but the outcome.
+        election(20 * s, "mute", 3),
+        # The first master of a set; a slave that died; a master that stayed.
+        election(5 * s, "first", 1, old_master=None),
+        told(5 * s, "failure_detected", "slave", broker_id=9),
+        told(6 * s, "election_started", "kept"),
+        election(7 * s, "kept", 4, result="keep_current_master", new_master=1),
+        # An operator chose another one, long after a death that had passed.
+        told(1 * s, "failure_detected", "moved", broker_id=1, silent_ms=1_000),
+        told(HOUR_US, "election_started", "moved"),
+        election(HOUR_US + s, "moved", 9, cause="operator"),
+        told(HOUR_US + 2 * s, "role_notified", "moved", broker_id=2, result="ok"),
+        # A master dies, and the one after it a minute later.
+        told(10 * s, "failure_detected", "double", broker_id=1, silent_ms=3_000),
+        told(10 * s, "election_started", "double"),
+        election(11 * s, "double", 2),
+        told(70 * s, "failure_detected", "double", broker_id=2, silent_ms=3_000),
+        told(70 * s, "election_started", "double"),
+        election(71 * s, "double", 3, old_master=2, new_master=1, broker_addr="double-1:1"),
+        # As a controller writes it: when an election began is its end less its length, in whole ms.
+        told(10 * s + 500, "failure_detected", "round", broker_id=1, silent_ms=200, master_epoch=3),
+        told(10 * s + 9, "election_started", "round", failover_id="c/round/4", cause="master_dead", **who),
+        election(10 * s + 23_018, "round", 4, failover_id="c/round/4", cause="master_dead"),
+        # To and fro within seconds.
+        election(50 * s, "swift", 2, broker_addr="swift-2:1"),
+        election(53 * s, "swift", 3, old_master=2, new_master=1, broker_addr="swift-1:1"),
+        # Of the NameServers of a cluster one is down then, and one cannot record; all are down; one is down, and the
+        # other one cannot record; the only one does not hear of it, and is started again.
+        election(10 * s, "away", 2, cluster="some", broker_addr="away-2:1"),
+        election(10 * s, "dark", 2, cluster="all", broker_addr="dark-2:1"),
+        election(10 * s, "hush", 2, cluster="unknown", broker_addr="hush-2:1"),
+        election(10 * s, "deaf", 2, cluster="few", broker_addr="deaf-2:1"),
+    ]
+    states = [
+        row("address_changed", 20 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
+        # The former master comes back and still believes to be it.
+        row("changed", 72 * s, broker_name="double", broker_id=0, broker_addr="double-2:1"),
+        row("role_changed", 75 * s, broker_name="double", broker_id=0, broker_addr="double-1:1"),
+        row("registered_first", 76 * s, broker_name="double", broker_id=1, broker_addr="double-2:1"),
+    ]
+    states += [
+        row("address_changed", at_us, broker_name="swift", broker_id=0, broker_addr=f"swift-{number}:1")
+        for at_us, number in ((49 * s, 1), (51 * s, 2), (54 * s, 1))
+    ]
+
+    def process(ns_id, began_us):
+        """Whose rows they are; the machine is up for a day, whoever was started on it when."""
+        boot_id = f"{ns_id}-{(MONDAY_US + began_us) // MS}"
+        return {"ns_id": ns_id, "boot_id": boot_id, "mono_us": DAY_US}
+
+    def shown(what, at_us, cluster, name, who):
+        return row(what, at_us, cluster=cluster, broker_name=name, broker_id=0, broker_addr=f"{name}-2:1", **who)
+
+    def mute(who, until_us):
+        reason = {"reason": STATES_MISSING, "unobserved_from": MONDAY_US + 5 * s}
+        return row("recording_resumed", until_us, cluster=None, **who, **reason)
+
+    there, unheard, silent, hushed = (process(f"ns-{name}", -HOUR_US) for name in ("there", "deaf", "mute", "hushed"))
+    late, dark, darker, later = (process(f"ns-{name}", 60 * s) for name in ("late", "dark", "darker", "later"))
+    states += [
+        shown("role_changed", 12 * s, "some", "away", there),
+        shown("registered_first", 75 * s, "some", "away", late),
+        shown("changed", 300 * s, "some", "away", silent),
+        shown("registered_first", 80 * s, "all", "dark", darker),
+        shown("registered_first", 75 * s, "all", "dark", dark),
+        shown("registered_first", 75 * s, "unknown", "hush", later),
+        shown("registered_first", -HOUR_US, "unknown", "hush", hushed),
+        shown("registered_first", -HOUR_US, "few", "deaf", unheard),
+        shown("registered_first", 75 * s, "few", "deaf", process("ns-deaf", 60 * s)),
+        # Who is elected again was shown all the time, and registers with the epoch.
+        row("changed", 43 * s, broker_name="back", broker_id=0, broker_addr="back-1:1"),
+    ]
+    ticks = [
+        *(row("tick", at_us, **there) for at_us in (5 * s, 15 * s)),
+        # The process before was there, too.
+        row("tick", 5 * s, **process("ns-late", -HOUR_US)),
+        row("tick", 15 * s, **unheard),
+        *(row("tick", 70 * s, **each) for each in (late, dark, darker, later)),
+    ]
+    lifecycle = [mute(silent, 200 * s), mute(hushed, 30 * s)]
+    # NameServers of another cluster.
+    states.append(row("registered_first", 0, cluster="other", broker_name="far", broker_id=0, ns_id="ns-far"))
+    ticks += [row("tick", n * 10 * s, ns_id=name) for n in range(9) for name in ("ns-1", "ns-far")]
+    inputs = tables(spark, controller=controller, broker_state=states, ns_tick=ticks, ns_lifecycle=lifecycle)
+    return {row["failover_id"]: row for row in found(JOB, inputs, days(1)) if row["kind"] == "failover"}
+
+
+def test_only_changes_of_the_master_are_failovers(partial):
+    assert sorted(partial) == [
+        "all/dark/2",
+        *("c/back/5", "c/double/2", "c/double/3", "c/late/7", "c/moved/9", "c/mute/3", "c/none/none", "c/round/4"),
+        *("c/swift/2", "c/swift/3", "few/deaf/2", "some/away/2", "unknown/hush/2"),
+    ]
+
+
+def test_what_was_told_before_the_epoch_was_known_belongs_to_the_next_election(partial):
+    late = partial["c/late/7"]
+    assert [
+        us(late[name]) - MONDAY_US for name in ("last_beat", "detected", "election_started", "elected", "notified")
+    ] == [
+        6 * SECOND_US,
+        10 * SECOND_US,
+        12 * SECOND_US,
+        41 * SECOND_US,
+        43 * SECOND_US,
+    ]
+    assert (late["old_master"], late["new_master"], late["attempts"]) == (1, 2, 1)
+    assert late["missing"] == ["visible", "visible on ns-1"]
+
+
+def test_moments_that_nobody_recorded_are_named(partial):
+    assert partial["c/mute/3"]["missing"] == [
+        "last_beat",
+        "detected",
+        "election_started",
+        "notified",
+        "visible",
+        "visible on ns-1",
+    ]
+    assert partial["c/mute/3"]["total_s"] is None
+
+
+def test_a_set_that_nobody_leads_any_more_is_told_of(partial):
+    none = partial["c/none/none"]
+    assert (none["old_master"], none["new_master"], none["attempts"]) == (1, None, 2)
+    assert us(none["detected"]) - MONDAY_US == 10 * SECOND_US
+    assert none["missing"] == ["elected", "notified", "visible"]
+
+
+def test_an_election_that_was_rounded_to_before_the_death_began_with_it(partial):
+    told = partial["c/round/4"]
+    assert us(told["election_started"]) == us(told["detected"]) == MONDAY_US + 10 * SECOND_US + 500
+    assert told["start_s"] == 0
+    assert "election_started" not in told["missing"]
+
+
+def test_a_master_that_comes_back_to_a_set_without_one_ends_an_outage(partial):
+    back = partial["c/back/5"]
+    assert (back["old_master"], back["new_master"], back["attempts"]) == (1, 1, 1)
+    assert back["detect_s"] == pytest.approx(4)
+    assert back["elect_s"] == pytest.approx(29)
+    assert (back["visible_ms"], back["missing"]) == ([2_000], ["notified"])
+
+
+def test_a_master_that_an_operator_moved_was_not_found_dead(partial):
+    moved = partial["c/moved/9"]
+    assert moved["detected"] is None
+    assert moved["missing"] == ["visible"]
+
+
+def test_two_failovers_of_one_set_keep_apart(partial):
+    first, second = partial["c/double/2"], partial["c/double/3"]
+    assert first["visible_ms"] == [9_000]
+    assert second["visible_ms"] == [4_000]
+    assert us(second["last_beat"]) - MONDAY_US == 67 * SECOND_US
+    assert partial["c/swift/2"]["visible_ms"] == partial["c/swift/3"]["visible_ms"] == [1_000]
+    assert first["detect_s"] == second["detect_s"] == pytest.approx(3)
+
+
+def test_a_namesrv_that_was_down_or_could_not_record_makes_no_failover_longer(partial):
+    away = partial["some/away/2"]
+    assert (away["namesrvs"], away["visible_ms"], away["slowest_namesrv"]) == (["ns-there"], [2_000], "ns-there")
+    assert away["spread_s"] == 0
+
+
+def test_a_namesrv_that_could_not_record_is_named_and_one_that_was_down_is_not(partial):
+    assert partial["some/away/2"]["missing"][-1] == "visible on ns-mute"
+    assert "visible on ns-late" not in partial["some/away/2"]["missing"]
+
+
+def test_a_failover_without_a_namesrv_ends_when_the_first_is_back_and_shows_the_new_master(partial):
+    dark = partial["all/dark/2"]
+    assert (dark["namesrvs"], dark["visible_ms"]) == (["ns-dark"], [65_000])
+    assert dark["missing"] == ["last_beat", "detected", "election_started", "notified"]
+
+
+def test_nobody_knows_when_it_ended_where_one_could_not_record_and_the_others_were_down(partial):
+    hush = partial["unknown/hush/2"]
+    assert (hush["namesrvs"], hush["visible_last"]) == ([], None)
+    assert hush["missing"][-2:] == ["visible", "visible on ns-hushed"]
+
+
+def test_a_namesrv_that_shows_it_only_after_a_restart_ends_a_failover_that_no_other_one_shows(partial):
+    deaf = partial["few/deaf/2"]
+    assert (deaf["namesrvs"], deaf["visible_ms"]) == (["ns-deaf"], [65_000])
+    assert "visible on ns-deaf" not in deaf["missing"]

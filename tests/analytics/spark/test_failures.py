@@ -1,0 +1,36 @@
+"""Things that are done one after the other, each whatever became of those before it."""
+
+import pytest
+
+from analytics.spark.failures import Failures, SomeFailed
+from analytics.spark.storage import BadStorage
+
+
+class DaysFailed(SomeFailed):
+    pass
+
+
+def test_what_fails_is_said_at_once_and_told_at_the_end_and_the_rest_is_done():
+    done, said = [], []
+    failures = Failures(said.append)
+    for name, why in (("a", OSError("no space left")), ("b", None), ("c", BadStorage("torn"))):
+        with failures.noted(name, said=f"{name}: failed" if name == "a" else ""):
+            if why:
+                raise why
+            done.append(name)
+    assert (done, said) == (["b"], ["a: failed"])
+    with pytest.raises(DaysFailed, match=r"^a: no space left; c: torn$"):
+        failures.raise_if_any(DaysFailed)
+
+
+def test_where_nothing_failed_nothing_is_raised():
+    failures = Failures(pytest.fail)
+    with failures.noted("a", said="a: failed"):
+        pass
+    failures.raise_if_any(SomeFailed)
+
+
+def test_what_is_a_fault_of_the_whole_run_ends_it():
+    failures = Failures(pytest.fail)
+    with pytest.raises(ValueError, match="a bug"), failures.noted("a", said="a: failed"):
+        raise ValueError("a bug")
