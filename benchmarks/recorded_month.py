@@ -70,7 +70,8 @@ APART_US: Final = 20_000
 ARRIVE_APART_US: Final = 100_000
 #: After its restart the NameServer serves again.
 DOWN_US: Final = 5 * SECOND_US
-#: As `namesrv/recording/route_recorder.py`: the first snapshot comes so long after the start, each other one an hour after the last.
+#: As `namesrv/recording/route_recorder.py`:
+#: the first snapshot comes so long after the start, each other one an hour after the last.
 FIRST_SNAPSHOT_US: Final = 2 * MINUTE_US
 #: It is found within so long that a broker has been silent for too long.
 SCAN_US: Final = 5 * SECOND_US

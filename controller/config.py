@@ -1,7 +1,8 @@
 """ControllerConfig: every option of the controller with its unit, default and reader.
 
 Answers to Java's `ControllerConfig`, whose property names and defaults are kept (controller.md 8.1). What any server
-has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and jRaft mean nothing here.
+has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and jRaft mean
+nothing here.
 """
 
 from collections.abc import Iterable
@@ -57,13 +58,14 @@ class ControllerConfig(ServerConfig):
     config_black_list: ConfigBlackList = "configBlackList;configStorePath"
     listen_port: ListenPort = 9878
     http_port: HttpPort = 9881
-    #: The longest request (1006) has a body of 1 MiB, and a header has 256 KiB at most: handlers.py, remoting/protocol/frame.py.
+    #: The longest request (1006) has a body of 1 MiB, and a header has 256 KiB at most: handlers.py,
+    #: remoting/protocol/frame.py.
     #: What is somewhat longer is still answered with its limit, and not disconnected.
     frame_bytes_max: FrameBytesMax = 2 * 1024 * 1024
 
     # ControllerConfig
 
-    #: Read by stores/opening.py.
+    #: Read by storage/opening.py.
     controller_store_path: Annotated[
         str,
         Option(
@@ -331,7 +333,7 @@ class ControllerConfig(ServerConfig):
     controller_id: Annotated[
         str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", by_request=_STORE)
     ] = ""
-    #: Read by stores/opening.py, as all that follow.
+    #: Read by storage/opening.py, as all that follow.
     controller_store: Annotated[
         StoreKind,
         Option(

@@ -15,7 +15,7 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "A2": "heartbeat_gaps",
         "A3": "flapping",
         "A4": "detection_delay",
-        "A5": "best_timeout",
+        "A5": "timeout_recommendation",
         "A6": "divergence",
         "A7": "route_churn",
         "A8": "queue_balance",
@@ -24,7 +24,7 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
         "A11": "restart_storms",
         "A12": "capacity",
         "A13": "anomalies",
-        "A14": "joint_failures",
+        "A14": "correlated_failures",
     }
 )
 
@@ -48,4 +48,9 @@ def job_id(asked: str) -> str:
 
 def load_jobs(ids: Iterable[str] = MODULES) -> "tuple[Job, ...]":
     """Return the analyses with these ids, in their order."""
-    return tuple(import_module(f"analytics.{MODULES[job_id]}").JOB for job_id in ids)
+    return tuple(import_module(f"analytics.jobs.{_module(job_id)}").JOB for job_id in ids)
+
+
+def _module(job_id: str) -> str:
+    """Return the name of the file: `a01_availability`."""
+    return f"a{int(job_id[1:]):02}_{MODULES[job_id]}"

@@ -1,7 +1,7 @@
 """Every event that a controller logs: its name, level, keys, meaning, and what to do about it.
 
-What any server logs stands in `serving/logging/server_events.py`. `docs/controller-logs.md` is this catalogue as a page:
-`python -m controller.observability.log_events > docs/controller-logs.md` writes it, and a test compares.
+What any server logs stands in `serving/logging/server_events.py`. `docs/controller-logs.md` is this catalogue as a
+page: `python -m controller.observability.log_events > docs/controller-logs.md` writes it, and a test compares.
 """
 
 import sys

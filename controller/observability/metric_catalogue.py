@@ -1,8 +1,8 @@
 """Every metric of a controller: its name, type, labels and meaning.
 
 What any server has stands in `serving/metrics/families.py`. `docs/controller-metrics.md` is this catalogue as a page:
-`python -m controller.observability.metric_catalogue > docs/controller-metrics.md` writes it, and a test compares. How each is read
-stands in `metrics.py`.
+`python -m controller.observability.metric_catalogue > docs/controller-metrics.md` writes it, and a test
+compares. How each is read stands in `metrics.py`.
 """
 
 import sys

@@ -15,7 +15,6 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import BrokerSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of
-from namesrv.core.topic_names import TopicNames
 from namesrv.http.shapes import (
     BrokerListing,
     BrokerSetView,
@@ -30,6 +29,7 @@ from namesrv.http.shapes import (
     TopicListing,
     TopicView,
 )
+from namesrv.http.topic_names import TopicNames
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from remoting.clock import Clock

@@ -1,8 +1,8 @@
 """Every metric of this server: its name, type, labels and meaning.
 
 What any server has stands in `serving/metrics/families.py`. `docs/metrics.md` is this catalogue as a page:
-`python -m namesrv.observability.metric_catalogue > docs/metrics.md` writes it, and a test compares. How each is read stands in
-`metrics.py`.
+`python -m namesrv.observability.metric_catalogue > docs/metrics.md` writes it, and a test compares. How each is read
+stands in `metrics.py`.
 """
 
 import sys

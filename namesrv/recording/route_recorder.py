@@ -13,7 +13,7 @@ from history.rows import Moment, Who
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerBeat, BrokerRemoved, Event
-from namesrv.recording import rows as rows
+from namesrv.recording import rows
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG

@@ -70,7 +70,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     body_limits: BodyLimits = msgspec.field(default_factory=BodyLimits)
     #: How headers of answers are written, whatever the request used.
     serialize_type: SerializeType = SerializeType.JSON
-    #: Whether the connection of this id is that of a known broker, and stays where others make room (`connection_limit.py`).
+    #: Whether the connection of this id is that of a known broker, and stays where others make
+    #: room (`connection_limit.py`).
     is_kept: Callable[[int], bool] = lambda _connection_id: False
 
 

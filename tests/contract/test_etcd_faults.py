@@ -356,6 +356,9 @@ def test_a_process_ends_without_a_word_whether_it_closes_its_store_or_not(etcd, 
 
 
 def test_the_embedded_store_never_loads_grpc():
-    program = "import sys, controller.storage.embedded, controller.storage.etcd.lease_state_machine; print({'grpc', 'etcd3'} & {*sys.modules})"
+    program = (
+        "import sys, controller.storage.embedded, controller.storage.etcd.lease_state_machine; "
+        "print({'grpc', 'etcd3'} & {*sys.modules})"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -77,7 +77,7 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
     [
         (
             {"controller": {"replicas": 3}},
-            "but controller.storage.store=embedded is a file of one controller alone: set controller.storage.store=etcd, or",
+            "but controller.store=embedded is a file of one controller alone: set controller.store=etcd, or",
         ),
         ({"controller": {"store": "etcd"}}, "there is no etcd: set etcd.endpoints"),
         ({"controller": {"store": "etcd"}, "etcd": {**ETCD, "embedded": {"enabled": True}}}, "decide for one etcd"),
@@ -101,10 +101,10 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
             {"namesrv": {"external": {"nodePorts": [30001, 30002, 30003], "type": "LoadBalancer"}}},
             "needs namesrv.external.type=NodePort",
         ),
-        ({"namesrv": {"config": {"listenPort": 1}}}, "namesrv.settings.config.listenPort is set by the chart"),
+        ({"namesrv": {"config": {"listenPort": 1}}}, "namesrv.config.listenPort is set by the chart"),
         (
             {"namesrv": {"config": {"tls.server.mode": "disabled"}}},
-            "namesrv.settings.config.tls.server.mode is set by the chart",
+            "namesrv.config.tls.server.mode is set by the chart",
         ),
         (
             {"brokers": {"auth": {"existingSecret": "s"}}},
@@ -112,7 +112,7 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         ),
         (
             {"namesrv": {"config": {"brokerAccessAddresses": "10.0.0.0/8"}}},
-            "namesrv.settings.config.brokerAccessAddresses is set by the chart",
+            "namesrv.config.brokerAccessAddresses is set by the chart",
         ),
         (
             {"controller": {"config": {"brokerSecretKey": "s"}}},
@@ -127,7 +127,7 @@ def test_a_value_of_another_kind_is_refused_with_its_place(values, where):
         ({"controller": {"config": {"historyDir": "/x"}}}, "controller.config.historyDir is set by the chart"),
         (
             {"namesrv": {"config": {"historyBytesMax": 67108864}, "persistence": {"enabled": False}}},
-            "namesrv.settings.config.historyBytesMax is set by the chart",
+            "namesrv.config.historyBytesMax is set by the chart",
         ),
         (
             without_volume("1.5Gi"),
@@ -160,7 +160,7 @@ def test_values_that_do_not_go_together_are_refused_with_a_sentence(values, sent
     [
         ({"namesrv": {"replicas": 1}}, "namesrv.replicas of 2 or more"),
         ({"controller": {"replicas": 1}}, "controller.replicas of 2 or more"),
-        ({"controller": {"store": "embedded", "replicas": 1}}, "needs controller.storage.store=etcd"),
+        ({"controller": {"store": "embedded", "replicas": 1}}, "needs controller.store=etcd"),
         ({"etcd": {"endpoints": [], "embedded": {"enabled": True}}}, "the embedded etcd is for trials"),
         ({"namesrv": {"persistence": {"enabled": False}}}, "needs namesrv.persistence.enabled=true"),
         ({"controller": {"podDisruptionBudget": {"enabled": False}}}, "podDisruptionBudget.enabled=true"),

@@ -245,13 +245,13 @@ MUTANTS = {
         election_runner, "decide_election", first_come_is_elected, seed=165, profile="safe"
     ),
     "a living master is replaced": wrong(
-        elector, "decide_election", the_recorded_master_is_lost_to_whoever_asks, seed=46, profile="calm"
+        election_runner, "decide_election", the_recorded_master_is_lost_to_whoever_asks, seed=46, profile="calm"
     ),
     "a suspect master is replaced": wrong(
         election_runner, "decide_election", suspects_are_replaced, seed=46, profile="calm"
     ),
     "epochs in logs do not count": wrong(
-        elector, "decide_election", epochs_in_logs_do_not_count, seed=342, profile="lost"
+        election_runner, "decide_election", epochs_in_logs_do_not_count, seed=342, profile="lost"
     ),
     "a claim of anybody wins": wrong(election_runner, "decide_election", a_claim_of_anybody_wins, profile="liar"),
     "what comes over any connection counts": wrong(controller_core, "LiveTable", AnyConnectionRaises, profile="liar"),
@@ -269,13 +269,13 @@ MUTANTS = {
     ),
     "a new master keeps the old SyncStateSet": wrong(Decision, "after", the_sync_state_set_outlives_an_election),
     "a restarted master keeps its epoch": wrong(
-        control, "decide_adoption", a_restarted_master_goes_on, seed=42, profile="safe"
+        requests, "decide_adoption", a_restarted_master_goes_on, seed=42, profile="safe"
     ),
     "any report of the SyncStateSet counts": wrong(
-        control, "decide_alteration", any_report_counts, seed=69, profile="safe"
+        requests, "decide_alteration", any_report_counts, seed=69, profile="safe"
     ),
     "late reports of the SyncStateSet count": wrong(
-        control, "decide_alteration", old_reports_count, seed=69, profile="safe"
+        requests, "decide_alteration", old_reports_count, seed=69, profile="safe"
     ),
     "ids are given twice": wrong(requests, "decide_id", ids_are_given_twice, seed=4),
     "a closed connection is a dead broker": wrong(controller_core, "Detection", ClosedIsDead, seed=12),
@@ -288,15 +288,9 @@ MUTANTS = {
         ),
         profile="safe",
     ),
-    "the store does not compare the leader": wrong(
-        etcd_requests, "commit", commits_without(0, 1), seed=38, profile="safe"
-    ),
-    "the store does not compare the revision": wrong(
-        etcd_requests, "commit", commits_without(2), seed=9, profile="safe"
-    ),
-    "leaders are told apart by revisions alone": wrong(
-        etcd_requests, "commit", commits_without(1), seed=214, profile="lost"
-    ),
+    "the store does not compare the leader": wrong(calls, "commit", commits_without(0, 1), seed=38, profile="safe"),
+    "the store does not compare the revision": wrong(calls, "commit", commits_without(2), seed=9, profile="safe"),
+    "leaders are told apart by revisions alone": wrong(calls, "commit", commits_without(1), seed=214, profile="lost"),
     "a renewed lease is counted from its answer": wrong(
         EtcdElection, "_perform", counted_from_its_answer(Renew), seed=8, profile="safe"
     ),

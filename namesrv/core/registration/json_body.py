@@ -1,7 +1,7 @@
 """A long registration in JSON, whatever wrote it: read a few topics or mappings at a time.
 
-What brokers write is read faster by `incremental_body.py`, as long as they have no static topics: with them there are bare
-integer keys in it. Pure: text in, what the broker says out.
+What brokers write is read faster by `incremental_body.py`, as long as they have no static topics: with them there are
+bare integer keys in it. Pure: text in, what the broker says out.
 """
 
 from collections.abc import Callable, Iterable

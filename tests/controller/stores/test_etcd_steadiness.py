@@ -172,9 +172,9 @@ def test_a_watch_goes_on_whatever_etcd_makes_of_it_and_reports_it(fault, is_told
         if not is_told:
             raise OSError("the disk is full")
 
-    watch = Watch(etcd, KEYS, SystemClock(), lambda _: None, report)
-    watch.start()
-    wait_until(lambda: etcd.asked >= 3 or not watch._thread.is_alive(), seconds=SOON_S, what="it asks again")
-    assert watch._thread.is_alive()
-    watch.stop(seconds=SOON_S)
+    watched = Watch(etcd, KEYS, SystemClock(), lambda _: None, report)
+    watched.start()
+    wait_until(lambda: etcd.asked >= 3 or not watched._thread.is_alive(), seconds=SOON_S, what="it asks again")
+    assert watched._thread.is_alive()
+    watched.stop(seconds=SOON_S)
     assert told == [("etcd_watch", fault)]

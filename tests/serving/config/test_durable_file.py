@@ -41,7 +41,7 @@ while True:
 CRASHES_AT_EVERY_LINE = """
 import itertools, json, os, sys
 from pathlib import Path
-from serving import durable_file
+from serving.config import durable_file
 
 folder = Path(sys.argv[1])
 for crash_at in itertools.count():

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namesrv.core.tables.topic_table import TopicTable
-from namesrv.core.topic_names import TopicNames
+from namesrv.http.topic_names import TopicNames
 from remoting.protocol.shapes.route import QueueData
 from serving.http import pages
 from serving.http.pages import BadCursor, PageRequest, page_of, sorted_in_turns, with_prefix
