@@ -32,7 +32,7 @@ from stored_days import FIRST_DAY, SERVERS, heartbeats, store_days
 from synthetic.generator import Truth, record
 from synthetic.landing import SEGMENT_US, line, moment
 from synthetic.plan import Plan, Server, brokers
-from synthetic.plants import flaps, joint_failure, renewal_outages, storm
+from synthetic.plants import correlated_failure, flaps, renewal_outages, storm
 
 from analytics.cli.report import report
 from analytics.cli.session import SparkOptions, start_session
@@ -222,7 +222,7 @@ def land_a_day(root: Path, count: int) -> int:
     plan = Plan(start_us=span.start_us, end_us=span.end_us, brokers=some).with_plants(
         *(renewal_outages(key, *span, mean_up_us=8 * HOUR_US, mean_down_us=HOUR_US // 4) for key in keys[: count // 3]),
         storm(keys[half : half + max(6, count // 8)], span.start_us + 9 * HOUR_US),
-        joint_failure(keys[half : half + 3], span.start_us + 15 * HOUR_US, span.start_us + 16 * HOUR_US),
+        correlated_failure(keys[half : half + 3], span.start_us + 15 * HOUR_US, span.start_us + 16 * HOUR_US),
         flaps(keys[-1], span.start_us + 3 * HOUR_US, every_us=HOUR_US // 10, count=8),
     )
     return sum(_land_server(root, plan, server) for server in plan.servers)

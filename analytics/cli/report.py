@@ -30,7 +30,7 @@ _SECTIONS: Final[Mapping[str, Callable[[Result], Section]]] = MappingProxyType(
         "A11": incidents.storms,
         "A6": routes.divergence,
         "A13": incidents.anomalies,
-        "A14": incidents.joint_failures,
+        "A14": incidents.correlated_failures,
         "A3": brokers.flapping,
         "A4": brokers.detection,
         "A5": brokers.timeouts,

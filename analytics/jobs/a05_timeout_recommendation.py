@@ -69,7 +69,7 @@ COLUMNS: Final = (
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
     Column("current_fp_day", Type.DOUBLE, "times a day that it is given up alive with that timeout"),
     Column(
-        "best_timeout_s",
+        "recommended_timeout_s",
         Type.DOUBLE,
         "recommended timeout; null where the period is not known; "
         "up to 30 s too long for brokers that let a slave act for their master and were given up "
@@ -91,7 +91,7 @@ COLUMNS: Final = (
 )
 
 
-def best_timeout(parts: DataFrame, _span: Span, periods: Periods = MappingProxyType({})) -> DataFrame:
+def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = MappingProxyType({})) -> DataFrame:
     """Return one row for each broker that beat at least twice; `periods` tell how brokers are configured."""
     brokers = (
         _watched(parts.filter(F.col("what") == GAP), periods)
@@ -117,7 +117,7 @@ def _told() -> list[SparkColumn]:
         F.col("period_ms"),
         F.col("current_timeout_s"),
         F.try_divide(_longer_than(F.col("current_timeout_s")), F.col("days")).alias("current_fp_day"),
-        F.col("fixed.setting").alias("best_timeout_s"),
+        F.col("fixed.setting").alias("recommended_timeout_s"),
         F.col("fixed.fp_day").alias("fp_day"),
         F.col("fixed.fp_day_upper").alias("fp_day_upper"),
         F.col("fixed.delay_s").alias("delay_s"),
@@ -245,17 +245,17 @@ def _best(choices: SparkColumn) -> SparkColumn:
 
 JOB: Final = Job(
     id="A5",
-    name="best_timeout",
+    name="timeout_recommendation",
     question="How long should NameServers bear with each broker's silence before they give it up?",
     inputs=SILENCE_INPUTS,
     parts=silence_parts,
-    result=best_timeout,
+    result=timeout_recommendation,
     part_columns=PARTS,
     columns=COLUMNS,
-    order=("abs(best_timeout_s - current_timeout_s) DESC NULLS LAST",),
+    order=("abs(recommended_timeout_s - current_timeout_s) DESC NULLS LAST",),
 )
 
 
 def with_periods(periods: Periods) -> Job:
     """Return the analysis with brokers configured so."""
-    return JOB._replace(result=partial(best_timeout, periods=periods))
+    return JOB._replace(result=partial(timeout_recommendation, periods=periods))

@@ -94,7 +94,7 @@ def _joint(down: DataFrame) -> DataFrame:
 
 JOB: Final = Job(
     id="A14",
-    name="joint_failures",
+    name="correlated_failures",
     question="Which brokers fail together, as if they shared a rack, a switch or a power line?",
     inputs=LIFE_INPUTS,
     parts=life_parts,

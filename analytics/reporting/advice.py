@@ -73,7 +73,7 @@ def _tells_its_timeout(row: Row) -> bool:
 def _timeout_command(row: Row, addresses: Mapping[tuple[str, str], str]) -> str:
     known = addresses.get((row["cluster"], row["broker_name"])) if row["broker_id"] == 0 else None
     address = quoted(known or f"ADDRESS-OF-{row['broker_name']}-{row['broker_id']}")
-    timeout_ms = round(1000 * row["best_timeout_s"])
+    timeout_ms = round(1000 * row["recommended_timeout_s"])
     return f'mqadmin updateBrokerConfig -n "$NAMESRV_ADDR" -b {address} -k brokerNotActiveTimeoutMillis -v {timeout_ms}'
 
 

@@ -300,7 +300,9 @@ def _removal(row: Row) -> str:
 def timeouts(result: Result) -> Section:
     """Which timeout fits each broker."""
     title = "Timeouts now and recommended"
-    rows = sorted(result.rows, key=lambda row: -abs((row["best_timeout_s"] or 0) - (row["current_timeout_s"] or 0)))
+    rows = sorted(
+        result.rows, key=lambda row: -abs((row["recommended_timeout_s"] or 0) - (row["current_timeout_s"] or 0))
+    )
     if not rows:
         return result.section("Timeouts", "No broker was seen.", [nothing(title, "no broker was seen")])
     judged = [row for row in rows if row["confidence"] != "low"]
@@ -314,7 +316,7 @@ def timeouts(result: Result) -> Section:
         answer = f"{counted(len(others), 'broker')} of {len(rows)} should have another timeout: see What to change."
     if unjudged:
         answer += f" Of {counted(unjudged, 'broker')} there is too little history."
-    now = [Bar(broker(row), (row["current_timeout_s"], row["best_timeout_s"])) for row in judged[:SHOWN]]
+    now = [Bar(broker(row), (row["current_timeout_s"], row["recommended_timeout_s"])) for row in judged[:SHOWN]]
     figure = bars(title, ("now", "recommended"), now, Axis("silence borne", duration, steps=DURATION))
     return result.section("Timeouts", answer, [figure], timeout_table(rows))
 
@@ -323,8 +325,8 @@ def is_other(row: Row) -> bool:
     """Return whether another timeout is recommended with more than low confidence."""
     return (
         row["confidence"] != "low"
-        and row["best_timeout_s"] is not None
-        and row["best_timeout_s"] != row["current_timeout_s"]
+        and row["recommended_timeout_s"] is not None
+        and row["recommended_timeout_s"] != row["current_timeout_s"]
     )
 
 
@@ -361,7 +363,7 @@ def _recommended(row: Row) -> tuple[str, str, str, str]:
     if row["confidence"] == "low":
         return TOO_LITTLE, NOTHING, NOTHING, NOTHING
     return (
-        duration(row["best_timeout_s"]),
+        duration(row["recommended_timeout_s"]),
         number(row["current_fp_day"], 3),
         number(row["fp_day"], 3),
         duration(row["delay_s"]),

@@ -1,4 +1,4 @@
-"""Sections about what went wrong: failovers, restart storms, anomalies, joint failures."""
+"""Sections about what went wrong: failovers, restart storms, anomalies, correlated failures."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -217,13 +217,13 @@ def _as_usual(judged: int) -> str:
     return f"Each of the {counted(judged, 'broker')} with enough history behaved as it always does."
 
 
-def joint_failures(result: Result) -> Section:
+def correlated_failures(result: Result) -> Section:
     """Who fails together."""
     title = "Brokers that are down in the same minutes"
     rows = sorted(result.rows, key=lambda row: (-row["jaccard"], -row["joint_minutes"]))
     if not rows:
         return result.section(
-            "Joint failures", "No brokers failed together.", [nothing(title, "no brokers failed together")]
+            "Correlated failures", "No brokers failed together.", [nothing(title, "no brokers failed together")]
         )
     alike = [row for row in rows if row["jaccard"] >= TOGETHER]
     groups = together(_pair(row) for row in alike if row["joint_outages"] >= OFTEN)
@@ -251,7 +251,7 @@ def joint_failures(result: Result) -> Section:
             for row in rows
         ],
     )
-    return result.section("Joint failures", f"{answer.rstrip('.')}.", [bars(title, (), pairs, axis)], table)
+    return result.section("Correlated failures", f"{answer.rstrip('.')}.", [bars(title, (), pairs, axis)], table)
 
 
 def _pair(row: Row) -> tuple[str, str]:

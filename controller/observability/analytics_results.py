@@ -52,7 +52,7 @@ class _Shown(NamedTuple):
 _BY_SET: Final[Mapping[str, _Shown]] = {
     "availability": _Shown(catalogue.AVAILABILITY, "availability", min),
     "flapping": _Shown(catalogue.FLAPPING_SCORE, "peak", max),
-    "best_timeout": _Shown(catalogue.RECOMMENDED_TIMEOUT, "best_timeout_s", max),
+    "timeout_recommendation": _Shown(catalogue.RECOMMENDED_TIMEOUT, "recommended_timeout_s", max),
     "heartbeat_gaps": _Shown(catalogue.MISSED_HEARTBEATS, "miss_ratio", max),
 }
 

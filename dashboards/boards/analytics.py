@@ -190,7 +190,7 @@ BOARD: Final = Board(
     title="RocketMQ / Analyses",
     question="What should I change?",
     when_red="These are results of batch jobs, of the window that their last run looked at. `rmq-analytics report` "
-    "writes one page with all of them, anomalies and joint failures included. Pages: `AnalyticsStale`, "
+    "writes one page with all of them, anomalies and correlated failures included. Pages: `AnalyticsStale`, "
     "`HistoryStopped`.",
     variables=(PLANE, CLUSTER, BROKER),
     rows=(_FRESH, _BROKERS, _WHOLE),

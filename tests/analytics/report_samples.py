@@ -184,7 +184,7 @@ def _about_brokers():
                 period_ms=period_ms,
                 current_timeout_s=now,
                 current_fp_day=0.0,
-                best_timeout_s=then,
+                recommended_timeout_s=then,
                 fp_day=0.01,
                 fp_day_upper=0.03,
                 delay_s=then + 5,

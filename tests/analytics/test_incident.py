@@ -223,7 +223,7 @@ def test_the_failover_is_told_once_and_took_as_long_as_it_took(said):
 
 def test_nobody_flapped_nobody_failed_together_and_nothing_was_a_storm(said):
     assert not any(row["flagged_at_end"] or row["time_flagged_s"] for row in said.published("flapping"))
-    assert said.published("joint_failures") == said.published("restart_storms") == []
+    assert said.published("correlated_failures") == said.published("restart_storms") == []
 
 
 # The NameServer that came back and knew nobody

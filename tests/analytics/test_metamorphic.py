@@ -29,7 +29,7 @@ from synthetic.plan import (
     Topic,
     brokers,
 )
-from synthetic.plants import churner, failover, flaps, joint_failure, offset_samples, storm
+from synthetic.plants import churner, correlated_failure, failover, flaps, offset_samples, storm
 
 from analytics.engine.inputs import with_look_back
 from analytics.ingest.closing import KEYS
@@ -69,7 +69,7 @@ def a_plan():
         churner("one", sixth.broker_name, MIDNIGHT - 10 * MINUTE, every_us=3 * MINUTE, changes=9),
         failover(first.broker_name, MIDNIGHT - MINUTE, controller="controller-0", epoch=2),
         storm(KEYS_OF_BROKERS[2:], MONDAY + 22 * HOUR),
-        joint_failure(KEYS_OF_BROKERS[6:], MIDNIGHT + 2 * HOUR, MIDNIGHT + 3 * HOUR),
+        correlated_failure(KEYS_OF_BROKERS[6:], MIDNIGHT + 2 * HOUR, MIDNIGHT + 3 * HOUR),
         offset_samples("controller-0", "one", MONDAY + 20 * HOUR, [5.0 + (number % 60) for number in range(480)]),
     )
 

@@ -38,7 +38,7 @@ def test_an_unknown_job_is_answered_with_the_known_ones(tmp_path, capsys):
 
 
 def test_jobs_are_known_by_id_and_by_name():
-    assert [job_id(asked) for asked in ("A5", "a5", "best_timeout", "best-timeout")] == ["A5"] * 4
+    assert [job_id(asked) for asked in ("A5", "a5", "timeout_recommendation", "timeout-recommendation")] == ["A5"] * 4
     with pytest.raises(UnknownJob):
         job_id("A15")
 

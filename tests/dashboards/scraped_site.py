@@ -146,7 +146,7 @@ def publish_results(folder):
     rows = {
         "availability": broker | {"availability": 0.999},
         "flapping": broker | {"peak": 1.5},
-        "best_timeout": broker | {"best_timeout_s": 12.0},
+        "timeout_recommendation": broker | {"recommended_timeout_s": 12.0},
         "heartbeat_gaps": broker | {"miss_ratio": 0.001},
         "divergence": broker | {"kind": "presence", "seconds": 3.0},
         "capacity": {"cluster": None, "resource": "topics", "days_left": 90.0},

@@ -37,7 +37,7 @@ class Truth:
     cuts: list[Cut] = field(default_factory=list)
     #: Beats that were lost while the server knew the broker.
     drops: list[Drop] = field(default_factory=list)
-    #: What other plants tell: failovers, storms, flaps, churners, joint failures, ...
+    #: What other plants tell: failovers, storms, flaps, churners, correlated failures, ...
     planted: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
 

@@ -90,10 +90,10 @@ def storm(brokers: Sequence[BrokerKey], at_us: int, *, within_us: int = 20 * SEC
     return Plant(outages=outages, truth={"storms": (Group(tuple(brokers), min(back), max(back)),)})
 
 
-def joint_failure(brokers: Sequence[BrokerKey], from_us: int, to_us: int) -> Plant:
+def correlated_failure(brokers: Sequence[BrokerKey], from_us: int, to_us: int) -> Plant:
     """Plant brokers that are down together, as if they stood in one rack."""
     outages = tuple(Outage(broker, from_us, to_us, End.SILENT) for broker in brokers)
-    return Plant(outages=outages, truth={"joint_failures": (Group(tuple(brokers), from_us, to_us),)})
+    return Plant(outages=outages, truth={"correlated_failures": (Group(tuple(brokers), from_us, to_us),)})
 
 
 def cut(broker: BrokerKey, server: str, from_us: int, to_us: int) -> Plant:

@@ -251,7 +251,13 @@ def test_brokers_that_tell_no_timeout_have_no_command_for_it_but_a_sentence(page
 
 
 def test_a_timeout_without_evidence_is_not_advised():
-    row = {"broker_name": "b", "broker_id": 0, "current_timeout_s": 10.0, "best_timeout_s": 60.0, "confidence": "low"}
+    row = {
+        "broker_name": "b",
+        "broker_id": 0,
+        "current_timeout_s": 10.0,
+        "recommended_timeout_s": 60.0,
+        "confidence": "low",
+    }
     page = made_of([a_result("A5", a_row("A5", **row))])
     assert "Nothing needs to be changed." in page
 
@@ -261,7 +267,7 @@ def test_the_command_of_a_timeout_is_one_command_whatever_a_broker_is_called():
         "broker_name": "b'; reboot '",
         "broker_id": 0,
         "current_timeout_s": 10.0,
-        "best_timeout_s": 60.0,
+        "recommended_timeout_s": 60.0,
         "confidence": "high",
     }
     page = page_of({"A5": result_of(a_result("A5", a_row("A5", **row)))})
@@ -342,7 +348,7 @@ MINUTES = {
     "A5": {
         "broker_id": 2,
         "period_ms": 30_000.0,
-        "best_timeout_s": 3.0,
+        "recommended_timeout_s": 3.0,
         "current_timeout_s": 120.0,
         "confidence": "low",
     },

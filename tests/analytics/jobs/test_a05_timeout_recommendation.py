@@ -117,7 +117,7 @@ def phi(broker, alarms, *, days_watched):
 
 def test_the_least_timeout_is_chosen_that_is_surely_exceeded_at_most_once_in_thirty_days(result):
     row = result["paused"]
-    assert (row["best_timeout_s"], row["confidence"], row["fp_day"]) == (120, "high", 0)
+    assert (row["recommended_timeout_s"], row["confidence"], row["fp_day"]) == (120, "high", 0)
     assert row["fp_day_upper"] == pytest.approx(-math.log(0.05) / row["evidence_days"])
     assert row["delay_s"] == 120
 
@@ -132,19 +132,19 @@ def test_false_alarms_are_counted_exactly(result):
 
 def test_of_log_normal_gaps_the_chosen_timeout_is_within_one_step_of_the_right_one(result):
     row = result["log-normal"]
-    assert abs(GRID_S.index(row["best_timeout_s"]) - GRID_S.index(least_timeout_s())) <= 1
+    assert abs(GRID_S.index(row["recommended_timeout_s"]) - GRID_S.index(least_timeout_s())) <= 1
     assert row["evidence_days"] == pytest.approx(100, rel=0.01)
 
 
 def test_nothing_below_three_periods_is_recommended(result):
-    assert result["steady"]["best_timeout_s"] == 90
+    assert result["steady"]["recommended_timeout_s"] == 90
     # Its period is known no better than that.
-    assert result["noisy"]["best_timeout_s"] == 90
+    assert result["noisy"]["recommended_timeout_s"] == 90
 
 
 def test_beyond_the_grid_false_alarms_are_those_of_three_periods(result):
     row = result["rare"]
-    assert (row["best_timeout_s"], row["fp_day"], row["delay_s"], row["confidence"]) == (300, 0, 300, "high")
+    assert (row["recommended_timeout_s"], row["fp_day"], row["delay_s"], row["confidence"]) == (300, 0, 300, "high")
 
 
 def test_little_evidence_gives_low_confidence(result):
@@ -156,16 +156,16 @@ def test_little_evidence_gives_low_confidence(result):
 
 def test_without_a_known_period_nothing_is_recommended(result):
     row = result["unknown"]
-    assert (row["period_ms"], row["best_timeout_s"], row["confidence"]) == (None, None, "low")
+    assert (row["period_ms"], row["recommended_timeout_s"], row["confidence"]) == (None, None, "low")
 
 
 def test_where_nothing_is_sure_false_alarms_are_weighed_against_the_delay_of_failures(result):
     # One false alarm costs less than twenty failures that are noticed 15 s later.
     assert FALSE_ALARM_COST_S < 20 * 15
-    assert (result["costly"]["best_timeout_s"], result["costly"]["confidence"]) == (90, "medium")
+    assert (result["costly"]["recommended_timeout_s"], result["costly"]["confidence"]) == (90, "medium")
     # Thirty cost more than two failures that are noticed 15 s later.
     assert 30 * FALSE_ALARM_COST_S > 2 * 15
-    assert (result["bearable"]["best_timeout_s"], result["bearable"]["fp_day"]) == (105, 0)
+    assert (result["bearable"]["recommended_timeout_s"], result["bearable"]["fp_day"]) == (105, 0)
 
 
 def test_the_timeout_in_force_is_the_one_that_was_told_last(result):
@@ -205,5 +205,5 @@ def test_silences_of_a_broker_are_found_in_what_three_name_servers_recorded_of_t
     assert row["current_fp_day"] == pytest.approx(2 / row["evidence_days"])
     assert row["failures"] == 3
     # All three servers count for the choice: a minute for each false alarm, against three failures.
-    assert (row["best_timeout_s"], row["fp_day"], row["confidence"]) == (165, 0, "low")
+    assert (row["recommended_timeout_s"], row["fp_day"], row["confidence"]) == (165, 0, "low")
     assert row["fp_day_upper"] == pytest.approx(-math.log(0.05) / row["evidence_days"])

@@ -19,7 +19,7 @@ from hand_tables import (
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import BrokerKey, End, Outage, Plan, Plant, brokers
-from synthetic.plants import joint_failure
+from synthetic.plants import correlated_failure
 
 from analytics.jobs.a14_correlated_failures import BROKERS_DOWN_MAX, JOB
 from analytics.shared.broker_states import STATE_PARTS
@@ -186,7 +186,7 @@ def test_planted_groups_are_recovered_among_brokers_that_fail_alone(spark):
     racks = (keys[:4], keys[4:7])
     end_us = MONDAY_US + 6 * HOUR_US
     plants = [
-        joint_failure(rack, MONDAY_US + at, MONDAY_US + at + 12 * m)
+        correlated_failure(rack, MONDAY_US + at, MONDAY_US + at + 12 * m)
         for rack, starts in ((racks[0], (40 * m, 200 * m)), (racks[1], (90 * m, 300 * m)))
         for at in starts
     ]

@@ -1,4 +1,4 @@
-"""A1 availability, A3 flapping, A14 joint failures: three questions about when brokers were down."""
+"""A1 availability, A3 flapping, A14 correlated failures: three questions about when brokers were down."""
 
 from itertools import combinations
 from math import exp, lgamma, log
@@ -107,7 +107,7 @@ def _cleared(at_us: int, score: float) -> int:
     return at_us + int(FLAP_DECAY_S * 1e6 * log(score / CLEARED_BELOW))
 
 
-def joint_failures(rows: Rows, window: Span) -> list[Answer]:
+def correlated_failures(rows: Rows, window: Span) -> list[Answer]:
     """A14: one row for each two brokers that were down together, not as planned."""
     minutes = {}
     for key, life in lives(rows, window[1]).items():

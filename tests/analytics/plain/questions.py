@@ -14,7 +14,7 @@ from plain.comparing import Tolerances
 from plain.failovers import failover_timeline
 from plain.lives import Key
 from plain.oddities import anomalies
-from plain.outages import availability, flapping, joint_failures
+from plain.outages import availability, correlated_failures, flapping
 from plain.removals import detection_delay
 from plain.scaling import queue_scaling
 from plain.spans import Span
@@ -85,7 +85,7 @@ QUESTIONS: dict[str, Question] = {
     "A11": Question(_of_rows(restart_storms), ("cluster", "cause", "start")),
     "A12": Question(_of_rows(capacity), ("source", "resource"), {"in_30d": 60.0}),
     "A13": Question(_of_rows(anomalies), (*BROKER, "metric", "start")),
-    "A14": Question(_of_rows(joint_failures), ("cluster", "broker_a", "broker_b", "cluster_b")),
+    "A14": Question(_of_rows(correlated_failures), ("cluster", "broker_a", "broker_b", "cluster_b")),
 }
 #: These look at many days; the others at some hours.
 LONG = ("A9", "A12")

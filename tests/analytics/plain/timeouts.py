@@ -57,7 +57,7 @@ def _evidence(row: Answer) -> dict[str, bool]:
 
 def _choice(row: Answer) -> dict[str, bool]:
     """Return what may be wrong with the timeout that is recommended."""
-    best_s, period_s = row["best_timeout_s"], (row["period_ms"] or 0) / 1000
+    best_s, period_s = row["recommended_timeout_s"], (row["period_ms"] or 0) / 1000
     if best_s is None:
         return {}
     return {

@@ -37,7 +37,7 @@ def test_each_result_tells_when_it_was_made_of_how_much_and_how_fast():
     [
         ("availability", "availability", "broker_availability_ratio", 0.25),
         ("flapping", "peak", "flapping_score", 0.75),
-        ("best_timeout", "best_timeout_s", "recommended_timeout_seconds", 0.75),
+        ("timeout_recommendation", "recommended_timeout_s", "recommended_timeout_seconds", 0.75),
         ("heartbeat_gaps", "miss_ratio", "missed_heartbeat_ratio", 0.75),
     ],
 )
@@ -46,9 +46,9 @@ def test_a_set_is_shown_by_its_worst_broker(name, column, metric, value):
     assert shown(a_result(name, *rows))[metric, ("C", "broker-a")] == value
 
 
-@pytest.mark.parametrize("name", ["best_timeout", "heartbeat_gaps"])
+@pytest.mark.parametrize("name", ["timeout_recommendation", "heartbeat_gaps"])
 def test_what_has_too_little_history_is_not_shown(name):
-    column = {"best_timeout": "best_timeout_s", "heartbeat_gaps": "miss_ratio"}[name]
+    column = {"timeout_recommendation": "recommended_timeout_s", "heartbeat_gaps": "miss_ratio"}[name]
     few = of_broker(0, confidence="low", **{column: 3.0})
     enough = {**of_broker(1, confidence="high", **{column: 0.5}), "broker_name": "broker-b"}
     found = shown(a_result(name, few, enough))
