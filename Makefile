@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
+.PHONY: run test test-all check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -39,11 +39,16 @@ unit: $(VENV)/.dev
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
-## test: everything, the fast checks first
+## test: the fast checks, then each behaviour once; about 12 minutes on two cores
 # A worker takes a file at a time: its tests may share brokers, for which they wait most of the time.
 WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check
-	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not soak and not broad"
+
+## test-all: what CI runs: `make test`, and then the same behaviour over many more inputs, versions and minutes
+test-all: test
+	$(PYTEST) -m "broad and not soak"
 
 ## bench-start: how long the start takes, and how much memory an idle server holds
 bench-start: $(VENV)/.run

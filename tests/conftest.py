@@ -1,16 +1,14 @@
-"""Skips tests whose programs are not there, and shows the logs of the processes of a failing test.
+"""Says what will not run here, skips tests whose programs are missing, shows the logs of a failing test's processes.
 
 Several workers may share the tests (pytest-xdist), a file each: what is quick comes first, then what takes longest.
 """
 
-import os
-
 import measured
 import pytest
 from hypothesis import settings
-from peers import processes
-from peers.etcd import missing_programs
-from peers.jars import missing_tools
+from peers import processes, programs
+from peers.etcd import PROGRAMS as ETCD_PROGRAMS
+from peers.jars import TOOLS as JAVA_TOOLS
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("here", deadline=None)
@@ -35,6 +33,10 @@ LONG = (
 _started_before = pytest.StashKey[int]()
 
 
+def pytest_report_header():
+    return programs.header()
+
+
 def pytest_collection_modifyitems(config, items):
     folder = config.rootpath / "tests"
 
@@ -51,11 +53,10 @@ def pytest_collection_modifyitems(config, items):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     item.stash[_started_before] = len(processes.started)
-    give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-    if item.get_closest_marker("java") is not None and (missing := missing_tools()):
-        give_up(f"Java peers cannot run, not installed: {', '.join(missing)}")
-    if item.get_closest_marker("etcd") is not None and (missing := missing_programs()):
-        give_up(f"etcd cannot run, not installed: {', '.join(missing)}")
+    if item.get_closest_marker("java") is not None:
+        programs.require(*JAVA_TOOLS)
+    if item.get_closest_marker("etcd") is not None:
+        programs.require(*ETCD_PROGRAMS)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,6 +19,8 @@ from controller.wire import handlers as controller_handlers
 from namesrv.wire import handlers as namesrv_handlers
 from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 
+pytestmark = pytest.mark.broad
+
 #: As many made-up brokers as there may be (brokersMax), of as many as each connection may have.
 CONNECTIONS, OF_A_CONNECTION = 98, 1020
 

@@ -13,7 +13,7 @@ from peers.servers import registered
 from peers.waiting import wait_until
 from peers.wire import REGISTER_BROKER, frame
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.broad, pytest.mark.java]
 
 CONNECTIONS, TIMES = 10, 6
 MAPPINGS = 1_200_000

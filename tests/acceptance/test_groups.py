@@ -15,7 +15,7 @@ from peers.wire import SUCCESS
 from replicated import VERY_LONG_S, Moment
 from verdicts import PATIENCE
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]
 
 UPDATE_CONTROLLER_CONFIG = 1009
 GET_CONTROLLER_CONFIG = 1010

@@ -32,7 +32,7 @@ from history.landing import LANDING, lines_of
 from history.schemas import FAMILIES, Type
 
 #: Most of it is the incident: everything waits for brokers that register each 30 s.
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]
 
 #: What is at most said of a death that the system told at once, unless clients had to wait for longer.
 AT_ONCE_S = 0.5

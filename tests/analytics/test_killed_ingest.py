@@ -13,7 +13,7 @@ from test_ingest import ids
 from analytics.ingest.streaming import take_what_is_there
 from history.schemas import HEARTBEAT
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.broad, pytest.mark.timeout(900)]
 
 PROJECT = Path(__file__).parents[2]
 

@@ -123,7 +123,7 @@ def assert_same(changed, before):
             assert one[name] == expected, name
 
 
-pytestmark = pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job in JOBS.values()])
+pytestmark = [pytest.mark.broad, pytest.mark.parametrize("job", JOBS.values(), ids=[job.name for job in JOBS.values()])]
 
 
 #: Of half a day these have nothing to tell: they look at whole days or weeks.

@@ -22,6 +22,8 @@ from analytics.jobs.registry import load_jobs
 from analytics.shared.days import unix_us
 from analytics.shared.job import Span
 
+pytestmark = pytest.mark.broad
+
 CI_SEEDS = range(1)
 SOAK_SEEDS = range(int(os.environ.get("RMQ_PLAIN_SEEDS", "10")))
 

@@ -17,7 +17,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = SPARK_HOME / "bin" / "spark-class"
 BROKERS = 4
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.broad, pytest.mark.timeout(900)]
 
 #: One command after the other: a session of a cluster takes as long to begin as what they do.
 BOTH = "import json, sys; from analytics.__main__ import main; sys.exit(any(map(main, json.loads(sys.argv[1]))))"

@@ -2,14 +2,13 @@
 
 import ast
 import asyncio
-import os
 import re
-import shutil
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 import pytest
 from fakes.control_room import ControlRoom
+from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 
 from controller.config import CONTROLLER
@@ -147,13 +146,12 @@ async def test_every_series_has_the_labels_of_the_catalogue_and_none_comes_twice
 
 
 async def test_promtool_finds_nothing_in_a_live_scrape(room):
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("promtool is not installed (Debian's package prometheus)")
+    require("promtool")
     await lively(room)
     _, text = await room.get("/metrics")
-    process = await asyncio.create_subprocess_exec(promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=STDOUT)
+    process = await asyncio.create_subprocess_exec(
+        "promtool", "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=STDOUT
+    )
     findings, _ = await process.communicate(text.encode())
     # A forecast is in days, as people plan.
     assert findings.decode().splitlines() == [

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from peers.processes import free_port
+from peers.programs import require
 from peers.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -19,7 +19,10 @@ READY = re.compile(r'"event":"server_ready".*"ns_id"')
 PORTS = ("listen-port", "http-port", "controller-listen-port", "controller-http-port")
 SOON_S = 60
 
-pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+@pytest.fixture(autouse=True)
+def make_is_installed():
+    require("make")
 
 
 #: As a shell: makes its input the terminal of its session, runs what it is told, and dies when the terminal is closed.

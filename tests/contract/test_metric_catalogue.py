@@ -1,9 +1,7 @@
 """The catalogue of metrics, its page, a live scrape, and the limits on it."""
 
 import asyncio
-import os
 import re
-import shutil
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 from builders import topic_configs
 from clusters import register
 from fakes.site import Site
+from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv.core.tables.live_table import LiveKey
@@ -108,14 +107,13 @@ async def test_the_process_is_told_too(site):
 
 
 async def test_promtool_finds_nothing_in_a_live_scrape(site):
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("promtool is not installed (Debian's package prometheus)")
+    require("promtool")
     lively(site)
     await site.get("/healthz")
     _, text = await site.get("/metrics")
-    process = await asyncio.create_subprocess_exec(promtool, "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=STDOUT)
+    process = await asyncio.create_subprocess_exec(
+        "promtool", "check", "metrics", stdin=PIPE, stdout=PIPE, stderr=STDOUT
+    )
     findings, _ = await process.communicate(text.encode())
     assert (process.returncode, findings) == (0, b"")
 

@@ -1,7 +1,6 @@
 """The rule files: promtool's opinion of them, its unit tests, and the page of each alert."""
 
 import functools
-import os
 import re
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from board_expressions import (
     variables,
 )
 from exposed_metrics import exposed
+from peers.programs import require
 
 from controller.observability.log_events import EVENTS as CONTROLLER_EVENTS
 from dashboards.promql import CONTROLLER_JOBS, NAMESRV_JOBS, SERVER_JOBS
@@ -49,9 +49,7 @@ EACH_ALERT = pytest.mark.parametrize("alert", ALERTS.values(), ids=ALERTS)
 @pytest.fixture
 def promtool():
     """Run promtool and return its exit code with all that it printed."""
-    if shutil.which("promtool") is None:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("promtool is not installed (Debian's package prometheus)")
+    require("promtool")
 
     def run(*words):
         done = subprocess.run(["promtool", *map(str, words)], capture_output=True, text=True, check=False)

@@ -2,12 +2,12 @@
 
 import math
 import os
-import shutil
 import subprocess
 import time
 
 import pytest
 from board_expressions import LEGEND_LABEL, alerts, filled, of_annotations, of_panels, variables
+from peers.programs import require
 from peers.waiting import wait_until
 from peers.wire import SUCCESS
 from runbook_commands import asking_servers
@@ -34,9 +34,7 @@ INCIDENTS = {
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
     """A site in which everything has happened, still running; with the times between which it did, Unix s."""
-    if missing := [name for name in ("prometheus", "promtool") if shutil.which(name) is None]:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up(f"no Prometheus runs the expressions, not installed: {', '.join(missing)}")
+    require("prometheus", "promtool")
     site = Site(tmp_path_factory.mktemp("site"))
     try:
         site.start()
@@ -193,9 +191,9 @@ def test_an_alert_fires_says_why_and_resolves(lived, alert):
     assert all(text and "error" not in text and "{{" not in text for text in notes.values()), notes
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("typed", asking_servers(), ids=str)
 def test_what_a_page_asks_of_servers_is_answered(lived, typed):
+    require("curl")
     told = subprocess.run(
         ["bash", "-o", "pipefail", "-euc", f'curl() {{ command curl -f "$@"; }}; {typed.text}'],
         env=os.environ | lived.site.shell_names(),

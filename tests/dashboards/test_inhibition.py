@@ -6,7 +6,6 @@ The rules are judged here by their text; a real Alertmanager judges the same sto
 import json
 import os
 import re
-import shutil
 import subprocess
 import urllib.request
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ import pytest
 import yaml
 from board_expressions import ROOT, alerts
 from peers.processes import Process, free_port
+from peers.programs import require
 from peers.waiting import wait_until
 
 EXAMPLE = ROOT / "prometheus/alertmanager.example.yml"
@@ -22,7 +22,7 @@ CONFIGURATION = yaml.safe_load(EXAMPLE.read_text())
 RULES = CONFIGURATION["inhibit_rules"]
 SEVERITY = {alert["alert"]: alert["labels"]["severity"] for alert in alerts()}
 MATCHER = re.compile(r'(\w+)(=~|=)"([^"]+)"')
-BINARY = next(filter(None, map(shutil.which, ("alertmanager", "prometheus-alertmanager"))), None)
+BINARY = "prometheus-alertmanager"
 SOON_S = 60
 
 SERVERS = [("NameServerDown", {"instance": f"namesrv-{n}"}) for n in range(3)]
@@ -195,9 +195,7 @@ def test_the_watchdog_goes_to_a_receiver_of_its_own_again_and_again():
     ],
 )
 def test_critical_alerts_go_to_the_pager_warnings_do_not_and_the_watchdog_has_its_own(labels, receiver, tmp_path):
-    if shutil.which("amtool") is None:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("amtool is not installed (Debian's package prometheus-alertmanager)")
+    require("amtool")
     words = ["amtool", "config", "routes", "test", f"--config.file={EXAMPLE}", f"--verify.receivers={receiver}"]
     environment = os.environ | {"HOME": str(tmp_path)}
     done = subprocess.run([*words, *labels], capture_output=True, text=True, check=False, env=environment)
@@ -207,9 +205,7 @@ def test_critical_alerts_go_to_the_pager_warnings_do_not_and_the_watchdog_has_it
 @pytest.fixture(scope="module")
 def alertmanager(tmp_path_factory):
     """A real one with the shipped configuration, which asks no receiver; its URL."""
-    if BINARY is None:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("no Alertmanager is installed (Debian's package prometheus-alertmanager)")
+    require("prometheus-alertmanager")
     folder, port = tmp_path_factory.mktemp("alertmanager"), free_port()
     file = folder / "alertmanager.yml"
     hurried = re.sub(r"group_wait: \w+", "group_wait: 1s", EXAMPLE.read_text())

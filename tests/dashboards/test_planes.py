@@ -1,13 +1,12 @@
 """Several control planes in one Prometheus: each alert is about one of them, and about no other."""
 
-import os
 import re
-import shutil
 import subprocess
 
 import pytest
 import yaml
 from board_expressions import RULES, UNIT_TESTS
+from peers.programs import require
 from plane_series import CLUSTER, INTERVAL_S, MINUTES, NOT_WATCHED, Plane
 
 LOOKED_AT_EACH_S = 60
@@ -24,9 +23,10 @@ FOREIGN = [
     for metric, value in (("up", value), ("process_open_fds", 99), ("process_max_fds", 100))
 ]
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("promtool") is None and not os.environ.get("CI"), reason="promtool is not installed"
-)
+
+@pytest.fixture(autouse=True)
+def promtool_is_installed():
+    require("promtool")
 
 
 def promtool(folder, tests):

@@ -5,7 +5,6 @@ import http.server
 import json
 import os
 import re
-import shutil
 import socket
 import threading
 import urllib.request
@@ -13,6 +12,7 @@ import urllib.request
 import pytest
 from peers.controllers import OurController
 from peers.processes import Process, free_port
+from peers.programs import require
 from peers.replicas import Replica
 from peers.scripted import Line, ScriptedBroker
 from peers.servers import OurNameServer
@@ -21,6 +21,8 @@ from peers.wire import SUCCESS
 from scraped_site import SOON_S, Prometheus
 from test_inhibition import BINARY, EXAMPLE
 from test_planes import EACH_DOWN, WHOLLY_DOWN
+
+pytestmark = pytest.mark.broad
 
 EAST, WEST = "east", "west"
 SET = "broker-a"
@@ -177,9 +179,7 @@ class Alertmanager:
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory):
     """East, west, and who looks at them; both planes have been well for a while."""
-    if shutil.which("prometheus") is None or BINARY is None:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("nobody looks at the planes: Debian's prometheus and prometheus-alertmanager are not installed")
+    require("prometheus", "prometheus-alertmanager")
     folder = tmp_path_factory.mktemp("planes")
     with contextlib.ExitStack() as closing:
         planes = {name: LivePlane(folder, name) for name in (EAST, WEST)}

@@ -13,6 +13,8 @@ from peers.scripted import Line
 from peers.waiting import holds_for, wait_until
 from peers.wire import SUCCESS
 
+pytestmark = pytest.mark.broad
+
 #: A frozen master alone is replaced within 5 s; so long is looked whether any is.
 CUT_S = 12
 #: After a cut brokers have 13 s to be heard, and TCP tries again at ever longer intervals.

@@ -16,7 +16,7 @@ from peers.servers import registered
 from peers.waiting import wait_until
 from peers.wire import SUCCESS, addresses_in
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.broad, pytest.mark.java]
 
 _numbers = itertools.count()
 

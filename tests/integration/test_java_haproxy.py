@@ -1,10 +1,9 @@
 """HAProxy between real peers and the NameServer, announcing the caller by the proxy protocol, version 1 and 2."""
 
-import os
-import shutil
 from dataclasses import dataclass
 
 import pytest
+from peers.programs import require
 from peers.servers import Broker, HAProxy, NameServer, registered
 from peers.waiting import wait_until
 
@@ -24,9 +23,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(module_lab):
-    if shutil.which("haproxy") is None:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up("haproxy is not installed")
+    require("haproxy")
     namesrv = module_lab.name_server()
     v1 = module_lab.haproxy("haproxy-v1", target=namesrv.address, send="send-proxy")
     v2 = module_lab.haproxy("haproxy-v2", target=namesrv.address, send="send-proxy-v2")

@@ -5,7 +5,7 @@ from peers.jars import V4_9, V5_5
 from peers.waiting import wait_until
 from peers.wire import addresses_in, brokers_in
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.broad, pytest.mark.java]
 
 MESSAGES = 40
 BINARY_HEADERS = ["-Drocketmq.serialize.type=ROCKETMQ"]

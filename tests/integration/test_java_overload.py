@@ -12,6 +12,7 @@ from peers.waiting import wait_until
 from peers.wire import GET_CLUSTER_INFO, PUT_KV_CONFIG, SUCCESS, addresses_in, answer_over, frame
 
 pytestmark = [
+    pytest.mark.broad,
     pytest.mark.java,
     pytest.mark.skipif(ORIGINAL_UNDER_TEST, reason="the original does not read its KV file before it writes it"),
 ]

@@ -9,7 +9,7 @@ from peers.servers import Broker, NameServer, registered
 from peers.waiting import wait_until
 from peers.wire import GET_CLUSTER_INFO, Caller
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.broad, pytest.mark.java]
 
 USE_TLS = ["-Dtls.enable=true"]
 

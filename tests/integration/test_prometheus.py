@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import urllib.parse
@@ -11,6 +10,7 @@ import urllib.request
 import pytest
 from golden_frames import exchanges
 from peers.processes import Process, free_port
+from peers.programs import require
 from peers.waiting import holds_for, wait_until
 
 SCRAPES_FOR_S = 15
@@ -27,9 +27,7 @@ REGISTER_BROKER = 103
 
 @pytest.fixture(autouse=True)
 def prometheus_is_installed():
-    if missing := [name for name in ("prometheus", "promtool") if shutil.which(name) is None]:
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up(f"no Prometheus looks at the metrics, not installed: {', '.join(missing)}")
+    require("prometheus", "promtool")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from peers.disks import SmallDisk, why_not
 from peers.jars import REPOSITORY
+from peers.programs import cannot_run
 from peers.scripted import Line, ScriptedBroker, route_query
 from peers.waiting import wait_until
 from peers.wire import PUT_KV_CONFIG, SUCCESS, TOPIC_NOT_EXIST, brokers_in
@@ -210,8 +211,7 @@ def test_a_server_that_is_killed_again_and_again_leaves_whole_rows_each_once_and
 @pytest.fixture
 def disk(tmp_path):
     if reason := why_not():
-        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
-        give_up(reason)
+        cannot_run(reason)
     return SmallDisk(tmp_path / "data")
 
 

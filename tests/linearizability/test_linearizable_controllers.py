@@ -18,7 +18,7 @@ CI_S = 18
 SOAK_S = int(os.environ.get("LINEARIZABLE_S", "600"))
 SEED = int(os.environ.get("LINEARIZABLE_SEED", "0")) or time.time_ns() % 1_000_000
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.broad, pytest.mark.etcd]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from peers.processes import Process
 from peers.waiting import wait_until
 from peers.wire import SUCCESS, SYSTEM_ERROR
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.broad, pytest.mark.timeout(600)]
 
 ELECT_FAILED = 2012
 CLEANING_REFUSED = 2009

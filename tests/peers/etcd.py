@@ -22,9 +22,7 @@ MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 1 << 30
 
 
-def missing_programs():
-    """Return what has to be installed first."""
-    return [name for name in ("etcd", "etcdctl", "openssl") if shutil.which(name) is None]
+PROGRAMS = ("etcd", "etcdctl", "openssl")
 
 
 class Member:

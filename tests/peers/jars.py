@@ -21,9 +21,7 @@ CACHE = REPOSITORY / ".cache" / "java"
 FETCH_TIMEOUT_S = 600
 
 
-def missing_tools():
-    """Return the names of the tools that the Java tests need and this machine lacks."""
-    return [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+TOOLS = ("java", "javac", "mvn")
 
 
 def class_path(version):

@@ -4,7 +4,6 @@ A library that is loaded before all others copies each file that the process syn
 of its own. Nothing else is certain to be found by the next start.
 """
 
-import shutil
 import subprocess
 
 # Declares what it needs itself, so that a compiler is enough and no headers have to be installed.
@@ -44,11 +43,6 @@ int fdatasync(int file) {
     return result;
 }
 """
-
-
-def why_not():
-    """Return why the power cannot fail here, None if it can."""
-    return None if shutil.which("cc") else "what a process syncs cannot be seen, not installed: cc"
 
 
 class Power:

@@ -12,7 +12,7 @@ from peers.waiting import wait_until
 
 from history.landing import LANDING, PART, lines_of
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(600)]
 
 #: Far longer than anything here takes: a consumer tells its offsets each 5 s.
 SOON_S = 120

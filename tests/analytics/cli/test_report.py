@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 import report_samples
-from browser import a_tab, program
+from browser import a_tab
+from peers.programs import require
 from report_samples import HOSTILE, JOBS, a_result, a_row, at
 
 from analytics.cli.options import WrongOptions
@@ -514,9 +515,9 @@ _CONTRAST = """
 """
 
 
-@pytest.mark.skipif(program() is None, reason="no browser: install chromium")
 @pytest.mark.parametrize("name", ["eventful", "quiet"])
 async def test_a_browser_shows_it_whole_on_wide_and_narrow_screens_by_day_and_by_night(pages, name, tmp_path):
+    require("chromium")
     async with a_tab(tmp_path) as tab:
         for width in WIDTHS:
             for dark in (False, True):

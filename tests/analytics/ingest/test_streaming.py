@@ -10,6 +10,8 @@ from analytics.ingest.streaming import take_what_is_there
 from analytics.spark.storage import LocalStorage
 from history.schemas import HEARTBEAT, NS_TICK, ROUTE_SNAPSHOT
 
+pytestmark = pytest.mark.broad
+
 
 def take(spark, root, families=(HEARTBEAT,), stored=None):
     places = places_at(spark, root)
