@@ -86,10 +86,9 @@ bench-analytics: $(VENV)/.dev
 bench-history: $(VENV)/.run
 	$(BIN)/python benchmarks/time_machine.py
 
-## dashboards: boards, rules and the chart's copies of them, written anew
+## dashboards: boards, rules and the chart's table of values, written anew
 dashboards: $(VENV)/.dev
 	$(BIN)/python -m dashboards.generate
-	$(BIN)/python helm/sync.py
 	$(BIN)/python helm/values_table.py
 
 ## demo: real brokers, incidents, and what the analyses find of them; about eight minutes, into ~/rocketmq-demo

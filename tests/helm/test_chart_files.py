@@ -1,6 +1,5 @@
-"""The chart as files: copies that are equal, a package that can be installed."""
+"""The chart as files: links to boards and rules, a package that can be installed."""
 
-import json
 import tarfile
 
 import helm_python
@@ -8,23 +7,28 @@ import pytest
 import yaml
 from rendered_chart import CHART, FULLNAME, NAMESPACE, RELEASE, chart
 
-from helm import sync
 from serving import __version__
 
-
-def test_the_chart_holds_the_dashboards_and_alerts_of_the_repository():
-    """Renewed by `python helm/sync.py`."""
-    wanted, present = sync.wanted_files(), sync.present_files()
-    assert sorted(path.name for path in present) == sorted(path.name for path in wanted)
-    assert [path.name for path, content in wanted.items() if present[path] != content] == []
+#: Folder of the chart -> where its files are linked from, and which of them.
+LINKED = {"dashboards": ("json", "*.json"), "rules": ("prometheus", "*.yaml")}
 
 
-def test_dashboards_and_alerts_that_are_copied_can_be_read():
-    for path, content in sync.present_files().items():
-        if path.suffix == ".json":
-            assert json.loads(content)["uid"]
-        else:
-            assert set(yaml.safe_load(content)) == {"groups"}
+@pytest.mark.parametrize("folder", LINKED)
+def test_chart_links_each_board_and_rule_of_the_repository(folder):
+    source, pattern = LINKED[folder]
+    wanted = sorted((CHART.parents[1] / "dashboards" / source).glob(pattern))
+    present = sorted((CHART / folder).iterdir())
+    assert [path.resolve() for path in present] == wanted
+    assert all(path.is_symlink() for path in present)
+
+
+def test_packaged_chart_holds_the_contents_of_what_it_links(tmp_path):
+    with tarfile.open(helm_python.package(CHART, destination=tmp_path)) as archive:
+        for folder in LINKED:
+            for path in (CHART / folder).iterdir():
+                member = archive.getmember(f"rocketmq-control-plane/{folder}/{path.name}")
+                assert member.isfile()
+                assert archive.extractfile(member).read() == path.read_bytes()
 
 
 def test_the_chart_is_of_the_release_of_the_servers():
