@@ -19,17 +19,17 @@ from pathlib import Path
 
 import rows
 from rows import MANY_BROKERS, ONE_BROKER, Plan, Row
-from servers import REPOSITORY, rust_binary
+from servers import REPOSITORY, Stolen, rust_binary
 
 RESULTS = REPOSITORY / "benchmarks" / "RESULTS.md"
 FULL = Plan(runs=3, seconds=4, cluster_seconds=120, quick=False)
-_TABLE = ["| # | work | goal | measured | reached |", "|---|---|---|---|---|"]
+_TABLE = ["| # | work | goal | measured | reached | host took |", "|---|---|---|---|---|---|"]
 _ALONE = "- Row "
 QUICK = Plan(runs=1, seconds=1.5, cluster_seconds=30, quick=True)
 
 
-def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[Row]:
-    """Yield the rows one after another."""
+def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[tuple[Row, float]]:
+    """Yield the rows one after another, each with how much of the machine its host took meanwhile, in percent."""
     parts = {
         "routes": lambda: rows.routes(folder, plan, ONE_BROKER, 1),
         "many-brokers": lambda: rows.routes(folder, plan, MANY_BROKERS, 65),
@@ -43,7 +43,9 @@ def measured(folder: Path, plan: Plan, only: list[str]) -> Iterator[Row]:
     }
     wanted = only or ([*parts][:3] if plan.quick else [*parts])
     for name in wanted:
-        yield from parts[name]()
+        with Stolen() as stolen:
+            found = list(parts[name]())
+        yield from ((row, stolen.percent) for row in found)
 
 
 def page(head: list[str], table: dict[str, str]) -> str:
@@ -84,16 +86,20 @@ def main() -> None:
         "# Results",
         "",
         f"Taken {time.strftime('%Y-%m-%d')} by `make bench` on {machine()}.",
-        f"Medians of {plan.runs} runs of {plan.seconds:g} s, generator and server on one machine, not pinned. Absolute",
+        f"Medians of {plan.runs} runs of {plan.seconds:g} s, generator and server on one machine, not pinned. Every",
+        "server is warm: loaded until three seconds in a row differ by less than 3 %, for 60 s at most; the longest",
+        "of the runs is given. `host took` is processor time that the host gave to other machines meanwhile. Absolute",
         "figures move from day to day, ratios hold.",
         "",
     ]
     print("\n".join([*head, *_TABLE]), flush=True)
     lines: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for row in measured(Path(folder), plan, options.only):
+        for row, stolen in measured(Path(folder), plan, options.only):
             reached = "yes" if row.reached else "**no**"
-            lines[row.number] = f"| {row.number} | {row.work} | {row.goal} | {row.figures} | {reached} |"
+            lines[row.number] = (
+                f"| {row.number} | {row.work} | {row.goal} | {row.figures} | {reached} | {stolen:.1f} % |"
+            )
             print(lines[row.number], flush=True)
     if options.only and RESULTS.exists() and not options.quick:
         taken = f"{time.strftime('%Y-%m-%d')} on {machine()}."

@@ -33,7 +33,7 @@ from peers.jars import SOURCES, V5_5, class_path
 from peers.processes import Process
 from peers.waiting import wait_until
 from peers.wire import Answer
-from servers import JAVA_HEAP, REPOSITORY
+from servers import JAVA_HEAP, REPOSITORY, Stolen
 
 GET_SYNC_STATE_DATA = 1006
 REPLICAS = 3
@@ -55,7 +55,8 @@ class Plan(NamedTuple):
     warm_up_s: int
 
 
-FULL = Plan(3_000, 9_000, 120, 10)
+#: Java's compiler is done well before a minute of this load is over.
+FULL = Plan(3_000, 9_000, 120, 60)
 QUICK = Plan(300, 900, 10, 3)
 
 
@@ -163,25 +164,6 @@ class Usage:
             sorted(each.memory_mb for each in part) for part in (self.samples[third:-third], self.samples[-third:])
         )
         return last[len(last) // 2] - middle[len(middle) // 2] if middle and last else 0
-
-
-class Stolen:
-    """How much of the machine the host has given to others until the `with` ends: time in which nobody here ran."""
-
-    percent: float
-
-    def __enter__(self) -> Self:
-        self._before = self._ticks()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        stolen, total = (now - before for now, before in zip(self._ticks(), self._before, strict=True))
-        self.percent = 100 * stolen / total
-
-    def _ticks(self) -> tuple[int, int]:
-        # user, nice, system, idle, iowait, irq, softirq, steal: the first line of proc(5)'s stat.
-        ticks = [int(each) for each in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
-        return ticks[7], sum(ticks)
 
 
 class Outcome(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from load import TOPIC, answer_to, built, frames, held, run
+from load import TOPIC, answer_to, built, frames, held, run, warm
 from servers import REPOSITORY, Server, echo, java, ours, rust, rust_binary
 
 PACED = REPOSITORY / "benchmarks" / "paced.py"
@@ -81,6 +81,7 @@ def routes(folder: Path, plan: Plan, works: tuple[Work, ...], brokers: int) -> I
     """Compare route queries over a number of broker sets."""
     registered = frames(folder, "register", "--brokers", brokers, "--topics", 100)
     results: dict[tuple[str, str], list] = {}
+    warm_s: dict[tuple[str, str], list[float]] = {}
     asked = {work: frames(folder, "route", TOPIC, *(["--binary"] if work.binary else [])) for work in works}
     answer = folder / f"answer-{brokers}.bin"
     servers = peers(folder)
@@ -90,18 +91,28 @@ def routes(folder: Path, plan: Plan, works: tuple[Work, ...], brokers: int) -> I
                 if name == "ours":
                     answer.write_bytes(answer_to(server, asked[works[0]]))
                 for work in works:
-                    measured = run(
-                        server, asked[work], connections=work.connections, depth=work.depth, seconds=plan.seconds
-                    )
-                    results.setdefault((work.number, name), []).append(measured)
+                    shape = {"connections": work.connections, "depth": work.depth}
+                    key = work.number, name
+                    warm_s.setdefault(key, []).append(warm(server, asked[work], **shape))
+                    results.setdefault(key, []).append(run(server, asked[work], seconds=plan.seconds, **shape))
         with echo(folder, answer) as server:
+            warm(server, asked[works[0]])
             measured = run(server, asked[works[0]], seconds=plan.seconds)
             results.setdefault((works[0].number, "echo"), []).append(measured)
     for work in works:
-        yield _compared(work, {name: runs for (number, name), runs in results.items() if number == work.number})
+        yield _compared(
+            work,
+            {name: runs for (number, name), runs in results.items() if number == work.number},
+            {name: max(each) for (number, name), each in warm_s.items() if number == work.number},
+        )
 
 
-def _compared(work: Work, results: dict[str, list]) -> Row:
+def warm_after(seconds: dict[str, float]) -> str:
+    """Return how long each server was loaded before it was measured."""
+    return "warm after " + ", ".join(f"{name} {longest:g} s" for name, longest in seconds.items())
+
+
+def _compared(work: Work, results: dict[str, list], warm_s: dict[str, float]) -> Row:
     qps = {name: median(each.qps for each in runs) for name, runs in results.items()}
     p99 = {name: median(each.p99_us for each in runs) / 1000 for name, runs in results.items()}
     wanted = {"java": work.over_java, "rust": work.over_rust, "echo": work.over_echo}
@@ -116,6 +127,7 @@ def _compared(work: Work, results: dict[str, list]) -> Row:
         for name in ("java", "rust", "echo")
         if name in qps
     ]
+    parts.append(warm_after(warm_s))
     return Row(work.number, work.text, "; ".join(goals), "; ".join(parts), reached)
 
 
@@ -131,18 +143,22 @@ REGISTRATIONS = (
 def registrations(folder: Path, plan: Plan) -> Iterator[Row]:
     """Compare how fast large registrations are taken."""
     results: dict[tuple[str, str], list[float]] = {}
+    warm_s: dict[tuple[str, str], float] = {}
     for _ in range(plan.runs):
         for name, start in peers(folder):
             with start() as server:
                 for number, _, change, connections, wanted in REGISTRATIONS:
                     if name in wanted or name == "ours":
                         sent = frames(folder, "register", "--topics", 10_000, "--versions", 8, "--change", change)
+                        took_s = warm(server, sent, connections=connections)
+                        warm_s[number, name] = max(took_s, warm_s.get((number, name), 0))
                         measured = run(server, sent, connections=connections, seconds=plan.seconds)
                         results.setdefault((number, name), []).append(measured.qps)
     for number, text, _, _, wanted in REGISTRATIONS:
         rate = {name: median(rates) for (row, name), rates in results.items() if row == number}
         parts = [f"**ours {rate['ours']:.0f}/s**"]
         parts += [f"{name} {rate[name]:.0f}/s ({rate['ours'] / rate[name]:.1f} x)" for name in wanted if name in rate]
+        parts.append(warm_after({name: took_s for (row, name), took_s in warm_s.items() if row == number}))
         reached = all(rate["ours"] >= factor * rate[name] for name, factor in wanted.items() if name in rate)
         goal = "; ".join(f">= {factor} x {name}" for name, factor in wanted.items())
         yield Row(number, text, goal, "; ".join(parts), reached)

@@ -15,7 +15,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "tests"))
@@ -50,6 +50,25 @@ class Server(NamedTuple):
         """Scrape it."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=10) as answer:
             return answer.read().decode()
+
+
+class Stolen:
+    """How much of the machine the host has given to others until the `with` ends: time in which nobody here ran."""
+
+    percent: float
+
+    def __enter__(self) -> Self:
+        self._before = self._ticks()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stolen, total = (now - before for now, before in zip(self._ticks(), self._before, strict=True))
+        self.percent = 100 * stolen / total
+
+    def _ticks(self) -> tuple[int, int]:
+        # user, nice, system, idle, iowait, irq, softirq, steal: the first line of proc(5)'s stat.
+        ticks = [int(each) for each in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+        return ticks[7], sum(ticks)
 
 
 def free_port() -> int:
