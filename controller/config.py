@@ -1,8 +1,8 @@
 """ControllerConfig: every option of the controller with its unit, default and reader.
 
-Answers to Java's `ControllerConfig`, whose property names and defaults are kept (controller.md 8.1). What any server
-has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and jRaft mean
-nothing here.
+Answers to Java's `ControllerConfig`, whose property names and defaults are kept (docs/protocol/controller.md 8.1). What
+any server has stands in `serving/config/server_config.py`. Where broker sets are kept is our own matter: DLedger and
+jRaft mean nothing here.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """What is asked of NameServers and brokers, and what counts in their answers. Pure.
 
 The shapes stand here and not in `remoting/shapes`, because no server speaks them. Answers to `TopicStatsTable`,
-`ConsumeStats`, `GroupList` and `ConsumerConnection` (broker-admin.md sections 7, 9 and 10).
+`ConsumeStats`, `GroupList` and `ConsumerConnection` (docs/protocol/broker-admin.md 7, 9 and 10).
 """
 
 from collections.abc import Callable, Mapping

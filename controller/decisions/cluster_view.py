@@ -1,4 +1,6 @@
-"""What was heard of a set, and whether that proves that the store knows less than its brokers (controller.md 6.3).
+"""What was heard of a set, and whether that proves that the store knows less than its brokers.
+
+Source: docs/protocol/controller.md 6.3.
 
 A store that was lost, or restored from an old backup, is behind the logs of its brokers. But a single broker that
 claims a higher master epoch proves nothing: it may belong to another set, or not be a broker at all.

@@ -1,4 +1,4 @@
-"""Who becomes master, and why nobody else (controller.md sections 2.3, 2.4).
+"""Who becomes master, and why nobody else (docs/protocol/controller.md 2.3, 2.4).
 
 A master must hold every message that was acknowledged, so only members of the SyncStateSet may lead; outside of it only
 if an operator has allowed unclean elections.
@@ -88,7 +88,7 @@ def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call
     """Decide who leads a set; raises SetUnknown or EpochsUsedUp.
 
     No master gets an epoch that a log of the set has seen: brokers ignore it, or write it without preparing their log
-    (controller.md 6.3). Such an epoch is known after the store was lost or restored from a backup.
+    (docs/protocol/controller.md 6.3). Such an epoch is known after the store was lost or restored from a backup.
     """
     broker_set = entry.broker_set
     if broker_set is None:

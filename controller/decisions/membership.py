@@ -1,4 +1,4 @@
-"""Who belongs to a set: ids, addresses, cleaning (controller.md sections 1.4, 1.5, 1.10, 6.2 to 6.5)."""
+"""Who belongs to a set: ids, addresses, cleaning (docs/protocol/controller.md 1.4, 1.5, 1.10, 6.2 to 6.5)."""
 
 from collections.abc import Collection
 from typing import Final
@@ -105,9 +105,9 @@ def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decisio
     """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
 
     After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
-    they would not ask for one (controller.md 4.4); and one that comes later may have seen a higher epoch than those
-    that were heard. New brokers may have come first, with empty logs: a set that they have begun, and that never had a
-    master, is one that was lost as well. Raises EpochsUsedUp.
+    they would not ask for one (docs/protocol/controller.md 4.4); and one that comes later may have seen a higher epoch
+    than those that were heard. New brokers may have come first, with empty logs: a set that they have begun, and that
+    never had a master, is one that was lost as well. Raises EpochsUsedUp.
     """
     begins = entry.broker_set
     if begins is None:

@@ -1,8 +1,8 @@
 """Sets of which the store knows less than their brokers: it was lost, or restored from an old backup.
 
 Epochs in logs, and what a master reports, tell it. Such a set waits for all of its brokers to be heard, and then the
-longest log leads at an epoch that none of them has seen (controller.md sections 5.3, 6.3). Claims that prove nothing
-are only told to operators. Kept in memory only.
+longest log leads at an epoch that none of them has seen (docs/protocol/controller.md 5.3, 6.3). Claims that prove
+nothing are only told to operators. Kept in memory only.
 """
 
 from collections.abc import Mapping

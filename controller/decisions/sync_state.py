@@ -1,4 +1,4 @@
-"""Whether the SyncStateSet may be what the master reports (controller.md section 1.8)."""
+"""Whether the SyncStateSet may be what the master reports (docs/protocol/controller.md 1.8)."""
 
 from collections.abc import Collection
 

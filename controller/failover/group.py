@@ -1,4 +1,6 @@
-"""Which controller leads, as this one knows it, and whether it may answer for the sets (controller.md section 5.3).
+"""Which controller leads, as this one knows it, and whether it may answer for the sets.
+
+Source: docs/protocol/controller.md 5.3.
 
 A backend tells; here is kept. Leading alone is not enough: a new leader first has to know all that is stored.
 """

@@ -1,4 +1,4 @@
-"""Who is thought to be dead, why, and what has to be asked before it is believed (controller.md sections 3, 6.1).
+"""Who is thought to be dead, why, and what has to be asked before it is believed (docs/protocol/controller.md 3, 6.1).
 
 A closed connection or missed heartbeats only make a broker suspect. It is dead once its port refuses connections, or
 once its time is over and it has not answered a question of ours either. A controller that stood still itself has heard
@@ -51,7 +51,8 @@ _ASK_AGAIN_MS_MAX: Final = 400
 _ASK_SUSPENDED_MS: Final = 2_000
 #: What a follower found out longer ago is asked again before it acts on it as the leader.
 _FRESH_MS: Final = 1_000
-#: Brokers that were never heard are not judged until so long after the longest heartbeat timeout (controller.md 5.3).
+#: Brokers that were never heard are not judged until so long after the longest heartbeat timeout
+#: (docs/protocol/controller.md 5.3).
 _PAUSE_MARGIN_MS: Final = 3_000
 #: What comes in the name of a dead broker from one host is believed after so long without a longer pause: the broker
 #: may have moved to another address of its machine. So many hosts are remembered, the latest.
@@ -261,7 +262,7 @@ class Detection:
     def _hosts_are_back(self, now_ms: int, silence: Silence) -> None:
         """Know nobody to be dead for want of an answer: this controller was cut off.
 
-        Who did not answer meanwhile has as long to be heard as after a start (controller.md 5.3).
+        Who did not answer meanwhile has as long to be heard as after a start (docs/protocol/controller.md 5.3).
         """
         since_ms, self.hosts.silent_from_ms = self.hosts.unheard_since_ms, None
         self._gone = {
@@ -529,7 +530,7 @@ class Detection:
         """Tell whether a broker is certainly not there: seen dying, or not heard for longer than any heartbeat takes.
 
         After the start of this process, and after it heard nobody at all, brokers have the longest heartbeat timeout to
-        be heard (controller.md 5.3).
+        be heard (docs/protocol/controller.md 5.3).
         """
         if self._live.get(key) is not None:
             return False

@@ -1,6 +1,6 @@
 """Who was heard lately, and how far its log is: by each controller for itself, never stored.
 
-Answers to `BrokerHeartbeatManager` (controller.md section 3.1). Times are monotonic ms of this controller.
+Answers to `BrokerHeartbeatManager` (docs/protocol/controller.md 3.1). Times are monotonic ms of this controller.
 """
 
 from collections import OrderedDict
@@ -227,7 +227,10 @@ class LiveTable:
         return heard
 
     def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
-        """Take another request of a broker for a sign of life: its heartbeats may go astray (controller.md 4.1)."""
+        """Take another request of a broker for a sign of life: its heartbeats may go astray.
+
+        Source: docs/protocol/controller.md 4.1.
+        """
         before = self.get(key) or Heard(now_ms, period_ms=0, beat_ms=_NEVER, connection_id=connection_id)
         owner = before.owner if before.connection_id == connection_id else _owner_of(before)
         after = _replaced(before, heard_ms=now_ms, beat_ms=before.beat_ms or before.heard_ms)

@@ -1,6 +1,7 @@
 """One broker set as the controller keeps it, and the only place where its epochs move.
 
-Answers to `BrokerReplicaInfo` and `SyncStateInfo` (controller.md sections 2.1, 2.2). Immutable: an event makes another.
+Answers to `BrokerReplicaInfo` and `SyncStateInfo` (docs/protocol/controller.md 2.1, 2.2). Immutable: an event makes
+another.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Every request of a controller: decode the shape, ask the control, encode the reply (controller.md section 1).
+"""Every request of a controller: decode the shape, ask the control, encode the reply (docs/protocol/controller.md 1).
 
 Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjson reads as well as its own.
 """

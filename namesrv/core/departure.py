@@ -1,7 +1,7 @@
 """What changes when members of a broker set leave: by request, by silence, or with their connection.
 
-Answers to `RouteInfoManager.unRegisterBroker` (namesrv.md sections 3.4 to 3.6). All members that leave together are
-decided together, so that nobody is told of a successor who leaves in the same moment.
+Answers to `RouteInfoManager.unRegisterBroker` (docs/protocol/namesrv.md 3.4 to 3.6). All members that leave together
+are decided together, so that nobody is told of a successor who leaves in the same moment.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The route of a topic: who has its queues, who acts for a missing master, what a zone may see.
 
-Answers to `RouteInfoManager.pickupTopicRouteData` and `ZoneRouteRPCHook` (namesrv.md sections 3.8 and 3.9). Pure: reads
-the tables, returns a value that is encoded once.
+Answers to `RouteInfoManager.pickupTopicRouteData` and `ZoneRouteRPCHook` (docs/protocol/namesrv.md 3.8 and 3.9). Pure:
+reads the tables, returns a value that is encoded once.
 """
 
 import msgspec

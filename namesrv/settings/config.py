@@ -1,7 +1,7 @@
 """NameServerConfig: every option of the NameServer with its unit, default and reader.
 
-Answers to Java's `NamesrvConfig`, whose property names and defaults are kept (namesrv.md 5.1 and 5.2, remoting.md
-11.3). What any server has stands in `serving/config/server_config.py`.
+Answers to Java's `NamesrvConfig`, whose property names and defaults are kept (docs/protocol/namesrv.md 5.1 and 5.2,
+docs/protocol/remoting.md 11.3). What any server has stands in `serving/config/server_config.py`.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Request code -> handler: decode the shape, call the state, encode the reply.
 
 Answers to `DefaultRequestProcessor` and `ClientRequestProcessor`. Nothing is decided here but what each command makes
-of missing fields (namesrv.md section 2). Commands that change KV or configuration return an awaitable, because their
-answer waits for the disk, and so do long registrations, which are taken in slices.
+of missing fields (docs/protocol/namesrv.md 2). Commands that change KV or configuration return an awaitable, because
+their answer waits for the disk, and so do long registrations, which are taken in slices.
 """
 
 from collections.abc import Awaitable, Callable

@@ -130,7 +130,7 @@ LANGUAGES: Final = (
 FLAG_RESPONSE: Final = 1
 FLAG_ONEWAY: Final = 2
 
-#: Ordinals of Java's `MQVersion.Version` that rules compare with (remoting.md section 7).
+#: Ordinals of Java's `MQVersion.Version` that rules compare with (docs/protocol/remoting.md 7).
 VERSION_3_0_11: Final = 37
 VERSION_4_9_4: Final = 401
 VERSION_5_0_0: Final = 413

@@ -25,7 +25,7 @@ class RemotingCommand(msgspec.Struct, frozen=True):
     flag: int = 0
     #: None where the peer sent a name or number that nobody knows.
     language: str | None = OUR_LANGUAGE
-    #: Ordinal of the sender's release, remoting.md section 7; may be negative from a broken peer.
+    #: Ordinal of the sender's release, docs/protocol/remoting.md 7; may be negative from a broken peer.
     version: int = OUR_VERSION
     remark: str | None = None
     #: None and `{}` differ on the wire: answers with a header class always carry the key.

@@ -1,7 +1,7 @@
 """The JSON of the Java side: what fastjson writes beyond the standard, and what it forgives when reading.
 
-Answers to `RemotingSerializable` and fastjson's `JSON.parseObject`/`toJSONString` (remoting.md section 12). Only text
-and plain values live here; which struct a text becomes is decided in `codec.py`.
+Answers to `RemotingSerializable` and fastjson's `JSON.parseObject`/`toJSONString` (docs/protocol/remoting.md 12). Only
+text and plain values live here; which struct a text becomes is decided in `codec.py`.
 """
 
 import re

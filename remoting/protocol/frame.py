@@ -1,6 +1,6 @@
 """Bytes <-> commands: the length prefix, JSON and ROCKETMQ headers, and the limits; no socket anywhere.
 
-Answers to `NettyDecoder`, `NettyEncoder` and `RocketMQSerializable` (remoting.md sections 2 to 5).
+Answers to `NettyDecoder`, `NettyEncoder` and `RocketMQSerializable` (docs/protocol/remoting.md 2 to 5).
 """
 
 import re

@@ -1,6 +1,6 @@
 """What becomes of a request: the dispatcher's answer, or what a peer is told instead, as the frame to send.
 
-Answers to `NettyRemotingAbstract.processRequestCommand` (remoting.md section 10). When a request's turn comes is
+Answers to `NettyRemotingAbstract.processRequestCommand` (docs/protocol/remoting.md 10). When a request's turn comes is
 decided in `request_queue.py`.
 """
 
@@ -70,7 +70,7 @@ class Answers:
         self.notices = notices
 
     def drain(self) -> None:
-        """Send peers elsewhere from now on, those that understand it (remoting.md 11.5)."""
+        """Send peers elsewhere from now on, those that understand it (docs/protocol/remoting.md 11.5)."""
         self._dispatch = self._dispatch_or_send_away
         if self.known is not None:
             self.known.forget()

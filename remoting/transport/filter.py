@@ -1,6 +1,6 @@
 """What stands between a socket's bytes and frames: the opening, and TLS where it is used; no socket anywhere.
 
-Answers to `HandshakeHandler` and `TlsModeHandler` (remoting.md 11.1, 11.3).
+Answers to `HandshakeHandler` and `TlsModeHandler` (docs/protocol/remoting.md 11.1, 11.3).
 """
 
 from remoting.protocol.errors import FrameError

@@ -1,7 +1,7 @@
 """What the first bytes of a connection mean: one PROXY header perhaps, then TLS or plain frames; no socket anywhere.
 
-Answers to Java's `HandshakeHandler`, `TlsModeHandler` and Netty's `HAProxyMessageDecoder` (remoting.md 11.1 and 11.2).
-Whether TLS is allowed does not enter here.
+Answers to Java's `HandshakeHandler`, `TlsModeHandler` and Netty's `HAProxyMessageDecoder` (docs/protocol/remoting.md
+11.1 and 11.2). Whether TLS is allowed does not enter here.
 """
 
 import struct

@@ -1,7 +1,7 @@
 """TLS contexts as RocketMQ's settings describe them, renewable while connections run.
 
-Answers to `TlsHelper`, `TlsSystemConfig` and the file watching of `NamesrvController` (remoting.md 11.3). What goes on
-in one connection is in `tls_session.py`; when files are looked at is decided by the service.
+Answers to `TlsHelper`, `TlsSystemConfig` and the file watching of `NamesrvController` (docs/protocol/remoting.md 11.3).
+What goes on in one connection is in `tls_session.py`; when files are looked at is decided by the service.
 """
 
 import hashlib

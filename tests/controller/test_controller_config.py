@@ -13,7 +13,7 @@ from serving.config.sources import PropertiesFile, Sources, WhyIgnored, from_sou
 PATH = "/etc/controller.conf"
 HOME = {"HOME": "/home/rmq"}
 
-#: ControllerConfig of Java 5.5.0 (controller.md 8.1), but for what is read here too.
+#: ControllerConfig of Java 5.5.0 (docs/protocol/controller.md 8.1), but for what is read here too.
 JAVA_ONLY = [
     "scanNotActiveBrokerInterval",
     "scanInactiveMasterInterval",

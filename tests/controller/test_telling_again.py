@@ -26,7 +26,7 @@ async def test_a_new_leader_tells_a_set_again_that_may_not_know_its_master(follo
 
 async def test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_anew(follower):
     # Killed and started again while nobody led: its port is open, it has not registered, and to take up an epoch again
-    # makes it write another beginning of it into its log (controller.md 6.2).
+    # makes it write another beginning of it into its log (docs/protocol/controller.md 6.2).
     for _ in range(40):
         follower.clock.pass_ms(100)
         if follower.clock.now_ms() % 1_000 == 0:

@@ -22,7 +22,7 @@ from peers.wire import SUCCESS
 NOT_STARTED = 255
 SET = "s"
 
-#: Every property of a Java controller's file, with values of one that is alone (controller.md 8.1).
+#: Every property of a Java controller's file, with values of one that is alone (docs/protocol/controller.md 8.1).
 JAVA_FILE = {
     "rocketmqHome": "/opt/rocketmq",
     "configBlackList": "configBlackList;configStorePath",

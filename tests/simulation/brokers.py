@@ -1,12 +1,12 @@
-"""Models of Java's brokers, as far as a controller can see them (controller.md sections 4.2 to 4.8).
+"""Models of Java's brokers, as far as a controller can see them (docs/protocol/controller.md 4.2 to 4.8).
 
 They follow the highest master epoch that they have heard of, and acknowledge what all of the SyncStateSet has, or what
 a fixed number of connections has. Logs are compared as Java's are, by the epochs and where each begins: up to the end
 of the last one that both have they count as the same, whatever is in them, and who has none in common never follows. A
 second in their life is one step.
 One thing is kinder than Java's: a SyncStateSet that was asked for stays in the union until the controller has
-confirmed, also if another was asked for since (Java's keeps the last one only, controller.md 6.14: no controller can
-mend that).
+confirmed, also if another was asked for since (Java's keeps the last one only, docs/protocol/controller.md 6.14: no
+controller can mend that).
 """
 
 from typing import NamedTuple
@@ -280,7 +280,7 @@ class Broker:
     def settle(self):
         """Acknowledge what every member of the SyncStateSet has, and of the one that was asked for.
 
-        Or what so many connections have, whoever is at their other ends (controller.md 4.8).
+        Or what so many connections have, whoever is at their other ends (docs/protocol/controller.md 4.8).
         """
         confirmed_on = self.world.settings.confirmed_on
         if confirmed_on:

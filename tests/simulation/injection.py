@@ -498,8 +498,9 @@ def mend_broker(world, broker, broker_set):
         # After a lost or restored store: a master that knows higher epochs than the store is refused for ever.
         broker.crash()
     if broker.is_up and broker_set is not None and broker.id not in broker_set.replicas:
-        # An operator took it out of the set while it could not be heard. It does not notice (controller.md 2.5),
-        # and its master asks for a stranger in sync for ever: who takes a broker out has to stop it.
+        # An operator took it out of the set while it could not be heard. It does not notice
+        # (docs/protocol/controller.md 2.5), and its master asks for a stranger in sync for ever: who takes a broker out
+        # has to stop it.
         broker.crash()
     if broker.is_foreign:
         # Its operator finds out.

@@ -281,7 +281,7 @@ class World:
         current = self.etcd.entry.broker_set
         if self.settings.confirmed_on and current is not None and broker.epoch < current.master_epoch:
             # No controller can fence a master of Java that it cannot reach: without allAckInSyncStateSet it may go on
-            # with a slave that has not heard of the next one either (controller.md 6.12).
+            # with a slave that has not heard of the next one either (docs/protocol/controller.md 6.12).
             return
         if not self.keeps_messages:
             if len(broker.log) > len(self.acked):

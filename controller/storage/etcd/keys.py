@@ -1,4 +1,4 @@
-"""Where things stand in etcd, and how they are written there; pure. The layout is controller.md's, section 5.2."""
+"""Where things stand in etcd, and how they are written there; pure. The layout is docs/protocol/controller.md 5.2."""
 
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote

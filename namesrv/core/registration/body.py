@@ -1,6 +1,6 @@
 """The body of a registration in its three forms: JSON, the bare wrapper of very old brokers, and the compressed form.
 
-Answers to `RegisterBrokerBody.decode` (namesrv.md section 2.5). Pure: bytes in, what the broker says out.
+Answers to `RegisterBrokerBody.decode` (docs/protocol/namesrv.md 2.5). Pure: bytes in, what the broker says out.
 """
 
 import re

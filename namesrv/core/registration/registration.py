@@ -1,6 +1,6 @@
 """What one registration changes: address conflicts, prime slave, topics, the smallest broker id.
 
-Answers to `RouteInfoManager.registerBroker` (namesrv.md section 3.2). Pure: reads the tables, returns the change.
+Answers to `RouteInfoManager.registerBroker` (docs/protocol/namesrv.md 3.2). Pure: reads the tables, returns the change.
 """
 
 from collections.abc import Iterable, Mapping

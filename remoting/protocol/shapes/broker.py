@@ -21,7 +21,10 @@ class EpochEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EpochCache(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to GET_BROKER_EPOCH_CACHE (1007): who answers, and how far its log is (controller.md 1.13)."""
+    """Body of the answer to GET_BROKER_EPOCH_CACHE (1007): who answers, and how far its log is.
+
+    Source: docs/protocol/controller.md 1.13.
+    """
 
     broker_name: str | None = None
     #: 0 of a master, -1 of one that starts, else the id that a controller gave.

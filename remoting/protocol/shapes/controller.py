@@ -1,4 +1,4 @@
-"""Headers and bodies of the controller's requests, in the order of their codes (controller.md section 1).
+"""Headers and bodies of the controller's requests, in the order of their codes (docs/protocol/controller.md 1).
 
 A field that Java calls required can be missing on the wire; it is None here, and the command decides what that means.
 """
@@ -80,7 +80,8 @@ class MemberGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ElectMasterBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Body of the answer to ELECT_MASTER (1002); with the group only if there is a new master.
 
-    mqadmin reads the whole as a bare group (controller.md 6.15), so the group's fields stand beside it as well.
+    mqadmin reads the whole as a bare group (docs/protocol/controller.md 6.15), so the group's fields stand beside it as
+    well.
     """
 
     broker_member_group: MemberGroup | UnsetType = UNSET

@@ -1,4 +1,4 @@
-"""Headers and bodies of the NameServer's requests, in the order of their codes (namesrv.md section 2).
+"""Headers and bodies of the NameServer's requests, in the order of their codes (docs/protocol/namesrv.md 2).
 
 A field that Java calls required can be missing on the wire; it is None here, and the command decides what that means.
 """

@@ -1,4 +1,4 @@
-"""Every request of a controller, table by table (controller.md section 1), as brokers and mqadmin send it."""
+"""Every request of a controller, table by table (docs/protocol/controller.md 1), as brokers and mqadmin send it."""
 
 import json
 
