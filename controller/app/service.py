@@ -28,7 +28,7 @@ from serving.config.stored_config import StoredConfig
 from serving.process.event_log import Attributed, ConnectionWatch
 from serving.process.not_started import NotStarted
 from serving.process.own_address import is_own_host, warn_of_loopback
-from serving.process.process import ServerProcess, Surroundings, import_aside
+from serving.process.process import ServerProcess, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,11 +120,13 @@ class Controller:
         self._is_closing = True
         await self._process.close(self._engine.close, self._client.close, self._backend.close)
 
-    async def _site(self) -> "tuple[Sequence[Endpoint], Views]":
-        """Return what is served over HTTP; peers are served while its libraries are loaded."""
-        metrics = await import_aside("controller.observability.metrics")
-        endpoints = await import_aside("controller.http.endpoints")
-        sources = metrics.MetricSources(
+    def _site(self) -> "tuple[Sequence[Endpoint], Views]":
+        """Return the paths and their views; in a thread, because what they import takes long."""
+        # prometheus-client and the schemas of all answers: peers do not wait for them.
+        from controller.http.endpoints import ENDPOINTS  # noqa: PLC0415
+        from controller.observability.metrics import Metrics, MetricSources  # noqa: PLC0415
+
+        sources = MetricSources(
             statistics=self._server.statistics,
             counts=self._counts,
             logs=self._logs,
@@ -135,8 +137,8 @@ class Controller:
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )
-        views = Views(self._process.health, metrics.Metrics(sources), self._settings, self._engine.control, self._clock)
-        return endpoints.ENDPOINTS, views
+        views = Views(self._process.health, Metrics(sources), self._settings, self._engine.control, self._clock)
+        return ENDPOINTS, views
 
     def _open_store(self, config: ControllerConfig) -> Backend:
         try:

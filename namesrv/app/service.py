@@ -24,7 +24,7 @@ from remoting.server.observer import CloseReason
 from remoting.server.server import ServerOptions
 from remoting.server.statistics import timer_ns
 from serving.process.event_log import Attributed, ConnectionWatch
-from serving.process.process import ServerProcess, Surroundings, import_aside
+from serving.process.process import ServerProcess, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,12 +81,14 @@ class NameServer:
         self._closing = True
         await self._process.close(self._client.close)
 
-    async def _site(self) -> "tuple[Sequence[Endpoint], Views]":
-        """Return what is served over HTTP; peers are served while its libraries are loaded."""
-        metrics = await import_aside("namesrv.observability.metrics")
-        endpoints = await import_aside("namesrv.http.endpoints")
-        http_views = await import_aside("namesrv.http.views")
-        measured = metrics.MetricSources(
+    def _site(self) -> "tuple[Sequence[Endpoint], Views]":
+        """Return the paths and their views; in a thread, because what they import takes long."""
+        # prometheus-client and the schemas of all answers: peers do not wait for them.
+        from namesrv.http.endpoints import ENDPOINTS  # noqa: PLC0415
+        from namesrv.http.views import Views, ViewSources  # noqa: PLC0415
+        from namesrv.observability.metrics import Metrics, MetricSources  # noqa: PLC0415
+
+        measured = MetricSources(
             state=self._state,
             settings=self._settings,
             route_counts=self._handlers.route_counts,
@@ -98,15 +100,15 @@ class NameServer:
             task_failures=self._tasks.failures,
             clock=self._clock,
         )
-        sources = http_views.ViewSources(
+        sources = ViewSources(
             state=self._state,
             settings=self._settings,
             health=self._process.health,
             clock=self._clock,
-            metrics=metrics.Metrics(measured),
+            metrics=Metrics(measured),
             served_at=self._server.address,
         )
-        return endpoints.ENDPOINTS, http_views.Views(sources)
+        return ENDPOINTS, Views(sources)
 
     # What happens by itself
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
-from serving.http.lean_aiohttp import web
+from aiohttp import web
 
 #: Connections at one time; each costs a descriptor that brokers and clients need too.
 CONNECTIONS_MAX: Final = 256

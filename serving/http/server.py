@@ -14,13 +14,14 @@ from inspect import isawaitable
 from typing import Any, Final
 
 import msgspec
+from aiohttp import hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.connections import HttpConnections
 from serving.http.endpoints import JSON_TYPE, Endpoint
-from serving.http.lean_aiohttp import HttpProcessingError, hdrs, web
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.shapes import ErrorAnswer, Fault
 from serving.http.views import Asked, HttpRefused

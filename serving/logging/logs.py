@@ -12,10 +12,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
+import structlog
+from structlog.processors import ExceptionRenderer
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.typing import EventDict, Processor
 
 from remoting.clock import Clock
 from serving.logging.events import Level, LogEvent
-from serving.logging.lean_structlog import EventDict, ExceptionDictTransformer, ExceptionRenderer, Processor, structlog
 from serving.logging.limits import Line, LogLimits, Subject
 from serving.logging.server_events import LIBRARY_LOGGED
 

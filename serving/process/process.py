@@ -6,11 +6,11 @@ them. Logs, tasks and signals come from above, so that two servers can share a p
 
 import asyncio
 import gc
-import importlib
 import os
 import platform
 import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
@@ -51,6 +51,8 @@ from serving.process.supervision import Chore, logged_tasks
 
 if TYPE_CHECKING:
     from serving.http.endpoints import Endpoint
+    from serving.http.server import HttpServer
+    from serving.process.allocator import FreeMemory
 
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0
@@ -193,18 +195,23 @@ class ServerProcess(Generic[Config]):
         self._signals.at_hangup(self._certificate.load)
         return self._listener.address
 
-    async def start_http(self, load: "Callable[[], Awaitable[tuple[Sequence[Endpoint], object]]]") -> None:
+    async def start_http(self, load: "Callable[[], tuple[Sequence[Endpoint], object]]") -> None:
         """Serve the paths and views that `load` returns, if there is a port for them.
 
-        Peers are served while the libraries of the HTTP side are loaded; `load` should use `import_aside` too.
+        `load` runs in a thread: peers are served while it imports the libraries of the HTTP side.
         """
         if self._http_socket is None:
             return
-        http_api = await import_aside("serving.http.server")
-        endpoints, views = await load()
-        app = http_api.make_app(self._kind, endpoints, views, self._counts, self._logs)
-        server = await http_api.start_http(app, self._http_socket)
-        self._stop_http = server.stop
+        start = await asyncio.to_thread(self._load_http, load, self._http_socket)
+        self._stop_http = (await start()).stop
+
+    def _load_http(
+        self, load: "Callable[[], tuple[Sequence[Endpoint], object]]", port: socket.socket
+    ) -> "Callable[[], Awaitable[HttpServer]]":
+        from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
+
+        endpoints, views = load()
+        return partial(start_http, make_app(self._kind, endpoints, views, self._counts, self._logs), port)
 
     async def serve(self, *own: Chore, measure: Measure = dict) -> None:
         """Be ready and do what is done at intervals, until told to stop; `measure` tells what the tables hold."""
@@ -281,11 +288,6 @@ class ServerProcess(Generic[Config]):
         return min(room, self._config.connections_max)
 
 
-async def import_aside(module: str) -> Any:
-    """Import a module in a thread: what takes long holds nobody up."""
-    return await asyncio.to_thread(importlib.import_module, module)
-
-
 def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Recording:
     # A server that takes any free port has no name that outlives it.
     ns_id = f"{socket.gethostname()}:{config.listen_port or os.getpid()}"
@@ -294,11 +296,12 @@ def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Re
     return Recording(Path(config.history_dir).expanduser(), identity, logs, config.history_bytes_max)
 
 
-def _settled_memory() -> Any:
+def _settled_memory() -> "FreeMemory":
     """Treat memory as requests need it, now that all is loaded that stays; return what gives it back."""
-    allocator: Any = importlib.import_module("serving.process.allocator")
-    allocator.keep_freed_memory()
-    free_memory = allocator.FreeMemory()
+    from serving.process.allocator import FreeMemory, keep_freed_memory  # noqa: PLC0415  # ctypes: peers wait for it
+
+    keep_freed_memory()
+    free_memory = FreeMemory()
     gc.freeze()
     # Requests leave no cycles, and what the tables hold is not looked through; collecting often finds nothing.
     gc.set_threshold(50_000, 20, 100)

@@ -64,7 +64,7 @@ class OtherServer:
         await self.process.drain(self.settings.config)
         await self.process.close(self.close_more)
 
-    async def site(self):
+    def site(self):
         return (*PROBES, CONFIG), ServerViews(OTHER, self.process.health, self, self.settings)
 
     async def text(self):

@@ -236,14 +236,5 @@ def test_a_line_on_standard_output_is_there_after_the_end():
     assert msgspec.json.decode(done.stdout)["broker"] == "broker-a"
 
 
-def test_rich_is_not_loaded_where_it_is_and_stays_usable():
-    program = (
-        "import importlib.util, sys, serving.logging.logs\n"
-        "assert not [name for name in sys.modules if name.startswith('rich')], 'loaded'\n"
-        "if importlib.util.find_spec('rich'): import rich.console\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
 def test_levels_are_those_of_the_standard_library():
     assert [logging.getLevelName(level) for level in Level] == ["DEBUG", "INFO", "WARNING", "ERROR"]
