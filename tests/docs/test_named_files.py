@@ -1,0 +1,45 @@
+"""Files, options, metrics and log events that the documents name exist."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+from documents import ROOT, files
+
+#: A file or folder of the repository in a document: in a sentence, a table or a picture.
+_FILE: Final = re.compile(
+    r"(?<![\w/.{<*\[-])(?:remoting|serving|history|namesrv|controller|timemachine|analytics|sampling|dashboards|docs|tests|helm|benchmarks|demo)"
+    r"/[\w.-]*\w(?:/[\w.-]*\w)*(?![\w{*…])"
+)
+#: Documents that speak of today's code; the changelog and results of measurements speak of their day.
+_OF_TODAY: Final = [path for path in files(".md") if path.name != "CHANGELOG.md" and path.parent != ROOT / "benchmarks"]
+#: Made by those who follow the document, or served under that name by a running server.
+_MADE: Final = re.compile(
+    r"test_topic_count\.py|/aNN_name|test_aNN_name|^(?:namesrv|controller|history)/(?:v1|[a-z]+\.(?:conf|properties|json|mark))"
+)
+
+
+@pytest.mark.parametrize("document", _OF_TODAY, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_document_names_exist(document: Path) -> None:
+    named = {found for found in _FILE.findall(document.read_text()) if not _MADE.search(found)}
+    roots = (ROOT, document.parent)
+
+    assert sorted(name for name in named if not any((root / name).exists() for root in roots)) == []
+
+
+def test_every_word_of_the_glossary_is_there_once_in_order_of_the_alphabet() -> None:
+    rows = re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    words = [row.lower() for row in rows if row != "word"]
+
+    assert words == sorted(set(words))
+
+
+def test_every_document_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)\)", index.read_text())}
+    runbooks = ROOT / "dashboards" / "runbooks"
+
+    assert [
+        str(each) for each in files(".md") if each not in linked and each != index and each.parent != runbooks
+    ] == []
