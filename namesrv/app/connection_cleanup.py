@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
 from namesrv.core.tables.change import RouteTables
-from namesrv.core.values.cooperative import PART_TOPICS
+from namesrv.core.values.cooperative import BATCH_TOPICS
 from remoting.background_tasks import BackgroundTasks
 from serving.process.one_by_one import OneByOne
 
@@ -30,4 +30,4 @@ class LostConnections:
         members, topics_of = self._tables.live.of_connection(connection_id), self._tables.topics.topics_of
         if len(members) > SURE_OF_A_CONNECTION:
             return True
-        return any(len(topics_of(member.broker_name)) > PART_TOPICS for member in members)
+        return any(len(topics_of(member.broker_name)) > BATCH_TOPICS for member in members)

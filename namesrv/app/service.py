@@ -123,7 +123,7 @@ class NameServer:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):
                 began_ns = timer_ns()
-                self._performer.perform(await self._handlers.slices.do_first(self._state.scanning(now_ms)))
+                self._performer.perform(await self._handlers.slices.do_first(self._state.expiry_steps(now_ms)))
                 self._counts.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
 
     # What the parts call
@@ -140,7 +140,7 @@ class NameServer:
 
     async def _forget(self, connection_id: int) -> None:
         """Remove the brokers of a lost connection."""
-        steps = self._state.losing(connection_id, self._clock.now_ms())
+        steps = self._state.connection_loss_steps(connection_id, self._clock.now_ms())
         self._performer.perform(await self._handlers.slices.do_first(steps))
 
     def close_connection(self, connection_id: int) -> None:

@@ -10,12 +10,12 @@ from typing import Final
 
 from namesrv.core import routes
 from namesrv.core.tables.broker_table import BrokerSet, BrokerTable
-from namesrv.core.values.cooperative import PART_TOPICS, Steps, in_parts
+from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, in_batches
 from namesrv.refusals import ClusterInfoTooLong
 from remoting.protocol.fastjson import Dialect, encode
 
 #: Up to so many sets are told at once: some milliseconds.
-AT_ONCE_MAX: Final = PART_TOPICS
+AT_ONCE_MAX: Final = BATCH_TOPICS
 #: The longest text of all sets, in bytes. Java's peers close the connection at frames of more than 16 MiB, and to write
 #: still longer ones would hold the server.
 SETS_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -52,16 +52,16 @@ class ClusterInfoText:
         self._sets[name] = text = b"%b:%b" % (_text(name), data)
         self._sets_bytes += len(text)
 
-    def since(self, changes: int) -> Steps[bytes]:
+    def since(self, changes: int) -> CooperativeTask[bytes]:
         """Return a text that knows at least so many changes: the last one, or else one of all when it begins.
 
         So one text is enough for all who wait. Raises ClusterInfoTooLong.
         """
         if self._made_at < changes:
-            yield from self._making()
+            yield from self._build_text()
         return self._made
 
-    def _making(self) -> Steps[None]:
+    def _build_text(self) -> CooperativeTask[None]:
         if self._sets_bytes > SETS_BYTES_MAX:
             raise ClusterInfoTooLong(self._sets_bytes, SETS_BYTES_MAX)
         # A copy: sets come and go while others are served in between.
@@ -79,20 +79,20 @@ class ClusterInfoText:
         self.builds += 1
 
 
-def _joined(texts: Iterable[bytes]) -> Steps[list[bytes]]:
+def _joined(texts: Iterable[bytes]) -> CooperativeTask[list[bytes]]:
     """Return a few long texts that are all these with commas in between."""
     joined: list[bytes] = []
-    for part in in_parts(texts):
+    for part in in_batches(texts):
         joined += (b",", b",".join(part))
         yield
     # The first comma has nothing before it.
     return joined[1:]
 
 
-def _names(names: Iterable[str], told: Container[str]) -> Steps[bytes]:
+def _names(names: Iterable[str], told: Container[str]) -> CooperativeTask[bytes]:
     """Return those names that are told, without the brackets of a list."""
     texts = []
-    for part in in_parts(names):
+    for part in in_batches(names):
         if some := [name for name in part if name in told]:
             texts.append(_text(some)[1:-1])
         yield

@@ -11,9 +11,9 @@ import msgspec
 from namesrv.core.tables.broker_table import BrokerSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, without_write
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
-from namesrv.core.values.topic_changes import QueueChanges, differing
+from namesrv.core.values.topic_changes import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import MASTER_ID
 
 
@@ -45,7 +45,7 @@ def _leave(
     if not after.members:
         removed_topics = tuple(has)
     elif after.has_acting_master:
-        queues = whole(differing(has, without_write(has)))
+        queues = run_to_completion(compare_topics(has, without_write(has)))
     changes = counted(queues, removed_topics)
     return Decision(
         change=SetChange(

@@ -25,7 +25,7 @@ from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.core.tables.mapping_table import PreparedMappingRemoval, PreparedMappings
 from namesrv.core.tables.topic_counts import TopicCensus, TopicKind, kinds_of
 from namesrv.core.tables.topic_table import PreparedQueues, PreparedRemoval
-from namesrv.core.values.cooperative import Steps, in_parts, whole
+from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.effects import (
     BeatKind,
     BrokerBeat,
@@ -40,7 +40,7 @@ from namesrv.core.values.effects import (
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
-from namesrv.core.values.topic_changes import QueueChanges, differing
+from namesrv.core.values.topic_changes import QueueChanges, compare_topics
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.route import (
@@ -167,12 +167,12 @@ class RouteState:
         return Outcome(reply=self._master_of(request), events=(stale,))
 
     def register_broker(self, request: Registration, now_ms: int) -> Outcome[MasterAddresses] | None:
-        """Take a registration; as `registering`, at once."""
-        return whole(self.registering(request, lambda: now_ms, lambda: request.is_late))
+        """Take a registration; as `registration_steps`, at once."""
+        return run_to_completion(self.registration_steps(request, lambda: now_ms, lambda: request.is_late))
 
-    def registering(
+    def registration_steps(
         self, request: Registration, now_ms: Callable[[], int], is_late: Callable[[], bool]
-    ) -> Steps[Outcome[MasterAddresses] | None]:
+    ) -> CooperativeTask[Outcome[MasterAddresses] | None]:
         """Take a registration; the reply tells a slave where its master is.
 
         Rests while its topics are compared, and compares them anew if something was applied meanwhile. All else is
@@ -183,12 +183,12 @@ class RouteState:
         self._check_room(request)
         for _ in range(_TRIES):
             compared_at = self._applied
-            compared = yield from self._comparing(request)
+            compared = yield from self._compare(request)
             if self._applied == compared_at:
                 break
         else:
             # Others change too much meanwhile to rest between comparing and applying.
-            compared = whole(self._comparing(request))
+            compared = run_to_completion(self._compare(request))
         if request.base is not None and self.said_before(request) != request.base:
             return None
         if is_late():
@@ -230,15 +230,15 @@ class RouteState:
         events.append(_beat(request.key, decision.change.heard[1], known, BeatKind.REGISTER))
         return Outcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
 
-    def _comparing(self, request: Registration) -> Steps[_Compared]:
+    def _compare(self, request: Registration) -> CooperativeTask[_Compared]:
         """Compare the topics of a registration, and work out what it takes to store what differs."""
-        queues = yield from registration.changing_queues(self.tables, request)
-        mappings = yield from registration.changing_mappings(self.tables, request)
+        queues = yield from registration.compare_queues(self.tables, request)
+        mappings = yield from registration.compare_mappings(self.tables, request)
         compared = _Compared(queues, mappings, None)
         decision = self._decide(request, compared, now_ms=0)
         if isinstance(decision, RegistrationConflicted):
             return compared
-        return compared._replace(prepared=(yield from self._preparing(decision.change)))
+        return compared._replace(prepared=(yield from self._prepare(decision.change)))
 
     def _decide(
         self, request: Registration, compared: _Compared, now_ms: int
@@ -253,10 +253,12 @@ class RouteState:
         )
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Outcome[None]:
-        """Remove a broker at its own request; as `unregistering`, at once."""
-        return whole(self.unregistering(cluster, key, connection_id, now_ms))
+        """Remove a broker at its own request; as `unregistration_steps`, at once."""
+        return run_to_completion(self.unregistration_steps(cluster, key, connection_id, now_ms))
 
-    def unregistering(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
+    def unregistration_steps(
+        self, cluster: str, key: LiveKey, connection_id: int, now_ms: int
+    ) -> CooperativeTask[Outcome[None]]:
         """Remove a broker at its own request; rests while that is prepared.
 
         Left aside if the broker has registered over a younger connection since: then the request is a late one of a
@@ -273,13 +275,13 @@ class RouteState:
             row = self.tables.live.get(key)
             return [key] if row is not None and max(row.connections) <= connection_id else []
 
-        return (yield from self._departing([key.broker_name], leaving, DepartureReason.REQUEST, now_ms))
+        return (yield from self._departure_steps([key.broker_name], leaving, DepartureReason.REQUEST, now_ms))
 
     def connection_lost(self, connection_id: int, now_ms: int) -> Outcome[None]:
-        """Remove every broker that has no other connection over which it registers; as `losing`, at once."""
-        return whole(self.losing(connection_id, now_ms))
+        """Remove every broker that registers over no other connection; as `connection_loss_steps`, at once."""
+        return run_to_completion(self.connection_loss_steps(connection_id, now_ms))
 
-    def losing(self, connection_id: int, now_ms: int) -> Steps[Outcome[None]]:
+    def connection_loss_steps(self, connection_id: int, now_ms: int) -> CooperativeTask[Outcome[None]]:
         """Remove every broker that has no other connection over which it registers; rests while that is prepared."""
         live = self.tables.live
         #: Broker name -> those that have registered over it; nobody comes to it any more.
@@ -301,14 +303,14 @@ class RouteState:
                     alone.append(key)
             return alone
 
-        outcome = yield from self._departing(members, leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
+        outcome = yield from self._departure_steps(members, leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
         return msgspec.structs.replace(outcome, effects=(*outcome.effects, *probes))
 
     def scan(self, now_ms: int) -> Outcome[None]:
-        """Remove the brokers that were silent for longer than their timeout; as `scanning`, at once."""
-        return whole(self.scanning(now_ms))
+        """Remove the brokers that were silent for longer than their timeout; as `expiry_steps`, at once."""
+        return run_to_completion(self.expiry_steps(now_ms))
 
-    def scanning(self, now_ms: int) -> Steps[Outcome[None]]:
+    def expiry_steps(self, now_ms: int) -> CooperativeTask[Outcome[None]]:
         """Remove the brokers that were silent for longer than their timeout; rests while that is prepared."""
         live = self.tables.live
         silent: dict[str, list[LiveKey]] = {}
@@ -318,7 +320,7 @@ class RouteState:
             row = live.get(key)
             assert row is not None, "who expires was there"
             connections.update(row.connections)
-        outcome = yield from self._departing(
+        outcome = yield from self._departure_steps(
             silent,
             lambda name: [key for key in silent[name] if live.is_expired(key, now_ms)],
             DepartureReason.TIMEOUT,
@@ -422,27 +424,27 @@ class RouteState:
 
     # Applying
 
-    def _preparing(self, change: SetChange) -> Steps[_Prepared]:
+    def _prepare(self, change: SetChange) -> CooperativeTask[_Prepared]:
         """Work out what it takes to store a change of topics; of no use once another was applied."""
         name, topics = change.broker_set.broker_name, self.tables.topics
-        queues = yield from topics.preparing(name, change.queue_changes)
-        removal = yield from topics.removing(name, change.removed_topics)
+        queues = yield from topics.prepare_put(name, change.queue_changes)
+        removal = yield from topics.prepare_removal(name, change.removed_topics)
         # Nearly every change keeps to the topics that the set has, and who else has them does not matter.
         moves = queues.joined or removal.leaving.left
         others = self.tables.brokers.counted_in(change.broker_set.cluster) - {name} if moves else set()
         new: Counter[TopicKind] = Counter()
-        for joined in in_parts(queues.joined.items()):
+        for joined in in_batches(queues.joined.items()):
             new += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])
             yield
         gone: Counter[TopicKind] = Counter()
-        for unheld in in_parts(removal.leaving.gone):
+        for unheld in in_batches(removal.leaving.gone):
             gone += kinds_of(unheld)
             yield
-        for left in in_parts(removal.leaving.left.items()):
+        for left in in_batches(removal.leaving.left.items()):
             gone += kinds_of([topic for topic, holders in left if others.isdisjoint(holders)])
             yield
-        mappings = yield from self.tables.mappings.preparing(name, change.mappings)
-        unmapped = yield from self.tables.mappings.removing(name, self._unmapped_topics(change))
+        mappings = yield from self.tables.mappings.prepare_put(name, change.mappings)
+        unmapped = yield from self.tables.mappings.prepare_removal(name, self._unmapped_topics(change))
         return _Prepared(queues, new, removal, gone, mappings, unmapped)
 
     def _unmapped_topics(self, change: SetChange) -> Iterable[str]:
@@ -454,7 +456,7 @@ class RouteState:
     def _apply(self, change: SetChange, prepared: _Prepared | None = None) -> None:
         """Carry one decided change into the tables; the only code that does.
 
-        `prepared` is what `_preparing` has worked out for it, if that was done before.
+        `prepared` is what `_prepare` has worked out for it, if that was done before.
         """
         tables, name = self.tables, change.broker_set.broker_name
         self._applied += 1
@@ -466,7 +468,7 @@ class RouteState:
             self._said.pop(name, None)
         if before != change.broker_set or filters_move:
             self.answers.drop(tables.topics.topics_of(name).keys())
-        self._apply_topics(change, before, prepared or whole(self._preparing(change)))
+        self._apply_topics(change, before, prepared or run_to_completion(self._prepare(change)))
         tables.brokers.put(change.broker_set)
         if before != change.broker_set:
             self.cluster_info.put(change.broker_set)
@@ -508,13 +510,13 @@ class RouteState:
         holders_of = self.tables.topics.holders_of
         return kinds_of([topic for topic in topics if others.isdisjoint(holders_of(topic))])
 
-    def _departing(
+    def _departure_steps(
         self,
         broker_names: Iterable[str],
         leaving: Callable[[str], list[LiveKey]],
         reason: DepartureReason,
         now_ms: int,
-    ) -> Steps[Outcome[None]]:
+    ) -> CooperativeTask[Outcome[None]]:
         """Remove the members that `leaving` names, one set after another; who comes back meanwhile stays."""
         departures: list[departure.Decision] = []
         for name in broker_names:
@@ -524,9 +526,9 @@ class RouteState:
                 decided_at = self._applied
                 tries += 1
                 if tries > _TRIES:
-                    prepared = whole(self._preparing(decision.change))
+                    prepared = run_to_completion(self._prepare(decision.change))
                 else:
-                    prepared = yield from self._preparing(decision.change)
+                    prepared = yield from self._prepare(decision.change)
                 if self._applied == decided_at and leaving(name) == keys:
                     self._apply(decision.change, prepared)
                     departures.append(decision)
@@ -563,7 +565,7 @@ class RouteState:
         return broker_set
 
     def _changes(self, broker_name: str, queues: Mapping[str, QueueData]) -> QueueChanges:
-        return whole(differing(self.tables.topics.topics_of(broker_name), queues.items()))
+        return run_to_completion(compare_topics(self.tables.topics.topics_of(broker_name), queues.items()))
 
     def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> Outcome[int]:
         has = self.tables.topics.topics_of(broker_name)

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Any, Final
 
-from namesrv.core.values.cooperative import Result, Steps
+from namesrv.core.values.cooperative import CooperativeTask, Result
 from remoting.protocol.errors import RemotingError, without_origin
 from remoting.server.statistics import timer_ns
 
@@ -37,7 +37,7 @@ class _Work:
 
     __slots__ = ("began_at", "connection_id", "done", "steps", "used_ns")
 
-    def __init__(self, steps: Steps[Any], connection_id: int = 0, began_at: int = 0) -> None:
+    def __init__(self, steps: CooperativeTask[Any], connection_id: int = 0, began_at: int = 0) -> None:
         self.steps = steps
         self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.connection_id = connection_id
@@ -67,7 +67,7 @@ class Slices:
         self._had_ns: dict[int, int] = {}
         self._awake = False
 
-    async def do_first(self, steps: Steps[Result]) -> Result:
+    async def do_first(self, steps: CooperativeTask[Result]) -> Result:
         """Do the work before all that is not so urgent, and return its result."""
         work = _Work(steps)
         self._first.append(work)
@@ -75,7 +75,7 @@ class Slices:
         result: Result = await work.done
         return result
 
-    async def do(self, steps: Steps[Result], connection_id: int, size_bytes: int) -> Result:
+    async def do(self, steps: CooperativeTask[Result], connection_id: int, size_bytes: int) -> Result:
         """Do the work on so many bytes that came over a connection when that has its turn, and return its result."""
         had_ns = self._had_ns.get(connection_id, 0)
         began_at = max(self._least_ns, had_ns)

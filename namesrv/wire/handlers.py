@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from namesrv.core.registration.body import INFLATED_BYTES_MAX, decoding, is_zlib
+from namesrv.core.registration.body import INFLATED_BYTES_MAX, decode_registration, is_zlib
 from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, HEARTBEAT_TIMEOUT_MS_MAX, Registration
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import MasterAddresses, RouteState
 from namesrv.core.routes import in_zone
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.cooperative import PART_TOPICS, Steps, whole
+from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, run_to_completion
 from namesrv.core.values.effects import BeatKind, Outcome
 from namesrv.refusals import CodeNotSupported, FieldInvalid, FieldMissing, NameTooLong, NotReady, TopicNotExist
 from namesrv.settings.durable_settings import Settings
@@ -112,7 +112,7 @@ class Handlers:
         return lambda request, _: query(request)
 
     def _answer_in_slices(
-        self, query: Callable[[RemotingCommand], Steps[RemotingCommand]]
+        self, query: Callable[[RemotingCommand], CooperativeTask[RemotingCommand]]
     ) -> Callable[[RemotingCommand, Peer], Answer]:
         return lambda request, peer: self.slices.do(query(request), peer.id, 0)
 
@@ -120,7 +120,7 @@ class Handlers:
         steps = self._queries.cluster_info(request)
         if self._state.cluster_info.takes_long:
             return self.slices.do(steps, peer.id, 0)
-        return whole(steps)
+        return run_to_completion(steps)
 
     # Routes
 
@@ -206,10 +206,14 @@ class Handlers:
             return self._register_large(request, steps, connection, INFLATED_BYTES_MAX)
         if len(request.body) > LARGE_BODY_BYTES:
             return self._register_large(request, steps, connection, len(request.body))
-        return self._registered(request, whole(steps))
+        return self._registered(request, run_to_completion(steps))
 
     async def _register_large(
-        self, request: RemotingCommand, steps: Steps[Outcome[MasterAddresses]], connection: Peer, size_bytes: int
+        self,
+        request: RemotingCommand,
+        steps: CooperativeTask[Outcome[MasterAddresses]],
+        connection: Peer,
+        size_bytes: int,
     ) -> RemotingCommand:
         return self._registered(request, await self.slices.do(steps, connection.id, size_bytes))
 
@@ -228,7 +232,7 @@ class Handlers:
         connection: Peer,
         *,
         is_whole: bool = False,
-    ) -> Steps[Outcome[MasterAddresses]]:
+    ) -> CooperativeTask[Outcome[MasterAddresses]]:
         before = None if is_whole or header.compressed else self._state.said_before(registration)
         if before is not None and before.said.repeats(body, header.body_crc32):
             return self._state.register_again(registration, self._clock.now_ms())
@@ -236,7 +240,7 @@ class Handlers:
         yield
         if connection.is_lost:
             return self._state.leave_aside(registration)
-        said = yield from decoding(
+        said = yield from decode_registration(
             body,
             crc32=header.body_crc32,
             compressed=header.compressed,
@@ -254,7 +258,7 @@ class Handlers:
             said=said.said,
             base=before,
         )
-        outcome = yield from self._state.registering(decoded, self._clock.now_ms, lambda: connection.is_lost)
+        outcome = yield from self._state.registration_steps(decoded, self._clock.now_ms, lambda: connection.is_lost)
         if outcome is None:
             # What was read is the difference to something that holds no longer.
             return (yield from self._register(registration, body, header, connection, is_whole=True))
@@ -269,13 +273,15 @@ class Handlers:
     def _unregister_broker(self, request: RemotingCommand, connection: Peer) -> Answer:
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = _identity(RequestCode.UNREGISTER_BROKER, header)
-        steps = self._state.unregistering(cluster, key, connection.id, self._clock.now_ms())
-        if len(self._state.tables.topics.topics_of(key.broker_name)) > PART_TOPICS:
+        steps = self._state.unregistration_steps(cluster, key, connection.id, self._clock.now_ms())
+        if len(self._state.tables.topics.topics_of(key.broker_name)) > BATCH_TOPICS:
             return self._unregister_large(request, steps)
-        self._perform(whole(steps))
+        self._perform(run_to_completion(steps))
         return request.reply()
 
-    async def _unregister_large(self, request: RemotingCommand, steps: Steps[Outcome[None]]) -> RemotingCommand:
+    async def _unregister_large(
+        self, request: RemotingCommand, steps: CooperativeTask[Outcome[None]]
+    ) -> RemotingCommand:
         self._perform(await self.slices.do_first(steps))
         return request.reply()
 

@@ -6,7 +6,7 @@ from msgspec import UNSET, UnsetType
 
 from namesrv.core import routes
 from namesrv.core.route_state import RouteState
-from namesrv.core.values.cooperative import Steps, in_parts
+from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.refusals import KvNamespaceNotFound, ListDisabled, QueryNotFound
 from namesrv.settings.durable_settings import Settings
 from remoting.protocol.codec import decode_fields
@@ -44,7 +44,7 @@ class Queries:
             RequestCode.GET_BROKER_MEMBER_GROUP: self._member_group,
         }
         #: The same for what may take long where there are very many topics.
-        self.long: dict[int, Callable[[RemotingCommand], Steps[RemotingCommand]]] = {
+        self.long: dict[int, Callable[[RemotingCommand], CooperativeTask[RemotingCommand]]] = {
             RequestCode.GET_UNIT_TOPIC_LIST: self._unit_topics,
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._unit_sub_topics,
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._unit_sub_ununit_topics,
@@ -64,11 +64,11 @@ class Queries:
             raise KvNamespaceNotFound(namespace)
         return request.reply(body=encode(KvTable(table=dict(table)), Dialect.STANDARD))
 
-    def cluster_info(self, request: RemotingCommand) -> Steps[RemotingCommand]:
+    def cluster_info(self, request: RemotingCommand) -> CooperativeTask[RemotingCommand]:
         """Answer all clusters and broker sets; what has changed until now is told, however late that is."""
         return self._cluster_info_since(request, self._state.cluster_info.changes)
 
-    def _cluster_info_since(self, request: RemotingCommand, changes: int) -> Steps[RemotingCommand]:
+    def _cluster_info_since(self, request: RemotingCommand, changes: int) -> CooperativeTask[RemotingCommand]:
         return request.reply(body=(yield from self._state.cluster_info.since(changes)))
 
     def _member_group(self, request: RemotingCommand) -> RemotingCommand:
@@ -102,24 +102,26 @@ class Queries:
         body = TopicList(broker_addr=_unless_none(next(members, None)), topic_list=names)
         return request.reply(body=encode(body, Dialect.STANDARD))
 
-    def _unit_topics(self, request: RemotingCommand) -> Steps[RemotingCommand]:
+    def _unit_topics(self, request: RemotingCommand) -> CooperativeTask[RemotingCommand]:
         return self._topics_with_flag(request, lambda flag: bool(flag & SYS_FLAG_UNIT))
 
-    def _unit_sub_topics(self, request: RemotingCommand) -> Steps[RemotingCommand]:
+    def _unit_sub_topics(self, request: RemotingCommand) -> CooperativeTask[RemotingCommand]:
         return self._topics_with_flag(request, lambda flag: bool(flag & SYS_FLAG_UNIT_SUB))
 
-    def _unit_sub_ununit_topics(self, request: RemotingCommand) -> Steps[RemotingCommand]:
+    def _unit_sub_ununit_topics(self, request: RemotingCommand) -> CooperativeTask[RemotingCommand]:
         return self._topics_with_flag(
             request, lambda flag: flag & (SYS_FLAG_UNIT | SYS_FLAG_UNIT_SUB) == SYS_FLAG_UNIT_SUB
         )
 
-    def _topics_with_flag(self, request: RemotingCommand, wanted: Callable[[int], bool]) -> Steps[RemotingCommand]:
+    def _topics_with_flag(
+        self, request: RemotingCommand, wanted: Callable[[int], bool]
+    ) -> CooperativeTask[RemotingCommand]:
         """Answer the topics whose first queues have the flag, as Java looks at one entry of each topic."""
         self._check_topic_list()
         topics = self._tables.topics
         found: list[str] = []
         # A copy: topics come and go while others are served in between.
-        for part in in_parts(list(topics.topics())):
+        for part in in_batches(list(topics.topics())):
             found += (
                 topic for topic in part if (queues := topics.first_queues_of(topic)) and wanted(queues.topic_sys_flag)
             )

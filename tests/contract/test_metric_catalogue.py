@@ -14,7 +14,7 @@ from peers.programs import require
 from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import BeatKind
 from namesrv.observability import metric_catalogue
 from namesrv.observability.metric_catalogue import FAMILIES
@@ -139,7 +139,7 @@ async def test_short_lived_clusters_take_no_series_from_later_ones(site):
         key = LiveKey("broker-a", "broker-a-0:10911")
         site.tell(register(site.state, "broker-a", cluster=f"cluster-{number}", now_ms=now_ms))
         site.tell(site.state.heartbeat(f"cluster-{number}", key, BeatKind.HEARTBEAT, now_ms))
-        site.tell(whole(site.state.scanning(now_ms + 1_000_000)))
+        site.tell(run_to_completion(site.state.expiry_steps(now_ms + 1_000_000)))
     register_last = register(site.state, "broker-a", cluster="lasting", now_ms=site.clock.now_ms())
     site.tell(register_last)
     _, text = await site.get("/metrics")

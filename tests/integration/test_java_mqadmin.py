@@ -177,8 +177,8 @@ def test_the_configuration_is_shown_alike(run_at_both):
     original, ours = (dict(_property(line) for line in printed[0]) for printed in run_at_both("getNamesrvConfig"))
     assert set(ours) - set(original) <= _named(LISTED_ONLY_HERE)
     assert set(original) - set(ours) <= _named(LISTED_ONLY_BY_THE_ORIGINAL)
-    differing = {key for key in set(original) & set(ours) if original[key] != ours[key]}
-    assert differing <= _named(OTHER_DEFAULTS) | OWN
+    compare_topics = {key for key in set(original) & set(ours) if original[key] != ours[key]}
+    assert compare_topics <= _named(OTHER_DEFAULTS) | OWN
 
 
 def test_the_configuration_is_changed_alike(run_at_both, fleet):

@@ -24,7 +24,7 @@ from namesrv.core.registration.registration import Registration, SingleTopicFrom
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import BeatKind, CloseConnection, StaleRegistration
 from namesrv.core.values.topic_settings import TopicSettings
 from namesrv.settings.config import NameServerConfig
@@ -151,7 +151,7 @@ class BrokerLives(RuleBasedStateMachine):
     def begin_to_register(self, request, where):
         """Let a registration rest while its topics are compared: it is as if it came when it ends."""
         request = replace(request, connection_id=self.open[-1 - where % len(self.open)])
-        steps = self.state.registering(request, lambda: self.now_ms, lambda: False)
+        steps = self.state.registration_steps(request, lambda: self.now_ms, lambda: False)
         try:
             next(steps)
         except StopIteration:
@@ -167,7 +167,7 @@ class BrokerLives(RuleBasedStateMachine):
     def end_registration(self):
         (request, steps), self.begun = self.begun, None
         if request.connection_id in self.open:
-            self.take(request, lambda: whole(steps))
+            self.take(request, lambda: run_to_completion(steps))
 
     def take(self, request, do):
         name, address, cluster, version = (

@@ -14,7 +14,7 @@ from namesrv.core.registration import incremental_body
 from namesrv.core.registration.incremental_body import SaidTopics
 from namesrv.core.registration.json_body import LongRegistration
 from namesrv.core.registration.json_members import VALUE_BYTES_MAX
-from namesrv.core.values.cooperative import Steps
+from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.addresses import is_address, is_name
@@ -71,9 +71,9 @@ class Before(NamedTuple):
     topics: Mapping[str, object]
 
 
-def decoding(
+def decode_registration(
     body: bytes, *, crc32: int, compressed: bool, version: int, unix_ms: int, before: Before | None = None
-) -> Steps[RegistrationBody]:
+) -> CooperativeTask[RegistrationBody]:
     """Return what `body` says, as the difference to `before` where that is given and possible.
 
     A body without a data version counts as changed at `unix_ms`. Raises RegistrationRefused if the checksum is wrong or
@@ -86,15 +86,15 @@ def decoding(
     try:
         # 5.x brokers with compressedRegister=true compress the body and say they did not.
         if compressed or is_zlib(body):
-            return (yield from _decoding_compressed((yield from _inflating(body)), version))
-        if version >= VERSION_3_0_11 and (table := (yield from _read_table(body, before))) is not None:
+            return (yield from _decode_compressed((yield from _inflate(body)), version))
+        if version >= VERSION_3_0_11 and (table := (yield from _read_known_form(body, before))) is not None:
             return table
-        return (yield from _decoding_json(body, version, unix_ms))
+        return (yield from _decode_json(body, version, unix_ms))
     except BodyError as error:
         raise RegistrationRefused(f"Failed to decode RegisterBrokerBody, {error}") from None
 
 
-def _checksum(body: bytes) -> Steps[int]:
+def _checksum(body: bytes) -> CooperativeTask[int]:
     """Return the CRC-32 of a body as brokers send it; rests."""
     view = memoryview(body)
     value = zlib.crc32(view[:_CHECKSUM_BYTES])
@@ -109,10 +109,10 @@ def is_zlib(body: bytes) -> bool:
     return body[:1] == _ZLIB_FIRST_BYTE
 
 
-def _read_table(body: bytes, before: Before | None) -> Steps[RegistrationBody | None]:
+def _read_known_form(body: bytes, before: Before | None) -> CooperativeTask[RegistrationBody | None]:
     """Return what nearly every broker says; None for texts that need more care."""
     yield
-    table = yield from (incremental_body.reading(body, *before) if before else incremental_body.reading(body))
+    table = yield from (incremental_body.read_table(body, *before) if before else incremental_body.read_table(body))
     if table is None:
         return None
     _checked_count(table.said.topics)
@@ -127,13 +127,13 @@ def _read_table(body: bytes, before: Before | None) -> Steps[RegistrationBody | 
     )
 
 
-def _decoding_json(body: bytes, version: int, unix_ms: int) -> Steps[RegistrationBody]:
+def _decode_json(body: bytes, version: int, unix_ms: int) -> CooperativeTask[RegistrationBody]:
     """Read JSON of any kind: a short text at once, with all liberties, a long one in pieces."""
     has_wrapper_only = version < VERSION_3_0_11
     taken = _Taken()
     if len(body) > BARE_KEYS_BYTES_MAX:
         long = LongRegistration(body, taken.take_topics, taken.take_mappings)
-        yield from (long.reading_wrapper() if has_wrapper_only else long.reading_body())
+        yield from (long.read_wrapper() if has_wrapper_only else long.read_body())
         taken.ignored += long.left_out
         register, wrapper = long.body, long.wrapper
     else:
@@ -213,7 +213,7 @@ def _can_be_shown(mapping: TopicQueueMappingInfo) -> bool:
     return all(map(is_name, names)) and not (isinstance(mapping.topic, str) and not _can_be_topic(mapping.topic))
 
 
-def _inflating(body: bytes) -> Steps[bytes]:
+def _inflate(body: bytes) -> CooperativeTask[bytes]:
     # However many wait for their turn, only one of them has memory for this.
     yield
     inflater = zlib.decompressobj()
@@ -234,7 +234,7 @@ def _inflating(body: bytes) -> Steps[bytes]:
     return bytes(text)
 
 
-def _decoding_compressed(text: bytes, version: int) -> Steps[RegistrationBody]:
+def _decode_compressed(text: bytes, version: int) -> CooperativeTask[RegistrationBody]:
     parts, taken = _Parts(text), _Taken()
     data_version = decode_body(DataVersion, parts.next() or b"")
     for _ in parts.counted():

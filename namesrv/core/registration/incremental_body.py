@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 import xxhash
 
-from namesrv.core.values.cooperative import Steps
+from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.errors import BodyError
@@ -96,7 +96,9 @@ class TableText(NamedTuple):
     said: SaidTopics
 
 
-def reading(body: bytes, before: SaidTopics | None = None, has: Container[str] = ()) -> Steps[TableText | None]:
+def read_table(
+    body: bytes, before: SaidTopics | None = None, has: Container[str] = ()
+) -> CooperativeTask[TableText | None]:
     """Return what a registration says, or what of it differs from `before`; rests between blocks.
 
     `has` holds the topics that are known of the broker. None if the text is not as brokers write it; then it has to be
@@ -125,7 +127,7 @@ def reading(body: bytes, before: SaidTopics | None = None, has: Container[str] =
         blocks = [block._replace(topics=tuple(islice(names, len(block.topics)))) for block in blocks]
     elif before is not None and any(topic in has for topic in topics.keys() - names_before):
         # Known, and not from there: perhaps said twice, and then the later one counts.
-        return (yield from reading(body))
+        return (yield from read_table(body))
     yield
     all_blocks = (*blocks_before[:first], *blocks, *kept_after)
     tail = body[end:]
@@ -238,7 +240,9 @@ def _differing(before: SaidTopics, body: bytes, start: int, end: int) -> tuple[i
     return first, last
 
 
-def _read_blocks(body: bytes, at: int, stop: int) -> Steps[tuple[list[Block], dict[str, TopicSettings]] | None]:
+def _read_blocks(
+    body: bytes, at: int, stop: int
+) -> CooperativeTask[tuple[list[Block], dict[str, TopicSettings]] | None]:
     """Cut the text between `at` and `stop` into blocks and decode them; None if it is not as brokers write it.
 
     A block includes the comma behind it, so that blocks follow each other without a gap. Only what is kept outlives

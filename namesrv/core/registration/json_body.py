@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from namesrv.core.registration.json_members import Members
-from namesrv.core.values.cooperative import Steps
+from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topic_settings import TOPICS_MAX
 from namesrv.refusals import NameTooLong
 from remoting.protocol.codec import decode_body
@@ -58,46 +58,46 @@ class LongRegistration:
         #: Topics, mappings and lists that are too long to be those of a broker.
         self.left_out = 0
 
-    def reading_body(self) -> Steps[None]:
+    def read_body(self) -> CooperativeTask[None]:
         """Read the body of a registration from version 37 on; rests."""
         rest: dict[str, bytes] = {}
         self._members.enter()
         while (key := self._next_of_few()) is not None:
             if key == _WRAPPER and self._members.at_object():
-                yield from self._reading_wrapper()
+                yield from self._read_wrapper()
             else:
-                yield from self._taking(key, RegisterBrokerBody, rest)
+                yield from self._take_member(key, RegisterBrokerBody, rest)
         self._members.check_end()
         self.body = decode_body(RegisterBrokerBody, _object(rest.values()))
 
-    def reading_wrapper(self) -> Steps[None]:
+    def read_wrapper(self) -> CooperativeTask[None]:
         """Read the body of an older one; rests."""
-        yield from self._reading_wrapper()
+        yield from self._read_wrapper()
         self._members.check_end()
 
-    def _reading_wrapper(self) -> Steps[None]:
+    def _read_wrapper(self) -> CooperativeTask[None]:
         rest: dict[str, bytes] = {}
         self._members.enter()
         while (key := self._next_of_few()) is not None:
             if key == _TOPICS and self._members.at_object():
-                yield from self._reading_table(dict[str, TopicConfig], self._take_topics)
+                yield from self._read_members(dict[str, TopicConfig], self._take_topics)
             elif key == _MAPPINGS and self._members.at_object():
-                yield from self._reading_table(dict[str, TopicQueueMappingInfo], self._take_mappings)
+                yield from self._read_members(dict[str, TopicQueueMappingInfo], self._take_mappings)
             else:
-                yield from self._taking(key, TopicConfigAndMappingSerializeWrapper, rest)
+                yield from self._take_member(key, TopicConfigAndMappingSerializeWrapper, rest)
         self.wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, _object(rest.values()))
 
-    def _taking(self, key: str, shape: type[msgspec.Struct], rest: dict[str, bytes]) -> Steps[None]:
+    def _take_member(self, key: str, shape: type[msgspec.Struct], rest: dict[str, bytes]) -> CooperativeTask[None]:
         """Keep a member that somebody reads, and skip the others."""
         if key not in _wire_names(shape):
-            yield from self._members.skipping()
+            yield from self._members.skip()
         elif (member := self._members.take()) is not None:
             rest[key] = member
         else:
             self.left_out += 1
-            yield from self._members.skipping()
+            yield from self._members.skip()
 
-    def _reading_table(self, kind: Any, take: Callable[[Any], None]) -> Steps[None]:
+    def _read_members(self, kind: Any, take: Callable[[Any], None]) -> CooperativeTask[None]:
         block: list[bytes] = []
         block_bytes = seen = 0
         self._members.enter()
@@ -112,7 +112,7 @@ class LongRegistration:
             if member is None or len(key) > _KEY_CHARS_MAX:
                 self.left_out += 1
                 if member is None:
-                    yield from self._members.skipping()
+                    yield from self._members.skip()
                 continue
             block.append(member)
             block_bytes += len(member)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core.values.cooperative import Steps
+from namesrv.core.values.cooperative import CooperativeTask
 from remoting.protocol.errors import BodyError
 
 #: A value that is longer is not found in one step, but in many; a key or a text cannot be longer. With a key and some
@@ -84,7 +84,7 @@ class Members:
         self.at = found.end()
         return self.text[self._key_at : self.at]
 
-    def skipping(self) -> Steps[None]:
+    def skip(self) -> CooperativeTask[None]:
         """Stand behind the value, however long it is; rests."""
         if self.take() is not None:
             return

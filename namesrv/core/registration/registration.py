@@ -15,7 +15,7 @@ from namesrv.core.tables.broker_connections import registered
 from namesrv.core.tables.broker_table import BrokerSet, Member
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
-from namesrv.core.values.cooperative import Steps, in_parts
+from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from namesrv.core.values.effects import (
     BrokerRegistered,
     BrokerRemoved,
@@ -25,7 +25,7 @@ from namesrv.core.values.effects import (
     RegistrationResult,
     RouteChanges,
 )
-from namesrv.core.values.topic_changes import QueueChanges, differing
+from namesrv.core.values.topic_changes import QueueChanges, compare_topics
 from namesrv.core.values.topic_settings import TopicSettings
 from namesrv.refusals import TooManyMembers
 from remoting.protocol.errors import RequestRefused
@@ -125,7 +125,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifyMinBrokerIdChange | None = None
 
 
-def changing_queues(tables: RouteTables, registration: Registration) -> Steps[QueueChanges]:
+def compare_queues(tables: RouteTables, registration: Registration) -> CooperativeTask[QueueChanges]:
     """Work out which queues a registration changes; rests now and then.
 
     The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
@@ -133,17 +133,19 @@ def changing_queues(tables: RouteTables, registration: Registration) -> Steps[Qu
     standing = _stand(tables, registration)
     if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
         return QueueChanges()
-    return (yield from _changing_queues(tables, registration, standing))
+    return (yield from _queue_changes(tables, registration, standing))
 
 
-def changing_mappings(tables: RouteTables, registration: Registration) -> Steps[Mapping[str, TopicQueueMappingInfo]]:
-    """Return the mappings that a registration changes; as `changing_queues`."""
+def compare_mappings(
+    tables: RouteTables, registration: Registration
+) -> CooperativeTask[Mapping[str, TopicQueueMappingInfo]]:
+    """Return the mappings that a registration changes; as `compare_queues`."""
     changed: dict[str, TopicQueueMappingInfo] = {}
     standing = _stand(tables, registration)
     if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
         return changed
     before = tables.mappings.of_broker(registration.broker_name)
-    for part in in_parts(registration.mappings.items()):
+    for part in in_batches(registration.mappings.items()):
         changed |= {topic: mapping for topic, mapping in part if before.get(topic) != mapping}
         yield
     return changed
@@ -283,7 +285,9 @@ def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
     return registration.enable_acting_master is not None and registration.broker_id == broker_set.min_broker_id
 
 
-def _changing_queues(tables: RouteTables, registration: Registration, standing: _Standing) -> Steps[QueueChanges]:
+def _queue_changes(
+    tables: RouteTables, registration: Registration, standing: _Standing
+) -> CooperativeTask[QueueChanges]:
     """Return the topics whose queues differ from what is stored.
 
     Compared topic by topic even if the data version is the stored one: the later parts of a split registration carry
@@ -300,7 +304,7 @@ def _changing_queues(tables: RouteTables, registration: Registration, standing: 
     )
     if kept:
         wanted = with_perms(wanted, lambda topic, data: kept.get(topic, data.perm))
-    return (yield from differing(tables.topics.topics_of(name), wanted))
+    return (yield from compare_topics(tables.topics.topics_of(name), wanted))
 
 
 class _QueueValues(dict[TopicSettings, QueueData]):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from namesrv.core.tables.topic_brokers import Holders, HolderTable, Leaving
-from namesrv.core.values.cooperative import Steps, whole
+from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from remoting.protocol.shapes.route import TopicQueueMappingInfo
 
 _NO_MAPPINGS: Final[Mapping[str, TopicQueueMappingInfo]] = {}
@@ -49,16 +49,18 @@ class MappingTable:
         """Return the mappings that a set has, by topic."""
         return self._by_broker.get(broker_name, _NO_MAPPINGS)
 
-    def preparing(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> Steps[PreparedMappings]:
+    def prepare_put(
+        self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]
+    ) -> CooperativeTask[PreparedMappings]:
         """Work out what it takes to store what a set says of its static topics; rests now and then."""
-        joined = yield from self._holders.joining(broker_name, mappings, self.of_broker(broker_name))
+        joined = yield from self._holders.prepare_join(broker_name, mappings, self.of_broker(broker_name))
         return PreparedMappings(broker_name, mappings, joined)
 
-    def removing(self, broker_name: str, topics: Iterable[str]) -> Steps[PreparedMappingRemoval]:
+    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedMappingRemoval]:
         """Work out what it takes to forget what a set said of some topics, each named once; rests now and then."""
         mine = self.of_broker(broker_name)
         mapped = (topic for topic in topics if topic in mine) if mine else ()
-        return PreparedMappingRemoval(broker_name, (yield from self._holders.leaving(broker_name, mapped)))
+        return PreparedMappingRemoval(broker_name, (yield from self._holders.prepare_leave(broker_name, mapped)))
 
     def store(self, prepared: PreparedMappings) -> None:
         """Store what was prepared since the last change of the table."""
@@ -81,8 +83,8 @@ class MappingTable:
 
     def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
         """Store what a set says of its static topics at once."""
-        self.store(whole(self.preparing(broker_name, mappings)))
+        self.store(run_to_completion(self.prepare_put(broker_name, mappings)))
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
         """Forget what a set said of some topics at once."""
-        self.discard(whole(self.removing(broker_name, dict.fromkeys(topics))))
+        self.discard(run_to_completion(self.prepare_removal(broker_name, dict.fromkeys(topics))))

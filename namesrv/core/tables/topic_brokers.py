@@ -6,7 +6,7 @@ Topics on the same sets share their list of holders, so a million entries cost l
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from namesrv.core.values.cooperative import Steps, in_parts
+from namesrv.core.values.cooperative import CooperativeTask, in_batches
 
 #: The broker sets that have a topic, in the order they got it.
 Holders = tuple[str, ...]
@@ -42,12 +42,14 @@ class HolderTable:
         """Return the broker sets that have a topic, none if it is unknown."""
         return self._holders.get(topic, ())
 
-    def joining(self, broker_name: str, topics: Iterable[str], mine: Mapping[str, object]) -> Steps[dict[str, Holders]]:
+    def prepare_join(
+        self, broker_name: str, topics: Iterable[str], mine: Mapping[str, object]
+    ) -> CooperativeTask[dict[str, Holders]]:
         """Return who will have those of the topics that the set has not yet, which are not in `mine`; rests."""
         joined: dict[str, Holders] = {}
         # By the identity of the former holders, which topics share, as they will share the new ones.
         grown: dict[int, Holders] = {}
-        for part in in_parts(topics):
+        for part in in_batches(topics):
             for topic in [topic for topic in part if topic not in mine]:
                 holders = self._holders.get(topic, ())
                 if (more := grown.get(id(holders))) is None:
@@ -56,14 +58,14 @@ class HolderTable:
             yield
         return joined
 
-    def leaving(self, broker_name: str, topics: Iterable[str]) -> Steps[Leaving]:
+    def prepare_leave(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[Leaving]:
         """Return who will have the topics, each named once, when the set has them no longer; rests."""
         every: list[str] = []
         gone: list[str] = []
         left: dict[str, Holders] = {}
-        # As in `joining`.
+        # As in `prepare_join`.
         shrunk: dict[int, Holders] = {}
-        for part in in_parts(topics):
+        for part in in_batches(topics):
             every += part
             for topic in part:
                 holders = self._holders.get(topic, ())
@@ -77,11 +79,11 @@ class HolderTable:
         return Leaving(every, gone, left)
 
     def store(self, joined: Mapping[str, Holders]) -> None:
-        """Store what `joining` returned; of no use once the table has changed."""
+        """Store what `prepare_join` returned; of no use once the table has changed."""
         self._holders.update(joined)
 
     def discard(self, leaving: Leaving) -> None:
-        """Forget what `leaving` returned; of no use once the table has changed, but for `store`."""
+        """Forget what `prepare_leave` returned; of no use once the table has changed, but for `store`."""
         for topic in leaving.gone:
             del self._holders[topic]
         self._holders.update(leaving.left)

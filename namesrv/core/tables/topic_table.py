@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from namesrv.core.tables.topic_brokers import Holders, HolderTable, Leaving
-from namesrv.core.values.cooperative import Steps, in_parts, whole
-from namesrv.core.values.topic_changes import QueueChanges, differing
+from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
+from namesrv.core.values.topic_changes import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData
 
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}
@@ -87,7 +87,7 @@ class TopicTable:
         """Return how many queues one broker set has, over all topics."""
         return self._queue_sums.get(broker_name, QueueSum())
 
-    def preparing(self, broker_name: str, changes: QueueChanges) -> Steps[PreparedQueues]:
+    def prepare_put(self, broker_name: str, changes: QueueChanges) -> CooperativeTask[PreparedQueues]:
         """Work out what it takes to store changed queues of one set; rests now and then."""
         read, write = self.queue_sum(broker_name)
         for before, after, topics in changes.moves:
@@ -95,13 +95,13 @@ class TopicTable:
             write += topics * (after.write_queue_nums - (before.write_queue_nums if before else 0))
         joined: dict[str, Holders] = {}
         if any(move.before is None for move in changes.moves):
-            joined = yield from self._holders.joining(broker_name, changes.queues, self.topics_of(broker_name))
+            joined = yield from self._holders.prepare_join(broker_name, changes.queues, self.topics_of(broker_name))
         return PreparedQueues(broker_name, changes.queues, joined, QueueSum(read, write))
 
     def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
         """Store the queues of some topics of one set at once."""
-        changes = whole(differing(self.topics_of(broker_name), queues.items()))
-        self.store(whole(self.preparing(broker_name, changes)))
+        changes = run_to_completion(compare_topics(self.topics_of(broker_name), queues.items()))
+        self.store(run_to_completion(self.prepare_put(broker_name, changes)))
 
     def store(self, prepared: PreparedQueues) -> None:
         """Store what was prepared since the last change of the table."""
@@ -114,12 +114,12 @@ class TopicTable:
         self._queue_sums[name] = prepared.queue_sum
         self.names_version += len(self._holders) != topics_before
 
-    def removing(self, broker_name: str, topics: Iterable[str]) -> Steps[PreparedRemoval]:
+    def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
         """Work out what it takes to forget topics, each named once, of one set, as far as it has them; rests."""
         mine = self.topics_of(broker_name)
         had: list[str] = []
         read = write = 0
-        for part in in_parts(topics):
+        for part in in_batches(topics):
             for topic in part:
                 if (queue_data := mine.get(topic)) is None:
                     continue
@@ -127,12 +127,12 @@ class TopicTable:
                 read += queue_data.read_queue_nums
                 write += queue_data.write_queue_nums
             yield
-        leaving = yield from self._holders.leaving(broker_name, had)
+        leaving = yield from self._holders.prepare_leave(broker_name, had)
         return PreparedRemoval(broker_name, leaving, QueueSum(read, write))
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
         """Forget some topics of one set at once, as far as it has them."""
-        self.discard(whole(self.removing(broker_name, dict.fromkeys(topics))))
+        self.discard(run_to_completion(self.prepare_removal(broker_name, dict.fromkeys(topics))))
 
     def discard(self, prepared: PreparedRemoval) -> None:
         """Forget what was prepared since the last change of the table, but for what was stored by `store`."""

@@ -7,7 +7,7 @@ the one walk over the topics, and whoever wants to know more about them looks at
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from namesrv.core.values.cooperative import Steps, in_parts
+from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from remoting.protocol.shapes.route import QueueData
 
 
@@ -27,7 +27,9 @@ class QueueChanges(NamedTuple):
     moves: tuple[Move, ...] = ()
 
 
-def differing(before: Mapping[str, QueueData], wanted: Iterable[tuple[str, QueueData]]) -> Steps[QueueChanges]:
+def compare_topics(
+    before: Mapping[str, QueueData], wanted: Iterable[tuple[str, QueueData]]
+) -> CooperativeTask[QueueChanges]:
     """Return the topics of which a set has something else `before` than is `wanted`; rests now and then.
 
     No topic may be wanted twice.
@@ -38,7 +40,7 @@ def differing(before: Mapping[str, QueueData], wanted: Iterable[tuple[str, Queue
     last_old: QueueData | None = None
     last_new: QueueData | None = None
     run = 0
-    for part in in_parts(wanted):
+    for part in in_batches(wanted):
         for topic, new in part:
             old = before.get(topic)
             if old == new:

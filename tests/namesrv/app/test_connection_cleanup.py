@@ -7,7 +7,7 @@ from fakes.background import background_tasks
 from namesrv.app.connection_cleanup import LostConnections
 from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
 from namesrv.core.route_state import RouteState
-from namesrv.core.values.cooperative import PART_TOPICS
+from namesrv.core.values.cooperative import BATCH_TOPICS
 from namesrv.settings.config import NameServerConfig
 from namesrv.wire.cooperative_runner import Slices
 
@@ -35,7 +35,7 @@ async def left_at_the_end_of_each(state, *lost):
     slices, left = Slices(), {}
 
     async def forget(connection_id):
-        await slices.do_first(state.losing(connection_id, now_ms=1))
+        await slices.do_first(state.connection_loss_steps(connection_id, now_ms=1))
         left[connection_id] = len(state.tables.live)
 
     async with background_tasks() as tasks:
@@ -56,7 +56,7 @@ async def test_a_single_broker_does_not_wait_for_many_connections_with_many_brok
 
 
 async def test_a_single_broker_does_not_wait_for_one_with_very_many_topics(state):
-    register(state, 1, 1, [f"topic-{number}" for number in range(10 * PART_TOPICS)])
+    register(state, 1, 1, [f"topic-{number}" for number in range(10 * BATCH_TOPICS)])
     register(state, REAL, 1)
     assert await left_at_the_end_of_each(state, 1, REAL) == {REAL: 1, 1: 0}
 

@@ -7,7 +7,7 @@ from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveTable
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.refusals import TooManyBrokers
 from namesrv.settings.config import NameServerConfig
 
@@ -75,15 +75,15 @@ def test_brokers_that_are_handed_from_connection_to_connection_make_no_room_with
 def test_two_registrations_of_one_connection_that_rest_are_not_both_taken_for_its_last_broker(state):
     register(state, 1, *range(19))
     resting = [
-        state.registering(a_registration(broker_name=name, connection_id=1), lambda: 0, lambda: False)
+        state.registration_steps(a_registration(broker_name=name, connection_id=1), lambda: 0, lambda: False)
         for name in ("one", "two")
     ]
     for steps in resting:
         next(steps)
     first, second = resting
-    whole(first)
+    run_to_completion(first)
     with pytest.raises(TooManyBrokers):
-        whole(second)
+        run_to_completion(second)
     assert len(state.tables.live) == 20
 
 

@@ -6,13 +6,13 @@ import time
 from builders import a_registration
 
 from namesrv.core import cluster_info, routes
-from namesrv.core.values.cooperative import PART_TOPICS
+from namesrv.core.values.cooperative import BATCH_TOPICS
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.namesrv import ClusterInfo
 
 #: More than are told at once.
-MANY = PART_TOPICS + 100
+MANY = BATCH_TOPICS + 100
 
 
 def register(desk, *numbers, **values):

@@ -22,11 +22,11 @@ from builders import (
     topic_configs,
 )
 
-from namesrv.core.registration.body import decoding
+from namesrv.core.registration.body import decode_registration
 from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
 from namesrv.core.route_state import MasterAddresses, RouteState, StoredVersion
 from namesrv.core.tables.topic_counts import TopicKind
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
     BeatKind,
     BrokerBeat,
@@ -63,9 +63,9 @@ def state():
 MANY = topic_configs(*(f"t{number}" for number in range(10_000)))
 
 
-def registering(state, request, *, now_ms=0, is_late=False):
+def registration_steps(state, request, *, now_ms=0, is_late=False):
     """Return the steps of a registration that ends at `now_ms`."""
-    return state.registering(request, lambda: now_ms, lambda: is_late)
+    return state.registration_steps(request, lambda: now_ms, lambda: is_late)
 
 
 def register(state, *, now_ms=0, **values):
@@ -177,10 +177,10 @@ def test_what_happens_while_a_registration_rests_is_not_undone_by_it(state, betw
     request = a_registration(topics=topic_configs(TOPIC, "Second"), connection_id=2)
     for each in (state, other):
         register(each)
-    steps = registering(state, request, now_ms=2)
+    steps = registration_steps(state, request, now_ms=2)
     next(steps)
     between(state)
-    outcome = whole(steps)
+    outcome = run_to_completion(steps)
     between(other)
     assert outcome == other.register_broker(request, now_ms=2)
     assert dict(state.tables.topics.topics_of(BROKER)) == dict(other.tables.topics.topics_of(BROKER))
@@ -259,11 +259,11 @@ def test_the_youngest_connection_of_a_broker_counts_for_that_and_not_the_one_it_
 
 def test_so_it_does_for_a_broker_that_registers_while_its_departure_is_prepared(state):
     register(state, topics=MANY, connection_id=6)
-    steps = state.unregistering(CLUSTER, MASTER, 7, 0)
+    steps = state.unregistration_steps(CLUSTER, MASTER, 7, 0)
     next(steps)
     register(state, topics=MANY, connection_id=8)
     register(state, topics=MANY, connection_id=6)
-    assert whole(steps).events == ()
+    assert run_to_completion(steps).events == ()
     assert state.tables.live.get(MASTER)
 
 
@@ -549,16 +549,16 @@ def test_a_topic_counts_in_each_cluster_that_has_it_when_a_set_moves(state):
 
 
 def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(state):
-    steps = registering(state, a_registration(topics=MANY))
+    steps = registration_steps(state, a_registration(topics=MANY))
     next(steps)
     register(state, broker_name="broker-b", connection_id=2, topics=MANY)
-    whole(steps)
+    run_to_completion(steps)
     assert state.tables.topics.holders_of("t1") == ("broker-b", BROKER)
     assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == len(MANY)
 
 
 def test_a_registration_in_slices_ends_however_much_others_change(state):
-    steps = registering(state, a_registration(topics=MANY))
+    steps = registration_steps(state, a_registration(topics=MANY))
     rests = 0
     for _ in steps:
         rests += 1
@@ -569,21 +569,21 @@ def test_a_registration_in_slices_ends_however_much_others_change(state):
 
 def test_a_departure_in_slices_shows_nothing_before_its_end(state):
     register(state, topics=MANY)
-    steps = state.losing(1, 0)
+    steps = state.connection_loss_steps(1, 0)
     next(steps)
     assert state.tables.brokers.get(BROKER)
     assert len(state.tables.topics) == len(MANY)
-    assert [event.set_removed for event in whole(steps).events] == [True]
+    assert [event.set_removed for event in run_to_completion(steps).events] == [True]
     assert (len(state.tables.brokers), len(state.tables.topics), state.census.counts()) == (0, 0, {})
 
 
 def test_who_registers_again_over_another_connection_while_its_departure_is_prepared_stays(state):
     request = a_registration(topics=MANY)
-    whole(registering(state, request))
-    steps = state.losing(1, 0)
+    run_to_completion(registration_steps(state, request))
+    steps = state.connection_loss_steps(1, 0)
     next(steps)
-    whole(registering(state, msgspec.structs.replace(request, connection_id=2)))
-    assert whole(steps).events == ()
+    run_to_completion(registration_steps(state, msgspec.structs.replace(request, connection_id=2)))
+    assert run_to_completion(steps).events == ()
     assert len(state.tables.topics.topics_of(BROKER)) == len(MANY)
     state.connection_lost(2, now_ms=0)
     assert len(state.tables.topics) == 0
@@ -591,10 +591,10 @@ def test_who_registers_again_over_another_connection_while_its_departure_is_prep
 
 def test_a_departure_in_slices_takes_what_happened_meanwhile_into_account(state):
     register(state, topics=MANY)
-    steps = state.unregistering(CLUSTER, MASTER, 1, 0)
+    steps = state.unregistration_steps(CLUSTER, MASTER, 1, 0)
     next(steps)
     register(state, broker_name="broker-b", connection_id=2, topics=topic_configs("t1", "t2"))
-    whole(steps)
+    run_to_completion(steps)
     assert sorted(state.tables.topics.topics()) == ["t1", "t2"]
     assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == 2
 
@@ -604,7 +604,9 @@ def said_of(state, topics, *, counter=1, connection_id=1):
     request = a_registration(topics={}, connection_id=connection_id)
     before = state.said_before(request)
     text = text_of({topic: settings.perm for topic, settings in topics.items()}, counter=counter)
-    body = whole(decoding(text, crc32=0, compressed=False, version=RELEASE, unix_ms=0, before=before))
+    body = run_to_completion(
+        decode_registration(text, crc32=0, compressed=False, version=RELEASE, unix_ms=0, before=before)
+    )
     return msgspec.structs.replace(
         request, data_version=body.data_version, topics=body.topics, said=body.said, base=before
     )
@@ -615,28 +617,28 @@ def changed_a_little(topics):
 
 
 def test_what_was_read_as_a_difference_is_not_applied_to_a_broker_that_has_lost_the_rest(state):
-    whole(registering(state, said_of(state, MANY)))
-    steps = registering(state, said_of(state, changed_a_little(MANY), counter=2, connection_id=2))
+    run_to_completion(registration_steps(state, said_of(state, MANY)))
+    steps = registration_steps(state, said_of(state, changed_a_little(MANY), counter=2, connection_id=2))
     next(steps)
     state.connection_lost(1, now_ms=0)
-    assert whole(steps) is None
+    assert run_to_completion(steps) is None
     assert len(state.tables.topics) == 0
 
 
 def test_nor_to_a_broker_one_of_whose_topics_was_deleted(state):
-    whole(registering(state, said_of(state, MANY)))
-    steps = registering(state, said_of(state, changed_a_little(MANY), counter=2))
+    run_to_completion(registration_steps(state, said_of(state, MANY)))
+    steps = registration_steps(state, said_of(state, changed_a_little(MANY), counter=2))
     next(steps)
     state.delete_topic("t5", None)
-    assert whole(steps) is None
+    assert run_to_completion(steps) is None
 
 
 def test_a_broker_may_come_back_elsewhere_while_its_former_process_is_noticed_to_be_gone(state):
     register(state)
-    steps = registering(state, a_registration(address="elsewhere:10911", topics=MANY, connection_id=2))
+    steps = registration_steps(state, a_registration(address="elsewhere:10911", topics=MANY, connection_id=2))
     next(steps)
     state.connection_lost(1, now_ms=0)
-    whole(steps)
+    run_to_completion(steps)
     assert state.tables.brokers.get(BROKER).master_address == "elsewhere:10911"
     assert len(state.tables.topics) == len(MANY)
 
@@ -644,48 +646,48 @@ def test_a_broker_may_come_back_elsewhere_while_its_former_process_is_noticed_to
 def test_a_connection_that_is_lost_while_another_brings_a_registration_is_not_remembered_by_it(state):
     register(state)
     register(state, connection_id=2)
-    steps = registering(state, a_registration(topics=MANY, connection_id=2))
+    steps = registration_steps(state, a_registration(topics=MANY, connection_id=2))
     next(steps)
     state.connection_lost(1, now_ms=0)
-    whole(steps)
+    run_to_completion(steps)
     assert state.tables.live.get(MASTER).connections == (2,)
     assert [event.set_removed for event in state.connection_lost(2, now_ms=0).events] == [True]
 
 
 def test_a_beat_while_a_registration_is_compared_is_not_set_back(state):
     register(state)
-    steps = registering(state, a_registration(topics=MANY), now_ms=6_000)
+    steps = registration_steps(state, a_registration(topics=MANY), now_ms=6_000)
     next(steps)
     state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, 5_000)
-    *_, beat = whole(steps).events
+    *_, beat = run_to_completion(steps).events
     assert (beat.interval_ms, state.tables.live.get(MASTER).heard_ms) == (1_000, 6_000)
 
 
 def test_a_registration_whose_connection_is_lost_while_it_is_compared_comes_too_late(state):
     register(state)
     register(state, connection_id=2, data_version=a_data_version(counter=9))
-    steps = registering(state, a_registration(topics=MANY), is_late=True)
-    assert isinstance(whole(steps).events[0], StaleRegistration)
+    steps = registration_steps(state, a_registration(topics=MANY), is_late=True)
+    assert isinstance(run_to_completion(steps).events[0], StaleRegistration)
     assert len(state.tables.topics) < len(MANY)
 
 
 def test_silent_brokers_leave_in_slices_unless_they_are_heard_meanwhile(state):
     register(state, topics=MANY)
     register(state, broker_name="broker-b", connection_id=2)
-    steps = state.scanning(120_001)
+    steps = state.expiry_steps(120_001)
     next(steps)
     state.heartbeat(CLUSTER, a_live_key(broker_name="broker-b"), BeatKind.HEARTBEAT, 120_001)
-    outcome = whole(steps)
+    outcome = run_to_completion(steps)
     assert [event.broker_name for event in outcome.events] == [BROKER]
     assert outcome.effects == (CloseConnection(1),)
 
 
 def test_a_beat_does_not_keep_a_broker_that_unregisters(state):
     register(state, topics=MANY)
-    steps = state.unregistering(CLUSTER, MASTER, 1, 0)
+    steps = state.unregistration_steps(CLUSTER, MASTER, 1, 0)
     next(steps)
     state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, 5)
-    whole(steps)
+    run_to_completion(steps)
     assert state.tables.brokers.get(BROKER) is None
 
 
@@ -715,7 +717,7 @@ ANSWERED = (TOPIC, BROKER, "broker-b", "Static")
 
 def keep_answers(state):
     """Keep an answer for every topic there is, and for one that has nothing but a mapping."""
-    whole(state.cluster_info.since(state.cluster_info.changes))
+    run_to_completion(state.cluster_info.since(state.cluster_info.changes))
     for topic in ANSWERED:
         state.answers.keep(topic, "java", PreparedAnswer(b"{}", SizeTally(())))
 
@@ -728,7 +730,7 @@ def told_anew(state):
     """Tell whether the list of clusters is made anew for the next who asks."""
     info = state.cluster_info
     before = info.builds
-    whole(info.since(info.changes))
+    run_to_completion(info.since(info.changes))
     return info.builds > before
 
 

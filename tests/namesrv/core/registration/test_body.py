@@ -3,9 +3,9 @@ import zlib
 
 import pytest
 
-from namesrv.core.registration.body import TOPICS_MAX, RegistrationRefused, decoding
+from namesrv.core.registration.body import TOPICS_MAX, RegistrationRefused, decode_registration
 from namesrv.core.registration.json_members import VALUE_BYTES_MAX
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from remoting.protocol.codes import VERSION_3_0_11, VERSION_5_0_0
 
 VERSION = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
@@ -22,7 +22,7 @@ def compressed(*topics, count=None):
 
 
 def decoded(body, *, is_compressed=True, version=413):
-    return whole(decoding(body, crc32=0, compressed=is_compressed, version=version, unix_ms=0))
+    return run_to_completion(decode_registration(body, crc32=0, compressed=is_compressed, version=version, unix_ms=0))
 
 
 def with_mappings(*mappings, topics=(), count=None):
@@ -92,7 +92,7 @@ def test_filter_servers_are_told_from_3_0_11_on(version, servers):
 
 
 def test_so_many_short_topics_are_read_before_others_have_their_turn():
-    steps = decoding(
+    steps = decode_registration(
         compressed(*(b"t%d 1 1 6 X" % number for number in range(1_200))),
         crc32=0,
         compressed=True,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from namesrv.core.registration import incremental_body
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.topic_settings import TopicSettings
 from remoting.protocol.codec import decode_body
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody
@@ -24,7 +24,7 @@ def crc32(text):
 
 
 def read(*words):
-    return whole(incremental_body.reading(*words))
+    return run_to_completion(incremental_body.read_table(*words))
 
 
 def all_of(text):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.core.registration.body import FILTER_SERVERS_MAX, RegistrationRefused, decoding
+from namesrv.core.registration.body import FILTER_SERVERS_MAX, RegistrationRefused, decode_registration
 from namesrv.core.registration.json_members import SKIPPED_BYTES_MAX, VALUE_BYTES_MAX
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.topic_settings import TOPICS_MAX
 from remoting.protocol.fastjson import BARE_KEYS_BYTES_MAX, Dialect, encode
 
@@ -17,7 +17,7 @@ PADDING = {"brokerName": ["x" * 1000, {"a": [1, -2.5e3, True, None]}] * (BARE_KE
 
 
 def decoded(body, *, version=513):
-    return whole(decoding(body, crc32=0, compressed=False, version=version, unix_ms=7))
+    return run_to_completion(decode_registration(body, crc32=0, compressed=False, version=version, unix_ms=7))
 
 
 def a_body(topics=None, mappings=None, filter_servers=None, *, dialect=Dialect.STANDARD, **more):
@@ -114,9 +114,9 @@ def test_topics_and_mappings_are_counted_together_also_those_that_are_there_agai
 def test_a_long_body_whose_checksum_is_another_one_is_refused():
     body = longer(a_body({"A": {}}))
     crc32 = zlib.crc32(body) & 0x7FFFFFFF
-    assert whole(decoding(body, crc32=crc32, compressed=False, version=513, unix_ms=0)).topics
+    assert run_to_completion(decode_registration(body, crc32=crc32, compressed=False, version=513, unix_ms=0)).topics
     with pytest.raises(RegistrationRefused, match="crc32 not match"):
-        whole(decoding(body, crc32=crc32 ^ 1, compressed=False, version=513, unix_ms=0))
+        run_to_completion(decode_registration(body, crc32=crc32 ^ 1, compressed=False, version=513, unix_ms=0))
 
 
 @pytest.mark.parametrize("is_long", [False, True])

@@ -25,7 +25,7 @@ from route_tables import route_tables
 from namesrv.core.registration import registration
 from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
 from namesrv.core.tables.change import RouteTables, SetChange
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
     BrokerRegistered,
     BrokerRemoved,
@@ -46,8 +46,8 @@ CHANGED = a_data_version(counter=2)
 def decided(tables, *, now_ms=0, delete_missing_topics=False, **values):
     """Return what is decided of the default registration with other `values`."""
     request = a_registration(**values)
-    queues = whole(registration.changing_queues(tables, request))
-    mappings = whole(registration.changing_mappings(tables, request))
+    queues = run_to_completion(registration.compare_queues(tables, request))
+    mappings = run_to_completion(registration.compare_mappings(tables, request))
     return registration.decide(
         tables, request, queues, mappings, delete_missing_topics=delete_missing_topics, now_ms=now_ms
     )

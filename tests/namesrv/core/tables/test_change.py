@@ -12,9 +12,9 @@ from namesrv.core.tables.change import (
     with_perms,
     without_write,
 )
-from namesrv.core.values.cooperative import whole
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import RouteChanges
-from namesrv.core.values.topic_changes import differing
+from namesrv.core.values.topic_changes import compare_topics
 from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 
@@ -29,7 +29,7 @@ def test_two_name_servers_share_no_table():
 
 
 def changed(before, queues, removed=()):
-    return counted(whole(differing(before, queues.items())), removed)
+    return counted(run_to_completion(compare_topics(before, queues.items())), removed)
 
 
 def test_topics_that_a_set_did_not_have_are_added_whatever_their_settings():
@@ -92,7 +92,9 @@ def test_a_writable_topic_loses_the_write_permission_only(perm, left):
 
 def test_topics_that_nobody_may_write_do_not_change():
     queues = queue_datas("Shut", perm=0) | queue_datas("Open") | queue_datas("ReadOnly", perm=READ_ONLY)
-    assert whole(differing(queues, without_write(queues))).queues == queue_datas("Open", perm=READ_ONLY)
+    assert run_to_completion(compare_topics(queues, without_write(queues))).queues == queue_datas(
+        "Open", perm=READ_ONLY
+    )
 
 
 def test_each_topic_keeps_its_own_queues_when_it_loses_the_write_permission():

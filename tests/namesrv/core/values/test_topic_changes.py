@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namesrv.core.values import cooperative
-from namesrv.core.values.cooperative import whole
-from namesrv.core.values.topic_changes import Move, QueueChanges, differing
+from namesrv.core.values.cooperative import run_to_completion
+from namesrv.core.values.topic_changes import Move, QueueChanges, compare_topics
 
 FEW, MANY = a_queue_data(read_queue_nums=4), a_queue_data(read_queue_nums=8)
 
 
 def changes(before, wanted):
-    return whole(differing(before, wanted.items()))
+    return run_to_completion(compare_topics(before, wanted.items()))
 
 
 def test_topics_that_are_as_wanted_are_left_out_also_if_they_are_other_objects():
@@ -43,8 +43,8 @@ def test_the_moves_account_for_every_topic_that_changes(before, wanted):
 
 @pytest.mark.parametrize(("topics", "rests"), [(0, 0), (10, 1), (11, 2)])
 def test_many_topics_are_compared_in_parts(monkeypatch, topics, rests):
-    monkeypatch.setattr(cooperative, "PART_TOPICS", 10)
-    steps = differing({}, {str(number): FEW for number in range(topics)}.items())
+    monkeypatch.setattr(cooperative, "BATCH_TOPICS", 10)
+    steps = compare_topics({}, {str(number): FEW for number in range(topics)}.items())
     assert len(list(steps)) == rests
     assert changes({}, {str(number): FEW for number in range(topics)}).moves == (
         (Move(None, FEW, topics),) if topics else ()
