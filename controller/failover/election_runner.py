@@ -268,7 +268,7 @@ class Elector:
             return
         self._told[name] = broker_set.master_epoch
         if heard.epoch < broker_set.master_epoch and self._config().notify_broker_role_changed:
-            self._observer.roles_told_again(broker_set)
+            self._observer.role_notification_resent(broker_set)
             self._perform(self._notification(broker_set, 0, now_ms, self._live.alive(name, now_ms)))
 
     def forget(self, broker_name: str) -> None:

@@ -337,7 +337,7 @@ class Guard:
         if unreached := self._reach.unreached:
             self._unreached_told_ms = now_ms
             first = unreached[0]
-            self._observer.brokers_unreached(first, self._store.get(first.broker_name), len(unreached))
+            self._observer.brokers_unreachable(first, self._store.get(first.broker_name), len(unreached))
 
     def _ask(self, probes: Iterable[Probe]) -> None:
         for probe in probes:
@@ -385,7 +385,7 @@ class Guard:
             broker_set = self._store.get(each.key.broker_name)
             if broker_set is None or each.key.broker_id not in broker_set.replicas:
                 continue
-            self._observer.broker_dead(each, broker_set)
+            self._observer.broker_failed(each, broker_set)
             if broker_set.master == each.key.broker_id and self._group.is_leader:
                 cause = Cause(
                     trigger=Trigger.MASTER_DEAD,

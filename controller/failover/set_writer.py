@@ -50,10 +50,10 @@ class ControlObserver(Protocol):
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
         """Learn that brokers claim higher master epochs than the stored one, by broker id, and are not followed."""
 
-    def roles_told_again(self, broker_set: BrokerSet) -> None:
+    def role_notification_resent(self, broker_set: BrokerSet) -> None:
         """Learn that a set is told once more who leads it."""
 
-    def broker_dead(self, dead: Dead, broker_set: BrokerSet | None) -> None:
+    def broker_failed(self, dead: Dead, broker_set: BrokerSet | None) -> None:
         """Learn that a broker is dead; None: of no set that is known here."""
 
     def broker_suspect(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
@@ -62,13 +62,13 @@ class ControlObserver(Protocol):
     def store_failed(self, broker_name: str, error: StoreError) -> None:
         """Learn that a change could not be stored."""
 
-    def self_doubted(self, held_ms: int) -> None:
+    def failure_detection_suspended(self, held_ms: int) -> None:
         """Learn that this process stood still, or its store did."""
 
     def hosts_changed(self, news: HostsNews) -> None:
         """Learn that most hosts of brokers are silent, or no longer."""
 
-    def brokers_unreached(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
+    def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
         """Learn that so many brokers are heard and cannot be reached, this one among them."""
 
 
@@ -106,7 +106,7 @@ class Working:
         """Judge nobody for a round of heartbeats, because something was held up for so long."""
         self._doubted_ms = now_ms
         self.parts.detection.doubt_self(now_ms)
-        self.parts.observer.self_doubted(held_ms)
+        self.parts.observer.failure_detection_suspended(held_ms)
 
     def check_cluster(self, broker_name: str, cluster: str) -> None:
         """Raise NotLeader, or SetUnknown if the set is one of another cluster."""

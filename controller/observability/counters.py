@@ -33,8 +33,8 @@ class SetCounts(ServerCounts):
         self.notifications = Tally(known=[(result,) for result in NOTIFIED])
         self.probes = Tally(known=[(outcome.value,) for outcome in Outcome])
         #: Cluster and why.
-        self.deaths = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
-        self.self_doubts = 0
+        self.brokers_failed = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
+        self.failure_detection_suspensions = 0
         #: How many hosts are silent while masters are left alone because of that.
         self.silent_hosts = 0
         #: What was asked of the store, and what came of it.
@@ -45,4 +45,4 @@ class SetCounts(ServerCounts):
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""
         for why in (Why.CLOSED.value, Why.SILENT.value):
             self.failovers.add((cluster, why, FAILED_OVER), 0)
-            self.deaths.add((cluster, why), 0)
+            self.brokers_failed.add((cluster, why), 0)

@@ -99,24 +99,24 @@ class Journal(ServerJournal[ControllerConfig]):
             self.history.leadership("etcd_restored", kind)
         self._logs.write(catalogue.STORE_CALLS_ANSWERED, operation=kind, silent_ms=silent_ms)
 
-    def self_doubted(self, held_ms: int) -> None:
+    def failure_detection_suspended(self, held_ms: int) -> None:
         """Note that this process stood still, or its store did."""
-        self._counts.self_doubts += 1
-        self._logs.write(catalogue.SELF_DOUBTED, held_ms=held_ms)
+        self._counts.failure_detection_suspensions += 1
+        self._logs.write(catalogue.FAILURE_DETECTION_SUSPENDED, held_ms=held_ms)
 
     def hosts_changed(self, news: HostsNews) -> None:
         """Note that most hosts of brokers are silent, or no longer."""
         silence = news.silence
         self._counts.silent_hosts = silence.silent if news.event is HostsEvent.SILENT else 0
         if news.event is HostsEvent.BACK:
-            self._logs.write(catalogue.BROKERS_HEARD_AGAIN, gap_ms=news.silent_ms)
+            self._logs.write(catalogue.HEARTBEATS_RESUMED, gap_ms=news.silent_ms)
             return
         event = catalogue.HOSTS_SILENT if news.event is HostsEvent.SILENT else catalogue.SILENT_HOSTS_GIVEN_UP
         self._logs.write(event, silent_hosts=silence.silent, other_hosts=silence.hosts, silent_ms=news.silent_ms)
 
-    def brokers_unreached(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
+    def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
         """Note that brokers beat and cannot be asked."""
-        self._logs.write(catalogue.BROKERS_UNREACHED, brokers=brokers, **_who(key, broker_set))
+        self._logs.write(catalogue.BROKERS_UNREACHABLE, brokers=brokers, **_who(key, broker_set))
 
     # Brokers
 
@@ -165,13 +165,13 @@ class Journal(ServerJournal[ControllerConfig]):
         """Note a closed connection of a broker."""
         self._logs.write(catalogue.BROKER_SUSPECTED, **_who(key, broker_set))
 
-    def broker_dead(self, dead: Dead, broker_set: BrokerSet | None) -> None:
+    def broker_failed(self, dead: Dead, broker_set: BrokerSet | None) -> None:
         """Note a death."""
         if self.history is not None and broker_set is not None:
-            self.history.broker_dead(dead, broker_set)
-        self._counts.deaths.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
+            self.history.broker_failed(dead, broker_set)
+        self._counts.brokers_failed.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
         self._logs.write(
-            catalogue.BROKER_DIED,
+            catalogue.BROKER_FAILED,
             **_who(dead.key, broker_set),
             reason=dead.reason,
             evidence=dead.why.value,
@@ -267,10 +267,10 @@ class Journal(ServerJournal[ControllerConfig]):
             **_epochs(broker_set),
         )
 
-    def roles_told_again(self, broker_set: BrokerSet) -> None:
+    def role_notification_resent(self, broker_set: BrokerSet) -> None:
         """Note a set that may not know who leads it."""
         self._logs.write(
-            catalogue.ROLES_TOLD_AGAIN,
+            catalogue.ROLE_NOTIFICATION_RESENT,
             cluster=broker_set.cluster,
             broker=broker_set.broker_name,
             master=broker_set.master,
@@ -330,7 +330,7 @@ def _outcome(record: ElectionRecord) -> str:
 def _event_of(record: ElectionRecord) -> LogEvent:
     result = record.told_result
     if result is Result.NOBODY:
-        return catalogue.NOBODY_ELECTED
+        return catalogue.ELECTION_FAILED
     if result is Result.KEPT:
         return catalogue.MASTER_KEPT
     return catalogue.UNCLEAN_MASTER_ELECTED if record.is_unclean else catalogue.MASTER_ELECTED

@@ -1,8 +1,8 @@
 """Every metric of a controller: its name, type, labels and meaning.
 
-What any server has stands in `serving/metrics/families.py`. `docs/controller-metrics.md` is this catalogue as a page:
+Metrics of any server are in `serving/metrics/families.py`. `docs/controller-metrics.md` is this catalogue as a page:
 `python -m controller.observability.metric_catalogue > docs/controller-metrics.md` writes it, and a test
-compares. How each is read stands in `metrics.py`.
+compares. `metrics.py` reads each.
 """
 
 import sys
@@ -20,89 +20,101 @@ SERVER: Final = ServerFamilies(CONTROLLER)
 ROLE: Final = _MAKE.gauge("role", "0 unknown, 1 candidate, 2 follower, 3 leader, as with the Java controller.")
 LEADER_CHANGES: Final = _MAKE.counter("leader_changes", "Changes of the leading controller, seen from this one.")
 STORE_TXN: Final = _MAKE.counter(
-    "store_txn", "Calls to the store, reads too, by what was asked and what came of it.", "operation", "result"
+    "store_txn", "Calls to the store, reads included, by operation and result.", "operation", "result"
 )
-STORE_TXN_DURATION: Final = _MAKE.histogram("store_txn_duration_seconds", "Calls to the store.", "operation")
-SELF_DOUBTS: Final = _MAKE.counter(
-    "self_doubts", "Standstills of this process, and changes that the store held up: nobody was judged then."
+STORE_TXN_DURATION: Final = _MAKE.histogram(
+    "store_txn_duration_seconds", "Duration of calls to the store.", "operation"
+)
+FAILURE_DETECTION_SUSPENSIONS: Final = _MAKE.counter(
+    "failure_detection_suspensions",
+    "Process pauses and delays of the store, after which no broker was declared failed for a round of heartbeats.",
 )
 SILENT_HOSTS: Final = _MAKE.gauge(
     "silent_hosts",
-    "Hosts that fell silent together, most of all: while there are any no master is moved that may live.",
+    "Hosts that fell silent together, if they are most; above 0 no master is replaced that may be alive.",
 )
 
 # Sets and brokers; only of the leader
 
 ACTIVE_BROKERS: Final = _MAKE.gauge("active_brokers", "Living brokers of a set.", "cluster", "broker")
-BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Sets by how they are.", "cluster", "state")
-REPLICAS: Final = _MAKE.gauge("replicas", "Brokers of a set, dead ones too.", "cluster", "broker")
-SYNC_STATE_SET_SIZE: Final = _MAKE.gauge("sync_state_set_size", "Brokers of a set in sync.", "cluster", "broker")
+BROKER_SETS: Final = _MAKE.gauge("broker_sets", "Broker sets by state.", "cluster", "state")
+REPLICAS: Final = _MAKE.gauge("replicas", "Brokers of a set, failed ones included.", "cluster", "broker")
+SYNC_STATE_SET_SIZE: Final = _MAKE.gauge(
+    "sync_state_set_size", "Brokers in the SyncStateSet of a set.", "cluster", "broker"
+)
 MASTER_EPOCH: Final = _MAKE.gauge("master_epoch", "Master epoch of a set.", "cluster", "broker")
 DISPUTED_EPOCHS: Final = _MAKE.gauge(
-    "disputed_epochs", "Sets with brokers that claim a higher master epoch than the stored one and prove nothing by it."
+    "disputed_epochs", "Sets with brokers that claim a higher master epoch than the stored one without proof."
 )
 BROKER_LAST_HEARTBEAT: Final = _MAKE.gauge(
-    "broker_last_heartbeat_timestamp_seconds", "Last sign of life of a broker.", "cluster", "broker", "broker_id"
+    "broker_last_heartbeat_timestamp_seconds",
+    "Time of the last heartbeat or request of a broker.",
+    "cluster",
+    "broker",
+    "broker_id",
 )
-# Brokers as this controller judges them: each does so for itself, so numbers of several are not to be added
+# Brokers as this controller judges them. Each controller judges for itself: do not add the numbers of several
 
-SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Brokers that this controller is asking whether they live.")
-PROBES: Final = _MAKE.counter("probes", "Questions of this controller to brokers, by what came of them.", "outcome")
-DEATHS: Final = _MAKE.counter(
-    "broker_deaths", "Brokers that this controller found dead, by how it began; each judges.", "cluster", "reason"
+SUSPECT_BROKERS: Final = _MAKE.gauge("suspect_brokers", "Suspect brokers, which this controller is probing.")
+PROBES: Final = _MAKE.counter("probes", "Probes of brokers' ports by this controller, by outcome.", "outcome")
+BROKERS_FAILED: Final = _MAKE.counter(
+    "brokers_failed",
+    "Brokers that this controller declared failed, by first evidence; each controller judges for itself.",
+    "cluster",
+    "reason",
 )
 
 # Elections
 
-ELECTIONS: Final = _MAKE.counter("election", "Elections by how they ended.", "cluster", "broker", "election_result")
+ELECTIONS: Final = _MAKE.counter("election", "Elections by result.", "cluster", "broker", "election_result")
 ELECTION_DURATION: Final = _MAKE.histogram(
-    "election_duration_seconds", "From the request or the loss until the result was stored.", "election_result"
+    "election_duration_seconds",
+    "From the request, or the loss of the master, until the result was stored.",
+    "election_result",
 )
 FAILOVERS: Final = _MAKE.counter(
-    "failovers", "Elections because a master was lost, by how that showed.", "cluster", "cause", "outcome"
+    "failovers", "Elections after the loss of a master, by evidence and outcome.", "cluster", "cause", "outcome"
 )
 FAILOVER_PHASES: Final = _MAKE.histogram(
     "failover_phase_duration_seconds",
-    "Parts of a failover: detect, judge, commit, notify (until the new master confirmed), total.",
+    "Phases of a failover: detect, judge, commit, notify (until the new master confirmed), total.",
     "phase",
 )
 NOTIFICATIONS: Final = _MAKE.counter(
-    "role_notifications", "Brokers told of a new master, by what came of it.", "result"
+    "role_notifications", "Notifications of a broker about its role, by result.", "result"
 )
 
 # Results of the Spark analyses
 
 _ANALYTICS: Final = FamilyMaker("rocketmq_analytics_")
 ANALYTICS_LAST_SUCCESS: Final = _ANALYTICS.gauge(
-    "last_success_timestamp_seconds", "When an analysis has published its result last.", "job"
+    "last_success_timestamp_seconds", "Time at which an analysis last published its result.", "job"
 )
-ANALYTICS_DURATION: Final = _ANALYTICS.gauge("run_duration_seconds", "How long that took.", "job")
-ANALYTICS_INPUT_ROWS: Final = _ANALYTICS.gauge("input_rows", "Recorded rows that it was made of.", "job")
+ANALYTICS_DURATION: Final = _ANALYTICS.gauge("run_duration_seconds", "Duration of that run.", "job")
+ANALYTICS_INPUT_ROWS: Final = _ANALYTICS.gauge("input_rows", "Recorded rows that run read.", "job")
 AVAILABILITY: Final = _ANALYTICS.gauge(
-    "broker_availability_ratio", "Time up of the least available broker of a set (A1).", "cluster", "broker"
+    "broker_availability_ratio", "Share of time up of the least available broker of a set (A1).", "cluster", "broker"
 )
 FLAPPING_SCORE: Final = _ANALYTICS.gauge(
-    "flapping_score", "Highest flapping score of a broker of the set (A3).", "cluster", "broker"
+    "flapping_score", "Highest flapping score among the brokers of a set (A3).", "cluster", "broker"
 )
 RECOMMENDED_TIMEOUT: Final = _ANALYTICS.gauge(
     "recommended_timeout_seconds",
-    "Longest recommended heartbeat timeout in the set (A5), where there is enough history.",
+    "Longest recommended heartbeat timeout in a set (A5), where there is enough history.",
     "cluster",
     "broker",
 )
 MISSED_HEARTBEATS: Final = _ANALYTICS.gauge(
     "missed_heartbeat_ratio",
-    "Missed beats of the worst broker of the set (A2), where there is enough history.",
+    "Missed heartbeats of the worst broker of a set (A2), where there is enough history.",
     "cluster",
     "broker",
 )
-DIVERGENCE: Final = _ANALYTICS.gauge(
-    "divergence_seconds", "Seconds in which NameServers told different things (A6), at least."
-)
+DIVERGENCE: Final = _ANALYTICS.gauge("divergence_seconds", "Seconds, at least, in which NameServers disagreed (A6).")
 CAPACITY_DAYS_LEFT: Final = _ANALYTICS.gauge("capacity_days_left", "Days until a limit is reached (A12).", "resource")
 QUEUE_RECOMMENDATIONS: Final = _ANALYTICS.gauge(
     "queue_recommendations",
-    "Proposed: queues to move (A8), topics to grow, to shrink (A9); none of a result that was cut.",
+    "Proposals: queues to move (A8), topics to grow or shrink (A9); none from a truncated result.",
     "kind",
 )
 ANALYTICS_RESULTS: Final = (

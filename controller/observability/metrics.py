@@ -53,7 +53,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         control, counts = self._sources.control, self._sources.counts
         yield catalogue.ROLE, single(control.group.role)
         yield catalogue.LEADER_CHANGES, single(control.group.leader_changes)
-        yield catalogue.SELF_DOUBTS, single(counts.self_doubts)
+        yield catalogue.FAILURE_DETECTION_SUSPENSIONS, single(counts.failure_detection_suspensions)
         yield catalogue.SILENT_HOSTS, single(counts.silent_hosts)
         yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
         yield catalogue.DISPUTED_EPOCHS, single(control.guard.disputed_sets)
@@ -133,7 +133,7 @@ def _tallies(counts: SetCounts) -> tuple[tuple[Family, Tally], ...]:
         (catalogue.FAILOVERS, counts.failovers),
         (catalogue.NOTIFICATIONS, counts.notifications),
         (catalogue.PROBES, counts.probes),
-        (catalogue.DEATHS, counts.deaths),
+        (catalogue.BROKERS_FAILED, counts.brokers_failed),
         (catalogue.STORE_TXN, counts.store_calls),
     )
 

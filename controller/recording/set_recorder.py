@@ -88,7 +88,7 @@ class SetHistory:
         who = Who(registrant.cluster, registrant.broker_name, registrant.broker_id, registrant.address)
         self._recorder.note(Told("registered", who, {}))
 
-    def broker_dead(self, dead: Dead, broker_set: BrokerSet) -> None:
+    def broker_failed(self, dead: Dead, broker_set: BrokerSet) -> None:
         """Record a death."""
         replica = broker_set.replicas.get(dead.key.broker_id)
         address = replica.address if replica is not None else None

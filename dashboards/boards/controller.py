@@ -24,7 +24,7 @@ _GROUP: Final = Row(
             kind=Kind.STATES,
             title="Role of each controller",
             description="One leads and answers for the broker sets; the others follow. candidate for longer than "
-            "seconds: the store does not answer, or nobody wins.",
+            "seconds: the store does not answer, or no controller wins.",
             words=_ROLES,
             queries=(server_rows.now_of_each(f"{_PREFIX}role"),),
             width=12,
@@ -39,11 +39,11 @@ _GROUP: Final = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Standstills",
-            description="Times that the process stood still, after which it judged nobody for a round of heartbeats. "
-            "It lacks a processor, swaps, or the machine was paused.",
+            title="Suspensions of failure detection",
+            description="The process paused or the store was slow: no broker is declared failed for a round of "
+            "heartbeats. The process lacks CPU time, swaps, or its machine was paused.",
             limits=bad_above(1),
-            queries=(server_rows.grown_of_each(f"{_PREFIX}self_doubts_total"),),
+            queries=(server_rows.grown_of_each(f"{_PREFIX}failure_detection_suspensions_total"),),
             width=6,
         ),
     ),
@@ -55,8 +55,8 @@ _FAILING_OVER: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Elections",
-            description="By how they ended. keep_current_master is the answer to a broker that asks while its master "
-            "lives. no_master_elected: see the table below.",
+            description="By result. keep_current_master answers a broker that requests an election while its master "
+            "is alive. no_master_elected: see the table below.",
             queries=(
                 Query(
                     increase(f"{_PREFIX}election_total", BY_CLUSTER, by="cluster, broker, election_result"),
@@ -67,7 +67,7 @@ _FAILING_OVER: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Failovers",
-            description="Elections because a master was lost, by how that showed and how they ended.",
+            description="Elections after the loss of a master, by evidence and outcome.",
             queries=(
                 Query(
                     increase(f"{_PREFIX}failovers_total", BY_CLUSTER, by="cluster, cause, outcome"),
@@ -77,7 +77,7 @@ _FAILING_OVER: Final = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Parts of a failover, p95",
+            title="Phases of a failover, p95",
             description="detect: silence until it was suspected; judge: until it was sure; commit: until the result "
             "was stored; notify: until the new master confirmed. The longest is the one to work on.",
             unit="s",
@@ -126,43 +126,43 @@ _FAILING_OVER: Final = Row(
         ),
         Panel(
             kind=Kind.LINES,
-            title="Brokers found dead",
-            description="By how it began: a connection that closed, or silence. Every controller judges for itself: "
-            "this is what the one with most saw.",
+            title="Brokers failed",
+            description="By first evidence: a closed connection, or silence. Every controller judges for itself: "
+            "this is the highest count of one controller.",
             queries=(
                 Query(
-                    most_increase(f"{_PREFIX}broker_deaths_total", BY_CLUSTER, by="cluster, reason"),
+                    most_increase(f"{_PREFIX}brokers_failed_total", BY_CLUSTER, by="cluster, reason"),
                     "{{cluster}} {{reason}}",
                 ),
             ),
         ),
         Panel(
             kind=Kind.LINES,
-            title="Questions to brokers",
-            description="By what came of them. A suspect is asked before it is given up. no_answer for many: the "
+            title="Probes of brokers",
+            description="By outcome. A suspect is probed before it is declared failed. no_answer for many: the "
             "network between this controller and the brokers. not_asked: it lacks files or memory.",
             unit="ops",
             queries=(server_rows.of_each(f"{_PREFIX}probes_total", "outcome"),),
         ),
         Panel(
             kind=Kind.LINES,
-            title="Brokers being asked",
-            description="Suspects at this moment. More than a few: a rack or the network went.",
+            title="Suspect brokers",
+            description="Brokers being probed at this moment. More than a few: a rack or the network failed.",
             limits=worse_above(3, 10),
             queries=(server_rows.now_of_each(f"{_PREFIX}suspect_brokers"),),
         ),
         Panel(
             kind=Kind.LINES,
             title="Sets with disputed epochs",
-            description="A broker claims a higher master epoch than the stored one, and proves nothing by it: see "
+            description="A broker claims a higher master epoch than the stored one without proof: see "
             "master_epoch_disputed in the log.",
             limits=worse_above(1, 1),
             queries=(server_rows.now_of_each(f"{_PREFIX}disputed_epochs"),),
         ),
         Panel(
             kind=Kind.LINES,
-            title="Brokers told of a new master",
-            description="By what came of it. failed: the broker finds out by its own poll within 5 s.",
+            title="Role notifications",
+            description="By result. failed: the broker learns its role by its own poll within 5 s.",
             queries=(server_rows.grown_of_each(f"{_PREFIX}role_notifications_total", "result"),),
         ),
     ),
@@ -173,9 +173,9 @@ _SETS: Final = Row(
     (
         Panel(
             kind=Kind.LINES,
-            title="Sets by how they are",
-            description="healthy: a living master and every broker in sync. under_replicated: a broker is dead or out "
-            "of sync. no_master: nobody takes messages.",
+            title="Sets by state",
+            description="healthy: a living master and every broker in sync. under_replicated: a broker failed or is "
+            "out of sync. no_master: the set takes no messages.",
             queries=(
                 Query(f"sum by (cluster, state) ({_PREFIX}broker_sets{{{BY_CLUSTER}}})", "{{cluster}} {{state}}"),
             ),
@@ -230,15 +230,15 @@ _STORE: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Calls",
-            description="To etcd, or to the file, by what was asked. Heartbeats never reach the store.",
+            description="To etcd, or to the file, by operation. Heartbeats never reach the store.",
             unit="ops",
             queries=(Query(rate(f"{_PREFIX}store_txn_total", BY_INSTANCE, by="operation"), "{{operation}}"),),
         ),
         Panel(
             kind=Kind.LINES,
             title="Calls that did not succeed",
-            description="moved: somebody else was faster, and it was decided anew; usual while a controller takes "
-            "over. Anything else for longer than seconds: the store is ill.",
+            description="moved: another write came first, and the change was decided anew; usual while a controller "
+            "takes over. Anything else for longer than seconds: the store fails.",
             unit="ops",
             limits=bad_above(0.1),
             queries=(
@@ -252,7 +252,7 @@ _STORE: Final = Row(
         Panel(
             kind=Kind.LINES,
             title="Duration p99",
-            description="By what was asked. Beyond 1 s controllers begin to doubt silence, beyond 1.9 s calls fail.",
+            description="By operation. Beyond 1 s controllers suspend failure detection, beyond 1.9 s calls fail.",
             unit="s",
             limits=worse_above(0.25, 1.0),
             queries=(
@@ -269,9 +269,9 @@ BOARD: Final = Board(
     uid="rmq-controller",
     title="RocketMQ / Controllers",
     question="Who leads, and what failed over?",
-    when_red="A set without master: `curl CONTROLLER:9881/v1/elections` names every candidate and what speaks against "
-    "it. No leader: look at the store first. Pages: `BrokerSetWithoutMaster`, `ControllerNoLeader`, `FailoverSlow`, "
-    "`EtcdUnavailable`.",
+    when_red="A set without master: `curl CONTROLLER:9881/v1/elections` names every candidate and why it was not "
+    "elected. No leader: check the store first. Pages: `BrokerSetWithoutMaster`, `ControllerNoLeader`, "
+    "`FailoverSlow`, `EtcdUnavailable`.",
     variables=(PLANE, CLUSTER, CONTROLLER),
     annotations=(FAILOVERS, LEADER_CHANGES),
     rows=(

@@ -21,7 +21,7 @@ READY_S = 90
 #: Of what befell a broker or a set; a broker that starts has events of both kinds before.
 HARM = {
     *("broker_disconnected", "broker_expired", "broker_unregistered", "broker_evicted"),
-    *("broker_died", "broker_suspected", "master_dead", "master_changed", "master_elected"),
+    *("broker_failed", "broker_suspected", "master_dead", "master_changed", "master_elected"),
 }
 
 

@@ -129,7 +129,7 @@ async def test_what_the_lost_master_has_told_counts_where_the_others_have_anothe
     room.log_ends, room.confirmed_on, room.masters_tell = {2: LogEnd(1, 1000)}, 1, False
     await room.lose(3, 1)
     assert room.stored().master is None
-    assert "have not answered only" in room.events("nobody_elected")[-1]["reason"]
+    assert "have not answered only" in room.events("election_failed")[-1]["reason"]
 
 
 async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_anew(room, monkeypatch):

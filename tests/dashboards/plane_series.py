@@ -146,7 +146,7 @@ class Plane:
         for metric in ("up", f"{server}ready"):
             self.add(metric, [1] * self.samples, **where)
         self.add(f"{server}role", [3 if leads else 2] * self.samples, **where)
-        for metric in ("silent_hosts", "disputed_epochs", "self_doubts_total"):
+        for metric in ("silent_hosts", "disputed_epochs", "failure_detection_suspensions_total"):
             self.add(f"{server}{metric}", [0] * self.samples, **where)
         if leads:
             self._lead(where)

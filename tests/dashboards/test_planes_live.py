@@ -33,7 +33,7 @@ HEALTHY_FOR_S = 8
 #: Time to fire for what waits a minute, and so much again in which nothing else may fire.
 FIRES_FOR_S = 8
 #: What these say of a machine that has other things to do is so.
-OF_THE_MACHINE = "ControllerStandsStill|EventLoopBlocked|RouteLatencyHigh"
+OF_THE_MACHINE = "FailureDetectionSuspended|EventLoopBlocked|RouteLatencyHigh"
 FIRING = f'ALERTS{{alertstate="firing", severity!="none", alertname!~"{OF_THE_MACHINE}"}}'
 
 

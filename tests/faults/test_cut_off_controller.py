@@ -104,7 +104,7 @@ def test_a_controller_that_is_cut_off_elects_nobody_and_judges_again_when_it_is_
     holds_for(lambda: leads(controller, *sets) == before, seconds=CUT_S, what="no master moves")
     for number in cut:
         hosts[number].join()
-    controller.process.wait_for("brokers_heard_again", seconds=ROOM_S, position=start)
+    controller.process.wait_for("heartbeats_resumed", seconds=ROOM_S, position=start)
 
     def all_live():
         return all(controller.set_state(name).alive == set(range(1, len(on) + 1)) for name, on in sets.items())

@@ -181,7 +181,7 @@ def test_a_restart_keeps_sets_ids_and_epochs(controller, broker):
 
 def test_the_start_is_no_standstill(controller):
     controller.process.wait_for("server_ready", seconds=30)
-    assert events(controller, "self_doubted") == []
+    assert events(controller, "failure_detection_suspended") == []
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_a_master_whose_port_is_closed_is_replaced_at_once(pair):
     wait_until(lambda: master_of(controller) == (2, 2), seconds=LONG_S, what="2 leads")
     # Within a second on a quiet machine; without asking the port it would be two seconds and more.
     print(f"{time.perf_counter() - began:.3f} s from the end of the master to the next")  # noqa: T201
-    died = [line for line in controller.process.text().splitlines() if '"broker_died"' in line]
+    died = [line for line in controller.process.text().splitlines() if '"broker_failed"' in line]
     assert "its port refuses connections" in died[0]
     wait_until(second.notices, seconds=LONG_S, what="2 is told")
 

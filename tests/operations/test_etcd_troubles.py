@@ -55,7 +55,7 @@ class Unmoved:
         after = self.plane.state(self.name)
         assert (after.epochs, after.in_sync) == (self.before.epochs, self.before.in_sync)
         assert [each.roles for each in self.brokers] == [[self.before.epochs]] * 2
-        assert self.of_all("master_elected", of_set=True) == self.of_all("nobody_elected", of_set=True) == []
+        assert self.of_all("master_elected", of_set=True) == self.of_all("election_failed", of_set=True) == []
 
     def end(self):
         for each in self.brokers:

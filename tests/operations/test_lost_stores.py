@@ -305,8 +305,8 @@ def test_a_set_without_a_candidate_tells_the_price_of_forcing_one_and_the_comman
     )
     master.close()
     controller = alone.controller
-    wait_until(lambda: events(controller, "nobody_elected"), seconds=SOON_S, what="the log says so")
-    told = events(controller, "nobody_elected")[0]
+    wait_until(lambda: events(controller, "election_failed"), seconds=SOON_S, what="the log says so")
+    told = events(controller, "election_failed")[0]
     assert told["bytes_at_stake"] == 1000
     assert f"-b {behind.broker_id} -bn stuck" in told["force"]
     assert elections(controller, "stuck")[0]["force"] == told["force"]

@@ -214,7 +214,7 @@ class Watcher:
         if not self.process.is_dead:
             self.world.elected(self.controller, record, is_news=is_news)
 
-    def broker_dead(self, dead, broker_set):
+    def broker_failed(self, dead, broker_set):
         if not self.process.is_dead:
             self.world.judged_dead(self.controller, dead)
 
@@ -228,7 +228,7 @@ class Watcher:
         if not self.process.is_dead:
             self.world.tell("%s leads no more", self.controller.me.id)
 
-    def self_doubted(self, held_ms):
+    def failure_detection_suspended(self, held_ms):
         self.world.tell("%s doubts itself after %d ms", self.controller.me.id, held_ms)
 
     def store_failed(self, name, error):

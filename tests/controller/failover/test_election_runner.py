@@ -306,7 +306,7 @@ async def test_what_another_controller_has_stored_and_not_told_is_told_once(room
         await room.pass_ms(1_000)
     (notice,) = room.notices()
     assert (notice.master.broker_id, notice.master_epoch, notice.sync_state_set) == (2, 2, (2,))
-    (told,) = room.events("roles_told_again")
+    (told,) = room.events("role_notification_resent")
     assert (told["broker"], told["master"], told["master_epoch"]) == (SET, 2, 2)
 
 
@@ -321,7 +321,7 @@ async def test_a_set_in_which_nothing_was_written_between_elections_had_no_elect
         await room.pass_ms(2_000, beating=(2,))
         assert [each.master.broker_id for each in room.notices()] == [2]
         assert (list(room.elections), room.events("master_elected")) == ([], [])
-        assert len(room.events("roles_told_again")) == 1
+        assert len(room.events("role_notification_resent")) == 1
 
 
 async def test_a_master_that_knows_its_epoch_is_not_told_again(room):

@@ -59,7 +59,7 @@ async def test_a_standstill_is_no_death(room):
     room.clock.pass_ms(30_000)
     await room.pass_ms(500)
     assert room.asked() == []
-    assert room.events("self_doubted")
+    assert room.events("failure_detection_suspended")
     assert room.stored().master == 1
 
 
@@ -102,7 +102,7 @@ async def test_strangers_come_and_go_without_a_line_or_a_question(room):
     room.control.guard.connection_lost(50)
     await room.pass_ms(12_000, beating=(1, 2))
     assert room.live.brokers == 2
-    assert room.events("broker_suspected") == room.events("broker_died") == []
+    assert room.events("broker_suspected") == room.events("broker_failed") == []
     assert room.asked() == []
     assert room.stored().master == 1
 

@@ -59,7 +59,7 @@ async def test_one_that_does_not_answer_and_may_have_more_is_waited_for_until_it
     room.log_ends = {3: LogEnd(1, 900)}
     await room.lose(1)
     assert (room.stored().master, room.stored().master_epoch) == (1, 1)
-    assert "has not told how far its log is now" in room.events("nobody_elected")[-1]["reason"]
+    assert "has not told how far its log is now" in room.events("election_failed")[-1]["reason"]
     await room.beat(2, maxOffset=1000)
     await room.pass_ms(1_500)
     assert room.stored().master == 2
@@ -102,7 +102,7 @@ async def test_a_fixed_number_of_confirmations_waits_for_all_others_and_says_so(
     room.log_ends, room.confirmed_on = {2: LogEnd(1, 1000)}, 2
     await room.lose(3, 1)
     assert room.stored().master is None
-    stuck = room.events("nobody_elected")[-1]
+    stuck = room.events("election_failed")[-1]
     assert "2 acknowledged messages may be on replicas that have not answered only" in stuck["reason"]
     # One more of the set has come back: now whatever was confirmed is on one of both.
     room.log_ends[3] = LogEnd(1, 1200)
@@ -118,7 +118,7 @@ async def test_what_a_master_has_told_counts_where_nobody_answers_after_its_deat
     assert room.queried_masters == [at(1)]
     await room.lose(3, 1)
     assert room.stored().master is None
-    assert "have not answered only" in room.events("nobody_elected")[-1]["reason"]
+    assert "have not answered only" in room.events("election_failed")[-1]["reason"]
     room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(1, 1200)}
     await room.beat(3, maxOffset=1200)
     await room.pass_ms(1_500, beating=(2,))

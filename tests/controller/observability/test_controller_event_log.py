@@ -99,9 +99,9 @@ async def test_calls_to_the_store_are_only_counted(desk):
 
 
 async def test_a_standstill_is_told_and_counted(desk):
-    desk.journal.self_doubted(1_300)
-    assert desk.taken() == [{"event": "self_doubted", "held_ms": 1_300}]
-    assert desk.counts.self_doubts == 1
+    desk.journal.failure_detection_suspended(1_300)
+    assert desk.taken() == [{"event": "failure_detection_suspended", "held_ms": 1_300}]
+    assert desk.counts.failure_detection_suspensions == 1
 
 
 # Brokers
@@ -174,7 +174,7 @@ async def test_a_death_is_told_with_its_reason_its_evidence_and_its_times(desk):
     suspected, died = desk.taken()
     assert (suspected["event"], suspected["was_master"]) == ("broker_suspected", False)
     assert died == {
-        "event": "broker_died",
+        "event": "broker_failed",
         "cluster": CLUSTER,
         "broker": SET,
         "broker_id": 2,
@@ -185,18 +185,18 @@ async def test_a_death_is_told_with_its_reason_its_evidence_and_its_times(desk):
         "silent_ms": 400,
         "suspected_ms": 100,
     }
-    assert desk.counted(desk.counts.deaths) == {(CLUSTER, "channel_closed"): 1}
+    assert desk.counted(desk.counts.brokers_failed) == {(CLUSTER, "channel_closed"): 1}
     # A slave that dies is no failover.
     assert desk.counted(desk.counts.failovers) == {}
 
 
 async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
     dead = Dead(BrokerKey("gone", 1), Why.SILENT, Outcome.NO_ANSWER, Heard(1_000), 4_000, 5_000)
-    desk.journal.broker_dead(dead, None)
+    desk.journal.broker_failed(dead, None)
     (line,) = desk.taken()
     assert (line["broker"], line["cluster"], line["addr"], line["was_master"]) == ("gone", None, None, False)
     assert (line["silent_ms"], line["suspected_ms"], line["evidence"]) == (4_000, 1_000, "timeout")
-    assert desk.counted(desk.counts.deaths) == {("", "timeout"): 1}
+    assert desk.counted(desk.counts.brokers_failed) == {("", "timeout"): 1}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -316,7 +316,7 @@ async def test_a_failover_is_told_counted_by_its_evidence_and_measured_by_phase(
     before = desk.observed(desk.counts.failover_phases)
     await desk.dies(1)
     *_, died, elected = desk.taken()
-    assert (died["event"], died["was_master"]) == ("broker_died", True)
+    assert (died["event"], died["was_master"]) == ("broker_failed", True)
     assert (elected["event"], elected["trigger"], elected["old_master"], elected["new_master"]) == (
         "master_elected",
         "master_dead",
@@ -340,7 +340,7 @@ async def test_a_set_that_nobody_can_lead_is_one_error_with_what_forces_a_master
     for _ in range(3):
         await desk.elect(2)
         await desk.pass_ms(1_000, beating=(2,))
-    told = [line for line in desk.taken() if line["event"] == "nobody_elected"]
+    told = [line for line in desk.taken() if line["event"] == "election_failed"]
     # The death, and the broker that asks since.
     assert [line["trigger"] for line in told] == ["master_dead", "broker"]
     assert {line["bytes_at_stake"] for line in told} == {300}

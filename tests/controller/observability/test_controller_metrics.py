@@ -196,7 +196,7 @@ async def test_a_set_follows_what_becomes_of_its_brokers(room):
     assert (value(samples, "suspect_brokers"), states(samples)) == (0, [0, 1, 0])
     assert (value(samples, "active_brokers", **which), value(samples, "replicas", **which)) == (1, 2)
     assert value(samples, "master_epoch", **which) == 2
-    assert value(samples, "broker_deaths_total", cluster=CLUSTER, reason="channel_closed") == 1
+    assert value(samples, "brokers_failed_total", cluster=CLUSTER, reason="channel_closed") == 1
     assert value(samples, "failovers_total", cluster=CLUSTER, cause="channel_closed", outcome="failed_over") == 1
     elected = {"cluster": CLUSTER, "broker": SET, "election_result": "new_master_elected"}
     # The first master, and the one after it.
@@ -300,13 +300,13 @@ async def test_elections_of_sets_beyond_the_limit_share_series(room):
         room.counts.elections.add((CLUSTER, f"broker-{number}", "new_master_elected"))
     for number in range(400):
         room.counts.failovers.add((f"cluster-{number}", "timeout", "failed_over"))
-        room.counts.deaths.add((f"cluster-{number}", "timeout"))
+        room.counts.brokers_failed.add((f"cluster-{number}", "timeout"))
     samples = scrape(room)
     elected = {"election_result": "new_master_elected"}
     assert value(samples, "election_total", cluster=OTHER, broker=OTHER, **elected) == 5
-    assert value(samples, "broker_deaths_total", cluster=OTHER, reason="timeout") == 400 - 2 * CLUSTERS_MAX
+    assert value(samples, "brokers_failed_total", cluster=OTHER, reason="timeout") == 400 - 2 * CLUSTERS_MAX
     assert value(samples, "failovers_total", cluster=OTHER, cause="timeout", outcome="failed_over") > 0
-    for family in ("election_total", "broker_deaths_total", "failovers_total"):
+    for family in ("election_total", "brokers_failed_total", "failovers_total"):
         assert value(samples, "label_overflow_total", metric=f"rocketmq_controller_{family}") > 0, family
 
 

@@ -34,7 +34,7 @@ def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_pa
     )
 
     before_us = clock.unix_us()
-    history.broker_dead(dead, a_set())
+    history.broker_failed(dead, a_set())
     after_us = clock.unix_us()
     recorder.close()
 
