@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 
 from controller.config import CONTROLLER, ControllerConfig
-from serving.process.start import Start, asked_start, leaving_if_not_started, run
+from serving.process.start import Start, exiting_if_start_fails, requested_start, run
 
 
 def main() -> None:
     """Run `rmq-controller` until it is told to stop; leaves the process."""
-    with leaving_if_not_started(CONTROLLER):
-        start = asked_start(CONTROLLER)
+    with exiting_if_start_fails(CONTROLLER):
+        start = requested_start(CONTROLLER)
         run(start.config_file, lambda: _serve(start))
 
 

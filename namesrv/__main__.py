@@ -9,7 +9,7 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.kv_config import KvConfig
 from namesrv.settings.state_files import load_kv_config
 from serving.config.sources import WhyIgnored
-from serving.process.start import Start, asked_start, leaving_if_not_started, run
+from serving.process.start import Start, exiting_if_start_fails, requested_start, run
 
 if TYPE_CHECKING:
     from controller.app.embedded import Beside
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run `rmq-namesrv` until it is told to stop; leaves the process."""
-    with leaving_if_not_started(NAMESRV):
-        start = asked_start(NAMESRV)
+    with exiting_if_start_fails(NAMESRV):
+        start = requested_start(NAMESRV)
         kv = load_kv_config(Path(start.config.kv_config_path))
         beside = _controller(start)
         run(start.config_file, lambda: _serve(start, kv, beside))

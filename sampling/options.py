@@ -13,8 +13,8 @@ from history.landing import file_name
 from remoting.protocol.named_addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
 from serving.config.options import NamedAddressList
-from serving.process.broker_keys import key_in
-from serving.process.not_started import NotStarted
+from serving.process.broker_access import key_in
+from serving.process.start import StartFailed
 
 _DESCRIPTION: Final = """Samples at intervals how far topics and consumer groups are, into the history: the analyses of
 queue scaling (A9) and balance (A8) are made of it."""
@@ -59,7 +59,7 @@ def asked_options(arguments: Sequence[str] | None, host: str, environment: Mappi
     asked = parser.parse_args(arguments)
     try:
         signer = _signer(asked, environment)
-    except (ValueError, NotStarted) as error:
+    except (ValueError, StartFailed) as error:
         parser.error(str(error))
     return Options(
         signer=signer,

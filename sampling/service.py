@@ -17,10 +17,10 @@ from serving.config.options import LONG_MAX
 from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
 from serving.metrics.counters import Tally
-from serving.process.acl_denials import Denials, Names, UnsignedRequests
+from serving.process.background_tasks import logged_tasks, write_held_lines
+from serving.process.broker_access import Denials, Names, UnsignedRequests
 from serving.process.recording import Recording
 from serving.process.signals import Signals
-from serving.process.supervision import logged_tasks, write_held_lines
 
 #: How long the last log lines may take to be written.
 _LOG_CLOSE_S: Final = 2.0

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from controller.config import CONTROLLER, ControllerConfig
-from serving.config.properties_files import load_properties
 from serving.config.server_config import ServerConfig
-from serving.config.sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys
+from serving.config.sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys, load_properties
 
 if TYPE_CHECKING:
     from serving.process.process import Shared
@@ -42,7 +41,7 @@ class Beside(NamedTuple):
     ignored: tuple[IgnoredKey, ...]
 
     def serve(self, shared: "Shared") -> Coroutine[Any, Any, None]:
-        """Serve until the signals say to stop; raises NotStarted."""
+        """Serve until the signals say to stop; raises StartFailed."""
         # Not needed to read the configuration.
         from controller.app.identity import logged_id  # noqa: PLC0415
         from controller.app.service import Controller  # noqa: PLC0415

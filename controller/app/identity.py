@@ -5,20 +5,20 @@ Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here b
 
 from controller.config import ControllerConfig
 from controller.storage.store import Member
-from serving.process.not_started import NotStarted
 from serving.process.own_address import address_towards_others, told_address
+from serving.process.start import StartFailed
 
 
 def member_of(config: ControllerConfig, port: int) -> Member:
     """Return this controller as the group and `/v1/controllers` show it; `port` is 0 while it does not listen yet.
 
-    Raises NotStarted for a controller on etcd that would tell others a loopback address because it found no other: all
+    Raises StartFailed for a controller on etcd that would tell others a loopback address because it found no other: all
     such controllers would be one.
     """
     address = config.advertised_address
     if not address:
         if config.controller_store == "etcd" and address_towards_others(config.bind_address) is None:
-            raise NotStarted(
+            raise StartFailed(
                 f"no address of this machine was found at which others reach it, and bindAddress is "
                 f"{config.bind_address}: set advertisedAddress to host:port, as others reach this controller"
             )

@@ -26,9 +26,9 @@ from remoting.server.oneway_fast_path import NoticeKind
 from remoting.server.server import ServerOptions
 from serving.config.stored_config import StoredConfig
 from serving.process.event_log import Attributed, ConnectionWatch
-from serving.process.not_started import NotStarted
 from serving.process.own_address import is_own_host, warn_of_loopback
 from serving.process.process import ServerProcess, Surroundings
+from serving.process.start import StartFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Controller:
     """One controller with all its parts."""
 
     def __init__(self, config: ControllerConfig, surroundings: Surroundings) -> None:
-        """Wire it; raises NotStarted."""
+        """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
         self._counts = SetCounts(lambda: {each.cluster for each in self._engine.store.sets()})
         self._process = ServerProcess(CONTROLLER, config, self._counts, surroundings)
@@ -95,7 +95,7 @@ class Controller:
         self._is_closing = False
 
     async def run(self) -> None:
-        """Serve until told to stop, then stop in order. Raises NotStarted."""
+        """Serve until told to stop, then stop in order. Raises StartFailed."""
         config = self._settings.config
         host, port = await self._process.open()
         joining = self._engine.begin(self._engine.join(member_of(config, port)))
@@ -144,7 +144,7 @@ class Controller:
         try:
             return open_store(config, self._clock, _StoreCalls(self._journal, self._tasks))
         except StoreError as error:
-            raise NotStarted(str(error)) from error
+            raise StartFailed(str(error)) from error
 
     async def _led_or_stopped(self) -> None:
         """Wait until this controller leads, or is told to stop: its store may never be read."""

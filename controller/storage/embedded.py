@@ -23,7 +23,7 @@ from controller.storage.observer import NoObserver, StoreObserver
 from controller.storage.store import EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
-from serving.config.durable_file import DurableFileError
+from serving.durable_file import DurableFileError
 
 FILE_NAME: Final = "controller.db"
 #: Takes the number of the last commit.

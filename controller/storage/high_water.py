@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from serving.config import durable_file
+from serving import durable_file
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL, errno.ENOSYS})
 _SLOT_BYTES: Final = 32

@@ -6,7 +6,7 @@ from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from remoting.background_tasks import BackgroundTasks
-from serving.process.one_by_one import OneByOne
+from serving.process.background_tasks import SerialQueue
 
 #: What the tasks are called that remove brokers.
 _REMOVE = "remove_lost_brokers"
@@ -18,8 +18,8 @@ class LostConnections:
     def __init__(self, tables: RouteTables, forget: Callable[[int], Awaitable[None]], tasks: BackgroundTasks) -> None:
         """Take what removes the brokers of a connection."""
         self._tables = tables
-        self._few = OneByOne(forget, _REMOVE, tasks)
-        self._many = OneByOne(forget, _REMOVE, tasks)
+        self._few = SerialQueue(forget, _REMOVE, tasks)
+        self._many = SerialQueue(forget, _REMOVE, tasks)
 
     def put(self, connection_id: int) -> None:
         """Let the brokers of a connection have their turn, if it has any."""

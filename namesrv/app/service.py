@@ -37,7 +37,7 @@ class NameServer:
     """One NameServer with all its parts."""
 
     def __init__(self, config: NameServerConfig, kv: KvConfig, surroundings: Surroundings) -> None:
-        """Wire it; raises NotStarted."""
+        """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
         self._state = RouteState(config)
         self._counts = BrokerCounts(self._state.tables.brokers.clusters)
@@ -66,7 +66,7 @@ class NameServer:
         self._closing = False
 
     async def run(self) -> None:
-        """Serve until told to stop, then stop in order. Raises NotStarted."""
+        """Serve until told to stop, then stop in order. Raises StartFailed."""
         host, port = await self._process.open()
         serialize_type = self._settings.config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")

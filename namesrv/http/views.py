@@ -37,7 +37,7 @@ from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.pages import PageRequest, page_of, with_prefix
 from serving.http.views import Asked, HttpRefused, MetricsText, NotFound, ServerViews, asked_page
 from serving.metrics.health import Health
-from serving.metrics.releases import release_of
+from serving.metrics.label_values import release_of
 
 #: A page of KV entries ends when their values have this many characters.
 KV_PAGE_CHARS_MAX: Final = 1024 * 1024

@@ -19,7 +19,7 @@ from remoting.clock import Clock
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, Histogram, HistogramTable, LabelGuard, Labels, Tally
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, by_label, single
 from serving.metrics.families import Family
-from serving.metrics.releases import release_of
+from serving.metrics.label_values import release_of
 
 #: So many brokers are read at a time.
 _BROKERS_AT_ONCE: Final = 100

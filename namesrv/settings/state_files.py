@@ -7,7 +7,7 @@ sentences for a damaged file.
 from pathlib import Path
 
 from namesrv.settings.kv_config import DamagedKvConfig, KvConfig, decode
-from serving.config.durable_file import DamagedFile, NotReadable, backup_of, read, read_latest, recover
+from serving.durable_file import DamagedFile, NotReadable, backup_of, read, read_latest, recover
 
 
 def load_kv_config(path: Path) -> KvConfig:

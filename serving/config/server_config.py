@@ -1,8 +1,9 @@
 """ServerConfig: every option that any server of this project has, with its unit, default and reader.
 
-Answers to Java's `NettyServerConfig` and `TlsSystemConfig`, and to what `NamesrvConfig` and `ControllerConfig` share;
+Answers to Java's `NettyServerConfig`, and to what `NamesrvConfig` and `ControllerConfig` share;
 their property names and defaults are kept. `sources.py` tells where values come from, `update.py` how a
-request changes them, `text.py` how they are listed and stored.
+request changes them, `server_kind.py` how they are listed and stored. Those about TLS and keys are
+inherited from `security_options.py`.
 """
 
 from dataclasses import dataclass, field
@@ -21,17 +22,14 @@ from serving.config.options import (
     FilePath,
     Fixed,
     Flag,
-    NamedAddressList,
     OneOf,
     Option,
-    Secret,
     Text,
     Whole,
     Within,
 )
+from serving.config.security_options import SecurityConfig
 
-TlsMode = Literal["disabled", "permissive", "enforcing"]
-ClientAuth = Literal["none", "optional", "require"]
 SerializeTypeName = Literal["JSON", "ROCKETMQ"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -49,8 +47,6 @@ _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
 
 SAYS_WHAT_IS_OPEN: Final = Fixed("it says what requests may change")
-_SIGNS: Final = Fixed("it is who this server is for brokers")
-_GUARDS: Final = Fixed("it decides who is let in, and to whom this server speaks")
 _SPEED: Final = Closed("it can slow every connection down, or let the memory run out")
 _STOP: Final = Closed("it can make each stop last for ever")
 
@@ -103,7 +99,7 @@ FrameBytesMax = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig:
+class ServerConfig(SecurityConfig):
     """Options of any server. Each comment names the reader, or says why nobody here reads it."""
 
     #: Only listed: nothing here is looked up in the folder of a RocketMQ installation.
@@ -120,9 +116,9 @@ class ServerConfig:
     ] = ""
     #: Read by stored_config.py, which saves the configuration there after a request.
     config_store_path: ConfigStorePath
-    #: Read by config_update.py.
+    #: Read by update.py.
     config_black_list: ConfigBlackList
-    #: Read by config_update.py.
+    #: Read by update.py.
     config_white_list: ConfigWhiteList = ""
 
     # NettyServerConfig
@@ -386,130 +382,6 @@ class ServerConfig:
         ),
     ] = BYTES_MAX
 
-    # TlsSystemConfig; all read by process.py, which hands them to remoting/transport/tls.py
-
-    tls_server_mode: Annotated[
-        TlsMode,
-        Option(
-            "tls.server.mode",
-            OneOf(get_args(TlsMode)),
-            "Whether peers may (permissive), must (enforcing) or cannot (disabled) use TLS.",
-            by_request=_GUARDS,
-        ),
-    ] = "permissive"
-    tls_test_mode_enable: Annotated[
-        bool,
-        Option(
-            "tls.test.mode.enable",
-            _FLAG,
-            "A certificate made at the start, and no peer is verified.",
-            by_request=_GUARDS,
-        ),
-    ] = True
-    tls_server_key_path: Annotated[
-        str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", by_request=_GUARDS)
-    ] = ""
-    tls_server_key_password: Annotated[
-        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", by_request=_GUARDS)
-    ] = field(default="", repr=False)
-    tls_server_cert_path: Annotated[
-        str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", by_request=_GUARDS)
-    ] = ""
-    tls_server_auth_client: Annotated[
-        bool, Option("tls.server.authClient", _FLAG, "Certificates of clients are verified.", by_request=_GUARDS)
-    ] = False
-    tls_server_trust_cert_path: Annotated[
-        str,
-        Option(
-            "tls.server.trustCertPath", _PATH, "Authorities that clients are verified with, PEM.", by_request=_GUARDS
-        ),
-    ] = ""
-    tls_server_need_client_auth: Annotated[
-        ClientAuth,
-        Option(
-            "tls.server.need.client.auth",
-            OneOf(get_args(ClientAuth)),
-            "Whether clients are asked for a certificate.",
-            by_request=_GUARDS,
-        ),
-    ] = "none"
-    #: Its default is true while tls.server.mode is enforcing (config_sources.py), as with Java since 5.1.4.
-    tls_enable: Annotated[
-        bool,
-        Option(
-            "tls.enable",
-            _FLAG,
-            "Requests of ours go over TLS; true if enforcing.",
-            also=("useTLS",),
-            by_request=_GUARDS,
-        ),
-    ] = False
-    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, with a ',' between.", by_request=_GUARDS)] = ""
-    tls_protocols: Annotated[
-        str, Option("tls.protocols", Text(), "TLS versions, with a ',' between.", by_request=_GUARDS)
-    ] = ""
-    tls_client_key_path: Annotated[
-        str, Option("tls.client.keyPath", _PATH, "Private key for requests of ours, PEM.", by_request=_GUARDS)
-    ] = ""
-    tls_client_key_password: Annotated[
-        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", by_request=_GUARDS)
-    ] = field(default="", repr=False)
-    tls_client_cert_path: Annotated[
-        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests of ours, PEM.", by_request=_GUARDS)
-    ] = ""
-    tls_client_auth_server: Annotated[
-        bool, Option("tls.client.authServer", _FLAG, "Brokers that we call are verified.", by_request=_GUARDS)
-    ] = False
-    tls_client_trust_cert_path: Annotated[
-        str,
-        Option(
-            "tls.client.trustCertPath", _PATH, "Authorities that brokers are verified with, PEM.", by_request=_GUARDS
-        ),
-    ] = ""
-    # Who we are for brokers with ACL; all read by broker_keys.py
-
-    broker_access_key: Annotated[
-        str,
-        Option(
-            "brokerAccessKey",
-            Secret(),
-            "User of brokers with ACL that requests of ours are signed for.",
-            by_request=_SIGNS,
-        ),
-    ] = field(default="", repr=False)
-    broker_access_key_path: Annotated[
-        str, Option("brokerAccessKeyPath", _PATH, "File with that user, read at the start.", by_request=NAMES_A_FILE)
-    ] = ""
-    broker_secret_key: Annotated[
-        str, Option("brokerSecretKey", Secret(), "Password of that user: its secret key.", by_request=_SIGNS)
-    ] = field(default="", repr=False)
-    broker_secret_key_path: Annotated[
-        str,
-        Option("brokerSecretKeyPath", _PATH, "File with that password, read at the start.", by_request=NAMES_A_FILE),
-    ] = ""
-    broker_access_addresses: Annotated[
-        str,
-        Option(
-            "brokerAccessAddresses",
-            NamedAddressList(),
-            "Brokers that requests are signed for, all others get them unsigned: IP addresses, networks (10.0.0.0/16) "
-            "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
-            "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
-            by_request=Fixed("it is for whom this server signs"),
-        ),
-    ] = ""
-
-    #: Read by start.py.
-    tls_config_file: Annotated[
-        str,
-        Option(
-            "tls.config.file",
-            _PATH,
-            "Further file of tls.* properties; skipped if it is not there.",
-            by_request=_GUARDS,
-        ),
-    ] = "/etc/rocketmq/tls.properties"
-
     #: What the configuration file holds beyond the options: kept, listed and written back, as Java does.
     unknown: tuple[Property, ...] = ()
     #: What the file gives of the options, and requests have changed: nothing else of the options is written back.
@@ -523,15 +395,6 @@ class ServerConfig:
         """Return at how many unread bytes a connection goes on and waits: (low, high); Java's rule, both or none."""
         marks = self.write_buffer_low_water_mark_bytes, self.write_buffer_high_water_mark_bytes
         return marks if all(marks) else (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)
-
-    @property
-    def verifies_brokers(self) -> bool:
-        """Tell whether brokers that we call show certificates of an authority that the operator names.
-
-        Without tls.client.trustCertPath it is any authority that the system knows: strangers have those certificates.
-        """
-        verifies = self.tls_enable and self.tls_client_auth_server and not self.tls_test_mode_enable
-        return verifies and bool(self.tls_client_trust_cert_path)
 
     @property
     def has_others_properties(self) -> bool:

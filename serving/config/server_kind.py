@@ -1,14 +1,20 @@
-"""What a server is called, what it answers and which options it has: the one value that tells servers apart here."""
+"""What a server is called, what it answers and which options it has, and its configuration as properties.
 
-from collections.abc import Callable, Iterable, Mapping
+The listings answer to Java's `Configuration.getAllConfigsInternal`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Generic, get_args, get_type_hints
+from typing import Final, Generic, get_args, get_type_hints
 
 from remoting.protocol.codes import RequestCode
-from serving.config.options import Option
-from serving.config.server_config import Config
+from serving.config.options import MASK, Option, text_of
+from serving.config.server_config import Config, ServerConfig
+
+# Parts of names that promise a secret: an unknown property may be a misspelled one.
+_SECRET_WORDS: Final = ("accesskey", "pass", "pwd", "secret", "token")
 
 
 def _no_conflicts(_: object) -> Iterable[tuple[str, str]]:
@@ -68,3 +74,27 @@ class ServerKind(Generic[Config]):
     def variable(self, option: Option) -> str:
         """Return the name of an option in the environment: `RMQ_NAMESRV_LISTEN_PORT`."""
         return self.variable_prefix + option.variable
+
+
+def listed_properties(kind: ServerKind[Config], config: Config) -> dict[str, str]:
+    """Return key -> value for the request that asks, `-p` and logs: secrets masked, what is not set left out."""
+    unknown = {each.key: shown_unknown(each.key, each.value) for each in config.unknown}
+    return unknown | {kind.options[name].key: kind.options[name].shown(text) for name, text in _texts(kind, config)}
+
+
+def persisted_properties(config: ServerConfig) -> dict[str, str]:
+    """Return key -> value as the configuration file takes it: what was in it, and what requests have changed."""
+    return {each.key: each.value for each in (*config.unknown, *config.stored)}
+
+
+def shown_unknown(key: str, value: str) -> str:
+    """Return the value of a property that is no option as it may be shown: masked if its name promises a secret."""
+    return MASK if value and any(word in key.lower() for word in _SECRET_WORDS) else value
+
+
+def _texts(kind: ServerKind[Config], config: Config) -> Iterator[tuple[str, str]]:
+    """Yield field and text; blank where blank is the default means "not set", Java's null, and is left out."""
+    for name in kind.options:
+        text = text_of(getattr(config, name))
+        if text or getattr(kind.defaults, name) != "":
+            yield name, text

@@ -1,21 +1,23 @@
 """From command line, environment and files to one configuration.
 
 Answers to `NamesrvStartup.parseCommandlineAndConfigFile`, its twin in `ControllerStartup`, and `TlsSystemConfig`.
-Nothing is read here: the caller brings the texts. The stronger source wins: command line, environment, file of tls.*
-properties, configuration file, default.
+Only the two `load_` functions read files; the rest takes what the caller brings. The stronger source wins: command
+line, environment, file of tls.* properties, configuration file, default.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from remoting.protocol.properties import Property
+from remoting.protocol.properties import PropertiesError, Property, parse
 from serving.config.checks import BadOption, ConfigError, bad_option, conflicts
 from serving.config.options import FilePath
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
+from serving.durable_file import DamagedFile, NotReadable, read, read_latest, recover
 
 _TLS_PREFIX: Final = "tls."
 # As with Java: that file is about certificates, not about whether TLS is used, nor about itself.
@@ -84,6 +86,29 @@ class _Given(msgspec.Struct, frozen=True):
     field: str
     text: str
     source: str
+
+
+def load_properties(path: str) -> PropertiesFile:
+    """Return what the configuration file holds; raises NotReadable, also if there is none, and DamagedFile."""
+    file = Path(path)
+    recover(file)
+    content = read_latest(file)
+    if content is None:
+        raise NotReadable(file, "there is no such file")
+    return _parsed(path, content)
+
+
+def load_tls_properties(path: str) -> PropertiesFile:
+    """Return what the file of tls.* properties holds, nothing if there is none; raises NotReadable and DamagedFile."""
+    content = read(Path(path)) if path else None
+    return PropertiesFile() if content is None else _parsed(path, content)
+
+
+def _parsed(path: str, content: bytes) -> PropertiesFile:
+    try:
+        return PropertiesFile(path, tuple(parse(content)))
+    except PropertiesError as error:
+        raise DamagedFile(Path(path), str(error)) from error
 
 
 def from_sources(kind: ServerKind[Config], sources: Sources) -> Config:

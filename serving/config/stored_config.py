@@ -12,10 +12,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from remoting.protocol.errors import RequestRefused
 from remoting.protocol.properties import TEXT_BYTES_MAX, PropertiesError, file_text, listing_text, text_with
-from serving.config import durable_file
+from serving import durable_file
 from serving.config.server_config import Config, ServerConfig
-from serving.config.server_kind import ServerKind
-from serving.config.text import listed_properties, persisted_properties
+from serving.config.server_kind import ServerKind, listed_properties, persisted_properties
 from serving.config.update import changes_in, updated
 
 #: Two servers of one process have one file: who has read it writes it before the other one reads it.

@@ -16,8 +16,7 @@ from remoting.protocol.properties import PropertiesError, Property, parse
 from serving.config.checks import BadOption, bad_option, conflicts, listed_keys
 from serving.config.options import TEXT_CHARS_MAX, Closed, Fixed, Kind, Within, is_one_line, text_of
 from serving.config.server_config import Config, ServerConfig
-from serving.config.server_kind import ServerKind
-from serving.config.text import shown_unknown
+from serving.config.server_kind import ServerKind, shown_unknown
 
 #: Longest part of a key that a remark repeats.
 _KEY_SHOWN_CHARS_MAX: Final = 80

@@ -6,9 +6,8 @@ from typing import Generic, Protocol
 import msgspec
 
 from serving.config.server_config import Config
-from serving.config.server_kind import ServerKind
+from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.stored_config import StoredConfig
-from serving.config.text import listed_properties
 from serving.http.pages import BadCursor, Key, Page, PageRequest, page_of
 from serving.http.shapes import ConfigView, HealthAnswer
 from serving.metrics.health import Health, Serving

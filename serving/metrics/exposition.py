@@ -27,13 +27,13 @@ from history.schemas import FAMILIES
 from remoting.protocol.codes import ResponseCode
 from remoting.server.statistics import ServerStatistics, timer_ns
 from serving import __version__
-from serving.config.code_names import UNKNOWN, request_name, response_name
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.logging.logs import Logs
 from serving.metrics.counters import Histogram, LabelGuard, Labels
 from serving.metrics.families import Family, ServerFamilies
 from serving.metrics.health import Health
+from serving.metrics.label_values import UNKNOWN, request_name, response_name
 from serving.metrics.server_counters import LATENCY_S, ServerCounts
 
 #: The text is written in slices of so many ns at least, and requests are served between them. Not in a thread: uvloop

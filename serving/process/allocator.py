@@ -7,10 +7,10 @@ kept has an end: very much free memory goes back.
 
 import contextlib
 import ctypes
-import os
 import sys
-from pathlib import Path
 from typing import Final
+
+from serving.process.system_limits import resident_bytes
 
 #: Longer blocks still come from the system and go back to it.
 _MAPPED_BYTES_MIN: Final = 32 * 1024 * 1024
@@ -68,13 +68,6 @@ class FreeMemory:
         figures = self._library.mallinfo2()
         in_use: int = figures.uordblks + figures.hblkhd
         return resident_bytes() - in_use
-
-
-def resident_bytes() -> int:
-    """Return how much memory the process has; 0 where the system does not tell it in /proc."""
-    with contextlib.suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
-    return 0
 
 
 def keep_freed_memory() -> None:

@@ -14,14 +14,13 @@ from remoting.protocol.errors import FrameError
 from remoting.server.observer import CloseReason, ConnectionKind, Peer, Rejection
 from remoting.server.request_processor import Dispatcher
 from remoting.server.response_cache import PreparedAnswer
-from serving.config.code_names import UNKNOWN, request_name
 from serving.config.server_config import Config
-from serving.config.server_kind import ServerKind
+from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.stored_config import NotStored
-from serving.config.text import listed_properties
 from serving.logging import server_events as events
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
+from serving.metrics.label_values import UNKNOWN, request_name
 from serving.metrics.server_counters import ServerCounts
 
 Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]

@@ -28,26 +28,23 @@ from remoting.server.request_processor import Dispatcher
 from remoting.server.server import RemotingServer, ServerOptions
 from remoting.transport.tls import TlsError, client_context
 from serving import __version__
-from serving.config import tls_options
+from serving.config import security_options
 from serving.config.server_config import Config, ServerConfig
-from serving.config.server_kind import ServerKind
+from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.sources import IgnoredKey
-from serving.config.text import listed_properties
 from serving.logging import server_events as events
 from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
 from serving.metrics.health import Health, Serving
 from serving.metrics.server_counters import ServerCounts
-from serving.process import supervision
-from serving.process.acl_denials import Denials, Names, UnsignedRequests
-from serving.process.broker_keys import ADDRESSES, PROPERTIES, signer_of
-from serving.process.descriptors import bound_http_socket, raised_file_limit, room_for_connections
-from serving.process.memory import usable_memory_bytes, with_shares
-from serving.process.not_started import NotStarted
+from serving.process import background_tasks
+from serving.process.background_tasks import Chore, logged_tasks
+from serving.process.broker_access import ADDRESSES, PROPERTIES, Denials, Names, UnsignedRequests, signer_of
 from serving.process.recording import Measure, Recording
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
-from serving.process.supervision import Chore, logged_tasks
+from serving.process.start import StartFailed
+from serving.process.system_limits import raised_file_limit, room_for_connections, usable_memory_bytes, with_shares
 
 if TYPE_CHECKING:
     from serving.http.endpoints import Endpoint
@@ -79,7 +76,7 @@ class Server(Protocol):
     """A server that was made and is to be run."""
 
     async def run(self) -> None:
-        """Serve until told to stop, then stop in order; raises NotStarted."""
+        """Serve until told to stop, then stop in order; raises StartFailed."""
 
 
 async def serve(
@@ -90,7 +87,7 @@ async def serve(
     shared: Shared,
     own_id: str = "",
 ) -> None:
-    """Run the server that `make` returns until the signals say to stop, and log its life. Raises NotStarted.
+    """Run the server that `make` returns until the signals say to stop, and log its life. Raises StartFailed.
 
     Each line has `own_id`; blank for the name of the host and the port.
     """
@@ -102,39 +99,39 @@ async def serve(
     for key in ignored:
         keys = {"property": key.key, "path": key.path, "line": key.line}
         logs.write(events.OPTION_IGNORED, **keys, reason=key.why.value, error=str(key))
-    not_started: list[BaseException] = []
+    start_failures: list[BaseException] = []
     try:
         async with logged_tasks(logs) as tasks:
             await make(Surroundings(clock, logs, tasks, shared.signals)).run()
-    except* NotStarted as group:
+    except* StartFailed as group:
         logs.write(events.SERVER_START_FAILED, error=str(group.exceptions[0]))
-        not_started += group.exceptions
+        start_failures += group.exceptions
     except* Exception as group:
         logs.write(events.SERVER_FAILED, exc_info=group)
         raise
     finally:
         logs.close(_LOG_CLOSE_S)
     # Raised there, some releases of Python 3.11 would put it into a group again.
-    for error in not_started:
+    for error in start_failures:
         raise error
 
 
 async def serve_together(*servers: Callable[[Shared], Coroutine[Any, Any, None]]) -> None:
     """Run servers in this process until SIGTERM or SIGINT; one that does not start, or fails, ends all of them.
 
-    Raises NotStarted.
+    Raises StartFailed.
     """
     shared = Shared(Signals(), LineWriter(STDOUT))
-    not_started: list[BaseException] = []
+    start_failures: list[BaseException] = []
     try:
         async with asyncio.TaskGroup() as tasks:
             for serve_one in servers:
                 tasks.create_task(serve_one(shared))
-    except* NotStarted as group:
-        not_started += group.exceptions
+    except* StartFailed as group:
+        start_failures += group.exceptions
     finally:
         shared.stdout.close(_LOG_CLOSE_S)
-    for error in not_started:
+    for error in start_failures:
         raise error
 
 
@@ -157,7 +154,7 @@ class ServerProcess(Generic[Config]):
         self._signals = surroundings.signals
         self._started_ms = self._clock.now_ms()
         self._draining_ms = 0
-        self._certificate = ServerCertificate(tls_options.settings_of(config), self._clock, self._logs, counts)
+        self._certificate = ServerCertificate(security_options.tls_settings_of(config), self._clock, self._logs, counts)
         self._http_socket: socket.socket | None = None
         self._stop_http: Callable[[], Awaitable[None]] | None = None
         self.health = Health()
@@ -182,15 +179,15 @@ class ServerProcess(Generic[Config]):
         return self._listener
 
     async def open(self) -> tuple[str, int]:
-        """Serve peers and take signals; return the address. Raises NotStarted."""
+        """Serve peers and take signals; return the address. Raises StartFailed."""
         config = self._config
         self._certificate.load_first()
         if config.http_port:
-            self._http_socket = bound_http_socket(config.http_bind_address, config.http_port)
+            self._http_socket = _bound_http_socket(config.http_bind_address, config.http_port)
         try:
             await self._listener.start(config.bind_address, config.listen_port)
         except RemotingError as error:
-            raise NotStarted(str(error)) from error
+            raise StartFailed(str(error)) from error
         self._signals.listen()
         self._signals.at_hangup(self._certificate.load)
         return self._listener.address
@@ -227,10 +224,10 @@ class ServerProcess(Generic[Config]):
         )
         named: dict[str, Chore] = {
             **{chore.__name__.strip("_"): chore for chore in own},
-            "measure_lag": lambda: supervision.measure_lag(self._counts),
-            "write_held_lines": lambda: supervision.write_held_lines(self._logs),
+            "measure_lag": lambda: background_tasks.measure_lag(self._counts),
+            "write_held_lines": lambda: background_tasks.write_held_lines(self._logs),
             "watch_certificate": self._certificate.watch,
-            "give_memory_back": lambda: supervision.give_memory_back(free_memory.give_back),
+            "give_memory_back": lambda: background_tasks.give_memory_back(free_memory.give_back),
         }
         if (recording := self.recording) is not None:
             recording.start(f"{host}:{port}")
@@ -266,11 +263,11 @@ class ServerProcess(Generic[Config]):
         self._logs.set_level(config.log_level)
 
     def make_client(self) -> RemotingClient:
-        """Return what sends requests of ours; raises NotStarted."""
+        """Return what sends requests of ours; raises StartFailed."""
         try:
             context = client_context(self._certificate.contexts.settings) if self._config.tls_enable else None
         except TlsError as error:
-            raise NotStarted(f"requests to brokers shall go over TLS, but: {error}") from error
+            raise StartFailed(f"requests to brokers shall go over TLS, but: {error}") from error
         signer = signer_of(self._config)
         serialize_type = SerializeType[self._config.serialize_type]
         client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer)
@@ -286,6 +283,15 @@ class ServerProcess(Generic[Config]):
         if room < self._config.connections_max:
             self._logs.write(events.FILES_LIMITED, connections_max=room, limit=limit)
         return min(room, self._config.connections_max)
+
+
+def _bound_http_socket(host: str, port: int) -> socket.socket:
+    """Return a listening socket, so that a port that is taken ends the start before anybody is served."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise StartFailed(f"cannot listen on {host}:{port} for HTTP: {error.strerror or error}") from error
 
 
 def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Recording:

@@ -9,7 +9,7 @@ from remoting.transport.tls import TlsContexts, TlsError, TlsSettings
 from serving.logging.logs import Logs
 from serving.logging.server_events import CERTIFICATE_LOAD_FAILED, CERTIFICATE_LOADED
 from serving.metrics.server_counters import ServerCounts
-from serving.process.not_started import NotStarted
+from serving.process.start import StartFailed
 
 #: Java looks at certificate files as often.
 _LOOK_S: Final = 0.5
@@ -25,10 +25,10 @@ class ServerCertificate:
         self._counts = counts
 
     def load_first(self) -> None:
-        """Load it at the start; raises NotStarted if nobody can be served without it."""
+        """Load it at the start; raises StartFailed if nobody can be served without it."""
         error = self.contexts.reload()
         if error is not None and self.contexts.settings.mode == "enforcing":
-            raise NotStarted(f"tls.server.mode=enforcing needs a certificate: {error}")
+            raise StartFailed(f"tls.server.mode=enforcing needs a certificate: {error}")
         self._tell(error)
 
     def load(self) -> None:

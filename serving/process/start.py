@@ -18,19 +18,29 @@ import msgspec
 from remoting.protocol.properties import listing_text
 from serving.config.arguments import Arguments, parse
 from serving.config.checks import ConfigError
-from serving.config.durable_file import DurableFileError
-from serving.config.properties_files import load_properties, load_tls_properties
 from serving.config.server_config import Config
-from serving.config.server_kind import ServerKind
-from serving.config.sources import IgnoredKey, PropertiesFile, Sources, from_sources, ignored_keys, tls_config_path
-from serving.config.text import listed_properties
-from serving.process.memory import usable_memory_bytes, with_shares
-from serving.process.not_started import NotStarted
+from serving.config.server_kind import ServerKind, listed_properties
+from serving.config.sources import (
+    IgnoredKey,
+    PropertiesFile,
+    Sources,
+    from_sources,
+    ignored_keys,
+    load_properties,
+    load_tls_properties,
+    tls_config_path,
+)
+from serving.durable_file import DurableFileError
+from serving.process.system_limits import usable_memory_bytes, with_shares
 
 #: Java's -1.
-EXIT_NOT_STARTED: Final = 255
+EXIT_START_FAILED: Final = 255
 #: After so long a thread that renders metrics or the like lets the event loop go on; Python has 5 ms.
 _SWITCH_S: Final = 0.001
+
+
+class StartFailed(Exception):
+    """The server cannot serve, for another reason than its configuration and its files; the text says why."""
 
 
 class Start(msgspec.Struct, Generic[Config], frozen=True):
@@ -43,7 +53,7 @@ class Start(msgspec.Struct, Generic[Config], frozen=True):
     config_file: str
 
 
-def asked_start(kind: ServerKind[Config]) -> Start[Config]:
+def requested_start(kind: ServerKind[Config]) -> Start[Config]:
     """Return what command line, environment and files ask for; `-h`, `-p` and bad options leave the process.
 
     Raises ConfigError and DurableFileError.
@@ -60,17 +70,17 @@ def asked_start(kind: ServerKind[Config]) -> Start[Config]:
 
 
 @contextlib.contextmanager
-def leaving_if_not_started(kind: ServerKind[Config]) -> Iterator[None]:
+def exiting_if_start_fails(kind: ServerKind[Config]) -> Iterator[None]:
     """Leave the process with a sentence if what is done here prevents the start."""
     try:
         yield
-    except (ConfigError, DurableFileError, NotStarted, _NotPrinted) as error:
+    except (ConfigError, DurableFileError, StartFailed, _NotPrinted) as error:
         print(f"{kind.program}: {error}", file=sys.stderr)  # noqa: T201  # before there are logs
-        sys.exit(EXIT_NOT_STARTED)
+        sys.exit(EXIT_START_FAILED)
 
 
 def run(config_file: str, serve: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run what `serve` makes until it ends; raises NotStarted.
+    """Run what `serve` makes until it ends; raises StartFailed.
 
     What `serve` imports is not looked through by the collector again and again while it grows: the server turns the
     collector on when everything is there.

@@ -16,9 +16,9 @@ from controller.storage.opening import open_store
 from controller.storage.store import Kept, Member, StoreError
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
+from serving.process.background_tasks import logged_tasks
 from serving.process.process import Surroundings
 from serving.process.signals import Signals
-from serving.process.supervision import logged_tasks
 
 OTHER = Member(id="n1", address="10.0.0.2:9878")
 OLD = Kept(Entry(broker_set=a_set(master=1, master_epoch=1)), 1)

@@ -42,7 +42,7 @@ from serving.config.stored_config import StoredConfig
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health, Serving
-from serving.process.supervision import logged_tasks
+from serving.process.background_tasks import logged_tasks
 
 CLUSTER = "C"
 SET = "broker-a"

@@ -21,7 +21,7 @@ from remoting.server.statistics import ServerStatistics
 from serving.http.server import make_app, start_http
 from serving.logging.logs import Logs, json_line
 from serving.metrics.health import Health
-from serving.process.supervision import logged_tasks
+from serving.process.background_tasks import logged_tasks
 
 
 class Site:

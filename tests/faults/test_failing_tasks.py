@@ -22,10 +22,10 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import CommandReader, encode
 from serving.logging.logs import Logs, json_line
-from serving.process import recording, server_certificate, supervision
+from serving.process import background_tasks, recording, server_certificate
+from serving.process.background_tasks import logged_tasks
 from serving.process.process import Surroundings
 from serving.process.signals import Signals
-from serving.process.supervision import logged_tasks
 
 SOON_S = 60
 
@@ -121,8 +121,8 @@ class Served:
 @pytest.fixture
 def _hasty(monkeypatch):
     """What happens each some seconds happens much more often."""
-    monkeypatch.setattr(supervision, "_HELD_LINES_S", 0.05)
-    monkeypatch.setattr(supervision, "_FREE_MEMORY_LOOK_S", 0.05)
+    monkeypatch.setattr(background_tasks, "_HELD_LINES_S", 0.05)
+    monkeypatch.setattr(background_tasks, "_FREE_MEMORY_LOOK_S", 0.05)
     monkeypatch.setattr(server_certificate, "_LOOK_S", 0.05)
     monkeypatch.setattr(recording, "TICK_INTERVAL_MS", 50)
     monkeypatch.setattr(route_recorder, "_LOOK_S", 0.05)

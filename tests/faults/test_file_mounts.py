@@ -33,7 +33,7 @@ exec "$@"
 CRASHES_AT_EVERY_LINE = """
 import json, os, sys
 from pathlib import Path
-from serving.config import durable_file
+from serving import durable_file
 
 target = Path(sys.argv[1])
 OLD, NEW = b"old" * 2000, b"new!" * 3000

@@ -8,7 +8,7 @@ from rendered_chart import CHART, ETCD, FULLNAME, VALUE_SETS, chart, merged, obj
 
 from helm import values_table
 from serving import __version__
-from serving.process.memory import share_bytes
+from serving.process.system_limits import share_bytes
 
 #: Kubernetes' own, or the servers': any key may stand in them.
 PASSED_ON = {"global", "labels", "properties", "kubernetesObject", "kubernetesObjects"}

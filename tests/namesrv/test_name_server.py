@@ -15,9 +15,9 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import CommandReader, encode
 from serving.logging.logs import Logs, json_line
+from serving.process.background_tasks import logged_tasks
 from serving.process.process import Surroundings
 from serving.process.signals import Signals
-from serving.process.supervision import logged_tasks
 
 SOON_S = 30
 BROKER = {"clusterName": "C", "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "brokerId": "0"}

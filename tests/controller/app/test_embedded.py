@@ -9,8 +9,8 @@ from controller.config import CONTROLLER
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from serving.config.checks import ConfigError
 from serving.config.server_config import ServerConfig
+from serving.config.server_kind import persisted_properties
 from serving.config.sources import WhyIgnored
-from serving.config.text import persisted_properties
 
 PORTS = (19878, 19881)
 

@@ -13,9 +13,9 @@ from controller.storage.store import Member
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process import own_address
-from serving.process.not_started import NotStarted
 from serving.process.process import Surroundings
 from serving.process.signals import Signals
+from serving.process.start import StartFailed
 
 ETCD = {"controller_store": "etcd", "etcd_endpoints": "127.0.0.1:1"}
 
@@ -54,7 +54,7 @@ async def test_alone_a_controller_without_an_address_of_its_own_serves_and_warns
 @pytest.mark.usefixtures("_cut_off")
 async def test_with_etcd_it_is_refused_and_told_what_to_set():
     config = a_config(controller_id="c0", **ETCD)
-    with pytest.raises(NotStarted) as refused:
+    with pytest.raises(StartFailed) as refused:
         await made(config)
     reason = refused.value
     assert "bindAddress is 0.0.0.0: set advertisedAddress to host:port" in str(reason)

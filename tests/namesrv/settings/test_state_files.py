@@ -4,7 +4,7 @@ import pytest
 
 from namesrv.settings.kv_config import KvConfig
 from namesrv.settings.state_files import load_kv_config
-from serving.config.durable_file import DamagedFile, NotReadable, replace
+from serving.durable_file import DamagedFile, NotReadable, replace
 
 KV = KvConfig().with_value("ns", "key", "value")
 

@@ -1,4 +1,4 @@
-"""From command line, environment and files to one configuration."""
+"""What the sources of a configuration come to."""
 
 import pytest
 
@@ -6,7 +6,17 @@ from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.properties import Property, parse
 from serving.config.checks import ConfigError
 from serving.config.options import INT_MAX, Whole
-from serving.config.sources import PropertiesFile, Sources, WhyIgnored, from_sources, ignored_keys, tls_config_path
+from serving.config.sources import (
+    PropertiesFile,
+    Sources,
+    WhyIgnored,
+    from_sources,
+    ignored_keys,
+    load_properties,
+    load_tls_properties,
+    tls_config_path,
+)
+from serving.durable_file import DamagedFile, NotReadable
 
 HOME = {"HOME": "/home/rmq"}
 AT_LEAST_1 = Whole(1, INT_MAX).allowed
@@ -228,3 +238,41 @@ def test_lines_that_change_nothing_are_named_with_the_reason():
         "line 3 of /etc/tls.conf: tls.server.keyPfd is not a property of this server; did you mean tls.server.keyPath?",
     ]
     assert [each.why for each in told[2:5]] == [WhyIgnored.UNKNOWN, WhyIgnored.REPEATED, WhyIgnored.NO_EFFECT]
+
+
+@pytest.mark.parametrize("load", [load_properties, load_tls_properties])
+def test_a_properties_file_is_read_with_its_lines(tmp_path, load):
+    path = tmp_path / "ns.conf"
+    path.write_bytes(b"# c\nlistenPort=1\n")
+    assert load(str(path)) == PropertiesFile(str(path), (Property("listenPort", "1", 2),))
+
+
+def test_a_configuration_file_must_be_there(tmp_path):
+    with pytest.raises(NotReadable, match=f"^cannot read {tmp_path}/ns.conf: there is no such file$"):
+        load_properties(str(tmp_path / "ns.conf"))
+
+
+def test_what_a_crash_left_beside_the_configuration_file_is_removed(tmp_path):
+    path = tmp_path / "ns.conf"
+    path.write_bytes(b"")
+    (tmp_path / ".ns.conf.abc.tmp").write_bytes(b"")
+    assert load_properties(str(path)) == PropertiesFile(str(path))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("path", ["", "/none/tls.properties"])
+def test_without_a_tls_file_nothing_is_given(path):
+    assert load_tls_properties(path) == PropertiesFile()
+
+
+def test_a_tls_file_that_is_there_and_cannot_be_read_is_told(tmp_path):
+    with pytest.raises(NotReadable):
+        load_tls_properties(str(tmp_path))
+
+
+def test_a_broken_escape_is_told_with_file_and_line(tmp_path):
+    path = tmp_path / "ns.conf"
+    path.write_bytes(b"a=1\nb=\\u12\n")
+    with pytest.raises(DamagedFile) as caught:
+        load_properties(str(path))
+    assert str(caught.value) == f"{path}: line 2: \\u must be followed by four hexadecimal digits"

@@ -1,12 +1,38 @@
-"""Work that is asked for at any moment is done once, in order, one after another."""
+"""Background tasks of any server, and items that take turns."""
 
 import asyncio
 
 import pytest
 from fakes.background import background_tasks
+from fakes.clock import FakeClock
+from fakes.lines import Lines
 
 from remoting.background_tasks import BackgroundTasks
-from serving.process.one_by_one import OneByOne
+from serving.logging.logs import Logs, json_line
+from serving.process.background_tasks import SerialQueue, logged_tasks
+
+
+async def test_a_chore_that_failed_is_told_and_begun_again():
+    lines = Lines()
+    logs = Logs(lines, json_line(), FakeClock(), {})
+    begun_again = asyncio.Event()
+    faults = [OSError("disk gone")]
+
+    async def look_around():
+        if faults:
+            raise faults.pop()
+        begun_again.set()
+        await asyncio.Event().wait()
+
+    async with logged_tasks(logs) as tasks:
+        running = tasks.keep_running(look_around, "look_around", pause_s=0)
+        await asyncio.wait_for(begun_again.wait(), 5)
+        running.cancel()
+    (line,) = lines.decoded()
+    assert (line["event"], line["chore"]) == ("chore_failed", "look_around")
+    assert line["exception"][0]["exc_value"] == "disk gone"
+    assert tasks.failures == {"look_around": 1}
+    logs.close(1)
 
 
 class Work:
@@ -31,7 +57,7 @@ class Work:
 async def test_every_item_is_worked_on_once_in_order_whenever_it_comes(turns, pauses):
     work = Work(turns)
     async with background_tasks() as tasks:
-        queue = OneByOne(work, "work", tasks)
+        queue = SerialQueue(work, "work", tasks)
         for number, pause in enumerate([*pauses, *pauses]):
             queue.put(number)
             for _ in range(pause):
@@ -50,7 +76,7 @@ async def test_an_item_that_fails_costs_no_other_and_is_reported():
         done.append(item)
 
     async with BackgroundTasks(lambda name, error: failures.append((name, type(error)))) as tasks:
-        queue = OneByOne(work, "work", tasks)
+        queue = SerialQueue(work, "work", tasks)
         for number in range(4):
             queue.put(number)
     assert done == [0, 3]

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from serving.config.durable_file import (
+from serving.durable_file import (
     NEW_FILE_MODE,
     NotReadable,
     NotWritten,
@@ -28,7 +28,7 @@ LINES = 20_000
 WRITES_FOR_EVER = """
 import sys
 from pathlib import Path
-from serving.config.durable_file import replace
+from serving.durable_file import replace
 
 number = int(sys.argv[2])
 while True:
@@ -41,7 +41,7 @@ while True:
 CRASHES_AT_EVERY_LINE = """
 import itertools, json, os, sys
 from pathlib import Path
-from serving.config import durable_file
+from serving import durable_file
 
 folder = Path(sys.argv[1])
 for crash_at in itertools.count():
@@ -163,7 +163,7 @@ def test_a_folder_without_write_permission_is_told_and_the_file_stays(tmp_path):
     path = tmp_path / "kv.json"
     replace(path, b"old")
     code = (
-        "import os, sys; from pathlib import Path; from serving.config.durable_file import replace\n"
+        "import os, sys; from pathlib import Path; from serving.durable_file import replace\n"
         "os.geteuid() or os.setuid(65534)\n"
         "replace(Path(sys.argv[1]), b'new')"
     )
@@ -187,7 +187,7 @@ def test_a_full_disk_is_told_and_the_file_stays_without_anything_unfinished_besi
     path = tmp_path / "kv.json"
     replace(path, b"old")
     code = (
-        "import resource, sys; from pathlib import Path; from serving.config.durable_file import replace\n"
+        "import resource, sys; from pathlib import Path; from serving.durable_file import replace\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "replace(Path(sys.argv[1]), b'x' * 5000)"
     )

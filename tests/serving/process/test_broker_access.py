@@ -1,15 +1,28 @@
-"""Keys for brokers with ACL: where they come from, and that they are shown nowhere."""
+"""Keys for brokers with ACL, and what is logged of requests that such brokers do not take."""
 
 import pytest
+from fakes.clock import FakeClock
+from fakes.lines import Lines
 
 from namesrv.settings.config import NAMESRV, NameServerConfig
+from remoting.client import Denial
 from remoting.protocol.named_addresses import named_addresses
 from remoting.protocol.properties import Property
 from remoting.protocol.signing import Credentials, Signer
 from serving.config.options import Fixed
-from serving.config.text import listed_properties, shown_unknown
-from serving.process.broker_keys import KEY_BYTES_MAX, credentials_of, signer_of
-from serving.process.not_started import NotStarted
+from serving.config.server_kind import listed_properties, shown_unknown
+from serving.logging.logs import Logs, json_line
+from serving.metrics.counters import Tally
+from serving.process.broker_access import (
+    ADDRESSES_MAX,
+    KEY_BYTES_MAX,
+    Denials,
+    Names,
+    UnsignedRequests,
+    credentials_of,
+    signer_of,
+)
+from serving.process.start import StartFailed
 
 
 def config(**values):
@@ -61,13 +74,13 @@ def test_keys_may_be_files_as_mounted_secrets_are(tmp_path):
 @pytest.mark.parametrize("content", [b"", b" \n", b"hunter\xff2", b"hunter2" * KEY_BYTES_MAX])
 def test_a_file_without_a_key_ends_the_start_and_is_not_shown(tmp_path, content):
     (tmp_path / "password").write_bytes(content)
-    with pytest.raises(NotStarted, match=r"brokerSecretKeyPath: .*password must hold a key") as refused:
+    with pytest.raises(StartFailed, match=r"brokerSecretKeyPath: .*password must hold a key") as refused:
         credentials_of(config(broker_access_key="u", broker_secret_key_path=f"{tmp_path}/password"))
     assert "hunter" not in str(refused.value)
 
 
 def test_a_file_that_is_not_there_ends_the_start_with_its_name():
-    with pytest.raises(NotStarted, match="brokerAccessKeyPath: /nowhere cannot be read: No such file"):
+    with pytest.raises(StartFailed, match="brokerAccessKeyPath: /nowhere cannot be read: No such file"):
         credentials_of(config(broker_access_key_path="/nowhere", broker_secret_key="p"))
 
 
@@ -87,3 +100,64 @@ def test_neither_key_is_shown_in_a_listing_or_a_representation():
 def test_a_misspelled_key_is_not_shown_either():
     misspelled = Property("brokersAccessKey", "hunter1", 1)
     assert shown_unknown(misspelled.key, misspelled.value) == "******"
+
+
+NAMES = Names("the keys", "the list")
+
+
+@pytest.fixture
+def lines():
+    return Lines()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def logs(lines, clock):
+    own = Logs(lines, json_line(), clock, {})
+    yield own
+    own.close(1)
+
+
+@pytest.mark.parametrize(
+    ("has_keys", "is_signed", "advice"),
+    [
+        (True, True, "the keys must be a user that this broker knows"),
+        (True, False, "name this address or its network in the list, if it is a broker of yours"),
+        (False, False, "set the keys to a user of the brokers with its password, and the list to their networks"),
+    ],
+)
+def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advice):
+    denial = Denial(address="a:1", request_code=1008, remark=" no ", is_signed=is_signed)
+    Denials(logs, NAMES, has_keys=has_keys).denied(denial)
+    (line,) = lines.decoded()
+    assert (line["event"], line["addr"], line["request_code"]) == ("broker_request_denied", "a:1", 1008)
+    assert (line["signed"], line["error"]) == (is_signed, "no")
+    assert line["advice"].startswith(advice)
+
+
+def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs):
+    counts = Tally(known=[()])
+    unsigned = UnsignedRequests(logs, NAMES, counts, no_brokers=frozenset({"ns:9876"}))
+    for address in ("a:1", "b:1", "a:1", "ns:9876"):
+        unsigned.unsigned(address)
+    assert [(line["event"], line["addr"]) for line in lines.decoded()] == [
+        ("broker_request_not_signed", "a:1"),
+        ("broker_request_not_signed", "b:1"),
+    ]
+    assert all("the list" in line["advice"] for line in lines.decoded())
+    assert counts.counts() == {(): 3}
+
+
+def test_so_many_addresses_are_remembered_and_then_the_oldest_is_told_again(lines, logs, clock):
+    unsigned = UnsignedRequests(logs, NAMES, Tally(known=[()]))
+    others = [f"b{number}:1" for number in range(ADDRESSES_MAX - 1)]
+    for address in ("a:1", *others, "a:1", "c:1", "a:1"):
+        # The limit of all lines together is another one's.
+        clock.pass_ms(10)
+        unsigned.unsigned(address)
+    told = [line["addr"] for line in lines.decoded()]
+    assert told == ["a:1", *others, "c:1", "a:1"]

@@ -27,11 +27,11 @@ from serving.http.endpoints import CONFIG, PROBES
 from serving.http.views import ServerViews
 from serving.logging.logs import Logs, json_line
 from serving.metrics.server_counters import ServerCounts
+from serving.process.background_tasks import logged_tasks
 from serving.process.event_log import Attributed, ServerJournal
-from serving.process.not_started import NotStarted
 from serving.process.process import ServerProcess, Surroundings, serve, serve_together
 from serving.process.signals import Signals
-from serving.process.supervision import logged_tasks
+from serving.process.start import StartFailed
 
 
 class OtherServer:
@@ -146,7 +146,7 @@ async def test_a_port_that_is_taken_ends_the_start(around):
     server, running = await started(around)
     taken = OtherServer(around)
     object.__setattr__(taken.config, "listen_port", server.listener.address[1])
-    with pytest.raises(NotStarted, match="in use"):
+    with pytest.raises(StartFailed, match="in use"):
         await taken.process.open()
     taken.process._http_socket.close()
     around.signals.stop.set()

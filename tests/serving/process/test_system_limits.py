@@ -5,7 +5,7 @@ import os
 import pytest
 
 from namesrv.settings.config import NameServerConfig
-from serving.process.memory import share_bytes, usable_memory_bytes, with_shares
+from serving.process.system_limits import share_bytes, usable_memory_bytes, with_shares
 
 MIB = 1024 * 1024
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,8 +1,8 @@
-"""Releases by ordinal, as recorded from Java."""
+"""Codes and releases as metrics and log lines spell them."""
 
 import pytest
 
-from serving.metrics.releases import release_of
+from serving.metrics.label_values import release_of
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,12 @@
-"""How much memory this process may use: that of the machine, or less where a control group (a container) limits it."""
+"""What the system lets this process have: memory and open files.
 
+Memory is that of the machine, or less where a control group (a container) limits it.
+"""
+
+import contextlib
 import dataclasses
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -14,6 +19,10 @@ _SHARE: Final = 8
 #: A frame of a very large broker has 64 MiB; more than 512 MiB nobody needs.
 _SHARE_BYTES_MIN: Final = 64 * 1024 * 1024
 _SHARE_BYTES_MAX: Final = 512 * 1024 * 1024
+
+#: Files that are not connections of peers: the HTTP side's connections, requests of ours, stores and logs.
+_FILES_RESERVED: Final = 512
+_FILES_WANTED: Final = 10_240
 
 
 def share_bytes(memory_bytes: int) -> int:
@@ -39,6 +48,28 @@ def usable_memory_bytes(root: Path = Path("/")) -> int:
     """Return the least of the machine's memory and the limits of the control groups that this process is in."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *_group_limits(root)])
+
+
+def resident_bytes() -> int:
+    """Return how much memory the process has; 0 where the system does not tell it in /proc."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    return 0
+
+
+def raised_file_limit() -> int:
+    """Let this process open as many files as the system allows it, as Java does, and return how many those are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # macOS says "no limit" and then refuses it.
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, _FILES_WANTED)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def room_for_connections(limit: int) -> int:
+    """Return how many connections leave room for other files."""
+    return max(1, limit - _FILES_RESERVED)
 
 
 def _group_limits(root: Path) -> Iterator[int]:

@@ -1,0 +1,177 @@
+"""The options that decide whom a server trusts: TLS, and the keys that it signs with for brokers with ACL.
+
+The first answer to Java's `TlsSystemConfig`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Final, Literal, get_args
+
+from remoting.transport.tls import TlsSettings
+from serving.config.options import NAMES_A_FILE, FilePath, Fixed, Flag, NamedAddressList, OneOf, Option, Secret, Text
+
+TlsMode = Literal["disabled", "permissive", "enforcing"]
+ClientAuth = Literal["none", "optional", "require"]
+
+_FLAG: Final = Flag()
+_PATH: Final = FilePath()
+_SIGNS: Final = Fixed("it is who this server is for brokers")
+_GUARDS: Final = Fixed("it decides who is let in, and to whom this server speaks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityConfig:
+    """Options of any server about TLS and keys."""
+
+    # TlsSystemConfig; all read by process.py, which hands them to remoting/transport/tls.py
+
+    tls_server_mode: Annotated[
+        TlsMode,
+        Option(
+            "tls.server.mode",
+            OneOf(get_args(TlsMode)),
+            "Whether peers may (permissive), must (enforcing) or cannot (disabled) use TLS.",
+            by_request=_GUARDS,
+        ),
+    ] = "permissive"
+    tls_test_mode_enable: Annotated[
+        bool,
+        Option(
+            "tls.test.mode.enable",
+            _FLAG,
+            "A certificate made at the start, and no peer is verified.",
+            by_request=_GUARDS,
+        ),
+    ] = True
+    tls_server_key_path: Annotated[
+        str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_server_key_password: Annotated[
+        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", by_request=_GUARDS)
+    ] = field(default="", repr=False)
+    tls_server_cert_path: Annotated[
+        str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_server_auth_client: Annotated[
+        bool, Option("tls.server.authClient", _FLAG, "Certificates of clients are verified.", by_request=_GUARDS)
+    ] = False
+    tls_server_trust_cert_path: Annotated[
+        str,
+        Option(
+            "tls.server.trustCertPath", _PATH, "Authorities that clients are verified with, PEM.", by_request=_GUARDS
+        ),
+    ] = ""
+    tls_server_need_client_auth: Annotated[
+        ClientAuth,
+        Option(
+            "tls.server.need.client.auth",
+            OneOf(get_args(ClientAuth)),
+            "Whether clients are asked for a certificate.",
+            by_request=_GUARDS,
+        ),
+    ] = "none"
+    #: Its default is true while tls.server.mode is enforcing (sources.py), as with Java since 5.1.4.
+    tls_enable: Annotated[
+        bool,
+        Option(
+            "tls.enable",
+            _FLAG,
+            "Requests of ours go over TLS; true if enforcing.",
+            also=("useTLS",),
+            by_request=_GUARDS,
+        ),
+    ] = False
+    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, with a ',' between.", by_request=_GUARDS)] = ""
+    tls_protocols: Annotated[
+        str, Option("tls.protocols", Text(), "TLS versions, with a ',' between.", by_request=_GUARDS)
+    ] = ""
+    tls_client_key_path: Annotated[
+        str, Option("tls.client.keyPath", _PATH, "Private key for requests of ours, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_client_key_password: Annotated[
+        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", by_request=_GUARDS)
+    ] = field(default="", repr=False)
+    tls_client_cert_path: Annotated[
+        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests of ours, PEM.", by_request=_GUARDS)
+    ] = ""
+    tls_client_auth_server: Annotated[
+        bool, Option("tls.client.authServer", _FLAG, "Brokers that we call are verified.", by_request=_GUARDS)
+    ] = False
+    tls_client_trust_cert_path: Annotated[
+        str,
+        Option(
+            "tls.client.trustCertPath", _PATH, "Authorities that brokers are verified with, PEM.", by_request=_GUARDS
+        ),
+    ] = ""
+    # Who we are for brokers with ACL; all read by broker_access.py
+
+    broker_access_key: Annotated[
+        str,
+        Option(
+            "brokerAccessKey",
+            Secret(),
+            "User of brokers with ACL that requests of ours are signed for.",
+            by_request=_SIGNS,
+        ),
+    ] = field(default="", repr=False)
+    broker_access_key_path: Annotated[
+        str, Option("brokerAccessKeyPath", _PATH, "File with that user, read at the start.", by_request=NAMES_A_FILE)
+    ] = ""
+    broker_secret_key: Annotated[
+        str, Option("brokerSecretKey", Secret(), "Password of that user: its secret key.", by_request=_SIGNS)
+    ] = field(default="", repr=False)
+    broker_secret_key_path: Annotated[
+        str,
+        Option("brokerSecretKeyPath", _PATH, "File with that password, read at the start.", by_request=NAMES_A_FILE),
+    ] = ""
+    broker_access_addresses: Annotated[
+        str,
+        Option(
+            "brokerAccessAddresses",
+            NamedAddressList(),
+            "Brokers that requests are signed for, all others get them unsigned: IP addresses, networks (10.0.0.0/16) "
+            "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
+            "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
+            by_request=Fixed("it is for whom this server signs"),
+        ),
+    ] = ""
+
+    #: Read by start.py.
+    tls_config_file: Annotated[
+        str,
+        Option(
+            "tls.config.file",
+            _PATH,
+            "Further file of tls.* properties; skipped if it is not there.",
+            by_request=_GUARDS,
+        ),
+    ] = "/etc/rocketmq/tls.properties"
+
+    @property
+    def verifies_brokers(self) -> bool:
+        """Tell whether brokers that we call show certificates of an authority that the operator names.
+
+        Without tls.client.trustCertPath it is any authority that the system knows: strangers have those certificates.
+        """
+        verifies = self.tls_enable and self.tls_client_auth_server and not self.tls_test_mode_enable
+        return verifies and bool(self.tls_client_trust_cert_path)
+
+
+def tls_settings_of(config: SecurityConfig) -> TlsSettings:
+    """Return what the configuration says of TLS."""
+    return TlsSettings(
+        mode=config.tls_server_mode,
+        test_mode=config.tls_test_mode_enable,
+        key_path=config.tls_server_key_path,
+        key_password=config.tls_server_key_password,
+        cert_path=config.tls_server_cert_path,
+        auth_client=config.tls_server_auth_client,
+        trust_cert_path=config.tls_server_trust_cert_path,
+        need_client_auth=config.tls_server_need_client_auth,
+        ciphers=config.tls_ciphers,
+        protocols=config.tls_protocols,
+        client_key_path=config.tls_client_key_path,
+        client_key_password=config.tls_client_key_password,
+        client_cert_path=config.tls_client_cert_path,
+        client_auth_server=config.tls_client_auth_server,
+        client_trust_cert_path=config.tls_client_trust_cert_path,
+    )
