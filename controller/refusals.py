@@ -194,8 +194,8 @@ class ReplicasInvalid(RequestRefused):
     code = ResponseCode.CONTROLLER_INVALID_REPLICAS
     ext_fields = NO_NEW_EPOCH
 
-    def __init__(self, broker_name: str, strangers: list[int], *, current: list[int]) -> None:
-        super().__init__(f"{broker_name} has no brokers {strangers}, but {current}")
+    def __init__(self, broker_name: str, non_members: list[int], *, current: list[int]) -> None:
+        super().__init__(f"{broker_name} has no brokers {non_members}, but {current}")
 
 
 class ReplicasNotAlive(RequestRefused):

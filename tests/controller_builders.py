@@ -1,7 +1,7 @@
 """Small valid examples of what a controller knows: a set of three, 1 leads, 1 and 2 are in sync."""
 
-from controller.decisions.cluster_view import Electorate
-from controller.failure_detection.heartbeats import Heard
+from controller.decisions.cluster_view import ClusterView
+from controller.failure_detection.heartbeats import LastHeartbeat
 from controller.sets.broker_set import BrokerSet, Replica
 
 SET = "broker-a"
@@ -31,10 +31,12 @@ def a_set(**values):
     return BrokerSet(**(defaults | values))
 
 
-def heard(*, heard_ms=0, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
-    return Heard(heard_ms=heard_ms, epoch=epoch, max_offset=max_offset, priority=priority, **values)
+def heard(*, last_contact_ms=0, epoch=5, max_offset=1000, priority=2**31 - 1, **values):
+    return LastHeartbeat(
+        last_contact_ms=last_contact_ms, epoch=epoch, max_offset=max_offset, priority=priority, **values
+    )
 
 
-def electorate(alive):
+def view(alive):
     """What a controller knows that suspects nobody."""
-    return Electorate(trusted=alive, heard=alive)
+    return ClusterView(trusted=alive, heartbeats=alive)

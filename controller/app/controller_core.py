@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from controller.config import ControllerConfig
 from controller.decisions.recovery import Recovery
-from controller.failover.election_log import Elections
+from controller.failover.election_log import ElectionLog
 from controller.failover.group import Group
 from controller.failover.monitor import LOOK_MS
-from controller.failover.requests import Control
-from controller.failover.set_writer import ControlObserver, Parts
-from controller.failure_detection.detector import Detection
-from controller.failure_detection.heartbeats import LiveTable
+from controller.failover.requests import BrokerRequests
+from controller.failover.set_writer import FailoverObserver, Parts
+from controller.failure_detection.detector import FailureDetector
+from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.storage.store import Backend, Member, SetStore, StoreError
 from controller.wire.effect_runner import Performer, PerformObserver
 from controller.wire.handlers import Handlers
@@ -34,7 +34,7 @@ STORE_AGAIN_S: Final = 0.5
 _LOADS_MAX: Final = 5
 
 
-class EngineObserver(ControlObserver, PerformObserver, Protocol):
+class EngineObserver(FailoverObserver, PerformObserver, Protocol):
     """Who is told what a controller does."""
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
@@ -71,16 +71,16 @@ class Engine:
         self.group.on_elected = self._elected
         self.group.on_deposed = self._deposed
         self.group.on_put_back = self.store.put_back
-        self.live = LiveTable()
-        self._elections = Elections(me.address)
+        self.live = HeartbeatTable()
+        self._elections = ElectionLog(me.address)
         self._performer = Performer(self.begin, edge.client, self._elections, edge.clock, edge.observer)
         queries = LogEndQueries(edge.client)
-        self.control = Control(
+        self.control = BrokerRequests(
             Parts(
                 store=self.store,
                 group=self.group,
                 live=self.live,
-                detection=Detection(self.live, edge.clock.now_ms()),
+                detector=FailureDetector(self.live, edge.clock.now_ms()),
                 recovery=Recovery(self.live),
                 elections=self._elections,
                 clock=edge.clock,
@@ -92,8 +92,8 @@ class Engine:
                 confirmed_on=queries.confirmed_on,
             )
         )
-        self._performer.probed = self.control.guard.probed
-        self._performer.reached = self.control.guard.reached
+        self._performer.probed = self.control.monitor.probed
+        self._performer.reached = self.control.monitor.reached
         self.handlers = Handlers(self.control, settings, edge.clock)
         self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
         #: Set once this controller has led.
@@ -156,7 +156,7 @@ class Engine:
         for broker_name, problem in self.store.problems().items():
             self._observer.store_failed(broker_name, StoreError(problem))
         self.group.ready(term)
-        self.control.guard.take_over()
+        self.control.monitor.take_over()
         self.led.set()
         if self.group.is_leader:
             self._observer.leadership_gained(
@@ -190,14 +190,14 @@ class Engine:
         """Ask the suspect, and act on the dead, for ever."""
         while True:
             await asyncio.sleep(LOOK_MS / 1000)
-            self.control.guard.look_at_brokers()
+            self.control.monitor.look_at_brokers()
 
     async def look_at_sets(self) -> None:
         """Find masters for sets that need one, for ever."""
         while True:
             await asyncio.sleep(_SETS_LOOK_S)
-            self.control.guard.look_at_sets()
+            self.control.monitor.look_at_sets()
 
     def connection_lost(self, connection_id: int) -> None:
         """Suspect who was heard over a connection that has ended."""
-        self.control.guard.connection_lost(connection_id)
+        self.control.monitor.connection_lost(connection_id)

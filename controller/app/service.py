@@ -68,7 +68,7 @@ class Controller:
                 stop=self._stop,
             ),
         )
-        self._engine.control.detection.hosts.is_own = is_own_host
+        self._engine.control.detector.hosts.is_own = is_own_host
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
         self._measure: Measure = dict
         self._size = StoreSize(self._backend)
@@ -77,7 +77,7 @@ class Controller:
             store = self._engine.store
             history = SetHistory(recorder, self._engine.live, store.address_of, lambda: self._size.latest)
             self._journal.history = history
-            self._engine.control.on_beat = history.beat
+            self._engine.control.on_heartbeat = history.beat
             self._measure = history.measure
         handlers = self._engine.handlers
         self._server = self._process.make_listener(

@@ -13,8 +13,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from controller.failure_detection.heartbeats import Heard
-from controller.failure_detection.log_ends import NO_ANSWERS, LogEnds
+from controller.failure_detection.heartbeats import LastHeartbeat
+from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEnds
 from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN, BrokerSet
 
 #: A claim that is further above the stored master epoch is not believed unasked: ten lost stores lie between.
@@ -23,13 +23,13 @@ CLAIM_ABOVE_STORED_MAX: Final = 10 * RECOVERY_MARGIN
 OUTSIDER_CLAIM_ABOVE_STORED_MAX: Final = 1_000
 
 
-class Electorate(Struct, frozen=True, kw_only=True):
+class ClusterView(Struct, frozen=True, kw_only=True):
     """What this controller has heard of a set."""
 
     #: The living that nothing speaks against, by broker id.
-    trusted: Mapping[int, Heard] = {}
+    trusted: Mapping[int, LastHeartbeat] = {}
     #: Everybody that was heard lately, strangers too. Anybody can send the heartbeats of a member.
-    heard: Mapping[int, Heard] = {}
+    heartbeats: Mapping[int, LastHeartbeat] = {}
     #: Who is not certainly lost, although it may not have been heard.
     may_live: Collection[int] = ()
     #: The master epochs that members report to lead at and that the store does not know, whatever is in their logs.
@@ -37,19 +37,21 @@ class Electorate(Struct, frozen=True, kw_only=True):
     #: The highest master epoch that this controller has seen stored, be it in a store that was put back since.
     epoch_seen: int = 0
     #: What the trusted have answered for this election, at the addresses that are stored.
-    log_ends: LogEnds = NO_ANSWERS
+    log_ends: LogEnds = NO_LOG_ENDS
 
-    def answered(self, log_ends: LogEnds, now_ms: int) -> "Electorate":
+    def answered(self, log_ends: LogEnds, now_ms: int) -> "ClusterView":
         """Return this with answers in the place of heartbeats and reports, which may be somebody else's."""
-        trusted, heard = (log_ends.applied_to(each, now_ms) for each in (self.trusted, self.heard))
+        trusted, heartbeats = (log_ends.applied_to(each, now_ms) for each in (self.trusted, self.heartbeats))
         ends = log_ends.by_id
         reported = {i: epoch for i, epoch in self.reported.items() if i not in ends or ends[i].epoch >= epoch}
-        return replace(self, trusted=trusted, heard=heard, reported=reported, log_ends=log_ends)
+        return replace(self, trusted=trusted, heartbeats=heartbeats, reported=reported, log_ends=log_ends)
 
     def claims(self, broker_set: BrokerSet) -> dict[int, int]:
         """Return the members that claim to know more than the store, and the master epoch of each."""
         known = _known_epoch(broker_set)
-        claims = {i: each.epoch for i, each in self.heard.items() if i in broker_set.replicas and each.epoch > known}
+        claims = {
+            i: each.epoch for i, each in self.heartbeats.items() if i in broker_set.replicas and each.epoch > known
+        }
         reported = {i: epoch for i, epoch in self.reported.items() if i in broker_set.replicas}
         return claims | {i: max(epoch, claims.get(i, epoch)) for i, epoch in reported.items()}
 
@@ -60,9 +62,9 @@ class Electorate(Struct, frozen=True, kw_only=True):
         stored one. In a set that never had a master any messages prove it.
         """
         if not broker_set.is_elected:
-            return any(i in broker_set.replicas and each.has_messages for i, each in self.heard.items())
+            return any(i in broker_set.replicas and each.has_messages for i, each in self.heartbeats.items())
         claims = self.claims(broker_set)
-        if broker_set.master in self.heard and broker_set.master not in claims:
+        if broker_set.master in self.heartbeats and broker_set.master not in claims:
             return False
         return any(_proves(broker_set, i, epoch) for i, epoch in claims.items())
 
@@ -81,14 +83,14 @@ class Electorate(Struct, frozen=True, kw_only=True):
         confirmed_on = self.log_ends.confirmed_on
         if confirmed_on is None or not self.log_ends.is_on_fixed_number:
             return False
-        starting = {i for i in self._starting if self.trusted[i].last_beat_ms >= lost_ms}
+        starting = {i for i in self._starting if self.trusted[i].last_heartbeat_ms >= lost_ms}
         return (
             len((self.log_ends.by_id.keys() | starting) & broker_set.replicas.keys())
             < len(broker_set.replicas) - confirmed_on + 1
         )
 
     @property
-    def told(self) -> AbstractSet[int]:
+    def known_log_ends(self) -> AbstractSet[int]:
         """Whose log ends where it is known to: who has answered, or starts and has beaten: nothing is added to its log.
 
         One that starts answers nothing before it has a role.
@@ -97,11 +99,11 @@ class Electorate(Struct, frozen=True, kw_only=True):
 
     @property
     def _starting(self) -> AbstractSet[int]:
-        return {i for i, heard in self.trusted.items() if heard.is_starting and not heard.awaits_beat}
+        return {i for i, each in self.trusted.items() if each.is_starting and not each.awaits_heartbeat}
 
-    def has_strange_logs(self, broker_set: BrokerSet) -> bool:
+    def has_non_member_logs(self, broker_set: BrokerSet) -> bool:
         """Tell whether a broker that is no member has messages of a set: its identity is older than the store."""
-        return any(each.has_messages for i, each in self.heard.items() if i not in broker_set.replicas)
+        return any(each.has_messages for i, each in self.heartbeats.items() if i not in broker_set.replicas)
 
     def raised_epoch(self, broker_set: BrokerSet, designated: int | None = None) -> int:
         """Return the master epoch above which the next one has to be; brokers ignore what is not above their own.

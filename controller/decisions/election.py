@@ -11,12 +11,12 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from controller.decisions.cluster_view import Electorate
-from controller.failure_detection.heartbeats import UNKNOWN, Heard
+from controller.decisions.cluster_view import ClusterView
+from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.refusals import EpochsUsedUp, SetUnknown
 from controller.sets.broker_set import MASTER_EPOCH_MAX, BrokerSet
 from controller.sets.events import MasterElected, MasterEpochRaised, MasterLost
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 
 
 class Verdict(Enum):
@@ -26,7 +26,7 @@ class Verdict(Enum):
     KEPT = "is master and stays it"
     NOT_ALIVE = "not alive"
     SUSPECT = "may be dead: it is being asked"
-    UNHEARD = "not heard since this controller runs"
+    NEVER_HEARD_FROM = "not heard since this controller runs"
     OVERDUE = "it has not told how far its log is now"
     OUT_OF_SYNC = "not in the SyncStateSet"
     BEHIND = "its log ends before that of the elected"
@@ -39,19 +39,19 @@ class Verdict(Enum):
     AWAITS_LONGER = "another may have more messages, and has not told how far its log is now"
     AWAITS_ANSWERS = "acknowledged messages may be on replicas that have not answered only"
     OUTSIDER_AHEAD = "one out of sync that has more, of another epoch, may be the only one with acknowledged messages"
-    NOT_BEFORE_STRANGER = "a broker of this name that is not known here has messages"
+    NOT_BEFORE_NON_MEMBER = "a broker of this name that is not known here has messages"
 
 
 class Candidate(NamedTuple):
     """One broker of the set, as the election saw it."""
 
     broker_id: int
-    heard: Heard | None
+    heartbeat: LastHeartbeat | None
     in_sync: bool
     verdict: Verdict
 
 
-class Result(Enum):
+class ElectionResult(Enum):
     """How an election ended; the values are labels of the metric."""
 
     NEW_MASTER = "new_master_elected"
@@ -62,7 +62,7 @@ class Result(Enum):
 class Election(Struct, frozen=True, kw_only=True):
     """An election and its reason."""
 
-    result: Result
+    result: ElectionResult
     #: What happens; None if nothing does.
     event: MasterElected | MasterLost | None
     candidates: tuple[Candidate, ...]
@@ -70,7 +70,7 @@ class Election(Struct, frozen=True, kw_only=True):
     is_unclean: bool = False
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class ElectionRequest(Struct, frozen=True, kw_only=True):
     """Why there is an election, and what is wanted of it."""
 
     #: The broker that asks for itself, or that an operator wants; None if the controller lost the master.
@@ -84,7 +84,9 @@ class Call(Struct, frozen=True, kw_only=True):
     fresh_from_ms: int = 0
 
 
-def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call: Call) -> Decision[Election]:
+def decide_election(
+    broker_name: str, entry: StoredSet, view: ClusterView, call: ElectionRequest
+) -> SetDecision[Election]:
     """Decide who leads a set; raises SetUnknown or EpochsUsedUp.
 
     No master gets an epoch that a log of the set has seen: brokers ignore it, or write it without preparing their log
@@ -93,44 +95,44 @@ def decide_election(broker_name: str, entry: Entry, electorate: Electorate, call
     broker_set = entry.broker_set
     if broker_set is None:
         raise SetUnknown(broker_name)
-    election = elect(broker_set, electorate, call)
+    election = elect(broker_set, view, call)
     if not isinstance(election.event, MasterElected):
         # The loss of a master raises nothing: who claims more has to be seen until somebody leads above it.
-        return Decision(reply=election, events=() if election.event is None else (election.event,))
-    epoch = electorate.raised_epoch(broker_set, call.broker_id if call.is_designated else None)
+        return SetDecision(reply=election, events=() if election.event is None else (election.event,))
+    epoch = view.raised_epoch(broker_set, call.broker_id if call.is_designated else None)
     if max(epoch, broker_set.master_epoch) >= MASTER_EPOCH_MAX:
         raise EpochsUsedUp(broker_name, broker_set.master_epoch)
     raised = (MasterEpochRaised(epoch),) if epoch > broker_set.master_epoch else ()
-    return Decision(reply=election, events=(*raised, election.event))
+    return SetDecision(reply=election, events=(*raised, election.event))
 
 
-def elect(broker_set: BrokerSet, electorate: Electorate, call: Call) -> Election:
+def elect(broker_set: BrokerSet, view: ClusterView, call: ElectionRequest) -> Election:
     """Return who leads the set from now on."""
     field = _Field(
         broker_set,
-        {i: heard for i, heard in electorate.trusted.items() if i in broker_set.replicas},
-        frozenset(electorate.heard),
-        frozenset(electorate.heard).union(electorate.may_live),
+        {i: heartbeat for i, heartbeat in view.trusted.items() if i in broker_set.replicas},
+        frozenset(view.heartbeats),
+        frozenset(view.heartbeats).union(view.may_live),
     )
-    if not (broker_set.is_elected or call.is_designated) and electorate.has_strange_logs(broker_set):
+    if not (broker_set.is_elected or call.is_designated) and view.has_non_member_logs(broker_set):
         # New brokers with empty logs must not lead where an old one lives: it would not follow, or lose everything.
-        return _nobody(field, call, Verdict.NOT_BEFORE_STRANGER)
-    if (electorate.is_ahead_of(broker_set) or broker_set.is_rebuilding) and not call.is_designated:
-        return _longest(field, electorate, call)
+        return _nobody(field, call, Verdict.NOT_BEFORE_NON_MEMBER)
+    if (view.is_ahead_of(broker_set) or broker_set.is_rebuilding) and not call.is_designated:
+        return _longest(field, view, call)
     if not broker_set.is_elected:
         return _first(field, call)
     if not call.is_designated and _is_undecided(field):
         return _nobody(field, call)
-    return _most_complete(field, electorate, call)
+    return _most_complete(field, view, call)
 
 
-def _most_complete(field: "_Field", electorate: Electorate, call: Call) -> Election:
+def _most_complete(field: "_Field", view: ClusterView, call: ElectionRequest) -> Election:
     """Let the longest log lead of those that have all that was confirmed; of all where that is allowed."""
-    complete = _complete(field, electorate)
+    complete = _complete(field, view)
     for eligible in (complete, field.alive) if _opens_to_all(field, call) else (complete,):
         chosen = _choose(field.broker_set, eligible, call)
         if chosen is not None:
-            doubt = _doubt(field, electorate, eligible, chosen, call)
+            doubt = _doubt(field, view, eligible, chosen, call)
             if doubt is not None:
                 return _nobody(field, call, doubt)
             return _elected(field, eligible, chosen, call, is_unclean=chosen not in complete)
@@ -138,7 +140,7 @@ def _most_complete(field: "_Field", electorate: Electorate, call: Call) -> Elect
 
 
 def _doubt(
-    field: "_Field", electorate: Electorate, eligible: Mapping[int, Heard], chosen: int, call: Call
+    field: "_Field", view: ClusterView, eligible: Mapping[int, LastHeartbeat], chosen: int, call: ElectionRequest
 ) -> Verdict | None:
     """Return why it is not certain yet that the chosen has all that was confirmed; an operator decides without.
 
@@ -149,28 +151,28 @@ def _doubt(
         return None
     if _is_overdue(eligible[chosen], call) and not all(_is_overdue(each, call) for each in eligible.values()):
         return Verdict.AWAITS_LONGER
-    if call.allows_unclean or not electorate.log_ends.is_on_fixed_number:
+    if call.allows_unclean or not view.log_ends.is_on_fixed_number:
         return None
-    if electorate.lacks_answers(field.broker_set, call.fresh_from_ms):
+    if view.lacks_answers(field.broker_set, call.fresh_from_ms):
         return Verdict.AWAITS_ANSWERS
-    longest = max((end.progress for end in electorate.log_ends.by_id.values()), default=eligible[chosen].progress)
+    longest = max((end.progress for end in view.log_ends.by_id.values()), default=eligible[chosen].progress)
     return Verdict.OUTSIDER_AHEAD if longest > eligible[chosen].progress else None
 
 
-def _complete(field: "_Field", electorate: Electorate) -> dict[int, Heard]:
+def _complete(field: "_Field", view: ClusterView) -> dict[int, LastHeartbeat]:
     """Return the living that have all that was confirmed, as far as is known: who is in sync.
 
     Where brokers confirm what is on a fixed number of replicas, one out of sync may hold more than all of those. In the
     same epoch logs do not differ before they end, so the longer one has all that the others have.
     """
-    broker_set, log_ends = field.broker_set, electorate.log_ends
-    in_sync = {i: heard for i, heard in field.alive.items() if i in broker_set.sync_state_set}
+    broker_set, log_ends = field.broker_set, view.log_ends
+    in_sync = {i: heartbeat for i, heartbeat in field.alive.items() if i in broker_set.sync_state_set}
     longest = max((log_ends.by_id[i].progress for i in in_sync if i in log_ends.by_id), default=None)
     if not log_ends.is_on_fixed_number or longest is None:
         return in_sync
     epoch = longest[0]
     longer = {i for i, end in log_ends.by_id.items() if end.epoch == epoch and end.progress > longest}
-    return in_sync | {i: heard for i, heard in field.alive.items() if i in longer}
+    return in_sync | {i: heartbeat for i, heartbeat in field.alive.items() if i in longer}
 
 
 def _is_undecided(field: "_Field") -> bool:
@@ -179,7 +181,7 @@ def _is_undecided(field: "_Field") -> bool:
     return master is not None and master not in field.alive and field.may_be_led
 
 
-def _opens_to_all(field: "_Field", call: Call) -> bool:
+def _opens_to_all(field: "_Field", call: ElectionRequest) -> bool:
     """Tell whether who is not in sync may lead."""
     return call.allows_unclean and (call.is_designated or not field.may_live & field.broker_set.sync_state_set)
 
@@ -188,9 +190,9 @@ class _Field(NamedTuple):
     """Who stands for election."""
 
     broker_set: BrokerSet
-    alive: Mapping[int, Heard]
+    alive: Mapping[int, LastHeartbeat]
     #: Also those that may be dead.
-    heard: frozenset[int]
+    heartbeat: frozenset[int]
     #: Also those that were not heard, and are not certainly lost.
     may_live: frozenset[int]
 
@@ -200,56 +202,60 @@ class _Field(NamedTuple):
         return self.broker_set.master in self.may_live
 
 
-def _first(field: _Field, call: Call) -> Election:
+def _first(field: _Field, call: ElectionRequest) -> Election:
     """Let whoever asks first lead a set that never had a master, if nobody has messages."""
     chosen = call.broker_id if call.broker_id in field.alive else None
     candidates = _candidates(field, lambda i: Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST)
     if chosen is None:
-        return Election(result=Result.NOBODY, event=None, candidates=candidates)
-    return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
+        return Election(result=ElectionResult.NOBODY, event=None, candidates=candidates)
+    return Election(result=ElectionResult.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
 
 
-def _longest(field: _Field, electorate: Electorate, call: Call) -> Election:
+def _longest(field: _Field, view: ClusterView, call: ElectionRequest) -> Election:
     """Let the longest log lead where the store is older than the logs: who is in sync by it says nothing any more.
 
     So all that were heard must have said how far they are, and nothing may speak against them. The master is elected
     anew if it has the longest: brokers follow none at an epoch that they have seen already.
     """
-    heard = {i: each for i, each in electorate.heard.items() if i in field.broker_set.replicas}
-    is_known = heard.keys() <= field.alive.keys() and not any(each.awaits_beat for each in heard.values())
-    by_log = Call()
-    chosen = _choose(replace(field.broker_set, master=None), _serving(field, electorate), by_log) if is_known else None
+    heartbeat = {i: each for i, each in view.heartbeats.items() if i in field.broker_set.replicas}
+    is_known = heartbeat.keys() <= field.alive.keys() and not any(each.awaits_heartbeat for each in heartbeat.values())
+    by_log = ElectionRequest()
+    chosen = _choose(replace(field.broker_set, master=None), _serving(field, view), by_log) if is_known else None
     if chosen is None:
         # A loss would move the stored epoch, and with it what shows that the store is behind.
         return replace(_nobody(field, call), event=None)
     candidates = _candidates(field, lambda i: _verdict(i, field.alive, chosen, is_kept=False, call=by_log))
     is_known = field.broker_set.is_elected and not field.broker_set.is_rebuilding
     is_unclean = is_known and chosen not in field.broker_set.sync_state_set
-    return Election(result=Result.NEW_MASTER, event=MasterElected(chosen), candidates=candidates, is_unclean=is_unclean)
+    return Election(
+        result=ElectionResult.NEW_MASTER, event=MasterElected(chosen), candidates=candidates, is_unclean=is_unclean
+    )
 
 
-def _serving(field: _Field, electorate: Electorate) -> Mapping[int, Heard]:
+def _serving(field: _Field, view: ClusterView) -> Mapping[int, LastHeartbeat]:
     """Return who serves as master at the highest epoch, as all others follow it and its log grows; else all.
 
     While only some have answered, offsets of different moments are compared: only those whose old heartbeats are no
     shorter than any answer, as their logs can only be longer by now. Some may never answer: they cannot be reached.
     """
-    highest = max((heard.epoch for heard in field.alive.values()), default=0)
-    masters, told = electorate.log_ends.masters, electorate.told
-    serving = {i: heard for i, heard in field.alive.items() if i in masters and heard.epoch == highest}
+    highest = max((heartbeat.epoch for heartbeat in field.alive.values()), default=0)
+    masters, known = view.log_ends.masters, view.known_log_ends
+    serving = {i: heartbeat for i, heartbeat in field.alive.items() if i in masters and heartbeat.epoch == highest}
     master = field.broker_set.master
-    if master in field.alive and master not in told:
+    if master in field.alive and master not in known:
         # It may be alive and well, with others that speak for it.
-        serving = {i: heard for i, heard in serving.items() if i in field.broker_set.sync_state_set}
+        serving = {i: heartbeat for i, heartbeat in serving.items() if i in field.broker_set.sync_state_set}
     if serving:
         return serving
-    if not electorate.log_ends.by_id or field.alive.keys() <= told:
+    if not view.log_ends.by_id or field.alive.keys() <= known:
         return field.alive
-    answered = max((heard.progress for i, heard in field.alive.items() if i in told), default=(UNKNOWN, UNKNOWN))
-    return {i: heard for i, heard in field.alive.items() if i not in told and heard.progress >= answered}
+    answered = max(
+        (heartbeat.progress for i, heartbeat in field.alive.items() if i in known), default=(UNKNOWN, UNKNOWN)
+    )
+    return {i: heartbeat for i, heartbeat in field.alive.items() if i not in known and heartbeat.progress >= answered}
 
 
-def _choose(broker_set: BrokerSet, eligible: Mapping[int, Heard], call: Call) -> int | None:
+def _choose(broker_set: BrokerSet, eligible: Mapping[int, LastHeartbeat], call: ElectionRequest) -> int | None:
     wanted = call.broker_id if call.is_designated else None
     if wanted is not None:
         return wanted if wanted in eligible else None
@@ -258,30 +264,34 @@ def _choose(broker_set: BrokerSet, eligible: Mapping[int, Heard], call: Call) ->
     return min(eligible, key=lambda i: _rank(i, eligible[i], call), default=None)
 
 
-def _rank(broker_id: int, heard: Heard, call: Call) -> tuple[int, int, bool, int, int]:
+def _rank(broker_id: int, heartbeat: LastHeartbeat, call: ElectionRequest) -> tuple[int, int, bool, int, int]:
     """Return what the smaller of is better: the longer log, a known end of it, the preferred broker, the smaller id.
 
     Not all that is acknowledged is on all that are in sync: brokers may be told to wait for some only.
     """
-    return -heard.epoch, -heard.max_offset, _is_overdue(heard, call), heard.priority, broker_id
+    return -heartbeat.epoch, -heartbeat.max_offset, _is_overdue(heartbeat, call), heartbeat.priority, broker_id
 
 
-def _is_overdue(heard: Heard, call: Call) -> bool:
-    return heard.heard_ms < call.fresh_from_ms
+def _is_overdue(heartbeat: LastHeartbeat, call: ElectionRequest) -> bool:
+    return heartbeat.last_contact_ms < call.fresh_from_ms
 
 
-def _elected(field: _Field, eligible: Mapping[int, Heard], chosen: int, call: Call, *, is_unclean: bool) -> Election:
+def _elected(
+    field: _Field, eligible: Mapping[int, LastHeartbeat], chosen: int, call: ElectionRequest, *, is_unclean: bool
+) -> Election:
     is_kept = chosen == field.broker_set.master
     candidates = _candidates(field, lambda i: _verdict(i, eligible, chosen, is_kept=is_kept, call=call))
     return Election(
-        result=Result.KEPT if is_kept else Result.NEW_MASTER,
+        result=ElectionResult.KEPT if is_kept else ElectionResult.NEW_MASTER,
         event=None if is_kept else MasterElected(chosen),
         candidates=candidates,
         is_unclean=is_unclean,
     )
 
 
-def _verdict(broker_id: int, eligible: Mapping[int, Heard], chosen: int, *, is_kept: bool, call: Call) -> Verdict:
+def _verdict(
+    broker_id: int, eligible: Mapping[int, LastHeartbeat], chosen: int, *, is_kept: bool, call: ElectionRequest
+) -> Verdict:
     if broker_id == chosen:
         return Verdict.KEPT if is_kept else Verdict.ELECTED
     if broker_id not in eligible:
@@ -296,7 +306,7 @@ def _verdict(broker_id: int, eligible: Mapping[int, Heard], chosen: int, *, is_k
     return Verdict.LOWER_PRIORITY if mine.priority > best.priority else Verdict.HIGHER_ID
 
 
-def _nobody(field: _Field, call: Call, waits: Verdict = Verdict.WAITS) -> Election:
+def _nobody(field: _Field, call: ElectionRequest, waits: Verdict = Verdict.WAITS) -> Election:
     """Return that nobody leads; `waits` is what is told of those that could."""
     broker_set = field.broker_set
     is_open = _opens_to_all(field, call) or not broker_set.is_elected
@@ -307,7 +317,7 @@ def _nobody(field: _Field, call: Call, waits: Verdict = Verdict.WAITS) -> Electi
     # does what is over in a moment.
     is_lost = call.broker_id is None and broker_set.master is not None and not field.may_be_led
     is_lost = is_lost and waits is not Verdict.AWAITS_LONGER
-    return Election(result=Result.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
+    return Election(result=ElectionResult.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
 
 
 def _candidates(field: _Field, verdict: Callable[[int], Verdict]) -> tuple[Candidate, ...]:
@@ -316,9 +326,9 @@ def _candidates(field: _Field, verdict: Callable[[int], Verdict]) -> tuple[Candi
     def of(broker_id: int) -> Verdict:
         if broker_id in field.alive:
             return verdict(broker_id)
-        if broker_id in field.heard:
+        if broker_id in field.heartbeat:
             return Verdict.SUSPECT
-        return Verdict.UNHEARD if broker_id in field.may_live else Verdict.NOT_ALIVE
+        return Verdict.NEVER_HEARD_FROM if broker_id in field.may_live else Verdict.NOT_ALIVE
 
     return tuple(
         Candidate(broker_id, field.alive.get(broker_id), broker_id in field.broker_set.sync_state_set, of(broker_id))

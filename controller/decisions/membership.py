@@ -25,7 +25,7 @@ from controller.sets.events import (
     ReplicaAdopted,
     ReplicasRemoved,
 )
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 
 #: Most brokers of a set, dead ones too; real sets have some.
 REPLICAS_MAX: Final = 1_000
@@ -55,11 +55,11 @@ def new_set(broker_name: str, cluster: str, floor: Floor) -> BrokerSet:
     )
 
 
-def decide_id(entry: Entry, applicant: Applicant) -> Decision[None]:
+def decide_id(entry: StoredSet, applicant: Applicant) -> SetDecision[None]:
     """Decide whether a broker gets the id it applies for; the first id begins a set."""
     begins = entry.broker_set or new_set(applicant.broker_name, applicant.cluster, entry.floor)
     applied = apply_id(begins, applicant)
-    return Decision(reply=None, events=() if applied is None else (applied,), begins=begins)
+    return SetDecision(reply=None, events=() if applied is None else (applied,), begins=begins)
 
 
 def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | None:
@@ -76,7 +76,7 @@ def apply_id(broker_set: BrokerSet, applicant: Applicant) -> BrokerIdApplied | N
         raise BrokerIdInvalid(
             broker_set.broker_name, applied=applicant.broker_id, next_broker_id=broker_set.next_broker_id
         )
-    _check_room(broker_set)
+    _check_limits(broker_set)
     return BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
 
 
@@ -88,20 +88,20 @@ class Registrant(Struct, frozen=True, kw_only=True):
     broker_id: int
     address: str
     #: It is the process that was heard before.
-    goes_on: bool = False
+    is_same_process: bool = False
 
 
-def decide_registration(entry: Entry, registrant: Registrant) -> Decision[None]:
+def decide_registration(entry: StoredSet, registrant: Registrant) -> SetDecision[None]:
     """Decide what follows from a broker's start; raises SetUnknown or BrokerUnknown."""
     broker_set = entry.broker_set
     if broker_set is None:
         raise SetUnknown(registrant.broker_name)
     check_cluster(broker_set, registrant.cluster)
-    events = register(broker_set, registrant.broker_id, registrant.address, goes_on=registrant.goes_on)
-    return Decision(reply=None, events=tuple(events))
+    events = register(broker_set, registrant.broker_id, registrant.address, is_same_process=registrant.is_same_process)
+    return SetDecision(reply=None, events=tuple(events))
 
 
-def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decision[None]:
+def decide_adoption(entry: StoredSet, registrant: Registrant, epoch: int) -> SetDecision[None]:
     """As `decide_registration`, but take in a broker with an unknown id; `epoch` is the highest that its set has seen.
 
     After a lost store brokers keep their ids and cannot apply again. Without a master at a higher epoch than theirs
@@ -117,17 +117,17 @@ def decide_adoption(entry: Entry, registrant: Registrant, epoch: int) -> Decisio
     if not FIRST_BROKER_ID <= registrant.broker_id <= ADOPTED_ID_MAX:
         raise BrokerUnknown(registrant.broker_name, registrant.broker_id)
     check_cluster(begins, registrant.cluster)
-    _check_room(begins)
+    _check_limits(begins)
     events: list[Event] = [] if begins.is_elected else [RebuildingBegun()]
     events.append(ReplicaAdopted(registrant.broker_id, registrant.address))
     if (begins.is_rebuilding or not begins.is_elected) and epoch >= begins.master_epoch:
         if epoch > ADOPTED_EPOCH_MAX:
             raise EpochsUsedUp(registrant.broker_name, epoch)
         events += MasterEpochRaised(epoch + RECOVERY_MARGIN), MasterLost()
-    return Decision(reply=None, events=tuple(events), begins=begins)
+    return SetDecision(reply=None, events=tuple(events), begins=begins)
 
 
-def _check_room(broker_set: BrokerSet) -> None:
+def _check_limits(broker_set: BrokerSet) -> None:
     if len(broker_set.replicas) >= REPLICAS_MAX:
         raise LimitReached(
             f"{broker_set.broker_name} has {len(broker_set.replicas)} brokers, {REPLICAS_MAX} are allowed; "
@@ -141,8 +141,8 @@ def check_cluster(broker_set: BrokerSet, cluster: str) -> None:
         raise SetUnknown(broker_set.broker_name, sent=cluster, stored=broker_set.cluster)
 
 
-def register(broker_set: BrokerSet, broker_id: int, address: str, *, goes_on: bool = False) -> list[Event]:
-    """Return what changes because a broker has started; `goes_on` if it only registers once more.
+def register(broker_set: BrokerSet, broker_id: int, address: str, *, is_same_process: bool = False) -> list[Event]:
+    """Return what changes because a broker has started; `is_same_process` if it only registers once more.
 
     The recorded master that starts is another process than the one that was elected: with its old epoch its followers
     could never follow it again, so there is no master until one is elected with a new epoch.
@@ -153,12 +153,12 @@ def register(broker_set: BrokerSet, broker_id: int, address: str, *, goes_on: bo
     events: list[Event] = []
     if replica.address != address:
         events.append(BrokerAddressChanged(broker_id, address))
-    if broker_set.master == broker_id and not goes_on:
+    if broker_set.master == broker_id and not is_same_process:
         events.append(MasterLost())
     return events
 
 
-def never_led(entry: Entry) -> bool:
+def never_led(entry: StoredSet) -> bool:
     """Tell whether a set never had a master, nor one of its name before: nobody has messages, or an epoch."""
     broker_set = entry.broker_set
     if broker_set is None or broker_set.is_elected or broker_set.is_rebuilding:
@@ -166,10 +166,10 @@ def never_led(entry: Entry) -> bool:
     return broker_set.master_epoch == 0 and entry.floor == Floor()
 
 
-def decide_expiry(entry: Entry, alive: Collection[int]) -> Decision[None]:
+def decide_expiry(entry: StoredSet, alive: Collection[int]) -> SetDecision[None]:
     """Decide whether a set is forgotten, because it never had a master and none of its brokers lives."""
     members = entry.broker_set.replicas if entry.broker_set is not None else {}
-    return Decision(reply=None, expires=never_led(entry) and members.keys().isdisjoint(alive))
+    return SetDecision(reply=None, expires=never_led(entry) and members.keys().isdisjoint(alive))
 
 
 class Cleaning(Struct, frozen=True, kw_only=True):
@@ -185,8 +185,8 @@ class Cleaning(Struct, frozen=True, kw_only=True):
 
 
 def decide_cleaning(
-    entry: Entry, wanted: Cleaning, alive: Collection[int], awaited: Collection[int] = ()
-) -> Decision[None]:
+    entry: StoredSet, wanted: Cleaning, alive: Collection[int], awaited: Collection[int] = ()
+) -> SetDecision[None]:
     """Decide whether brokers, or a whole set, are forgotten; raises CleaningRefused.
 
     Who is awaited was not heard since the controller started, and may live all the same.
@@ -200,8 +200,8 @@ def decide_cleaning(
         )
     removed = clean(broker_set, wanted, alive, awaited)
     if removed is None:
-        return Decision(reply=None, ends=True)
-    return Decision(reply=None, events=(removed,))
+        return SetDecision(reply=None, ends=True)
+    return SetDecision(reply=None, events=(removed,))
 
 
 def clean(  # noqa: C901  # one branch for each refusal
@@ -217,8 +217,8 @@ def clean(  # noqa: C901  # one branch for each refusal
         return None
     if not ids:
         raise CleaningRefused(f"{name}: no ids are named; leave them out to clean the whole set")
-    if strangers := sorted(ids - broker_set.replicas.keys()):
-        raise CleaningRefused(f"{name} has no brokers {strangers}, but {sorted(broker_set.replicas)}")
+    if non_members := sorted(ids - broker_set.replicas.keys()):
+        raise CleaningRefused(f"{name} has no brokers {non_members}, but {sorted(broker_set.replicas)}")
     if not wanted.even_living and (living := sorted(ids.intersection(alive))):
         raise CleaningRefused(f"{name}: the brokers {living} are alive")
     if not wanted.even_living and (unheard := sorted(ids.intersection(awaited))):

@@ -8,9 +8,9 @@ nothing are only told to operators. Kept in memory only.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from controller.decisions.cluster_view import Electorate
+from controller.decisions.cluster_view import ClusterView
 from controller.decisions.sync_state import WantedSyncStateSet
-from controller.failure_detection.heartbeats import BrokerKey, LiveTable, Owner, Source
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, Owner, Source
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.addresses import host_number
 
@@ -34,7 +34,7 @@ class _Report(NamedTuple):
 class Recovery:
     """What is known of sets that have lost their state."""
 
-    def __init__(self, live: LiveTable) -> None:
+    def __init__(self, live: HeartbeatTable) -> None:
         self._live = live
         #: Since when a set waits for its brokers.
         self._since_ms: dict[str, int] = {}
@@ -49,8 +49,8 @@ class Recovery:
         It thinks that it leads; an old backup may well name another master.
         """
         name = broker_set.broker_name
-        heard = self._live.get(BrokerKey(name, wanted.master))
-        is_own = heard is not None and _is_same(heard.own, source)
+        heartbeats = self._live.get(BrokerKey(name, wanted.master))
+        is_own = heartbeats is not None and _is_same(heartbeats.own, source)
         if wanted.master not in broker_set.replicas or not is_own:
             return
         reports = self._reports.setdefault(name, {})
@@ -74,30 +74,30 @@ class Recovery:
 
         Forgets those of brokers that have been heard since without another report.
         """
-        reports, heard = self._reports.get(broker_name), self._live.of_set(broker_name)
+        reports, heartbeats = self._reports.get(broker_name), self._live.of_set(broker_name)
         if reports is None:
             return {}
         for broker_id, each in list(reports.items()):
-            if broker_id in heard and heard[broker_id].heard_ms - each.last_ms > _REPORT_COUNTS_MS:
+            if broker_id in heartbeats and heartbeats[broker_id].last_contact_ms - each.last_ms > _REPORT_COUNTS_MS:
                 del reports[broker_id]
         return {broker_id: each.master_epoch for broker_id, each in reports.items() if each.is_confirmed}
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
         """Tell whether brokers of a set are proven to know more than the store."""
-        return self._electorate(broker_set).is_ahead_of(broker_set)
+        return self._view(broker_set).is_ahead_of(broker_set)
 
     def disputed(self, broker_set: BrokerSet, now_ms: int) -> Mapping[int, int]:
         """Return the claims of higher master epochs that prove nothing, once they have lasted; by broker id."""
-        name, claims = broker_set.broker_name, self._electorate(broker_set).disputes(broker_set)
+        name, claims = broker_set.broker_name, self._view(broker_set).disputes(broker_set)
         if not claims:
             self._disputes.pop(name, None)
             return {}
         since_ms = self._disputes.setdefault(name, now_ms)
         return claims if now_ms - since_ms >= WAIT_MS else {}
 
-    def _electorate(self, broker_set: BrokerSet) -> Electorate:
+    def _view(self, broker_set: BrokerSet) -> ClusterView:
         name = broker_set.broker_name
-        return Electorate(heard=self._live.of_set(name), reported=self.reported_epochs(name))
+        return ClusterView(heartbeats=self._live.of_set(name), reported=self.reported_epochs(name))
 
     def waits(self, broker_set: BrokerSet, now_ms: int) -> bool:
         """Tell whether a set that has lost its state waits for its brokers."""
@@ -110,13 +110,13 @@ class Recovery:
         """Learn that a set waits for nobody: if it loses its state again, it waits anew."""
         self._since_ms.pop(broker_name, None)
 
-    def forget(self, broker_name: str) -> None:
+    def remove(self, broker_name: str) -> None:
         """Forget what was reported and waited for: a master was elected, or the set is gone."""
         self._since_ms.pop(broker_name, None)
         self._reports.pop(broker_name, None)
         self._disputes.pop(broker_name, None)
 
-    def forget_all(self) -> None:
+    def clear(self) -> None:
         """Forget everything: another controller leads."""
         self._since_ms.clear()
         self._reports.clear()

@@ -14,7 +14,7 @@ from controller.refusals import (
 )
 from controller.sets.broker_set import BrokerSet
 from controller.sets.events import SyncStateSetAltered
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 
 
 class WantedSyncStateSet(Struct, frozen=True, kw_only=True):
@@ -28,11 +28,11 @@ class WantedSyncStateSet(Struct, frozen=True, kw_only=True):
     sync_state_set_epoch: int
 
 
-def decide_alteration(entry: Entry, wanted: WantedSyncStateSet, alive: Collection[int]) -> Decision[None]:
+def decide_alteration(entry: StoredSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SetDecision[None]:
     """Decide whether the SyncStateSet becomes what a master reports."""
     if entry.broker_set is None:
         raise SyncStateSetRefused(f"there is no set {wanted.broker_name}")
-    return Decision(reply=None, events=(alter(entry.broker_set, wanted, alive),))
+    return SetDecision(reply=None, events=(alter(entry.broker_set, wanted, alive),))
 
 
 def alter(broker_set: BrokerSet, wanted: WantedSyncStateSet, alive: Collection[int]) -> SyncStateSetAltered:
@@ -46,8 +46,8 @@ def alter(broker_set: BrokerSet, wanted: WantedSyncStateSet, alive: Collection[i
         raise StaleMasterEpoch(name, sent=wanted.master_epoch, current=broker_set.master_epoch)
     if wanted.sync_state_set_epoch != broker_set.sync_state_set_epoch:
         raise StaleSyncStateSetEpoch(name, sent=wanted.sync_state_set_epoch, current=broker_set.sync_state_set_epoch)
-    if strangers := sorted(wanted.members - broker_set.replicas.keys()):
-        raise ReplicasInvalid(name, strangers, current=sorted(broker_set.replicas))
+    if non_members := sorted(wanted.members - broker_set.replicas.keys()):
+        raise ReplicasInvalid(name, non_members, current=sorted(broker_set.replicas))
     if silent := sorted(wanted.members.difference(alive)):
         raise ReplicasNotAlive(name, silent)
     if broker_set.master not in wanted.members:

@@ -12,65 +12,67 @@ from controller.failure_detection.log_ends import LogEnds
 from controller.sets.broker_set import BrokerSet
 
 #: How soon a master is asked again: operators may change its properties while it runs.
-ASK_AGAIN_MS: Final = 600_000
+QUERY_AGAIN_MS: Final = 600_000
 #: The same of one that does not tell.
-ASK_AGAIN_UNTOLD_MS: Final = 60_000
+QUERY_AGAIN_UNANSWERED_MS: Final = 60_000
 #: How many masters are asked at a time: each answers with all of its properties, 30 KB.
-QUESTIONS_MAX: Final = 10
+QUERIES_MAX: Final = 10
 #: In smaller sets the one that is left has whatever was confirmed by more than the master.
 _REPLICAS_MIN: Final = 3
 
 
-class _Asked(NamedTuple):
+class _Queried(NamedTuple):
     master_epoch: int
     again_ms: int
 
 
 class Confirmations:
-    """What masters have told, by broker name; kept in memory only."""
+    """What masters have confirmed_on, by broker name; kept in memory only."""
 
     def __init__(self, parts: Parts) -> None:
         self._live = parts.live
         self._clock = parts.clock
         self._start = parts.start
-        self._ask = parts.confirmed_on
-        self._told: dict[str, int] = {}
-        self._asked: dict[str, _Asked] = {}
+        self._query_master = parts.confirmed_on
+        self._confirmed_on: dict[str, int] = {}
+        self._queried: dict[str, _Queried] = {}
         self._under_way = 0
 
-    def learn(self, broker_set: BrokerSet) -> None:
+    def query_if_due(self, broker_set: BrokerSet) -> None:
         """Ask the master of a set, if it is time to; to be called now and then for each set."""
         name, master, now_ms = broker_set.broker_name, broker_set.master, self._clock.now_ms()
         if len(broker_set.replicas) < _REPLICAS_MIN or master is None or master not in self._live.of_set(name):
             return
-        asked = self._asked.get(name)
-        if asked is not None and asked.master_epoch == broker_set.master_epoch and now_ms < asked.again_ms:
+        queried = self._queried.get(name)
+        if queried is not None and queried.master_epoch == broker_set.master_epoch and now_ms < queried.again_ms:
             return
-        if self._under_way < QUESTIONS_MAX:
+        if self._under_way < QUERIES_MAX:
             self._under_way += 1
-            self._asked[name] = _Asked(broker_set.master_epoch, now_ms + ASK_AGAIN_UNTOLD_MS)
-            self._start(self._learn(name, broker_set.master_epoch, broker_set.replicas[master].address))
+            self._queried[name] = _Queried(broker_set.master_epoch, now_ms + QUERY_AGAIN_UNANSWERED_MS)
+            self._start(self._query(name, broker_set.master_epoch, broker_set.replicas[master].address))
 
-    async def _learn(self, name: str, master_epoch: int, address: str) -> None:
+    async def _query(self, name: str, master_epoch: int, address: str) -> None:
         try:
-            told = await self._ask(address)
+            confirmed_on = await self._query_master(address)
         finally:
             self._under_way -= 1
-        if told is not None and name in self._asked:
-            self._told[name] = told
-            self._asked[name] = _Asked(master_epoch, self._clock.now_ms() + ASK_AGAIN_MS)
+        if confirmed_on is not None and name in self._queried:
+            self._confirmed_on[name] = confirmed_on
+            self._queried[name] = _Queried(master_epoch, self._clock.now_ms() + QUERY_AGAIN_MS)
 
     def applied_to(self, broker_name: str, answered: LogEnds) -> LogEnds:
-        """Return what was answered, with what the master has told: it is the one that has confirmed.
+        """Return what was answered, with what the master has confirmed_on: it is the one that has confirmed.
 
         Where the others tell something else, the smallest number above 1 counts, as among them.
         """
-        told = [each for each in (answered.confirmed_on, self._told.get(broker_name)) if each is not None]
-        if not told:
+        confirmed_on = [
+            each for each in (answered.confirmed_on, self._confirmed_on.get(broker_name)) if each is not None
+        ]
+        if not confirmed_on:
             return answered
-        return replace(answered, confirmed_on=min((each for each in told if each > 1), default=1))
+        return replace(answered, confirmed_on=min((each for each in confirmed_on if each > 1), default=1))
 
-    def forget(self, broker_name: str) -> None:
+    def remove(self, broker_name: str) -> None:
         """Forget a set that is gone."""
-        self._told.pop(broker_name, None)
-        self._asked.pop(broker_name, None)
+        self._confirmed_on.pop(broker_name, None)
+        self._queried.pop(broker_name, None)

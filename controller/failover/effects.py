@@ -30,7 +30,7 @@ class NotifyRoleChanged(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
 
 
-class AskBroker(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
     """Ask a suspect broker whether it lives."""
 
     probe: Probe
@@ -38,11 +38,11 @@ class AskBroker(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
-class GreetBroker(msgspec.Struct, frozen=True, kw_only=True):
+class CheckReachability(msgspec.Struct, frozen=True, kw_only=True):
     """Find out whether a broker that is heard can be reached; nothing follows if it cannot."""
 
     key: BrokerKey
     address: str
 
 
-Effect = NotifyRoleChanged | AskBroker | GreetBroker
+Effect = NotifyRoleChanged | ProbeBroker | CheckReachability

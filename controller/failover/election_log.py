@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.decisions.election import Candidate, Election, Result, Verdict
-from controller.failure_detection.heartbeats import UNKNOWN, Heard
+from controller.decisions.election import Candidate, Election, ElectionResult, Verdict
+from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 from controller.sets.broker_set import BrokerSet
 
 #: How many elections are kept.
@@ -29,8 +29,8 @@ _WHILE_ALLOWED: Final = (
 class Trigger(Enum):
     """What an election is held for; the values are shown to operators and label metrics."""
 
-    MASTER_DEAD = "master_dead"
-    MASTER_NOT_HEARD = "master_not_heard"
+    MASTER_FAILED = "master_dead"
+    NO_MASTER_HEARTBEAT = "master_not_heard"
     NO_MASTER = "no_master"
     STORE_BEHIND = "store_behind"
     BROKER = "broker"
@@ -38,9 +38,9 @@ class Trigger(Enum):
 
 
 #: The controller has found that a set has no master.
-LOSSES: Final = frozenset({Trigger.MASTER_DEAD, Trigger.MASTER_NOT_HEARD, Trigger.NO_MASTER})
+LOSSES: Final = frozenset({Trigger.MASTER_FAILED, Trigger.NO_MASTER_HEARTBEAT, Trigger.NO_MASTER})
 #: Somebody has asked for a master.
-ASKED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
+REQUESTED: Final = frozenset({Trigger.BROKER, Trigger.OPERATOR})
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,14 +52,14 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     #: The broker that asked, or was asked for.
     broker_id: int | None = None
     #: When the master was heard last, suspected, and judged to be dead; monotonic ms, None where that is not the cause.
-    last_heard_ms: int | None = None
+    last_contact_ms: int | None = None
     suspected_ms: int | None = None
     judged_ms: int | None = None
     #: How its end showed: a label of the metrics.
     evidence: str = ""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class CandidateReport(msgspec.Struct, frozen=True, kw_only=True):
     """One broker of the set in an election."""
 
     broker_id: int
@@ -82,7 +82,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
     commit_ms: int
 
 
-class Notified(NamedTuple):
+class NotificationResult(NamedTuple):
     """What came of telling one broker its role."""
 
     result: str
@@ -99,10 +99,10 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     cluster: str
     unix_ms: int
     cause: Cause
-    result: Result
+    result: ElectionResult
     #: Why it ended so, in words.
     reason: str
-    standings: tuple[Standing, ...]
+    reports: tuple[CandidateReport, ...]
     old_master: int | None
     new_master: int | None
     master_epoch: int
@@ -114,25 +114,25 @@ class ElectionRecord(msgspec.Struct, kw_only=True):
     force: str
     phases: Phases
     #: By broker id, as answers come.
-    notified: dict[int, Notified] = {}
+    notified: dict[int, NotificationResult] = {}
     #: How often it ended like this in a row, and when last.
     times: int = 1
     last_unix_ms: int = 0
 
     @property
-    def told_result(self) -> Result:
+    def reported_result(self) -> ElectionResult:
         """What became of the set, as operators are told: where nobody else could lead, its master goes on."""
-        return Result.KEPT if _is_in_vain(self.cause, self.result, self.new_master) else self.result
+        return ElectionResult.KEPT if _is_without_effect(self.cause, self.result, self.new_master) else self.result
 
-    def take_again(self, other: "ElectionRecord") -> None:
+    def add_repeat(self, other: "ElectionRecord") -> None:
         """Take an election that ended as this one: logs have grown meanwhile, and with them what would be lost."""
         self.times += 1
         self.last_unix_ms = other.unix_ms
-        self.reason, self.standings = other.reason, other.standings
+        self.reason, self.reports = other.reason, other.reports
         self.bytes_at_stake, self.force = other.bytes_at_stake, other.force
 
 
-class Held(NamedTuple):
+class HeldElection(NamedTuple):
     """An election that was held, with what was known of the brokers."""
 
     before: BrokerSet
@@ -140,11 +140,11 @@ class Held(NamedTuple):
     cause: Cause
     election: Election
     #: The last that was heard of each broker, dead ones too.
-    last: dict[int, Heard]
+    last: dict[int, LastHeartbeat]
     commit_ms: int
 
 
-class Elections:
+class ElectionLog:
     """The last elections, the newest last."""
 
     def __init__(self, controller_address: str) -> None:
@@ -164,7 +164,9 @@ class Elections:
         """Return the last election of a set that is still known."""
         return self._last.get(broker_name)
 
-    def notified(self, broker_name: str, number: int, broker_id: int, notified: Notified) -> ElectionRecord | None:
+    def notified(
+        self, broker_name: str, number: int, broker_id: int, notified: NotificationResult
+    ) -> ElectionRecord | None:
         """Note what came of telling a broker; returns the election if it is still the last of its set."""
         record = self._last.get(broker_name)
         if record is None or record.number != number:
@@ -172,12 +174,12 @@ class Elections:
         record.notified = {**record.notified, broker_id: notified}
         return record
 
-    def add(self, held: Held, unix_ms: int) -> tuple[ElectionRecord, bool]:
+    def add(self, held: HeldElection, unix_ms: int) -> tuple[ElectionRecord, bool]:
         """Keep an election; returns it, and whether it is another one than the last of its set."""
         record = self._recorded(held, unix_ms)
         before = self._last.get(record.broker_name)
-        if before is not None and record.result is not Result.NEW_MASTER and _is_same(before, record):
-            before.take_again(record)
+        if before is not None and record.result is not ElectionResult.NEW_MASTER and _is_same(before, record):
+            before.add_repeat(record)
             return before, False
         self._held += 1
         record.number = self._held
@@ -189,11 +191,11 @@ class Elections:
         self._last[record.broker_name] = record
         return record, True
 
-    def _recorded(self, held: Held, unix_ms: int) -> ElectionRecord:
+    def _recorded(self, held: HeldElection, unix_ms: int) -> ElectionRecord:
         before, election, cause = held.before, held.election, held.cause
-        is_stuck = election.result is Result.NOBODY
-        standings = tuple(_standing(before, each, held) for each in election.candidates)
-        best = _best_outsider(standings) if is_stuck else None
+        is_stuck = election.result is ElectionResult.NOBODY
+        reports = tuple(_report_of(before, each, held) for each in election.candidates)
+        best = _best_outsider(reports) if is_stuck else None
         return ElectionRecord(
             number=0,
             broker_name=before.broker_name,
@@ -202,33 +204,33 @@ class Elections:
             last_unix_ms=unix_ms,
             cause=cause,
             result=election.result,
-            reason=_reason(held, standings),
-            standings=standings,
+            reason=_reason(held, reports),
+            reports=reports,
             old_master=before.master,
             new_master=held.after.master,
             master_epoch=held.after.master_epoch,
             sync_state_set_epoch=held.after.sync_state_set_epoch,
-            is_unclean=election.is_unclean and election.result is Result.NEW_MASTER,
+            is_unclean=election.is_unclean and election.result is ElectionResult.NEW_MASTER,
             bytes_at_stake=_stake(held, best.broker_id if best else held.after.master),
             force=self._force(before, best) if best else "",
             phases=Phases(
-                suspect_ms=_between(cause.last_heard_ms, cause.suspected_ms),
+                suspect_ms=_between(cause.last_contact_ms, cause.suspected_ms),
                 judge_ms=_between(cause.suspected_ms, cause.judged_ms),
                 commit_ms=held.commit_ms,
             ),
         )
 
-    def _force(self, broker_set: BrokerSet, best: Standing) -> str:
+    def _force(self, broker_set: BrokerSet, best: CandidateReport) -> str:
         return (
             f"mqadmin electMaster -a {self.controller_address} -b {best.broker_id} "
             f"-bn {shlex.quote(broker_set.broker_name)} -c {shlex.quote(broker_set.cluster)} {_WHILE_ALLOWED}"
         )
 
 
-def _standing(broker_set: BrokerSet, candidate: Candidate, held: Held) -> Standing:
-    heard = candidate.heard or held.last.get(candidate.broker_id)
-    said = heard if heard is not None and heard.max_offset != UNKNOWN else None
-    return Standing(
+def _report_of(broker_set: BrokerSet, candidate: Candidate, held: HeldElection) -> CandidateReport:
+    heartbeat = candidate.heartbeat or held.last.get(candidate.broker_id)
+    said = heartbeat if heartbeat is not None and heartbeat.max_offset != UNKNOWN else None
+    return CandidateReport(
         broker_id=candidate.broker_id,
         address=broker_set.replicas[candidate.broker_id].address,
         in_sync=candidate.in_sync,
@@ -239,15 +241,15 @@ def _standing(broker_set: BrokerSet, candidate: Candidate, held: Held) -> Standi
     )
 
 
-def _best_outsider(standings: Sequence[Standing]) -> Standing | None:
+def _best_outsider(reports: Sequence[CandidateReport]) -> CandidateReport | None:
     """Return the living broker with the longest log, where all that are in sync are dead."""
-    if any(each.in_sync and each.verdict is not Verdict.NOT_ALIVE for each in standings):
+    if any(each.in_sync and each.verdict is not Verdict.NOT_ALIVE for each in reports):
         return None
-    living = [each for each in standings if each.verdict is Verdict.OUT_OF_SYNC]
+    living = [each for each in reports if each.verdict is Verdict.OUT_OF_SYNC]
     return max(living, key=lambda each: (each.epoch or 0, each.max_offset or 0), default=None)
 
 
-def _stake(held: Held, broker_id: int | None) -> int | None:
+def _stake(held: HeldElection, broker_id: int | None) -> int | None:
     """Return by how many bytes the log of a broker is shorter than the longest that is known of those in sync.
 
     None if nobody knows: logs of different epochs have parted somewhere, and their ends say nothing about each other.
@@ -255,8 +257,8 @@ def _stake(held: Held, broker_id: int | None) -> int | None:
     if broker_id in held.before.sync_state_set:
         return 0
     mine = held.last.get(broker_id) if broker_id is not None else None
-    in_sync = [heard for i, heard in held.last.items() if i in held.before.sync_state_set]
-    longest = max(in_sync, key=lambda heard: heard.progress, default=None)
+    in_sync = [heartbeat for i, heartbeat in held.last.items() if i in held.before.sync_state_set]
+    longest = max(in_sync, key=lambda heartbeat: heartbeat.progress, default=None)
     if mine is None or longest is None or mine.epoch != longest.epoch:
         return None
     if UNKNOWN in (mine.epoch, mine.max_offset, longest.max_offset):
@@ -264,20 +266,20 @@ def _stake(held: Held, broker_id: int | None) -> int | None:
     return max(0, longest.max_offset - mine.max_offset)
 
 
-def _reason(held: Held, standings: tuple[Standing, ...]) -> str:
+def _reason(held: HeldElection, reports: tuple[CandidateReport, ...]) -> str:
     broker_set, election = held.before, held.election
     others = "; ".join(
         f"{each.broker_id} {each.verdict.value}"
-        for each in standings
+        for each in reports
         if each.verdict not in (Verdict.ELECTED, Verdict.KEPT)
     )
-    chosen = next((each.broker_id for each in standings if each.verdict in (Verdict.ELECTED, Verdict.KEPT)), None)
-    if _is_in_vain(held.cause, election.result, held.after.master):
+    chosen = next((each.broker_id for each in reports if each.verdict in (Verdict.ELECTED, Verdict.KEPT)), None)
+    if _is_without_effect(held.cause, election.result, held.after.master):
         what = f"{held.after.master} stays master"
-    elif election.result is Result.NOBODY:
+    elif election.result is ElectionResult.NOBODY:
         in_sync = sorted(broker_set.sync_state_set)
         what = f"nobody of the SyncStateSet {in_sync} can lead" if broker_set.is_elected else "nobody may lead yet"
-    elif election.result is Result.KEPT:
+    elif election.result is ElectionResult.KEPT:
         what = f"{chosen} leads already"
     elif election.is_unclean and broker_set.is_elected:
         what = f"{chosen} was elected although it is not in the SyncStateSet"
@@ -286,16 +288,16 @@ def _reason(held: Held, standings: tuple[Standing, ...]) -> str:
     return f"{what}: {others}" if others else what
 
 
-def _is_in_vain(cause: Cause, result: Result, master: int | None) -> bool:
+def _is_without_effect(cause: Cause, result: ElectionResult, master: int | None) -> bool:
     """Tell whether somebody has asked for a master where nobody but the present one could be it: it goes on."""
-    return cause.trigger in ASKED and result is Result.NOBODY and master is not None
+    return cause.trigger in REQUESTED and result is ElectionResult.NOBODY and master is not None
 
 
 def _is_same(one: ElectionRecord, other: ElectionRecord) -> bool:
     """Tell whether two elections in vain ended alike. Brokers of a stuck set ask in turn, an operator means one."""
 
     def outcome(record: ElectionRecord) -> object:
-        verdicts = tuple((each.broker_id, each.verdict) for each in record.standings)
+        verdicts = tuple((each.broker_id, each.verdict) for each in record.reports)
         wanted = record.cause.broker_id if record.cause.trigger is Trigger.OPERATOR else None
         return record.result, record.cause.trigger, wanted, record.master_epoch, verdicts
 

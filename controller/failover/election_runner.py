@@ -10,31 +10,31 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from controller.decisions.cluster_view import Electorate
+from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import (
-    Call,
     Election,
-    Result,
+    ElectionRequest,
+    ElectionResult,
     Verdict,
     decide_election,
     elect,
 )
 from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import ASKED, Cause, ElectionRecord, Held
-from controller.failover.set_writer import Working, present
-from controller.failure_detection.detector import BEAT_OVERDUE_MS, Gone, Outcome
-from controller.failure_detection.heartbeats import BrokerKey, Heard
-from controller.failure_detection.log_ends import NO_ANSWERS, LogEnds, Query
+from controller.failover.election_log import REQUESTED, Cause, ElectionRecord, HeldElection
+from controller.failover.set_writer import SetWriter, present
+from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS, FailedBroker, ProbeOutcome
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEndQuery, LogEnds
 from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.sets.broker_set import BrokerSet
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.store import COMMIT_S, Changed
 
 #: Where the one that is left alone may lead, and has all that was confirmed by both.
 _REPLICAS_OF_A_PAIR: Final = 2
 #: Answers are not asked for again within so long, however many brokers want an election of the set.
-ANSWERS_COUNT_MS: Final = 200
+RESPONSES_VALID_MS: Final = 200
 #: Verdicts that an answer or a heartbeat ends.
 _WAITING: Final = frozenset({Verdict.WAITS, Verdict.AWAITS_LONGER, Verdict.AWAITS_ANSWERS})
 
@@ -43,87 +43,89 @@ class _Attempt(NamedTuple):
     """An election that ended with another master, and is not known to be stored."""
 
     before: BrokerSet
-    decision: Decision[Election]
+    decision: SetDecision[Election]
     cause: Cause
     began_ms: int
 
     def is_of(self, broker_set: BrokerSet) -> bool:
         """Tell whether this is how a set came to be as it is stored now."""
-        after = self.decision.after(Entry(broker_set=self.before)).broker_set
+        after = self.decision.after(StoredSet(broker_set=self.before)).broker_set
         assert after is not None, "an election is held in a set"
         return (after.master, after.master_epoch) == (broker_set.master, broker_set.master_epoch)
 
 
-class _Answers(NamedTuple):
+class _Responses(NamedTuple):
     """What brokers have answered for an election of a set at this epoch, and when they were asked."""
 
-    query: Query
+    query: LogEndQuery
     master_epoch: int
-    asked_ms: int
+    queried_ms: int
     log_ends: LogEnds
 
 
-class Elected(NamedTuple):
+class ElectionOutcome(NamedTuple):
     """How an election ended."""
 
     broker_set: BrokerSet
-    result: Result
+    result: ElectionResult
     reason: str
     #: Nobody leads before a broker answers or beats.
     awaits_brokers: bool = False
     #: One of them was asked, and stood still for as long as answers are waited for.
-    awaits_answer: bool = False
+    awaits_response: bool = False
 
 
-class Elector:
+class ElectionRunner:
     """Finds masters."""
 
-    def __init__(self, working: Working) -> None:
-        parts = working.parts
-        self._working = working
+    def __init__(self, writer: SetWriter) -> None:
+        parts = writer.parts
+        self._writer = writer
         self._store = parts.store
         self._live = parts.live
-        self._detection = parts.detection
-        self._elections = parts.elections
+        self._detector = parts.detector
+        self._log = parts.elections
         self._recovery = parts.recovery
         self._clock = parts.clock
         self._config = parts.config
         self._perform = parts.perform
         self._observer = parts.observer
-        self._ask = parts.log_ends
+        self._query_log_ends = parts.log_ends
         self.confirmations = Confirmations(parts)
         #: The master epoch of each set that brokers are known to have been told of.
-        self._told: dict[str, int] = {}
+        self._notified_epochs: dict[str, int] = {}
         self._attempts: dict[str, _Attempt] = {}
-        self._answers: dict[str, _Answers] = {}
+        self._responses: dict[str, _Responses] = {}
         #: How many elections of a set are being decided and stored at the moment.
         self._under_way: Counter[str] = Counter()
 
-    async def elect(self, broker_name: str, call: Call, cause: Cause, within_s: float = COMMIT_S) -> Elected:
+    async def elect(
+        self, broker_name: str, call: ElectionRequest, cause: Cause, within_s: float = COMMIT_S
+    ) -> ElectionOutcome:
         """Hold an election, store how it ended, explain and tell it.
 
         Raises NobodyElectable or MasterNotAvailable while a set that has lost its state waits for its brokers, and as
-        `Working.change`.
+        `SetWriter.change`.
         """
         began_ms = self._clock.now_ms()
         # A broker out of sync may lead only if somebody asked: nobody's messages are given up unasked.
-        allows_unclean = cause.trigger in ASKED and self._config().enable_elect_unclean_master
+        allows_unclean = cause.trigger in REQUESTED and self._config().enable_elect_unclean_master
         call = msgspec.structs.replace(call, allows_unclean=allows_unclean)
         with self._counted(broker_name):
             answered = await self._log_ends(broker_name, call)
 
-            def decide(entry: Entry) -> Decision[Election]:
+            def decide(entry: StoredSet) -> SetDecision[Election]:
                 decision = self._decided(broker_name, entry, call, answered)
-                if decision.reply.result is Result.NEW_MASTER:
+                if decision.reply.result is ElectionResult.NEW_MASTER:
                     self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
                 return decision
 
             spent_s = (self._clock.now_ms() - began_ms) / 1000
-            changed = await self._working.change(broker_name, decide, within_s - spent_s)
+            changed = await self._writer.change(broker_name, decide, within_s - spent_s)
         record = self._explain(changed, cause, began_ms)
         awaits_brokers = _awaits_brokers(changed.decision.reply)
-        awaits_answer = awaits_brokers and answered is not None and answered.is_awaited
-        return Elected(present(changed.after), record.result, record.reason, awaits_brokers, awaits_answer)
+        awaits_response = awaits_brokers and answered is not None and answered.is_awaited
+        return ElectionOutcome(present(changed.after), record.result, record.reason, awaits_brokers, awaits_response)
 
     @contextmanager
     def _counted(self, broker_name: str) -> Iterator[None]:
@@ -136,7 +138,9 @@ class Elector:
             if not self._under_way[broker_name]:
                 del self._under_way[broker_name]
 
-    def _decided(self, broker_name: str, entry: Entry, call: Call, answered: LogEnds | None) -> Decision[Election]:
+    def _decided(
+        self, broker_name: str, entry: StoredSet, call: ElectionRequest, answered: LogEnds | None
+    ) -> SetDecision[Election]:
         """Return what the rule decides on what is heard now, and what was answered; None if nobody was asked.
 
         Raises NobodyElectable or MasterNotAvailable while brokers are waited for, or have to be asked first.
@@ -145,107 +149,107 @@ class Elector:
         refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
         if broker_set is not None and not call.is_designated and self._recovery.waits(broker_set, now_ms):
             raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
-        log_ends = answered or NO_ANSWERS
+        log_ends = answered or NO_LOG_ENDS
         wanted = msgspec.structs.replace(call, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
-        electorate = self._electorate(broker_name, entry, call, now_ms)
-        is_unasked = answered is None and self._query(entry, electorate, call) is not None
-        decision = decide_election(broker_name, entry, electorate.answered(log_ends, now_ms), wanted)
-        if is_unasked and decision.reply.result is Result.NEW_MASTER:
+        view = self._view(broker_name, entry, call, now_ms)
+        is_unasked = answered is None and self._query(entry, view, call) is not None
+        decision = decide_election(broker_name, entry, view.answered(log_ends, now_ms), wanted)
+        if is_unasked and decision.reply.result is ElectionResult.NEW_MASTER:
             # Nobody could lead when it began, so that nobody was asked.
             raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are asked first")
         return decision
 
-    def _electorate(self, broker_name: str, entry: Entry, call: Call, now_ms: int) -> Electorate:
+    def _view(self, broker_name: str, entry: StoredSet, call: ElectionRequest, now_ms: int) -> ClusterView:
         # Who has just started asks for a master itself.
         is_unasked = call.broker_id is None
-        trusted = (self._detection.electable if is_unasked else self._detection.trusted)(broker_name, now_ms)
+        trusted = (self._detector.electable if is_unasked else self._detector.trusted)(broker_name, now_ms)
         members = entry.broker_set.replicas if entry.broker_set is not None else {}
         # Who hears nobody at all may be cut off, with every broker alive and well.
-        knows_nothing = self._detection.hears_nobody(now_ms)
-        return Electorate(
+        knows_nothing = self._detector.has_no_contact(now_ms)
+        return ClusterView(
             trusted=trusted,
-            heard=self._live.of_set(broker_name),
+            heartbeats=self._live.of_set(broker_name),
             may_live=frozenset(
-                i for i in members if knows_nothing or not self._detection.is_lost(BrokerKey(broker_name, i), now_ms)
+                i for i in members if knows_nothing or not self._detector.is_lost(BrokerKey(broker_name, i), now_ms)
             ),
             reported=self._recovery.reported_epochs(broker_name),
             epoch_seen=self._store.epoch_seen(broker_name),
         )
 
-    async def _log_ends(self, broker_name: str, call: Call) -> LogEnds | None:
+    async def _log_ends(self, broker_name: str, call: ElectionRequest) -> LogEnds | None:
         """Ask those that may lead how far their logs are, where that decides who does; None if nobody was asked."""
         entry = self._store.entry(broker_name)
         broker_set, now_ms = entry.broker_set, self._clock.now_ms()
         if broker_set is None or call.is_designated or self._recovery.waits(broker_set, now_ms):
             return None
-        electorate = self._electorate(broker_name, entry, call, now_ms)
-        query = self._query(entry, electorate, call)
-        if query is None or elect(broker_set, electorate, call).result is not Result.NEW_MASTER:
+        view = self._view(broker_name, entry, call, now_ms)
+        query = self._query(entry, view, call)
+        if query is None or elect(broker_set, view, call).result is not ElectionResult.NEW_MASTER:
             return None
         answered = await self._answered(query, broker_set)
-        if electorate.answered(answered, now_ms).is_ahead_of(broker_set) or broker_set.is_rebuilding:
+        if view.answered(answered, now_ms).is_ahead_of(broker_set) or broker_set.is_rebuilding:
             # The store knows less than the logs.
             return answered
-        gone = self._gone(broker_set)
-        believed = answered.believed(broker_set.master_epoch, gone.last if gone is not None else None)
+        failed = self._failed_master(broker_set)
+        believed = answered.believed(broker_set.master_epoch, failed.last if failed is not None else None)
         return self.confirmations.applied_to(broker_name, believed)
 
     @staticmethod
-    def _query(entry: Entry, electorate: Electorate, call: Call) -> Query | None:
+    def _query(entry: StoredSet, view: ClusterView, call: ElectionRequest) -> LogEndQuery | None:
         """Return whom to ask before somebody is elected, None if no answer would decide who is."""
         broker_set = entry.broker_set
         if broker_set is None or call.is_designated:
             return None
-        if not (broker_set.is_elected or electorate.is_ahead_of(broker_set)):
+        if not (broker_set.is_elected or view.is_ahead_of(broker_set)):
             return None
-        living = electorate.trusted.keys() & broker_set.replicas.keys()
+        living = view.trusted.keys() & broker_set.replicas.keys()
         if len(broker_set.replicas) <= _REPLICAS_OF_A_PAIR and len(living) == 1:
             # Nobody else could lead, or have what was confirmed.
             return None
-        return Query(
+        return LogEndQuery(
             broker_name=broker_set.broker_name,
             addresses={i: broker_set.replicas[i].address for i in sorted(living)},
             in_sync=broker_set.sync_state_set,
             others=len(broker_set.replicas) - 1,
         )
 
-    async def _answered(self, query: Query, broker_set: BrokerSet) -> LogEnds:
+    async def _answered(self, query: LogEndQuery, broker_set: BrokerSet) -> LogEnds:
         """Ask, or return what was answered a moment ago: a set that waits may be asked for a master all the time."""
-        now_ms, gone = self._clock.now_ms(), self._gone(broker_set)
-        lost_ms = gone.judged_ms if gone is not None else 0
-        last = self._answers.get(broker_set.broker_name)
+        now_ms, failed = self._clock.now_ms(), self._failed_master(broker_set)
+        lost_ms = failed.judged_ms if failed is not None else 0
+        last = self._responses.get(broker_set.broker_name)
         if last is not None and (last.query, last.master_epoch) == (query, broker_set.master_epoch):
-            is_after_the_loss = last.asked_ms >= lost_ms
-            if is_after_the_loss and now_ms - last.asked_ms < ANSWERS_COUNT_MS:
+            is_after_the_loss = last.queried_ms >= lost_ms
+            if is_after_the_loss and now_ms - last.queried_ms < RESPONSES_VALID_MS:
                 # Nobody was waited for: whoever tries again at once because somebody was would do so for ever.
                 return msgspec.structs.replace(last.log_ends, is_awaited=False)
-        answered = await self._ask(query)
-        self._answers[broker_set.broker_name] = _Answers(query, broker_set.master_epoch, now_ms, answered)
+        answered = await self._query_log_ends(query)
+        self._responses[broker_set.broker_name] = _Responses(query, broker_set.master_epoch, now_ms, answered)
         return answered
 
-    def _fresh_from_ms(self, entry: Entry, log_ends: LogEnds, now_ms: int) -> int:
+    def _fresh_from_ms(self, entry: StoredSet, log_ends: LogEnds, now_ms: int) -> int:
         """Return since when what a broker told of its log still holds: nobody adds to it after the master's end.
 
         Where no broker can be asked, beats are compared as they come, each second.
         """
-        gone = self._gone(entry.broker_set) if entry.broker_set is not None else None
-        if gone is None or not log_ends.by_id:
-            return now_ms - BEAT_OVERDUE_MS
-        return gone.judged_ms
+        failed = self._failed_master(entry.broker_set) if entry.broker_set is not None else None
+        if failed is None or not log_ends.by_id:
+            return now_ms - HEARTBEAT_OVERDUE_MS
+        return failed.judged_ms
 
-    def _gone(self, broker_set: BrokerSet) -> Gone | None:
+    def _failed_master(self, broker_set: BrokerSet) -> FailedBroker | None:
         """Return what is known of the end of the master."""
         return (
             None
             if broker_set.master is None
-            else self._detection.gone(BrokerKey(broker_set.broker_name, broker_set.master))
+            else self._detector.failed_broker(BrokerKey(broker_set.broker_name, broker_set.master))
         )
 
-    def holds_one(self, broker_name: str) -> bool:
+    def is_running(self, broker_name: str) -> bool:
         """Tell whether an election of a set is being decided and stored."""
         return broker_name in self._under_way
 
-    def tell_if_untold(self, broker_set: BrokerSet) -> None:
+    def resend_unconfirmed_role(self, broker_set: BrokerSet) -> None:
         """Tell who leads a set if nobody may have been told; to be called now and then for each set.
 
         An election can be stored after its outcome was given up, which is explained then, or by a controller that ended
@@ -253,7 +257,11 @@ class Elector:
         unless nothing was written in the epoch before: of such a one another controller cannot know.
         """
         name = broker_set.broker_name
-        if self._told.get(name) == broker_set.master_epoch or broker_set.master is None or name in self._under_way:
+        if (
+            self._notified_epochs.get(name) == broker_set.master_epoch
+            or broker_set.master is None
+            or name in self._under_way
+        ):
             return
         attempt = self._attempts.get(name)
         if attempt is not None and attempt.is_of(broker_set):
@@ -261,22 +269,22 @@ class Elector:
             self._explain(changed, attempt.cause, attempt.began_ms)
             return
         now_ms = self._clock.now_ms()
-        heard = self._detection.electable(name, now_ms).get(broker_set.master)
-        if heard is None or not heard.address or not _is_beating(heard, now_ms):
+        heartbeat = self._detector.electable(name, now_ms).get(broker_set.master)
+        if heartbeat is None or not heartbeat.address or not _sends_heartbeats(heartbeat, now_ms):
             # It has not said how far its log is. Or it has started anew and not registered yet: who takes up an epoch
             # again in another process writes another beginning of it into its log, and nobody can follow it.
             return
-        self._told[name] = broker_set.master_epoch
-        if heard.epoch < broker_set.master_epoch and self._config().notify_broker_role_changed:
+        self._notified_epochs[name] = broker_set.master_epoch
+        if heartbeat.epoch < broker_set.master_epoch and self._config().notify_broker_role_changed:
             self._observer.role_notification_resent(broker_set)
             self._perform(self._notification(broker_set, 0, now_ms, self._live.alive(name, now_ms)))
 
-    def forget(self, broker_name: str) -> None:
+    def remove(self, broker_name: str) -> None:
         """Forget a set that is gone."""
-        self._told.pop(broker_name, None)
-        self.confirmations.forget(broker_name)
+        self._notified_epochs.pop(broker_name, None)
+        self.confirmations.remove(broker_name)
         self._attempts.pop(broker_name, None)
-        self._answers.pop(broker_name, None)
+        self._responses.pop(broker_name, None)
 
     def deposed(self) -> None:
         """Expect nothing more of what could not be stored: another controller leads."""
@@ -285,22 +293,22 @@ class Elector:
     def _explain(self, changed: Changed[Election], cause: Cause, began_ms: int) -> ElectionRecord:
         now_ms = self._clock.now_ms()
         before, after = present(changed.before), present(changed.after)
-        held = Held(
+        held = HeldElection(
             before=before,
             after=after,
             cause=cause,
             election=changed.decision.reply,
-            last=self._last_heard(before),
+            last=self._last_heartbeats(before),
             commit_ms=now_ms - (began_ms if cause.judged_ms is None else min(began_ms, cause.judged_ms)),
         )
-        record, is_news = self._elections.add(held, self._clock.unix_ms())
-        self._observer.election_held(record, is_news=is_news, seconds=(now_ms - began_ms) / 1000)
-        if changed.decision.reply.result is not Result.NEW_MASTER:
+        record, is_new = self._log.add(held, self._clock.unix_ms())
+        self._observer.election_held(record, is_new=is_new, seconds=(now_ms - began_ms) / 1000)
+        if changed.decision.reply.result is not ElectionResult.NEW_MASTER:
             return record
-        self._recovery.forget(after.broker_name)
+        self._recovery.remove(after.broker_name)
         self._attempts.pop(after.broker_name, None)
-        self._answers.pop(after.broker_name, None)
-        self._told[after.broker_name] = after.master_epoch
+        self._responses.pop(after.broker_name, None)
+        self._notified_epochs[after.broker_name] = after.master_epoch
         if self._config().notify_broker_role_changed:
             recipients = set(self._live.alive(after.broker_name, now_ms))
             if before.master is not None and self._may_go_on(BrokerKey(before.broker_name, before.master)):
@@ -314,17 +322,17 @@ class Elector:
         A master of 5.5.0 that goes on acknowledges alone until it knows that another leads, so that is to lie at its
         port by then.
         """
-        gone = self._detection.gone(key)
-        return gone is not None and gone.outcome is Outcome.NO_ANSWER
+        failed = self._detector.failed_broker(key)
+        return failed is not None and failed.outcome is ProbeOutcome.NO_ANSWER
 
-    def tell_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
+    def notify_returned(self, broker_set: BrokerSet, broker_id: int) -> None:
         """Tell a broker that was thought to be dead, and beats again, who leads now; to be called by who leads.
 
         A master that only stood still leads on. One that has started anew would lead in its epoch again, from another
         beginning: it is to register first.
         """
         if broker_id == broker_set.master:
-            self._told.pop(broker_set.broker_name, None)
+            self._notified_epochs.pop(broker_set.broker_name, None)
         elif broker_set.master is not None and self._config().notify_broker_role_changed:
             self._perform(self._notification(broker_set, 0, self._clock.now_ms(), {broker_id}))
 
@@ -347,22 +355,22 @@ class Elector:
             since_ms=now_ms,
         )
 
-    def _last_heard(self, broker_set: BrokerSet) -> dict[int, Heard]:
-        found: dict[int, Heard] = {}
+    def _last_heartbeats(self, broker_set: BrokerSet) -> dict[int, LastHeartbeat]:
+        found: dict[int, LastHeartbeat] = {}
         for broker_id in broker_set.replicas:
             key = BrokerKey(broker_set.broker_name, broker_id)
-            gone = self._detection.gone(key)
-            heard = self._live.get(key) or (gone.last if gone is not None else None)
-            if heard is not None:
-                found[broker_id] = heard
+            failed = self._detector.failed_broker(key)
+            heartbeat = self._live.get(key) or (failed.last if failed is not None else None)
+            if heartbeat is not None:
+                found[broker_id] = heartbeat
         return found
 
 
-def _is_beating(heard: Heard, now_ms: int) -> bool:
+def _sends_heartbeats(heartbeat: LastHeartbeat, now_ms: int) -> bool:
     """Tell whether the process that was heard last may be there: a heartbeat came, and not only answers of its port."""
-    silent_ms = now_ms - heard.last_beat_ms
-    return not heard.is_starting and silent_ms <= max(BEAT_OVERDUE_MS, heard.period_ms * 3 // 2)
+    silent_ms = now_ms - heartbeat.last_heartbeat_ms
+    return not heartbeat.is_starting and silent_ms <= max(HEARTBEAT_OVERDUE_MS, heartbeat.period_ms * 3 // 2)
 
 
 def _awaits_brokers(election: Election) -> bool:
-    return election.result is Result.NOBODY and any(each.verdict in _WAITING for each in election.candidates)
+    return election.result is ElectionResult.NOBODY and any(each.verdict in _WAITING for each in election.candidates)

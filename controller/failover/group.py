@@ -13,7 +13,7 @@ from controller.storage.store import Kept, Member
 from remoting.clock import Clock
 
 
-class Role(IntEnum):
+class ControllerRole(IntEnum):
     """What this controller is; the numbers are those of Java's metric."""
 
     UNKNOWN = 0
@@ -105,11 +105,11 @@ class Group:
         return self.is_leader and self._until_ms is None
 
     @property
-    def role(self) -> Role:
+    def role(self) -> ControllerRole:
         """What this controller is."""
         if self._leads and self._is_in_time:
-            return Role.LEADER if self._is_ready else Role.CANDIDATE
-        return Role.FOLLOWER if self.known_leader is not None else Role.CANDIDATE
+            return ControllerRole.LEADER if self._is_ready else ControllerRole.CANDIDATE
+        return ControllerRole.FOLLOWER if self.known_leader is not None else ControllerRole.CANDIDATE
 
     @property
     def known_leader(self) -> Member | None:

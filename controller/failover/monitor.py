@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from controller.decisions.election import Call
+from controller.decisions.election import ElectionRequest
 from controller.decisions.membership import decide_expiry, never_led
-from controller.failover.effects import AskBroker, GreetBroker
+from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
-from controller.failover.election_runner import Elector
-from controller.failover.set_writer import Working
-from controller.failure_detection.detector import PROOFS, Dead, Outcome, Probe
+from controller.failover.election_runner import ElectionRunner
+from controller.failover.set_writer import SetWriter
+from controller.failure_detection.detector import PROOFS, BrokerFailure, Probe, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, Source
-from controller.failure_detection.hosts import Seat
-from controller.failure_detection.reachability import Reach
+from controller.failure_detection.hosts import BrokerHost
+from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.senders import Senders
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.addresses import host_number
@@ -26,14 +26,14 @@ from remoting.protocol.errors import RequestRefused
 
 #: How often brokers are looked at, and for how long a standstill may hold that up.
 LOOK_MS: Final = 50
-_STANDSTILL_MS: Final = 700
+_PAUSE_MS: Final = 700
 #: More standstills within this time are borne: who always doubts itself never finds anybody dead.
-_STANDSTILLS_MAX: Final = 5
-_STANDSTILLS_MS: Final = 30_000
+_PAUSES_MAX: Final = 5
+_PAUSES_WITHIN_MS: Final = 30_000
 #: How many brokers are greeted between two looks.
-GREETINGS_MAX: Final = 10
+REACHABILITY_CHECKS_MAX: Final = 10
 #: How often it is told that brokers cannot be reached.
-_UNREACHED_TOLD_MS: Final = 60_000
+_UNREACHED_REPORTED_MS: Final = 60_000
 #: Looks at sets that are well go round: so many at a time, or this part of them if that is more.
 SETS_AT_ONCE: Final = 100
 _SHARES: Final = 12
@@ -41,7 +41,7 @@ _SHARES: Final = 12
 _SETS_AT_ONCE_MAX: Final = 1_000
 #: Beyond so many sets, one that never had a master is forgotten after so long without a living broker; so many at a
 #: time. Its broker has an id, and asks for none again: while there is room it may come as late as it wants to.
-SETS_KEPT: Final = 10_000
+SETS_NEVER_EXPIRED: Final = 10_000
 EXPIRES_MS: Final = 21_600_000
 _EXPIRIES_AT_ONCE: Final = 20
 #: How soon a set for which an election failed is looked at again.
@@ -54,17 +54,17 @@ _SOON_FOR_MS: Final = 5_000
 _SOON_SETS_MAX: Final = 20
 
 
-class Guard:
+class Monitor:
     """Looks after brokers and sets."""
 
-    def __init__(self, working: Working, elector: Elector) -> None:
-        parts = working.parts
-        self._working = working
-        self._elector = elector
+    def __init__(self, writer: SetWriter, elections: ElectionRunner) -> None:
+        parts = writer.parts
+        self._writer = writer
+        self._elections = elections
         self._store = parts.store
         self._group = parts.group
         self._live = parts.live
-        self._detection = parts.detection
+        self._detector = parts.detector
         self._recovery = parts.recovery
         self._clock = parts.clock
         self._config = parts.config
@@ -80,7 +80,7 @@ class Guard:
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: OrderedDict[str, None] = OrderedDict()
         #: Sets that never had a master: since when none of their brokers is heard.
-        self._unheard_ms: dict[str, int] = {}
+        self._idle_since_ms: dict[str, int] = {}
         self._expiring: set[str] = set()
         self._round: Iterator[str] = iter(())
         #: Of each set the brokers that claim a higher master epoch than the stored one, and prove nothing by it.
@@ -88,31 +88,31 @@ class Guard:
         #: None before the first look.
         self._looked_ms: int | None = None
         #: When this process stood still lately.
-        self._standstills_ms: deque[int] = deque(maxlen=_STANDSTILLS_MAX)
-        self._reach = Reach()
-        self.senders = Senders(self._live, self._detection, self._reach)
-        self._greetings = 0
-        self._unreached_told_ms = parts.clock.now_ms() - _UNREACHED_TOLD_MS
-        parts.detection.is_master = self._is_master
+        self._pauses_ms: deque[int] = deque(maxlen=_PAUSES_MAX)
+        self._reach = Reachability()
+        self.senders = Senders(self._live, self._detector, self._reach)
+        self._reachability_checks = 0
+        self._unreached_reported_ms = parts.clock.now_ms() - _UNREACHED_REPORTED_MS
+        parts.detector.is_master = self._is_master
 
     @property
     def disputed_sets(self) -> int:
         """How many sets have a broker that claims a higher master epoch, and proves nothing by it."""
         return len(self._disputed)
 
-    def forget_sets(self) -> None:
+    def clear_sets(self) -> None:
         """Learn that another controller leads, and looks at sets."""
         self._disputed.clear()
         self._awaiting_ms.clear()
         self._tried_soon.clear()
-        self._unheard_ms.clear()
+        self._idle_since_ms.clear()
 
-    def forget_set(self, broker_name: str) -> None:
+    def remove_set(self, broker_name: str) -> None:
         """Forget a set that is gone."""
         self._disputed.pop(broker_name, None)
         self._awaits_nobody(broker_name)
 
-    def check_standstill(self, now_ms: int) -> None:
+    def check_process_pause(self, now_ms: int) -> None:
         """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
 
         To be called before anything that was heard is taken.
@@ -120,27 +120,27 @@ class Guard:
         if self._looked_ms is None:
             return
         held_ms = now_ms - self._looked_ms - LOOK_MS
-        if held_ms <= _STANDSTILL_MS:
+        if held_ms <= _PAUSE_MS:
             return
         self._looked_ms = now_ms
-        self._detection.resume(now_ms)
-        stands = self._standstills_ms
-        if len(stands) < _STANDSTILLS_MAX or now_ms - stands[0] > _STANDSTILLS_MS:
+        self._detector.after_pause(now_ms)
+        stands = self._pauses_ms
+        if len(stands) < _PAUSES_MAX or now_ms - stands[0] > _PAUSES_WITHIN_MS:
             stands.append(now_ms)
-            self._working.doubt_self(now_ms, held_ms)
+            self._writer.suspend_failure_detection(now_ms, held_ms)
 
     def connection_lost(self, connection_id: int) -> None:
         """Suspect who was heard over a connection that is gone."""
         now_ms = self._clock.now_ms()
-        self.check_standstill(now_ms)
+        self.check_process_pause(now_ms)
         self.senders.connection_lost(connection_id)
-        suspects = self._detection.connection_lost(connection_id, now_ms)
+        suspects = self._detector.connection_lost(connection_id, now_ms)
         for key in suspects:
             # Strangers can be thousands over one connection, and a line for each holds everybody up.
             if self._store.address_of(key) is not None:
-                self._observer.broker_suspect(key, self._store.get(key.broker_name))
+                self._observer.broker_suspected(key, self._store.get(key.broker_name))
         # Thousands of connections can close at once: each time only these are looked at.
-        self._ask(self._detection.ask(suspects, now_ms))
+        self._probe(self._detector.probes_for(suspects, now_ms))
 
     def take_over(self) -> None:
         """Begin to lead: masters that are not heard are asked, and not only waited for."""
@@ -148,82 +148,88 @@ class Guard:
         for broker_set in self._store.sets():
             for broker_id in broker_set.sync_state_set:
                 key = BrokerKey(broker_set.broker_name, broker_id)
-                self._detection.expect_host(key, broker_set.replicas[broker_id].address, now_ms)
+                self._detector.expect_host(key, broker_set.replicas[broker_id].address, now_ms)
             if broker_set.master is not None:
                 key = BrokerKey(broker_set.broker_name, broker_set.master)
-                self._detection.expect(key, now_ms)
+                self._detector.expect(key, now_ms)
 
     def look_at_brokers(self) -> None:
         """Ask the suspect, and act on the dead; to be called each LOOK_MS."""
         now_ms = self._clock.now_ms()
-        self.check_standstill(now_ms)
+        self.check_process_pause(now_ms)
         self._looked_ms = now_ms
-        self._greetings = 0
-        probes, dead = self._detection.look(now_ms, self._config().suspect_timeout_ms)
-        for news in self._detection.take_news():
+        self._reachability_checks = 0
+        probes, failures = self._detector.look(now_ms, self._config().suspect_timeout_ms)
+        for news in self._detector.take_changes():
             self._observer.hosts_changed(news)
-        self._ask(probes)
-        self._mourn(dead)
+        self._probe(probes)
+        self._handle_failed(failures)
 
-    def probed(self, key: BrokerKey, outcome: Outcome, peer: str = "") -> None:
+    def probed(self, key: BrokerKey, outcome: ProbeOutcome, peer: str = "") -> None:
         """Take what came of a question to a broker; `peer` is the other end of that connection, if that is known."""
         now_ms = self._clock.now_ms()
-        self.check_standstill(now_ms)
+        self.check_process_pause(now_ms)
         address = self._store.address_of(key)
         if address is not None:
-            if outcome is Outcome.ANSWERED:
+            if outcome is ProbeOutcome.ANSWERED:
                 self._reach.reached(key, address, peer)
             elif outcome in PROOFS and not self._is_proof(key, address, now_ms):
-                outcome = Outcome.NO_ANSWER
-            if outcome is Outcome.NO_ANSWER:
-                self._reach.unanswered(key)
-        self._mourn(self._detection.probed(key, outcome, now_ms))
+                outcome = ProbeOutcome.NO_ANSWER
+            if outcome is ProbeOutcome.NO_ANSWER:
+                self._reach.no_response(key)
+        self._handle_failed(self._detector.probed(key, outcome, now_ms))
 
     def is_somebody_else(self, key: BrokerKey, address: str, source: Source) -> bool:
         """Tell whether what comes from there is no sign of life of a member; a dead one is asked whether it is back."""
         now_ms = self._clock.now_ms()
         if self._live.get(key) is not None:
-            return self.senders.is_elsewhere(key, address, source, now_ms)
-        if not self.senders.was_elsewhere(key, address, source) or self._detection.claimed(key, source, now_ms):
+            return self.senders.is_from_elsewhere(key, address, source, now_ms)
+        if not self.senders.is_failed_from_elsewhere(key, address, source) or self._detector.take_claim(
+            key, source, now_ms
+        ):
             return False
-        self._ask(self._detection.ask_gone(key, now_ms))
+        self._probe(self._detector.probe_failed(key, now_ms))
         return True
 
-    def greet(self, key: BrokerKey, address: str) -> None:
+    def check_reachability(self, key: BrokerKey, address: str) -> None:
         """Find out whether a member that beats can be reached, before that matters; to be called before it is heard."""
-        gone = self._detection.gone(key)
-        if gone is not None and gone.outcome is Outcome.REFUSED:
+        failed_broker = self._detector.failed_broker(key)
+        if failed_broker is not None and failed_broker.outcome is ProbeOutcome.REFUSED:
             # It lives, and has not started anew: not the broker has refused.
-            self._reach.forget(key)
-        if gone is not None and self._group.is_leader and (broker_set := self._store.get(key.broker_name)) is not None:
-            self._elector.tell_returned(broker_set, key.broker_id)
+            self._reach.remove(key)
+        if (
+            failed_broker is not None
+            and self._group.is_leader
+            and (broker_set := self._store.get(key.broker_name)) is not None
+        ):
+            self._elections.notify_returned(broker_set, key.broker_id)
         if self._reach.has_found(key, address):
             return
         # Who took a notice at the name of its host is greeted all the same: only so it is known where that is.
         now_ms = self._clock.now_ms()
-        if self._greetings >= GREETINGS_MAX:
-            self._reach.heard(key, now_ms)
+        if self._reachability_checks >= REACHABILITY_CHECKS_MAX:
+            self._reach.record_contact(key, now_ms)
         elif self._reach.begin(key, address, now_ms):
-            self._greetings += 1
-            self._perform(GreetBroker(key=key, address=address))
-            self._tell_unreached(now_ms)
+            self._reachability_checks += 1
+            self._perform(CheckReachability(key=key, address=address))
+            self._report_unreached(now_ms)
 
     def reached(self, key: BrokerKey, address: str, peer: str = "") -> None:
         """Take note that a broker has answered; `peer` is the other end of that connection, if that is known."""
         self._reach.reached(key, address, peer)
 
-    def seat(self, key: BrokerKey, address: str, peer: str = "") -> Seat:
+    def broker_host(self, key: BrokerKey, address: str, peer: str = "") -> BrokerHost:
         """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
         if host := self._reach.host_of(key, address):
-            return Seat(host, is_proven=True)
+            return BrokerHost(host, is_proven=True)
         host = host_number(address)
-        return Seat(host, is_proven=host != "" and host == host_number(peer))
+        return BrokerHost(host, is_proven=host != "" and host == host_number(peer))
 
-    def forget(self, key: BrokerKey) -> None:
+    def remove(self, key: BrokerKey) -> None:
         """Forget a broker that belongs to no set any more."""
-        self._detection.forget(key)
-        self._reach.forget(key)
-        self.senders.forget(key)
+        self._detector.remove(key)
+        self._reach.remove(key)
+        self.senders.remove(key)
 
     def look_at_sets(self) -> None:
         """Find a master for sets that need one and can have one; to be called some times a second.
@@ -250,8 +256,8 @@ class Guard:
         return names.union(islice(self._unwell, _SETS_AT_ONCE_MAX))
 
     def _look_at_set(self, broker_set: BrokerSet, now_ms: int) -> None:
-        self._elector.tell_if_untold(broker_set)
-        self._elector.confirmations.learn(broker_set)
+        self._elections.resend_unconfirmed_role(broker_set)
+        self._elections.confirmations.query_if_due(broker_set)
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)
@@ -259,16 +265,16 @@ class Guard:
             return
         if self._is_idle(broker_set, now_ms):
             return
-        self._tell_disputed(broker_set, now_ms)
+        self._report_disputed(broker_set, now_ms)
         self._unwell[broker_set.broker_name] = None
-        if broker_set.broker_name not in self._busy and not self._elector.holds_one(broker_set.broker_name):
+        if broker_set.broker_name not in self._busy and not self._elections.is_running(broker_set.broker_name):
             cause = self._need(broker_set, now_ms)
             if cause is not None:
                 self._begin_election(broker_set.broker_name, cause)
             else:
                 self._awaits_nobody(broker_set.broker_name)
 
-    def _tell_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
+    def _report_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
         """Tell once of brokers that claim to know more than the store, where that proves nothing."""
         name, claims = broker_set.broker_name, self._recovery.disputed(broker_set, now_ms)
         if not claims:
@@ -279,42 +285,42 @@ class Guard:
 
     def _is_well(self, broker_set: BrokerSet) -> bool:
         """Tell at a glance that a set needs nothing, as nearly all do: its master was heard, and no epoch above it."""
-        heard = self._live.of_set(broker_set.broker_name)
-        if broker_set.master not in heard or broker_set.is_rebuilding:
+        heartbeats = self._live.of_set(broker_set.broker_name)
+        if broker_set.master not in heartbeats or broker_set.is_rebuilding:
             return False
         if self._recovery.reported_epochs(broker_set.broker_name):
             return False
-        return all(each.epoch <= broker_set.master_epoch for each in heard.values())
+        return all(each.epoch <= broker_set.master_epoch for each in heartbeats.values())
 
     def _is_idle(self, broker_set: BrokerSet, now_ms: int) -> bool:
         """Tell whether a set waits for its first broker; of very many those that wait for long are forgotten."""
         name = broker_set.broker_name
         if self._live.of_set(name) or not never_led(self._store.entry(name)):
-            self._unheard_ms.pop(name, None)
+            self._idle_since_ms.pop(name, None)
             return False
-        since_ms = self._unheard_ms.setdefault(name, now_ms)
-        if now_ms - since_ms > EXPIRES_MS and self._has_to_make_room() and name not in self._expiring:
+        since_ms = self._idle_since_ms.setdefault(name, now_ms)
+        if now_ms - since_ms > EXPIRES_MS and self._is_over_limit() and name not in self._expiring:
             self._expiring.add(name)
             self._start(self._expire(name))
         return True
 
-    def _has_to_make_room(self) -> bool:
+    def _is_over_limit(self) -> bool:
         going = len(self._expiring)
-        return going < _EXPIRIES_AT_ONCE and len(self._store) - going > SETS_KEPT
+        return going < _EXPIRIES_AT_ONCE and len(self._store) - going > SETS_NEVER_EXPIRED
 
     async def _expire(self, name: str) -> None:
         try:
-            changed = await self._working.change(name, lambda entry: decide_expiry(entry, self._live.of_set(name)))
+            changed = await self._writer.change(name, lambda entry: decide_expiry(entry, self._live.of_set(name)))
         except RequestRefused:
             return
         finally:
             self._expiring.discard(name)
-            self._unheard_ms.pop(name, None)
+            self._idle_since_ms.pop(name, None)
         if changed.before is not None and changed.after is None:
             for broker_id in changed.before.replicas:
-                self.forget(BrokerKey(name, broker_id))
-            self._recovery.forget(name)
-            self._elector.forget(name)
+                self.remove(BrokerKey(name, broker_id))
+            self._recovery.remove(name)
+            self._elections.remove(name)
             self._observer.set_expired(changed.before)
 
     def _is_master(self, key: BrokerKey) -> bool:
@@ -328,25 +334,25 @@ class Guard:
         """
         if self._reach.has_reached(key, address):
             return True
-        is_overdue = self._detection.is_unheard(key) and self._detection.have_arrived(key.broker_name, now_ms)
+        is_overdue = self._detector.is_never_heard_from(key) and self._detector.have_arrived(key.broker_name, now_ms)
         return is_overdue and self._reach.has_reached_any
 
-    def _tell_unreached(self, now_ms: int) -> None:
-        if now_ms - self._unreached_told_ms < _UNREACHED_TOLD_MS:
+    def _report_unreached(self, now_ms: int) -> None:
+        if now_ms - self._unreached_reported_ms < _UNREACHED_REPORTED_MS:
             return
         if unreached := self._reach.unreached:
-            self._unreached_told_ms = now_ms
+            self._unreached_reported_ms = now_ms
             first = unreached[0]
             self._observer.brokers_unreachable(first, self._store.get(first.broker_name), len(unreached))
 
-    def _ask(self, probes: Iterable[Probe]) -> None:
+    def _probe(self, probes: Iterable[Probe]) -> None:
         for probe in probes:
             address = self._store.address_of(probe.key)
             if address is None:
                 # Nobody is asked whom no set knows: anybody can name any address in a heartbeat.
-                self.probed(probe.key, Outcome.NO_ANSWER)
+                self.probed(probe.key, ProbeOutcome.NO_ANSWER)
             else:
-                self._perform(AskBroker(probe=probe, address=address))
+                self._perform(ProbeBroker(probe=probe, address=address))
 
     def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
         """Return why a set has to get a master now, None if it has one or cannot have one."""
@@ -357,7 +363,7 @@ class Guard:
         # The first that asks leads a set that never had a master.
         if not broker_set.is_elected:
             return None
-        trusted = self._detection.electable(broker_set.broker_name, now_ms).keys() & broker_set.replicas.keys()
+        trusted = self._detector.electable(broker_set.broker_name, now_ms).keys() & broker_set.replicas.keys()
         if broker_set.master is not None:
             return self._need_for(broker_set.broker_name, broker_set.master, now_ms) if trusted else None
         # Who is not in sync has to ask, or somebody for it: nobody's messages are given up unasked.
@@ -367,30 +373,30 @@ class Guard:
     def _need_for(self, broker_name: str, master: int, now_ms: int) -> Cause | None:
         """Return why this master has to be replaced, None if it may live."""
         key = BrokerKey(broker_name, master)
-        if not self._detection.is_lost(key, now_ms):
+        if not self._detector.is_lost(key, now_ms):
             return None
-        gone = self._detection.gone(key)
-        if gone is None:
+        failed_broker = self._detector.failed_broker(key)
+        if failed_broker is None:
             why = f"master {master} was not heard since this controller runs"
-            return Cause(trigger=Trigger.MASTER_NOT_HEARD, why=why)
+            return Cause(trigger=Trigger.NO_MASTER_HEARTBEAT, why=why)
         return Cause(
-            trigger=Trigger.MASTER_DEAD,
-            why=f"master {master} is dead",
-            last_heard_ms=gone.last.heard_ms,
-            judged_ms=gone.judged_ms,
+            trigger=Trigger.MASTER_FAILED,
+            why=f"master {master} failed",
+            last_contact_ms=failed_broker.last.last_contact_ms,
+            judged_ms=failed_broker.judged_ms,
         )
 
-    def _mourn(self, dead: list[Dead]) -> None:
-        for each in dead:
+    def _handle_failed(self, failures: list[BrokerFailure]) -> None:
+        for each in failures:
             broker_set = self._store.get(each.key.broker_name)
             if broker_set is None or each.key.broker_id not in broker_set.replicas:
                 continue
             self._observer.broker_failed(each, broker_set)
             if broker_set.master == each.key.broker_id and self._group.is_leader:
                 cause = Cause(
-                    trigger=Trigger.MASTER_DEAD,
-                    why=f"master {each.key.broker_id} is dead: {each.reason}",
-                    last_heard_ms=each.last.heard_ms,
+                    trigger=Trigger.MASTER_FAILED,
+                    why=f"master {each.key.broker_id} failed: {each.reason}",
+                    last_contact_ms=each.last.last_contact_ms,
                     suspected_ms=each.suspected_ms,
                     judged_ms=each.judged_ms,
                     evidence=each.why.value,
@@ -399,7 +405,7 @@ class Guard:
 
     def _begin_election(self, broker_name: str, cause: Cause) -> None:
         self._unwell[broker_name] = None
-        if self._elector.holds_one(broker_name):
+        if self._elections.is_running(broker_name):
             # A slow store has not taken its outcome yet: the next look sees whether that was enough.
             return
         self._busy[broker_name] = self._clock.now_ms() + _AGAIN_MS
@@ -407,13 +413,13 @@ class Guard:
 
     async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:
         try:
-            elected = await self._elector.elect(broker_name, Call(), cause)
+            elected = await self._elections.elect(broker_name, ElectionRequest(), cause)
         except RequestRefused:
             # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
             return
         if not elected.awaits_brokers:
             self._awaits_nobody(broker_name)
-        elif self._try_soon(broker_name) and elected.awaits_answer:
+        elif self._try_soon(broker_name) and elected.awaits_response:
             # The question took its time, and who stood still for a moment answers the next one as soon as it goes on.
             self._try_now(broker_name)
 

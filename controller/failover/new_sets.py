@@ -13,7 +13,7 @@ REFILL_MS: Final = 1_000
 HOSTS_MAX: Final = 10_000
 
 
-class _Rest(NamedTuple):
+class _Budget(NamedTuple):
     """How many sets a host might begin at a moment."""
 
     sets: int
@@ -24,19 +24,19 @@ class NewSets:
     """Host -> how many sets may begin from it."""
 
     def __init__(self) -> None:
-        self._rests: OrderedDict[str, _Rest] = OrderedDict()
+        self._budgets: OrderedDict[str, _Budget] = OrderedDict()
 
     @property
     def hosts(self) -> int:
         """How many hosts are remembered."""
-        return len(self._rests)
+        return len(self._budgets)
 
     def take(self, host: str, now_ms: int) -> bool:
         """Tell whether another set may begin from a host, and count it."""
-        rest = self._rests.pop(host, None) or _Rest(BURST, now_ms)
-        refilled = (now_ms - rest.at_ms) // REFILL_MS
-        sets = min(BURST, rest.sets + refilled)
-        while len(self._rests) >= HOSTS_MAX:
-            self._rests.popitem(last=False)
-        self._rests[host] = _Rest(max(sets - 1, 0), rest.at_ms + refilled * REFILL_MS)
+        budget = self._budgets.pop(host, None) or _Budget(BURST, now_ms)
+        refilled = (now_ms - budget.at_ms) // REFILL_MS
+        sets = min(BURST, budget.sets + refilled)
+        while len(self._budgets) >= HOSTS_MAX:
+            self._budgets.popitem(last=False)
+        self._budgets[host] = _Budget(max(sets - 1, 0), budget.at_ms + refilled * REFILL_MS)
         return sets > 0

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from controller.decisions.cluster_view import Electorate
-from controller.decisions.election import Call
+from controller.decisions.cluster_view import ClusterView
+from controller.decisions.election import ElectionRequest
 from controller.decisions.membership import (
     ADOPTED_EPOCH_MAX,
     Applicant,
@@ -24,16 +24,16 @@ from controller.decisions.membership import (
 )
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
 from controller.failover.election_log import Cause, Trigger
-from controller.failover.election_runner import Elected, Elector
-from controller.failover.monitor import Guard
+from controller.failover.election_runner import ElectionOutcome, ElectionRunner
+from controller.failover.monitor import Monitor
 from controller.failover.new_sets import BURST, REFILL_MS, NewSets
-from controller.failover.set_writer import Parts, Working, present
-from controller.failure_detection.detector import BEAT_OVERDUE_MS
-from controller.failure_detection.heartbeats import BrokerKey, Heard, Source
-from controller.failure_detection.hosts import NOWHERE
+from controller.failover.set_writer import Parts, SetWriter, present
+from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat, Source
+from controller.failure_detection.hosts import HOST_UNKNOWN
 from controller.refusals import BrokerIdInUse, LimitReached, NotFromTheMaster
 from controller.sets.broker_set import BrokerSet, Replica
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.store import COMMIT_S
 
 if TYPE_CHECKING:
@@ -41,80 +41,80 @@ if TYPE_CHECKING:
 
 #: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits, and
 #: the others of a set that never had a master.
-BEAT_AWAITED_S: Final = 1.0
+HEARTBEAT_AWAITED_S: Final = 1.0
 #: How many brokers that belong to no set may be heard at a time: anybody can send a heartbeat.
-STRANGERS_MAX: Final = 10_000
+NON_MEMBERS_MAX: Final = 10_000
 #: A broker registers at once when it is answered that its set is not known; its requests have 3 s.
 REGISTERS_WITHIN_MS: Final = 3_000
 #: Over so many connections it is remembered who was told so.
-_TOLD_MAX: Final = 10_000
+_REQUESTED_MAX: Final = 10_000
 #: Most sets, with the names of cleaned ones, whose epochs and ids are remembered.
 SETS_MAX: Final = 100_000
 
 
-class Control:
-    """What is asked for, and with `guard` what is done unasked."""
+class BrokerRequests:
+    """What is asked for, and with `monitor` what is done unasked."""
 
     def __init__(self, parts: Parts) -> None:
         self.store = parts.store
         self.group = parts.group
         self.live = parts.live
-        self.detection = parts.detection
+        self.detector = parts.detector
         self.elections = parts.elections
         self._recovery = parts.recovery
         self._clock = parts.clock
         self._config = parts.config
         self._observer = parts.observer
-        self._working = Working(parts)
-        self._elector = Elector(self._working)
-        self.guard = Guard(self._working, self._elector)
+        self._writer = SetWriter(parts)
+        self._elections = ElectionRunner(self._writer)
+        self.monitor = Monitor(self._writer, self._elections)
         #: Told of each heartbeat of a member, and what was heard of the broker before; None if nobody asks.
-        self.on_beat: Callable[[str, BrokerKey, Heard, Heard | None], None] | None = None
+        self.on_heartbeat: Callable[[str, BrokerKey, LastHeartbeat, LastHeartbeat | None], None] | None = None
         self._new_sets = NewSets()
         #: When a broker of a set was told to register over a connection, the last one last.
-        self._told_to_register: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._registrations_requested: OrderedDict[tuple[str, int], int] = OrderedDict()
         #: Who waits for the first heartbeat of a broker that has started.
         self._awaiting: dict[BrokerKey, set[asyncio.Event]] = {}
 
     # Requests of brokers
 
-    def heartbeat(self, cluster: str, key: BrokerKey, heard: Heard) -> None:
+    def heartbeat(self, cluster: str, key: BrokerKey, heartbeat: LastHeartbeat) -> None:
         """Take a heartbeat."""
         broker_set = self.store.get(key.broker_name)
         if broker_set is not None and cluster and cluster != broker_set.cluster:
             return
         # Members always have a place; who claims to be another broker of a known set is a stranger as well.
         replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
-        if broker_set is not None and replica is not None and _is_namesake(broker_set, replica, heard):
+        if broker_set is not None and replica is not None and _has_id_conflict(broker_set, replica, heartbeat):
             key, replica = BrokerKey(key.broker_name, -1 - key.broker_id), None
-        if not self._has_place(key, replica, heard):
+        if not self._has_place(key, replica, heartbeat):
             return
-        seat = NOWHERE
+        broker_host = HOST_UNKNOWN
         if replica is not None:
-            self.guard.greet(key, replica.address)
-            seat = self.guard.seat(key, replica.address, heard.peer)
-        self.guard.check_standstill(heard.heard_ms)
-        if broker_set is not None and replica is not None and self.on_beat is not None:
-            self.on_beat(broker_set.cluster, key, heard, self.live.get(key))
-        self.detection.beat(key, heard, replica.address if replica is not None else None, seat)
+            self.monitor.check_reachability(key, replica.address)
+            broker_host = self.monitor.broker_host(key, replica.address, heartbeat.peer)
+        self.monitor.check_process_pause(heartbeat.last_contact_ms)
+        if broker_set is not None and replica is not None and self.on_heartbeat is not None:
+            self.on_heartbeat(broker_set.cluster, key, heartbeat, self.live.get(key))
+        self.detector.heartbeat(key, heartbeat, replica.address if replica is not None else None, broker_host)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):
                 waiting.set()
 
-    def _has_place(self, key: BrokerKey, replica: Replica | None, heard: Heard) -> bool:
+    def _has_place(self, key: BrokerKey, replica: Replica | None, heartbeat: LastHeartbeat) -> bool:
         """Tell whether to take a heartbeat: of a member if it is not somebody else's, and of so many others."""
         before = self.live.get(key)
         if replica is None:
-            return before is not None or self.live.brokers < self.store.members + STRANGERS_MAX
-        if before is not None and before.connection_id == heard.connection_id and before.owner is None:
+            return before is not None or self.live.brokers < self.store.members + NON_MEMBERS_MAX
+        if before is not None and before.connection_id == heartbeat.connection_id and before.owner is None:
             # Thousands come each second, and nearly all over the connection of the one before.
             return True
-        return not self.guard.is_somebody_else(key, replica.address, Source(heard.connection_id, heard.peer))
+        return not self.monitor.is_somebody_else(key, replica.address, Source(heartbeat.connection_id, heartbeat.peer))
 
     async def apply_id(self, applicant: Applicant, peer: str) -> BrokerSet:
         """Give a broker the id that it applies for."""
-        self._check_room(applicant.broker_name, peer)
-        changed = await self._working.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
+        self._check_limits(applicant.broker_name, peer)
+        changed = await self._writer.change(applicant.broker_name, lambda entry: decide_id(entry, applicant))
         self._observer.id_applied(applicant, changed)
         return present(changed.after)
 
@@ -122,17 +122,17 @@ class Control:
         """Take note that a broker has started."""
         key = BrokerKey(registrant.broker_name, registrant.broker_id)
         # What is refused says nothing about a broker of that name.
-        self._working.check_cluster(registrant.broker_name, registrant.cluster)
+        self._writer.check_cluster(registrant.broker_name, registrant.cluster)
         self._check_is_alone(key, registrant.address, source)
-        if self._goes_on(key, source.connection_id):
-            registrant = replace(registrant, goes_on=True)
-            self._sign_of_life(key, source)
+        if self._is_same_process(key, source.connection_id):
+            registrant = replace(registrant, is_same_process=True)
+            self._record_contact(key, source)
         else:
-            self._restarted(key, source)
+            self._record_restart(key, source)
         adopts = self._config().adopt_unknown_brokers
         if adopts:
-            self._check_room(registrant.broker_name, peer)
-        changed = await self._working.change(
+            self._check_limits(registrant.broker_name, peer)
+        changed = await self._writer.change(
             registrant.broker_name,
             lambda entry: (
                 decide_adoption(entry, registrant, self._epoch_seen(entry, registrant))
@@ -142,21 +142,21 @@ class Control:
         )
         after = present(changed.after)
         if changed.before is None or key.broker_id not in changed.before.replicas:
-            self._restarted(key, source)
-        self._forget_former_ids(after, registrant.address)
-        self.guard.senders.asked(key, source)
+            self._record_restart(key, source)
+        self._remove_former_ids(after, registrant.address)
+        self.monitor.senders.record_request(key, source)
         self._recovery.waits(after, self._clock.now_ms())
         self._observer.broker_started(registrant, changed)
         return after
 
-    def _forget_former_ids(self, broker_set: BrokerSet, address: str) -> None:
+    def _remove_former_ids(self, broker_set: BrokerSet, address: str) -> None:
         """Forget what a broker that has registered was heard under before: it must not wait for itself.
 
         That is an id that it had before its disk was wiped, or one that another broker had reserved.
         """
-        for broker_id, heard in list(self.live.of_set(broker_set.broker_name).items()):
-            if heard.address == address and broker_id not in broker_set.replicas:
-                self.guard.forget(BrokerKey(broker_set.broker_name, broker_id))
+        for broker_id, heartbeat in list(self.live.of_set(broker_set.broker_name).items()):
+            if heartbeat.address == address and broker_id not in broker_set.replicas:
+                self.monitor.remove(BrokerKey(broker_set.broker_name, broker_id))
 
     def _check_is_alone(self, key: BrokerKey, address: str, source: Source) -> None:
         """Raise BrokerIdInUse if a broker with this id is heard from its host, and this comes from elsewhere.
@@ -166,58 +166,68 @@ class Control:
         which makes it suspect, or is silent.
         """
         now_ms, stored = self._clock.now_ms(), self.store.address_of(key)
-        if stored is not None and self.guard.senders.asks_elsewhere(key, stored, source, now_ms):
+        if stored is not None and self.monitor.senders.is_request_from_elsewhere(key, stored, source, now_ms):
             raise BrokerIdInUse(key.broker_name, key.broker_id, stored)
-        heard = self.detection.electable(key.broker_name, now_ms).get(key.broker_id)
-        if stored in (None, address) or heard is None or heard.address != stored:
+        heartbeat = self.detector.electable(key.broker_name, now_ms).get(key.broker_id)
+        if stored in (None, address) or heartbeat is None or heartbeat.address != stored:
             return
-        is_heard = now_ms - heard.heard_ms <= max(BEAT_OVERDUE_MS, heard.period_ms * 3 // 2)
-        if is_heard and heard.connection_id != source.connection_id and not heard.is_starting and heard.period_ms:
-            raise BrokerIdInUse(key.broker_name, key.broker_id, heard.address)
+        is_heard = now_ms - heartbeat.last_contact_ms <= max(HEARTBEAT_OVERDUE_MS, heartbeat.period_ms * 3 // 2)
+        if (
+            is_heard
+            and heartbeat.connection_id != source.connection_id
+            and not heartbeat.is_starting
+            and heartbeat.period_ms
+        ):
+            raise BrokerIdInUse(key.broker_name, key.broker_id, heartbeat.address)
 
-    def told_to_register(self, broker_name: str, connection_id: int) -> None:
+    def registration_requested(self, broker_name: str, connection_id: int) -> None:
         """Learn that a broker of a known set is answered that it is not known."""
-        told = self._told_to_register
-        told.pop((broker_name, connection_id), None)
-        while len(told) >= _TOLD_MAX:
-            told.popitem(last=False)
-        told[broker_name, connection_id] = self._clock.now_ms()
+        requested = self._registrations_requested
+        requested.pop((broker_name, connection_id), None)
+        while len(requested) >= _REQUESTED_MAX:
+            requested.popitem(last=False)
+        requested[broker_name, connection_id] = self._clock.now_ms()
 
-    def _goes_on(self, key: BrokerKey, connection_id: int) -> bool:
+    def _is_same_process(self, key: BrokerKey, connection_id: int) -> bool:
         """Tell whether a broker registers because it was told to, and has not started anew.
 
         It does so once, at once, and over the connection over which it beats. The connection alone does not prove it:
         brokers of one container share theirs.
         """
-        told_ms, heard = self._told_to_register.pop((key.broker_name, connection_id), None), self.live.get(key)
-        if told_ms is None or heard is None or self._clock.now_ms() - told_ms > REGISTERS_WITHIN_MS:
+        requested_ms, heartbeat = (
+            self._registrations_requested.pop((key.broker_name, connection_id), None),
+            self.live.get(key),
+        )
+        if requested_ms is None or heartbeat is None or self._clock.now_ms() - requested_ms > REGISTERS_WITHIN_MS:
             return False
-        beats_here = heard.connection_id == connection_id and heard.owner is None
-        return beats_here and heard.period_ms > 0 and not (heard.awaits_beat or heard.is_starting)
+        is_over_this = heartbeat.connection_id == connection_id and heartbeat.owner is None
+        return is_over_this and heartbeat.period_ms > 0 and not (heartbeat.awaits_heartbeat or heartbeat.is_starting)
 
-    async def elect_for_broker(self, cluster: str, key: BrokerKey, source: Source) -> Elected:
+    async def elect_for_broker(self, cluster: str, key: BrokerKey, source: Source) -> ElectionOutcome:
         """Find a master because a broker asks for one; it would lead itself."""
-        self._working.check_cluster(key.broker_name, cluster)
-        self._sign_of_life(key, source)
+        self._writer.check_cluster(key.broker_name, cluster)
+        self._record_contact(key, source)
         began_ms = self._clock.now_ms()
-        await self._first_beats(self._awaited(key))
+        await self._first_heartbeats(self._awaited(key))
         waited_s = (self._clock.now_ms() - began_ms) / 1000
         cause = Cause(trigger=Trigger.BROKER, why=f"broker {key.broker_id} found no master", broker_id=key.broker_id)
-        return await self._elector.elect(key.broker_name, Call(broker_id=key.broker_id), cause, COMMIT_S - waited_s)
+        return await self._elections.elect(
+            key.broker_name, ElectionRequest(broker_id=key.broker_id), cause, COMMIT_S - waited_s
+        )
 
     async def alter_sync_state_set(self, wanted: WantedSyncStateSet, source: Source) -> BrokerSet:
         """Store who is in sync, as the master reports it; raises NotFromTheMaster if somebody else does."""
         name, key = wanted.broker_name, BrokerKey(wanted.broker_name, wanted.master)
         if (address := self.store.address_of(key)) is not None:
-            senders = self.guard.senders
-            is_elsewhere = senders.asks_elsewhere(key, address, source, self._clock.now_ms())
-            if is_elsewhere or senders.was_elsewhere(key, address, source):
+            senders = self.monitor.senders
+            is_from_elsewhere = senders.is_request_from_elsewhere(key, address, source, self._clock.now_ms())
+            if is_from_elsewhere or senders.is_failed_from_elsewhere(key, address, source):
                 raise NotFromTheMaster(name, wanted.master)
-            senders.asked(key, source)
+            senders.record_request(key, source)
         if (broker_set := self.store.get(name)) is not None and self.group.is_leader:
             self._recovery.reported(broker_set, wanted, source, self._clock.now_ms())
-        self._sign_of_life(key, source)
-        changed = await self._working.change(
+        self._record_contact(key, source)
+        changed = await self._writer.change(
             name, lambda entry: decide_alteration(entry, wanted, self.live.alive(name, self._clock.now_ms()))
         )
         self._observer.sync_state_set_altered(wanted, changed)
@@ -225,75 +235,75 @@ class Control:
 
     # Requests of operators
 
-    async def designate(self, cluster: str, broker_name: str, broker_id: int | None, operator: str) -> Elected:
+    async def designate(self, cluster: str, broker_name: str, broker_id: int | None, operator: str) -> ElectionOutcome:
         """Make a broker master because an operator wants it; None: whoever is best, if nobody leads."""
-        self._working.check_cluster(broker_name, cluster)
-        call = Call(broker_id=broker_id, is_designated=broker_id is not None)
+        self._writer.check_cluster(broker_name, cluster)
+        call = ElectionRequest(broker_id=broker_id, is_designated=broker_id is not None)
         wanted = f"wants broker {broker_id} as master" if broker_id is not None else "wants a master"
         cause = Cause(trigger=Trigger.OPERATOR, why=f"an operator at {operator} {wanted}", broker_id=broker_id)
-        return await self._elector.elect(broker_name, call, cause)
+        return await self._elections.elect(broker_name, call, cause)
 
     async def clean(self, wanted: Cleaning) -> None:
         """Forget brokers, or a set."""
         name = wanted.broker_name
 
-        def decide(entry: Entry) -> Decision[None]:
+        def decide(entry: StoredSet) -> SetDecision[None]:
             alive = self.live.alive(name, self._clock.now_ms())
             members = entry.broker_set.replicas if entry.broker_set is not None else {}
             awaited = [i for i in members if i not in alive and self.may_live(BrokerKey(name, i))]
             return decide_cleaning(entry, wanted, alive, awaited)
 
-        changed = await self._working.change(name, decide)
+        changed = await self._writer.change(name, decide)
         before = present(changed.before)
         for broker_id in before.replicas.keys() - (changed.after.replicas if changed.after else {}).keys():
-            self.guard.forget(BrokerKey(name, broker_id))
+            self.monitor.remove(BrokerKey(name, broker_id))
         if changed.after is None:
-            self._recovery.forget(name)
-            self._elector.forget(name)
-            self.guard.forget_set(name)
+            self._recovery.remove(name)
+            self._elections.remove(name)
+            self.monitor.remove_set(name)
         self._observer.cleaned(wanted, changed)
 
     # What is known of sets and brokers
 
     def deposed(self) -> None:
         """Learn that this controller leads no longer."""
-        self._recovery.forget_all()
-        self._elector.deposed()
-        self.guard.forget_sets()
+        self._recovery.clear()
+        self._elections.deposed()
+        self.monitor.clear_sets()
 
     def is_of_member(self, connection_id: int) -> bool:
         """Tell whether a member of a stored set was heard over a connection last, or is itself at its other end."""
-        return any(self.store.address_of(key) is not None for key in self.live.at(connection_id))
+        return any(self.store.address_of(key) is not None for key in self.live.connected_over(connection_id))
 
-    def awaits_strangers(self, broker_set: BrokerSet) -> bool:
+    def awaits_non_members(self, broker_set: BrokerSet) -> bool:
         """Tell whether brokers that are no members yet are to be taken in before anybody leads: they have messages."""
         if broker_set.is_elected or not self._config().adopt_unknown_brokers:
             return False
-        heard = self.live.of_set(broker_set.broker_name)
+        heartbeat = self.live.of_set(broker_set.broker_name)
         # A namesake has an id that another has taken: an operator has to choose.
-        adoptable = {broker_id: each for broker_id, each in heard.items() if broker_id >= 0}
-        return Electorate(heard=adoptable).has_strange_logs(broker_set)
+        adoptable = {broker_id: each for broker_id, each in heartbeat.items() if broker_id >= 0}
+        return ClusterView(heartbeats=adoptable).has_non_member_logs(broker_set)
 
     def may_live(self, key: BrokerKey) -> bool:
         """Tell whether a broker is alive, as far as this controller knows; one not heard since the start may be."""
         now_ms = self._clock.now_ms()
         alive = self.live.alive(key.broker_name, now_ms)
-        return key.broker_id in alive or not self.detection.is_lost(key, now_ms)
+        return key.broker_id in alive or not self.detector.is_lost(key, now_ms)
 
-    def _epoch_seen(self, entry: Entry, registrant: Registrant) -> int:
+    def _epoch_seen(self, entry: StoredSet, registrant: Registrant) -> int:
         """Return the highest epoch in the logs of a broker and of the members that are adopted already.
 
         Members that claim more than can be adopted hold up nobody else.
         """
-        heard = self.live.of_set(registrant.broker_name)
+        heartbeat = self.live.of_set(registrant.broker_name)
         members = entry.broker_set.replicas if entry.broker_set is not None else {}
-        others = [each.epoch for i, each in heard.items() if i in members and each.epoch <= ADOPTED_EPOCH_MAX]
-        own = heard.get(registrant.broker_id)
+        others = [each.epoch for i, each in heartbeat.items() if i in members and each.epoch <= ADOPTED_EPOCH_MAX]
+        own = heartbeat.get(registrant.broker_id)
         return max(0, *others, own.epoch if own is not None else 0)
 
-    def _check_room(self, broker_name: str, peer: str) -> None:
+    def _check_limits(self, broker_name: str, peer: str) -> None:
         self.group.check_leads()
-        if self.store.entry(broker_name) != Entry():
+        if self.store.entry(broker_name) != StoredSet():
             return
         if len(self.store) >= SETS_MAX:
             raise LimitReached(f"there are {len(self.store)} sets, {SETS_MAX} are allowed; {broker_name} cannot begin")
@@ -306,22 +316,24 @@ class Control:
     def polled(self, broker_set: BrokerSet, source: Source) -> None:
         """Take note that a broker of a set asked about it."""
         for broker_id, replica in broker_set.replicas.items():
-            self.guard.senders.asked_at_home(BrokerKey(broker_set.broker_name, broker_id), replica.address, source)
+            self.monitor.senders.record_request_from_host(
+                BrokerKey(broker_set.broker_name, broker_id), replica.address, source
+            )
 
-    def _sign_of_life(self, key: BrokerKey, source: Source) -> None:
+    def _record_contact(self, key: BrokerKey, source: Source) -> None:
         address = self.store.address_of(key)
-        if address is not None and not self.guard.is_somebody_else(key, address, source):
+        if address is not None and not self.monitor.is_somebody_else(key, address, source):
             now_ms = self._clock.now_ms()
             # One that was thought to be dead may report or ask before it beats.
-            self.guard.greet(key, address)
-            self.guard.check_standstill(now_ms)
-            self.detection.seen(key, now_ms, source.connection_id, address, self.guard.seat(key, address))
+            self.monitor.check_reachability(key, address)
+            self.monitor.check_process_pause(now_ms)
+            self.detector.contact(key, now_ms, source.connection_id, address, self.monitor.broker_host(key, address))
 
-    def _restarted(self, key: BrokerKey, source: Source) -> None:
+    def _record_restart(self, key: BrokerKey, source: Source) -> None:
         if (address := self.store.address_of(key)) is not None:
             now_ms = self._clock.now_ms()
-            self.guard.check_standstill(now_ms)
-            self.detection.restarted(key, now_ms, source.connection_id, address, self.guard.seat(key, address))
+            self.monitor.check_process_pause(now_ms)
+            self.detector.restart(key, now_ms, source.connection_id, address, self.monitor.broker_host(key, address))
 
     def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
         """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""
@@ -330,16 +342,16 @@ class Control:
         if broker_set is not None and not broker_set.is_elected:
             # The first master must not be an empty one, and the others register in the same moments.
             keys |= {BrokerKey(key.broker_name, broker_id) for broker_id in broker_set.replicas}
-        return [each for each in keys if (heard := self.live.get(each)) is not None and heard.awaits_beat]
+        return [each for each in keys if (heartbeat := self.live.get(each)) is not None and heartbeat.awaits_heartbeat]
 
-    async def _first_beats(self, keys: list[BrokerKey]) -> None:
+    async def _first_heartbeats(self, keys: list[BrokerKey]) -> None:
         """Wait until brokers that have started have said how far their logs are, but not for long."""
         # A broker that asks again does not take the turn of what it asked before.
         waiting = {key: asyncio.Event() for key in keys}
         for key, event in waiting.items():
             self._awaiting.setdefault(key, set()).add(event)
         try:
-            async with asyncio.timeout(BEAT_AWAITED_S):
+            async with asyncio.timeout(HEARTBEAT_AWAITED_S):
                 for event in waiting.values():
                     await event.wait()
         except TimeoutError:
@@ -351,9 +363,9 @@ class Control:
                     del self._awaiting[key]
 
 
-def _is_namesake(broker_set: BrokerSet, replica: Replica, heard: Heard) -> bool:
+def _has_id_conflict(broker_set: BrokerSet, replica: Replica, heartbeat: LastHeartbeat) -> bool:
     """Tell whether a new broker has taken the id of the one that beats, which is older than the store.
 
     It is heard as a stranger, under an id that nobody has, so that the new one is not elected over it.
     """
-    return not broker_set.is_elected and heard.epoch > 0 and heard.address != replica.address
+    return not broker_set.is_elected and heartbeat.epoch > 0 and heartbeat.address != replica.address

@@ -8,14 +8,14 @@ from controller.decisions.membership import Applicant, Cleaning, Registrant, che
 from controller.decisions.recovery import Recovery
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import Effect
-from controller.failover.election_log import ElectionRecord, Elections
+from controller.failover.election_log import ElectionLog, ElectionRecord
 from controller.failover.group import Group
-from controller.failure_detection.detector import Dead, Detection, HostsNews
-from controller.failure_detection.heartbeats import BrokerKey, LiveTable
-from controller.failure_detection.log_ends import LogEnds, Query
+from controller.failure_detection.detector import BrokerFailure, FailureDetector, HostsChange
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
+from controller.failure_detection.log_ends import LogEndQuery, LogEnds
 from controller.refusals import NotLeader, NotStoredNow
 from controller.sets.broker_set import BrokerSet
-from controller.sets.stored_set import Decision, Entry, Reply
+from controller.sets.stored_set import Reply, SetDecision, StoredSet
 from controller.storage.store import COMMIT_S, Changed, Deposed, SetStore, StoreError
 from remoting.clock import Clock
 from remoting.protocol.errors import RequestRefused
@@ -23,10 +23,10 @@ from remoting.protocol.errors import RequestRefused
 #: After that long for one change, brokers may only seem silent.
 _SLOW_STORE_MS: Final = 1_000
 #: A store that stays slow must not keep the dead from being judged for ever.
-_DOUBT_AGAIN_MS: Final = 10_000
+_SUSPEND_AGAIN_MS: Final = 10_000
 
 
-class ControlObserver(Protocol):
+class FailoverObserver(Protocol):
     """Who is told what happened to sets and brokers; logs and counts are made there."""
 
     def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:
@@ -44,7 +44,7 @@ class ControlObserver(Protocol):
     def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
         """Learn that an operator removed brokers, or a set."""
 
-    def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
+    def election_held(self, record: ElectionRecord, *, is_new: bool, seconds: float) -> None:
         """Learn how an election ended; not news if it only ended as the one before."""
 
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
@@ -53,10 +53,10 @@ class ControlObserver(Protocol):
     def role_notification_resent(self, broker_set: BrokerSet) -> None:
         """Learn that a set is told once more who leads it."""
 
-    def broker_failed(self, dead: Dead, broker_set: BrokerSet | None) -> None:
+    def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet | None) -> None:
         """Learn that a broker is dead; None: of no set that is known here."""
 
-    def broker_suspect(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
+    def broker_suspected(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
         """Learn that the connection of a broker closed."""
 
     def store_failed(self, broker_name: str, error: StoreError) -> None:
@@ -65,7 +65,7 @@ class ControlObserver(Protocol):
     def failure_detection_suspended(self, held_ms: int) -> None:
         """Learn that this process stood still, or its store did."""
 
-    def hosts_changed(self, news: HostsNews) -> None:
+    def hosts_changed(self, news: HostsChange) -> None:
         """Learn that most hosts of brokers are silent, or no longer."""
 
     def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
@@ -77,35 +77,35 @@ class Parts(NamedTuple):
 
     store: SetStore
     group: Group
-    live: LiveTable
-    detection: Detection
+    live: HeartbeatTable
+    detector: FailureDetector
     recovery: Recovery
-    elections: Elections
+    elections: ElectionLog
     clock: Clock
     #: The configuration in force.
     config: Callable[[], ControllerConfig]
     #: Carries out what follows from a decision.
     perform: Callable[[Effect], None]
-    observer: ControlObserver
+    observer: FailoverObserver
     #: Starts what nobody waits for.
     start: Callable[..., object]
     #: Asks brokers how far their logs are.
-    log_ends: Callable[[Query], Awaitable[LogEnds]]
+    log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]]
     #: Asks the broker at an address on how many replicas it confirms a message.
     confirmed_on: Callable[[str], Awaitable[int | None]]
 
 
-class Working:
+class SetWriter:
     """The parts of a controller at work on a set."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self._doubted_ms = parts.clock.now_ms() - _DOUBT_AGAIN_MS
+        self._suspended_ms = parts.clock.now_ms() - _SUSPEND_AGAIN_MS
 
-    def doubt_self(self, now_ms: int, held_ms: int) -> None:
+    def suspend_failure_detection(self, now_ms: int, held_ms: int) -> None:
         """Judge nobody for a round of heartbeats, because something was held up for so long."""
-        self._doubted_ms = now_ms
-        self.parts.detection.doubt_self(now_ms)
+        self._suspended_ms = now_ms
+        self.parts.detector.suspend(now_ms)
         self.parts.observer.failure_detection_suspended(held_ms)
 
     def check_cluster(self, broker_name: str, cluster: str) -> None:
@@ -116,7 +116,7 @@ class Working:
             check_cluster(broker_set, cluster)
 
     async def change(
-        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], within_s: float = COMMIT_S
+        self, broker_name: str, decide: Callable[[StoredSet], SetDecision[Reply]], within_s: float = COMMIT_S
     ) -> Changed[Reply]:
         """Store what `decide` makes of a set; raises what it raises, NotLeader, or NotStoredNow."""
         group, store, clock = self.parts.group, self.parts.store, self.parts.clock
@@ -139,8 +139,8 @@ class Working:
             return changed
         finally:
             ended_ms = clock.now_ms()
-            if ended_ms - began_ms > _SLOW_STORE_MS and ended_ms - self._doubted_ms > _DOUBT_AGAIN_MS:
-                self.doubt_self(ended_ms, ended_ms - began_ms)
+            if ended_ms - began_ms > _SLOW_STORE_MS and ended_ms - self._suspended_ms > _SUSPEND_AGAIN_MS:
+                self.suspend_failure_detection(ended_ms, ended_ms - began_ms)
 
 
 def present(broker_set: BrokerSet | None) -> BrokerSet:

@@ -56,15 +56,15 @@ class Owner(NamedTuple):
     """The connection over which a broker said how far its log is, and when its last heartbeat came there."""
 
     connection_id: int
-    heard_ms: int
+    last_contact_ms: int
     #: Its other end.
     peer: str = ""
 
 
-class Heard(msgspec.Struct, frozen=True, gc=False):
+class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
     """What a broker said last, and when."""
 
-    heard_ms: int
+    last_contact_ms: int
     timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
     #: The last epoch in its log, and the end of the log; over one connection they only move forward.
     epoch: int = UNKNOWN
@@ -79,23 +79,23 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     #: The other end of the connection that its last heartbeat came over, as host:port; blank where nobody knows.
     peer: str = ""
     #: It has started, and how far its log is has not been said since.
-    awaits_beat: bool = False
+    awaits_heartbeat: bool = False
     #: It has started and does not serve yet: until then it beats only once for each try, some seconds apart.
     is_starting: bool = False
     #: How far apart its heartbeats come, as observed; 0 until it has sent two.
     period_ms: int = PERIOD_MS_DEFAULT
-    #: When its last heartbeat came if it was heard otherwise since; 0: at `heard_ms`.
-    beat_ms: int = 0
+    #: When its last heartbeat came if it was heard otherwise since; 0: at `last_contact_ms`.
+    heartbeat_ms: int = 0
     #: Where epoch and offsets are from, if not from the connection that it was heard over last.
     owner: Owner | None = None
 
     def is_alive(self, now_ms: int) -> bool:
         """Tell whether its deadline has not passed."""
-        return self.heard_ms + self.timeout_ms >= now_ms
+        return self.last_contact_ms + self.timeout_ms >= now_ms
 
     def is_silent(self, now_ms: int, silence_ms: int) -> bool:
         """Tell whether it should have been heard since."""
-        return self.heard_ms + self.silence_allowed_ms(silence_ms) < now_ms
+        return self.last_contact_ms + self.silence_allowed_ms(silence_ms) < now_ms
 
     def silence_allowed_ms(self, silence_ms: int) -> int:
         """Return how long it may be silent: `silence_ms`, longer if its heartbeats are further apart than others'.
@@ -111,17 +111,17 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
     @property
     def due_ms(self) -> int:
         """When its next heartbeat is due, as far as that is known."""
-        return self.heard_ms + (self.period_ms or min(self.timeout_ms, TIMEOUT_BELIEVED_MS_MAX) - LATE_MS)
+        return self.last_contact_ms + (self.period_ms or min(self.timeout_ms, TIMEOUT_BELIEVED_MS_MAX) - LATE_MS)
 
     @property
     def own(self) -> Owner:
         """The connection over which it said how far its log is."""
-        return self.owner or Owner(self.connection_id, self.last_beat_ms, self.peer)
+        return self.owner or Owner(self.connection_id, self.last_heartbeat_ms, self.peer)
 
     @property
-    def last_beat_ms(self) -> int:
+    def last_heartbeat_ms(self) -> int:
         """When its last heartbeat came."""
-        return self.beat_ms or self.heard_ms
+        return self.heartbeat_ms or self.last_contact_ms
 
     @property
     def has_messages(self) -> bool:
@@ -137,11 +137,11 @@ class Heard(msgspec.Struct, frozen=True, gc=False):
 _replaced: Final = msgspec.structs.replace
 
 
-class LiveTable:
+class HeartbeatTable:
     """Broker -> what was heard of it."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[int, Heard]] = {}
+        self._rows: dict[str, dict[int, LastHeartbeat]] = {}
         self._over: dict[int, set[BrokerKey]] = {}
         #: Those that were heard over another connection than their own last, by their own.
         self._owned: dict[int, set[BrokerKey]] = {}
@@ -156,46 +156,48 @@ class LiveTable:
         """How many brokers were heard lately."""
         return len(self._by_age)
 
-    def get(self, key: BrokerKey) -> Heard | None:
+    def get(self, key: BrokerKey) -> LastHeartbeat | None:
         """Return what was heard of one broker."""
         return self.of_set(key.broker_name).get(key.broker_id)
 
-    def of_set(self, broker_name: str) -> Mapping[int, Heard]:
+    def of_set(self, broker_name: str) -> Mapping[int, LastHeartbeat]:
         """Return what was heard of the members of a set, by broker id."""
         return self._rows.get(broker_name, {})
 
-    def rows(self) -> Iterable[tuple[BrokerKey, Heard]]:
+    def rows(self) -> Iterable[tuple[BrokerKey, LastHeartbeat]]:
         """Return everything."""
-        return ((BrokerKey(name, i), heard) for name, members in self._rows.items() for i, heard in members.items())
+        return (
+            (BrokerKey(name, i), heartbeat) for name, members in self._rows.items() for i, heartbeat in members.items()
+        )
 
     def silent(self, now_ms: int, silence_ms: int) -> list[BrokerKey]:
         """Return who was not heard for longer than `silence_ms`, or its own timeout if that is shorter."""
         if silence_ms != self._silence_ms:
             self._silence_ms = silence_ms
-            self._impatient = {key for key, heard in self.rows() if heard.timeout_ms < silence_ms}
+            self._impatient = {key for key, heartbeat in self.rows() if heartbeat.timeout_ms < silence_ms}
         silent = [key for key in self._impatient if self._row(key).is_silent(now_ms, silence_ms)]
         for key in self._by_age:
-            heard = self._row(key)
-            if heard.heard_ms + silence_ms >= now_ms:
+            heartbeat = self._row(key)
+            if heartbeat.last_contact_ms + silence_ms >= now_ms:
                 # Nearly always this is the first: thousands beat each second, and are not looked through.
                 break
-            if heard.timeout_ms >= silence_ms and heard.is_silent(now_ms, silence_ms):
+            if heartbeat.timeout_ms >= silence_ms and heartbeat.is_silent(now_ms, silence_ms):
                 silent.append(key)
         return silent
 
-    def alive(self, broker_name: str, now_ms: int) -> dict[int, Heard]:
+    def alive(self, broker_name: str, now_ms: int) -> dict[int, LastHeartbeat]:
         """Return the members of a set whose deadline has not passed."""
-        return {i: heard for i, heard in self.of_set(broker_name).items() if heard.is_alive(now_ms)}
+        return {i: heartbeat for i, heartbeat in self.of_set(broker_name).items() if heartbeat.is_alive(now_ms)}
 
     def over(self, connection_id: int) -> tuple[BrokerKey, ...]:
         """Return the brokers that were heard over this connection last."""
         return tuple(sorted(self._over.get(connection_id, ())))
 
-    def at(self, connection_id: int) -> Iterator[BrokerKey]:
+    def connected_over(self, connection_id: int) -> Iterator[BrokerKey]:
         """Return the brokers that were heard over this connection last, or whose own it is."""
         return chain(self._over.get(connection_id, ()), self._owned.get(connection_id, ()))
 
-    def beat(self, key: BrokerKey, heard: Heard, home: str = "") -> Heard:
+    def record_heartbeat(self, key: BrokerKey, heartbeat: LastHeartbeat, home: str = "") -> LastHeartbeat:
         """Take a heartbeat, and return the row; epoch and offset only move forward, as an older one may come late.
 
         Over another connection they count once the broker was not heard over its own for OWN_CONNECTION_MS. What comes
@@ -204,55 +206,61 @@ class LiveTable:
         members = self._rows.get(key.broker_name)
         before = members.get(key.broker_id) if members is not None else None
         if members is None or before is None:
-            heard = _replaced(heard, period_ms=0)
-            self._put(key, heard)
-            return heard
-        if before.is_starting and (before.awaits_beat or heard.heard_ms - before.heard_ms > PERIODIC_MS):
-            heard = _replaced(heard, is_starting=True, period_ms=0)
-        elif before.beat_ms or before.period_ms != PERIOD_MS_DEFAULT:
-            heard = _replaced(heard, period_ms=_period_ms(before, heard))
+            heartbeat = _replaced(heartbeat, period_ms=0)
+            self._put(key, heartbeat)
+            return heartbeat
+        if before.is_starting and (
+            before.awaits_heartbeat or heartbeat.last_contact_ms - before.last_contact_ms > PERIODIC_MS
+        ):
+            heartbeat = _replaced(heartbeat, is_starting=True, period_ms=0)
+        elif before.heartbeat_ms or before.period_ms != PERIOD_MS_DEFAULT:
+            heartbeat = _replaced(heartbeat, period_ms=_period_ms(before, heartbeat))
         # Nearly always both are as before or higher.
-        if before.connection_id != heard.connection_id or before.owner is not None:
-            heard = _of_owner(before, heard, home)
-        elif (before.max_offset > heard.max_offset or before.epoch > heard.epoch) and before.progress > heard.progress:
-            heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
-        if before.connection_id == heard.connection_id and before.owner is heard.owner:
+        if before.connection_id != heartbeat.connection_id or before.owner is not None:
+            heartbeat = _of_owner(before, heartbeat, home)
+        elif (
+            before.max_offset > heartbeat.max_offset or before.epoch > heartbeat.epoch
+        ) and before.progress > heartbeat.progress:
+            heartbeat = _replaced(heartbeat, epoch=before.epoch, max_offset=before.max_offset)
+        if before.connection_id == heartbeat.connection_id and before.owner is heartbeat.owner:
             # Nearly all beats end here.
-            members[key.broker_id] = heard
+            members[key.broker_id] = heartbeat
             self._by_age.move_to_end(key)
-            if heard.timeout_ms != before.timeout_ms:
-                self._note_patience(key, heard)
+            if heartbeat.timeout_ms != before.timeout_ms:
+                self._sort_by_patience(key, heartbeat)
         else:
-            self._put(key, heard)
-        return heard
+            self._put(key, heartbeat)
+        return heartbeat
 
-    def seen(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
+    def record_contact(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Take another request of a broker for a sign of life: its heartbeats may go astray.
 
         Source: docs/protocol/controller.md 4.1.
         """
-        before = self.get(key) or Heard(now_ms, period_ms=0, beat_ms=_NEVER, connection_id=connection_id)
+        before = self.get(key) or LastHeartbeat(now_ms, period_ms=0, heartbeat_ms=_NEVER, connection_id=connection_id)
         owner = before.owner if before.connection_id == connection_id else _owner_of(before)
-        after = _replaced(before, heard_ms=now_ms, beat_ms=before.beat_ms or before.heard_ms)
+        after = _replaced(before, last_contact_ms=now_ms, heartbeat_ms=before.heartbeat_ms or before.last_contact_ms)
         self._put(key, _replaced(after, connection_id=connection_id, owner=owner))
 
-    def answered(self, key: BrokerKey, now_ms: int) -> None:
+    def record_response(self, key: BrokerKey, now_ms: int) -> None:
         """Take the answer to a question for a sign of life; of a broker that was never heard it is the first."""
         before = self.get(key)
         if before is not None:
-            self.seen(key, now_ms, before.connection_id)
+            self.record_contact(key, now_ms, before.connection_id)
         else:
-            self._put(key, Heard(now_ms, awaits_beat=True, beat_ms=_NEVER))
+            self._put(key, LastHeartbeat(now_ms, awaits_heartbeat=True, heartbeat_ms=_NEVER))
 
-    def restarted(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
+    def record_restart(self, key: BrokerKey, now_ms: int, connection_id: int) -> None:
         """Forget how far a log was: a new process may have recovered less."""
-        before = self.get(key) or Heard(now_ms)
-        after = _replaced(before, heard_ms=now_ms, connection_id=connection_id, awaits_beat=True, is_starting=True)
+        before = self.get(key) or LastHeartbeat(now_ms)
+        after = _replaced(
+            before, last_contact_ms=now_ms, connection_id=connection_id, awaits_heartbeat=True, is_starting=True
+        )
         # Where it was, how far, and how often it beats, was another process.
         after = _replaced(after, address="", epoch=UNKNOWN, max_offset=UNKNOWN, confirm_offset=UNKNOWN, owner=None)
-        self._put(key, _replaced(after, period_ms=0, beat_ms=_NEVER))
+        self._put(key, _replaced(after, period_ms=0, heartbeat_ms=_NEVER))
 
-    def forget(self, key: BrokerKey) -> None:
+    def remove(self, key: BrokerKey) -> None:
         """Forget a broker."""
         members = self._rows.get(key.broker_name, {})
         before = members.pop(key.broker_id, None)
@@ -265,29 +273,29 @@ class LiveTable:
         if not members:
             self._rows.pop(key.broker_name, None)
 
-    def _put(self, key: BrokerKey, heard: Heard) -> None:
+    def _put(self, key: BrokerKey, heartbeat: LastHeartbeat) -> None:
         members = self._rows.setdefault(key.broker_name, {})
         before = members.get(key.broker_id)
-        members[key.broker_id] = heard
+        members[key.broker_id] = heartbeat
         self._by_age[key] = None
         self._by_age.move_to_end(key)
-        self._note_patience(key, heard)
-        if before is None or before.connection_id != heard.connection_id:
+        self._sort_by_patience(key, heartbeat)
+        if before is None or before.connection_id != heartbeat.connection_id:
             if before is not None:
                 _unbind(self._over, key, before.connection_id)
-            self._over.setdefault(heard.connection_id, set()).add(key)
+            self._over.setdefault(heartbeat.connection_id, set()).add(key)
         if before is not None and before.owner is not None:
             _unbind(self._owned, key, before.owner.connection_id)
-        if heard.owner is not None:
-            self._owned.setdefault(heard.owner.connection_id, set()).add(key)
+        if heartbeat.owner is not None:
+            self._owned.setdefault(heartbeat.owner.connection_id, set()).add(key)
 
-    def _note_patience(self, key: BrokerKey, heard: Heard) -> None:
-        if heard.timeout_ms < self._silence_ms:
+    def _sort_by_patience(self, key: BrokerKey, heartbeat: LastHeartbeat) -> None:
+        if heartbeat.timeout_ms < self._silence_ms:
             self._impatient.add(key)
         else:
             self._impatient.discard(key)
 
-    def _row(self, key: BrokerKey) -> Heard:
+    def _row(self, key: BrokerKey) -> LastHeartbeat:
         return self._rows[key.broker_name][key.broker_id]
 
 
@@ -298,45 +306,47 @@ def _unbind(table: dict[int, set[BrokerKey]], key: BrokerKey, connection_id: int
         table.pop(connection_id, None)
 
 
-def _period_ms(before: Heard, heard: Heard) -> int:
+def _period_ms(before: LastHeartbeat, heartbeat: LastHeartbeat) -> int:
     """Return how far apart heartbeats come: the longest gap counts, and ever less if it does not come again."""
-    if before.beat_ms == _NEVER:
+    if before.heartbeat_ms == _NEVER:
         return 0
     if before.period_ms == PERIOD_MS_DEFAULT:
         # Who beats each second and is late once has not changed its interval: that takes a restart.
         return PERIOD_MS_DEFAULT
-    gap_ms = heard.heard_ms - (before.beat_ms or before.heard_ms)
+    gap_ms = heartbeat.last_contact_ms - (before.heartbeat_ms or before.last_contact_ms)
     period_ms = max(gap_ms, before.period_ms * 3 // 4)
-    return PERIOD_MS_DEFAULT if period_ms <= PERIODIC_MS else min(period_ms, heard.timeout_ms)
+    return PERIOD_MS_DEFAULT if period_ms <= PERIODIC_MS else min(period_ms, heartbeat.timeout_ms)
 
 
-def _owner_of(before: Heard) -> Owner | None:
+def _owner_of(before: LastHeartbeat) -> Owner | None:
     """Return whose word counts for the log of a broker; None if nobody has said anything."""
-    if before.awaits_beat:
+    if before.awaits_heartbeat:
         return None
     return before.own
 
 
-def _of_owner(before: Heard, heard: Heard, home: str) -> Heard:
+def _of_owner(before: LastHeartbeat, heartbeat: LastHeartbeat, home: str) -> LastHeartbeat:
     """Return a heartbeat with the epoch and offsets that count, of a broker that is heard over several connections."""
     owner = _owner_of(before)
-    if owner is None or heard.heard_ms - owner.heard_ms > _outweighs_ms(owner, before, heard, home):
-        return _replaced(heard, owner=None)
-    if owner.connection_id != heard.connection_id:
+    if owner is None or heartbeat.last_contact_ms - owner.last_contact_ms > _outweighs_ms(
+        owner, before, heartbeat, home
+    ):
+        return _replaced(heartbeat, owner=None)
+    if owner.connection_id != heartbeat.connection_id:
         # Anybody can send it: it is a sign of life, and says nothing of the broker.
         log = {"epoch": before.epoch, "max_offset": before.max_offset, "confirm_offset": before.confirm_offset}
         way = {"address": before.address, "timeout_ms": before.timeout_ms, "period_ms": before.period_ms}
-        return _replaced(heard, owner=owner, priority=before.priority, **log, **way)
-    if before.progress > heard.progress:
-        heard = _replaced(heard, epoch=before.epoch, max_offset=before.max_offset)
-    return _replaced(heard, owner=None)
+        return _replaced(heartbeat, owner=owner, priority=before.priority, **log, **way)
+    if before.progress > heartbeat.progress:
+        heartbeat = _replaced(heartbeat, epoch=before.epoch, max_offset=before.max_offset)
+    return _replaced(heartbeat, owner=None)
 
 
-def _outweighs_ms(owner: Owner, before: Heard, heard: Heard, home: str) -> int:
+def _outweighs_ms(owner: Owner, before: LastHeartbeat, heartbeat: LastHeartbeat, home: str) -> int:
     """Return for how long what a broker said over its own connection outweighs a heartbeat over any."""
     own_ms = max(OWN_CONNECTION_MS, before.period_ms * 3 // 2)
     was_home = home != "" and host_number(owner.peer) == home
-    is_home = home != "" and host_number(heard.peer) == home
+    is_home = home != "" and host_number(heartbeat.peer) == home
     if was_home == is_home:
         return own_ms
     return _AT_ONCE if is_home else max(own_ms, HOME_CONNECTION_MS)

@@ -18,7 +18,7 @@ WINDOW_MS: Final = 10_000
 SILENCE_MS_MAX: Final = 60_000
 
 
-class Seat(NamedTuple):
+class BrokerHost(NamedTuple):
     """Where a member is."""
 
     #: The number of its host; blank where only a name is known.
@@ -27,7 +27,7 @@ class Seat(NamedTuple):
     is_proven: bool
 
 
-NOWHERE: Final = Seat("", is_proven=False)
+HOST_UNKNOWN: Final = BrokerHost("", is_proven=False)
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Silence(NamedTuple):
     #: Both of a cluster of two: this host and one other.
     are_two: bool = False
     #: Some host is heard, be it the own.
-    hears_any: bool = True
+    has_any_contact: bool = True
 
     @property
     def is_most(self) -> bool:
@@ -72,7 +72,7 @@ class Silence(NamedTuple):
         return not self.are_two and 2 * (self.silent + self.awaited) > self.hosts
 
 
-class Hosts:
+class HostLiveness:
     """The hosts of members, when each is to be heard next, and since when most of them are silent."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class Hosts:
         #: When most hosts were found silent; None while that is not so.
         self.silent_from_ms: int | None = None
         #: Since when they were not heard.
-        self.unheard_since_ms = 0
+        self.silent_since_ms = 0
         #: Since when another host than the own is heard, be it one that does not count.
-        self.partly_heard_from_ms: int | None = None
+        self.others_in_contact_from_ms: int | None = None
         #: Tells whether a host is that of this controller.
         self.is_own: Callable[[str], bool] = lambda _host: False
 
-    def heard(self, key: BrokerKey, address: str, due_ms: int, seat: Seat = NOWHERE) -> None:
+    def record_contact(self, key: BrokerKey, address: str, due_ms: int, broker_host: BrokerHost = HOST_UNKNOWN) -> None:
         """Take a sign of life of a member that is stored at this address, and when it is to be heard next.
 
         Of a host that is proven only what is known to come from there is one.
@@ -100,9 +100,9 @@ class Hosts:
             place = self._put(key, address, due_ms)
         host = place[1]
         # Thousands come each second.
-        if seat.is_proven:
-            if host.proof != seat.host:
-                self._prove(host, seat.host)
+        if broker_host.is_proven:
+            if host.proof != broker_host.host:
+                self._prove(host, broker_host.host)
         elif host.proof:
             return
         host.due_ms = due_ms
@@ -112,7 +112,7 @@ class Hosts:
         host.proof = number
         host.is_own = host.is_own or self.is_own(number)
 
-    def answered(self, key: BrokerKey, now_ms: int) -> None:
+    def record_response(self, key: BrokerKey, now_ms: int) -> None:
         """Take note that the host of a broker can be reached."""
         if (place := self._places.get(key)) is not None:
             place[1].due_ms = max(place[1].due_ms, now_ms + PERIOD_MS_DEFAULT)
@@ -133,13 +133,13 @@ class Hosts:
         if host is not None and not host.brokers:
             host.given_up_ms = now_ms
 
-    def forget(self, key: BrokerKey) -> None:
+    def remove(self, key: BrokerKey) -> None:
         """Wait no longer for a broker that is gone, and nobody else is to blame."""
         host = self._take(key)
         if host is not None and not host.brokers:
             del self._hosts[host.name]
 
-    def resume(self, now_ms: int) -> None:
+    def after_pause(self, now_ms: int) -> None:
         """Take note that this process stood still until now, so that nobody could be heard."""
         for host in self._hosts.values():
             host.due_ms = max(host.due_ms, now_ms + PERIOD_MS_DEFAULT)
@@ -155,8 +155,12 @@ class Hosts:
 
     def is_silent_for_good(self, now_ms: int) -> bool:
         """Tell whether most hosts were silent for so long, all the while others were heard, that they are given up."""
-        silent_ms, heard_ms = self.silent_from_ms, self.partly_heard_from_ms
-        return silent_ms is not None and heard_ms is not None and now_ms - max(silent_ms, heard_ms) > SILENCE_MS_MAX
+        silent_ms, last_contact_ms = self.silent_from_ms, self.others_in_contact_from_ms
+        return (
+            silent_ms is not None
+            and last_contact_ms is not None
+            and now_ms - max(silent_ms, last_contact_ms) > SILENCE_MS_MAX
+        )
 
     def drop_silent(self, now_ms: int) -> None:
         """Wait no longer for the hosts that are silent: those that are heard are all there are."""
@@ -176,21 +180,21 @@ class Hosts:
         silent = [due_ms for due_ms in counting if now_ms > due_ms + LATE_MS]
         awaited = sum(now_ms > due_ms for due_ms in counting) - len(silent)
         hears_own = any(host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
-        hears_any = hears_own or len(silent) < len(counting)
+        has_any_contact = hears_own or len(silent) < len(counting)
         if silent and self.silent_from_ms is None:
-            self.unheard_since_ms = min(silent) - PERIOD_MS_DEFAULT
+            self.silent_since_ms = min(silent) - PERIOD_MS_DEFAULT
         # Where few hosts are proven, as behind proxies, the others have to end the wait for those few.
         hears_other = any(not host.is_own and now_ms <= host.due_ms + LATE_MS for host in hosts)
         if len(silent) == len(counting) and not hears_other:
-            self.partly_heard_from_ms = None
-        elif self.partly_heard_from_ms is None:
-            self.partly_heard_from_ms = now_ms
+            self.others_in_contact_from_ms = None
+        elif self.others_in_contact_from_ms is None:
+            self.others_in_contact_from_ms = now_ms
         are_two = len(others) == 1 and hears_own
-        return Silence(len(counting), len(silent), awaited, are_two=are_two, hears_any=hears_any)
+        return Silence(len(counting), len(silent), awaited, are_two=are_two, has_any_contact=has_any_contact)
 
     def _put(self, key: BrokerKey, address: str, due_ms: int) -> tuple[str, _Host]:
         if key in self._places:
-            self.forget(key)
+            self.remove(key)
         name = address.rpartition(":")[0]
         host = self._hosts.get(name)
         if host is None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from controller.failure_detection.heartbeats import UNKNOWN, Heard
+from controller.failure_detection.heartbeats import UNKNOWN, LastHeartbeat
 
 #: No master writes more between two heartbeats, or before its silence is noticed.
 GROWTH_BYTES_MAX: Final = 16 * 1024**3
@@ -40,17 +40,17 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
     #: Somebody was asked and had neither answered nor refused when the time was over, as who stands still.
     is_awaited: bool = False
 
-    def applied_to(self, heard: Mapping[int, Heard], now_ms: int) -> dict[int, Heard]:
+    def applied_to(self, heartbeat: Mapping[int, LastHeartbeat], now_ms: int) -> dict[int, LastHeartbeat]:
         """Return what is known of brokers, with answers in the place of older heartbeats."""
-        return {i: self._applied(i, each, now_ms) for i, each in heard.items()}
+        return {i: self._applied(i, each, now_ms) for i, each in heartbeat.items()}
 
-    def _applied(self, broker_id: int, heard: Heard, now_ms: int) -> Heard:
+    def _applied(self, broker_id: int, heartbeat: LastHeartbeat, now_ms: int) -> LastHeartbeat:
         end = self.by_id.get(broker_id)
         if end is None:
-            return heard
-        return replace(heard, epoch=end.epoch, max_offset=end.max_offset, heard_ms=now_ms)
+            return heartbeat
+        return replace(heartbeat, epoch=end.epoch, max_offset=end.max_offset, last_contact_ms=now_ms)
 
-    def believed(self, master_epoch: int, lost: Heard | None) -> "LogEnds":
+    def believed(self, master_epoch: int, lost: LastHeartbeat | None) -> "LogEnds":
         """Return this without what cannot be, at a master epoch and after what its lost master said last.
 
         No log has an epoch that nobody was elected for, or ends far behind the log that it follows.
@@ -73,7 +73,7 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
         """Who serves as master."""
         return frozenset(i for i, end in self.by_id.items() if end.is_master)
 
-    def leave_doubt(self, in_sync: Collection[int], others: int) -> bool:
+    def are_inconclusive(self, in_sync: Collection[int], others: int) -> bool:
         """Tell whether it matters on how many replicas a confirmed message is; `others` are all but the lost master.
 
         It does not where all of them have answered, and the longest log is that of a member of the SyncStateSet.
@@ -85,10 +85,10 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: Nobody was asked, or nobody has answered.
-NO_ANSWERS: Final = LogEnds()
+NO_LOG_ENDS: Final = LogEnds()
 
 
-class Query(NamedTuple):
+class LogEndQuery(NamedTuple):
     """Whom to ask for an election."""
 
     broker_name: str

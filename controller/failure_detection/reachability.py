@@ -15,7 +15,7 @@ _AGAIN_MS_MAX: Final = 300_000
 #: After so many greetings in vain, half a minute, somebody should know; a broker that starts listens late.
 _TRIES_UNREACHED: Final = 6
 #: Who beats is heard within this, also while it starts; who was not is dead or gone, and begins anew if it comes back.
-_BEATS_MS: Final = 10_000
+_CONTACT_MS: Final = 10_000
 #: How many brokers are remembered, the last ones.
 _REMEMBERED_MAX: Final = 100_000
 
@@ -27,7 +27,7 @@ class _Tries(NamedTuple):
     number: int
     again_ms: int
     #: When it was heard last.
-    heard_ms: int
+    last_contact_ms: int
 
 
 class _Reached(NamedTuple):
@@ -40,14 +40,14 @@ class _Reached(NamedTuple):
     is_sure: bool
 
 
-class Reach:
+class Reachability:
     """Broker -> the address where it was reached."""
 
     def __init__(self) -> None:
         self._reached: dict[BrokerKey, _Reached] = {}
         self._tries: dict[BrokerKey, _Tries] = {}
         #: When any broker that is not reached was heard last.
-        self._heard_ms = 0
+        self._contact_ms = 0
         #: Some broker was reached since the start, so this controller can reach brokers at all.
         self.has_reached_any = False
 
@@ -59,11 +59,11 @@ class Reach:
         before = self._reached.get(key)
         if not host and before is not None and before.address == address:
             host, is_sure = before.host, before.is_sure
-        _make_room(self._reached)
+        _evict_oldest(self._reached)
         self._reached[key] = _Reached(address, host, is_sure)
         self.has_reached_any = True
 
-    def unanswered(self, key: BrokerKey) -> None:
+    def no_response(self, key: BrokerKey) -> None:
         """Take note that a broker did not answer: its name may lead to another host when it comes back."""
         before = self._reached.get(key)
         if before is not None and before.is_sure and not host_number(before.address):
@@ -84,40 +84,42 @@ class Reach:
         reached = self._reached.get(key)
         return reached.host if reached is not None and reached.address == address else ""
 
-    def heard(self, key: BrokerKey, now_ms: int) -> None:
+    def record_contact(self, key: BrokerKey, now_ms: int) -> None:
         """Take note that a broker beats which there is no time to greet now."""
-        self._heard_ms = now_ms
-        if (tries := self._tries.get(key)) is not None and now_ms - tries.heard_ms <= _BEATS_MS:
-            self._tries[key] = tries._replace(heard_ms=now_ms)
+        self._contact_ms = now_ms
+        if (tries := self._tries.get(key)) is not None and now_ms - tries.last_contact_ms <= _CONTACT_MS:
+            self._tries[key] = tries._replace(last_contact_ms=now_ms)
 
     def begin(self, key: BrokerKey, address: str, now_ms: int) -> bool:
         """Tell whether a broker that is heard now is to be greeted, and count it."""
-        self._heard_ms = now_ms
+        self._contact_ms = now_ms
         before = self._tries.get(key)
-        if before is None or before.address != address or now_ms - before.heard_ms > _BEATS_MS:
+        if before is None or before.address != address or now_ms - before.last_contact_ms > _CONTACT_MS:
             before = _Tries(address, 0, now_ms, now_ms)
         if now_ms < before.again_ms:
-            self._tries[key] = before._replace(heard_ms=now_ms)
+            self._tries[key] = before._replace(last_contact_ms=now_ms)
             return False
         pause_ms = min(_AGAIN_MS << min(before.number, 10), _AGAIN_MS_MAX)
-        _make_room(self._tries)
+        _evict_oldest(self._tries)
         self._tries[key] = _Tries(address, before.number + 1, now_ms + pause_ms, now_ms)
         return True
 
     @property
     def unreached(self) -> list[BrokerKey]:
         """Return who was greeted in vain again and again and still beats."""
-        since_ms = self._heard_ms - _BEATS_MS
+        since_ms = self._contact_ms - _CONTACT_MS
         return [
-            key for key, tries in self._tries.items() if tries.number >= _TRIES_UNREACHED and tries.heard_ms >= since_ms
+            key
+            for key, tries in self._tries.items()
+            if tries.number >= _TRIES_UNREACHED and tries.last_contact_ms >= since_ms
         ]
 
-    def forget(self, key: BrokerKey) -> None:
+    def remove(self, key: BrokerKey) -> None:
         """Forget that a broker was reached, or that it was not."""
         self._reached.pop(key, None)
         self._tries.pop(key, None)
 
 
-def _make_room(remembered: dict[BrokerKey, _Reached] | dict[BrokerKey, _Tries]) -> None:
+def _evict_oldest(remembered: dict[BrokerKey, _Reached] | dict[BrokerKey, _Tries]) -> None:
     while len(remembered) >= _REMEMBERED_MAX:
         del remembered[next(iter(remembered))]

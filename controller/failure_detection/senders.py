@@ -5,75 +5,77 @@ broker that was reached at the host of its address, and is heard from there, is 
 Brokers that come through proxies or from other addresses of their machines are not told from others so.
 """
 
-from controller.failure_detection.detector import Detection
+from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import (
     HOME_CONNECTION_MS,
     TIMEOUT_BELIEVED_MS_MAX,
     BrokerKey,
-    LiveTable,
+    HeartbeatTable,
     Owner,
     Source,
 )
-from controller.failure_detection.reachability import Reach
+from controller.failure_detection.reachability import Reachability
 from remoting.protocol.addresses import host_number
 
 
 class Senders:
     """Who speaks for the brokers of a live table."""
 
-    def __init__(self, live: LiveTable, detection: Detection, reach: Reach) -> None:
+    def __init__(self, live: HeartbeatTable, detector: FailureDetector, reach: Reachability) -> None:
         self._live = live
-        self._detection = detection
+        self._detector = detector
         self._reach = reach
         #: Over which connection a request of a broker came last that is no heartbeat, which may take another way; it
         #: counts while it is open. By broker, and the other way round.
-        self._asks_over: dict[BrokerKey, Source] = {}
-        self._askers: dict[int, set[BrokerKey]] = {}
+        self._requests_over: dict[BrokerKey, Source] = {}
+        self._requesters: dict[int, set[BrokerKey]] = {}
 
-    def asked(self, key: BrokerKey, source: Source) -> None:
+    def record_request(self, key: BrokerKey, source: Source) -> None:
         """Take note that a request of a broker came that is no heartbeat, and was taken."""
-        if self._asks_over.get(key) != source:
-            self.forget(key)
-            self._asks_over[key] = source
-            self._askers.setdefault(source.connection_id, set()).add(key)
+        if self._requests_over.get(key) != source:
+            self.remove(key)
+            self._requests_over[key] = source
+            self._requesters.setdefault(source.connection_id, set()).add(key)
 
-    def asked_at_home(self, key: BrokerKey, address: str, source: Source) -> None:
+    def record_request_from_host(self, key: BrokerKey, address: str, source: Source) -> None:
         """Take note of a request that may be this broker's, as it comes from its host."""
-        if self._asks_over.get(key) != source and self._is_home(key, address, source.peer):
-            self.asked(key, source)
+        if self._requests_over.get(key) != source and self._is_home(key, address, source.peer):
+            self.record_request(key, source)
 
     def connection_lost(self, connection_id: int) -> None:
         """Forget who asked over a connection that is gone: it may come another way."""
-        for key in self._askers.pop(connection_id, ()):
-            del self._asks_over[key]
+        for key in self._requesters.pop(connection_id, ()):
+            del self._requests_over[key]
 
-    def forget(self, key: BrokerKey) -> None:
+    def remove(self, key: BrokerKey) -> None:
         """Forget over which connection a broker asked."""
-        source = self._asks_over.pop(key, None)
+        source = self._requests_over.pop(key, None)
         if source is not None:
-            self._askers[source.connection_id].discard(key)
-            if not self._askers[source.connection_id]:
-                del self._askers[source.connection_id]
+            self._requesters[source.connection_id].discard(key)
+            if not self._requesters[source.connection_id]:
+                del self._requesters[source.connection_id]
 
-    def is_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
+    def is_from_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Tell whether what comes from there is not from the broker, as that was heard from its host lately."""
-        heard = self._live.get(key)
-        if heard is None or (heard.connection_id == source.connection_id and heard.owner is None):
+        heartbeat = self._live.get(key)
+        if heartbeat is None or (heartbeat.connection_id == source.connection_id and heartbeat.owner is None):
             return False
         # Who has sent one heartbeat only is not missed before its timeout.
-        due_ms = heard.period_ms * 3 // 2 if heard.period_ms else min(heard.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
-        is_late = now_ms - heard.own.heard_ms > max(HOME_CONNECTION_MS, due_ms)
-        return not is_late and self._is_apart(key, address, source, heard.own)
+        due_ms = (
+            heartbeat.period_ms * 3 // 2 if heartbeat.period_ms else min(heartbeat.timeout_ms, TIMEOUT_BELIEVED_MS_MAX)
+        )
+        is_late = now_ms - heartbeat.own.last_contact_ms > max(HOME_CONNECTION_MS, due_ms)
+        return not is_late and self._is_apart(key, address, source, heartbeat.own)
 
-    def asks_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
+    def is_request_from_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
         """Tell the same of a request that is no heartbeat."""
-        asks_over = self._asks_over.get(key)
-        asks_at_home = asks_over is not None and self._is_home(key, address, asks_over.peer)
-        return asks_at_home and self.is_elsewhere(key, address, source, now_ms)
+        requests_over = self._requests_over.get(key)
+        is_from_host = requests_over is not None and self._is_home(key, address, requests_over.peer)
+        return is_from_host and self.is_from_elsewhere(key, address, source, now_ms)
 
-    def was_elsewhere(self, key: BrokerKey, address: str, source: Source) -> bool:
+    def is_failed_from_elsewhere(self, key: BrokerKey, address: str, source: Source) -> bool:
         """Tell the same of what comes in the name of a broker that is dead, and was heard from its host before."""
-        last = self._detection.last_of_dead(key)
+        last = self._detector.last_of_failed(key)
         return last is not None and self._live.get(key) is None and self._is_apart(key, address, source, last.own)
 
     def _is_apart(self, key: BrokerKey, address: str, source: Source, own: Owner) -> bool:
@@ -84,5 +86,5 @@ class Senders:
         home, number = self._reach.host_of(key, address), host_number(peer)
         if not (home and number):
             return False
-        is_own = self._detection.hosts.is_own
+        is_own = self._detector.hosts.is_own
         return number == home or (is_own(home) and is_own(number))

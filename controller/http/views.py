@@ -6,7 +6,7 @@ from itertools import islice
 
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failover.election_log import ElectionRecord
-from controller.failover.requests import Control
+from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http.shapes import (
     BrokerSetListing,
@@ -21,7 +21,7 @@ from controller.http.shapes import (
     ReplicaView,
 )
 from controller.sets.broker_set import BrokerSet
-from controller.sets.health import state_of
+from controller.sets.health import health_of
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 from serving.http.pages import with_prefix
@@ -37,7 +37,7 @@ class Views(ServerViews[ControllerConfig]):
         health: Health,
         metrics: MetricsText,
         settings: StoredConfig[ControllerConfig],
-        control: Control,
+        control: BrokerRequests,
         clock: Clock,
     ) -> None:
         super().__init__(CONTROLLER, health, metrics, settings)
@@ -54,7 +54,7 @@ class Views(ServerViews[ControllerConfig]):
         """Return the group."""
         group = self._control.group
         leader = group.known_leader
-        pause_ms = self._control.detection.pause_ends_ms - self._clock.now_ms()
+        pause_ms = self._control.detector.pause_ends_ms - self._clock.now_ms()
         return ControllerListing(
             group=group.name,
             role=group.role.name.lower(),
@@ -74,7 +74,7 @@ class Views(ServerViews[ControllerConfig]):
         names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), asked.prefix)
         page = asked_page(names, asked, str)
         found = (self._control.store.get(name) for name in page.keys)
-        suspects = self._control.detection.suspects
+        suspects = self._control.detector.suspects
         return BrokerSetListing(
             broker_sets=[self._broker_set(each, suspects) for each in found if each is not None],
             total=page.total,
@@ -87,7 +87,7 @@ class Views(ServerViews[ControllerConfig]):
         broker_set = self._control.store.get(name)
         if broker_set is None:
             raise NotFound(f"There is no broker set {name}.")
-        return self._broker_set(broker_set, self._control.detection.suspects)
+        return self._broker_set(broker_set, self._control.detector.suspects)
 
     def elections(self, asked: Asked) -> ElectionListing:
         """Return the last elections."""
@@ -101,7 +101,7 @@ class Views(ServerViews[ControllerConfig]):
         return BrokerSetView(
             broker_name=name,
             cluster=broker_set.cluster,
-            state=state_of(broker_set, {each.broker_id for each in replicas if each.alive}).value,
+            state=health_of(broker_set, {each.broker_id for each in replicas if each.alive}).value,
             master_broker_id=broker_set.master,
             master_address=broker_set.master_address,
             master_epoch=broker_set.master_epoch,
@@ -127,7 +127,7 @@ class Views(ServerViews[ControllerConfig]):
                 in_sync=broker_id in broker_set.sync_state_set,
                 alive=broker_id in alive,
                 suspect=BrokerKey(name, broker_id) in suspects,
-                last_heard_unix_ms=said.heard_ms + to_unix_ms if said else None,
+                last_heard_unix_ms=said.last_contact_ms + to_unix_ms if said else None,
                 epoch=said.epoch if said and knows else None,
                 max_offset=said.max_offset if said and knows else None,
                 confirm_offset=said.confirm_offset if said and knows else None,
@@ -143,7 +143,7 @@ def _election(record: ElectionRecord) -> ElectionView:
         unix_ms=record.unix_ms,
         trigger=record.cause.trigger.value,
         cause=record.cause.why,
-        result=record.told_result.value,
+        result=record.reported_result.value,
         reason=record.reason,
         candidates=[
             CandidateView(
@@ -155,7 +155,7 @@ def _election(record: ElectionRecord) -> ElectionView:
                 max_offset=each.max_offset,
                 election_priority=each.priority,
             )
-            for each in record.standings
+            for each in record.reports
         ],
         old_master=record.old_master,
         new_master=record.new_master,

@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from controller.decisions.election import Result
-from controller.failure_detection.detector import Outcome, Why
+from controller.decisions.election import ElectionResult
+from controller.failure_detection.detector import ProbeOutcome, SuspicionReason
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Living, Tally, everything
 from serving.metrics.server_counters import LATENCY_S, ServerCounts
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
 PHASES: Final = ("detect", "judge", "commit", "notify", "total")
-RESULTS: Final = tuple(result.value for result in Result)
+RESULTS: Final = tuple(result.value for result in ElectionResult)
 #: How a failover ended that brought a new master; otherwise it is the result of its election.
 FAILED_OVER: Final = "failed_over"
 NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
@@ -31,7 +31,7 @@ class SetCounts(ServerCounts):
         #: Seconds by phase.
         self.failover_phases = HistogramTable(PHASE_S, known=[(phase,) for phase in PHASES])
         self.notifications = Tally(known=[(result,) for result in NOTIFIED])
-        self.probes = Tally(known=[(outcome.value,) for outcome in Outcome])
+        self.probes = Tally(known=[(outcome.value,) for outcome in ProbeOutcome])
         #: Cluster and why.
         self.brokers_failed = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
         self.failure_detection_suspensions = 0
@@ -43,6 +43,6 @@ class SetCounts(ServerCounts):
 
     def know(self, cluster: str) -> None:
         """Begin to count what can happen in a cluster: a rate misses a counter that is born at 1."""
-        for why in (Why.CLOSED.value, Why.SILENT.value):
+        for why in (SuspicionReason.CLOSED.value, SuspicionReason.SILENT.value):
             self.failovers.add((cluster, why, FAILED_OVER), 0)
             self.brokers_failed.add((cluster, why), 0)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from controller.config import CONTROLLER, ControllerConfig
-from controller.decisions.election import Result
+from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import LOSSES, ElectionRecord, Notified
-from controller.failure_detection.detector import Dead, HostsEvent, HostsNews, Outcome
+from controller.failover.election_log import LOSSES, ElectionRecord, NotificationResult
+from controller.failure_detection.detector import BrokerFailure, HostsChange, HostsChangeKind, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.observability import log_events as catalogue
 from controller.observability.counters import FAILED_OVER, SetCounts
@@ -104,14 +104,14 @@ class Journal(ServerJournal[ControllerConfig]):
         self._counts.failure_detection_suspensions += 1
         self._logs.write(catalogue.FAILURE_DETECTION_SUSPENDED, held_ms=held_ms)
 
-    def hosts_changed(self, news: HostsNews) -> None:
+    def hosts_changed(self, news: HostsChange) -> None:
         """Note that most hosts of brokers are silent, or no longer."""
         silence = news.silence
-        self._counts.silent_hosts = silence.silent if news.event is HostsEvent.SILENT else 0
-        if news.event is HostsEvent.BACK:
+        self._counts.silent_hosts = silence.silent if news.event is HostsChangeKind.SILENT else 0
+        if news.event is HostsChangeKind.BACK:
             self._logs.write(catalogue.HEARTBEATS_RESUMED, gap_ms=news.silent_ms)
             return
-        event = catalogue.HOSTS_SILENT if news.event is HostsEvent.SILENT else catalogue.SILENT_HOSTS_GIVEN_UP
+        event = catalogue.HOSTS_SILENT if news.event is HostsChangeKind.SILENT else catalogue.SILENT_HOSTS_GIVEN_UP
         self._logs.write(event, silent_hosts=silence.silent, other_hosts=silence.hosts, silent_ms=news.silent_ms)
 
     def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
@@ -161,11 +161,11 @@ class Journal(ServerJournal[ControllerConfig]):
         if not is_new and any(isinstance(event, MasterLost) for event in events):
             self._logs.write(catalogue.MASTER_RESTARTED, **who, **_epochs(after))
 
-    def broker_suspect(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
+    def broker_suspected(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
         """Note a closed connection of a broker."""
         self._logs.write(catalogue.BROKER_SUSPECTED, **_who(key, broker_set))
 
-    def broker_failed(self, dead: Dead, broker_set: BrokerSet | None) -> None:
+    def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet | None) -> None:
         """Note a death."""
         if self.history is not None and broker_set is not None:
             self.history.broker_failed(dead, broker_set)
@@ -175,11 +175,11 @@ class Journal(ServerJournal[ControllerConfig]):
             **_who(dead.key, broker_set),
             reason=dead.reason,
             evidence=dead.why.value,
-            silent_ms=dead.judged_ms - dead.last.heard_ms,
+            silent_ms=dead.judged_ms - dead.last.last_contact_ms,
             suspected_ms=dead.judged_ms - dead.suspected_ms,
         )
 
-    def broker_probed(self, outcome: Outcome) -> None:
+    def broker_probed(self, outcome: ProbeOutcome) -> None:
         """Count a question to a broker."""
         self._counts.probes.add((outcome.value,))
 
@@ -229,13 +229,13 @@ class Journal(ServerJournal[ControllerConfig]):
 
     # Elections
 
-    def election_held(self, record: ElectionRecord, *, is_news: bool, seconds: float) -> None:
+    def election_held(self, record: ElectionRecord, *, is_new: bool, seconds: float) -> None:
         """Note an election with its reason."""
         counts = self._counts
-        result = record.told_result
+        result = record.reported_result
         counts.elections.add((record.cluster, record.broker_name, result.value))
         counts.election_durations.observe((result.value,), seconds)
-        if not is_news:
+        if not is_new:
             return
         if self.history is not None:
             self.history.election_held(record)
@@ -278,7 +278,11 @@ class Journal(ServerJournal[ControllerConfig]):
         )
 
     def role_notified(
-        self, effect: NotifyRoleChanged, recipient: Recipient, notified: Notified, record: ElectionRecord | None
+        self,
+        effect: NotifyRoleChanged,
+        recipient: Recipient,
+        notified: NotificationResult,
+        record: ElectionRecord | None,
     ) -> None:
         """Note what came of telling a broker its role."""
         counts = self._counts
@@ -324,14 +328,14 @@ def _epochs(broker_set: BrokerSet) -> dict[str, object]:
 
 
 def _outcome(record: ElectionRecord) -> str:
-    return FAILED_OVER if record.result is Result.NEW_MASTER else record.result.value
+    return FAILED_OVER if record.result is ElectionResult.NEW_MASTER else record.result.value
 
 
 def _event_of(record: ElectionRecord) -> LogEvent:
-    result = record.told_result
-    if result is Result.NOBODY:
+    result = record.reported_result
+    if result is ElectionResult.NOBODY:
         return catalogue.ELECTION_FAILED
-    if result is Result.KEPT:
+    if result is ElectionResult.KEPT:
         return catalogue.MASTER_KEPT
     return catalogue.UNCLEAN_MASTER_ELECTED if record.is_unclean else catalogue.MASTER_ELECTED
 
@@ -356,13 +360,13 @@ def _election_keys(record: ElectionRecord) -> dict[str, object]:
                 "max_offset": each.max_offset,
                 "verdict": each.verdict.value,
             }
-            for each in record.standings
+            for each in record.reports
         ],
         "suspect_ms": record.phases.suspect_ms,
         "judge_ms": record.phases.judge_ms,
         "commit_ms": record.phases.commit_ms,
     }
-    if record.told_result is Result.NOBODY or record.is_unclean:
+    if record.reported_result is ElectionResult.NOBODY or record.is_unclean:
         keys["bytes_at_stake"] = record.bytes_at_stake
     if record.force:
         keys["force"] = record.force

@@ -6,12 +6,12 @@ from operator import add
 from typing import Final
 
 from controller.config import CONTROLLER, ControllerConfig
-from controller.failover.requests import Control
+from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
 from controller.observability.counters import SetCounts
 from controller.sets.broker_set import BrokerSet
-from controller.sets.health import SetState, state_of
+from controller.sets.health import SetHealth, health_of
 from remoting.clock import Clock
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, LabelGuard, Labels, Tally
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
@@ -25,7 +25,7 @@ class MetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
     counts: SetCounts
-    control: Control
+    control: BrokerRequests
     clock: Clock
     #: What the Spark analyses have published last.
     results: Callable[[], Iterable[Sample]] = tuple
@@ -46,7 +46,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
             *catalogue.PER_SET_RESULTS,
         )
         self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
-        self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetState), peer_labels=1)
+        self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetHealth), peer_labels=1)
 
     def own_values(self) -> Iterator[tuple[Family, Values] | None]:
         """Yield what there is of the group, of sets and of brokers."""
@@ -56,7 +56,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         yield catalogue.FAILURE_DETECTION_SUSPENSIONS, single(counts.failure_detection_suspensions)
         yield catalogue.SILENT_HOSTS, single(counts.silent_hosts)
         yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
-        yield catalogue.DISPUTED_EPOCHS, single(control.guard.disputed_sets)
+        yield catalogue.DISPUTED_EPOCHS, single(control.monitor.disputed_sets)
         yield from self._sets()
         yield from self._results()
         for family, tally in _tallies(counts):
@@ -105,15 +105,17 @@ class Metrics(ServerMetrics[ControllerConfig]):
         heard = self._sources.control.live.of_set(broker_set.broker_name)
         members = {i: each for i, each in heard.items() if i in broker_set.replicas}
         alive = {i for i, each in members.items() if each.is_alive(now_ms)}
-        state = state_of(broker_set, alive)
-        for each in SetState:
+        state = health_of(broker_set, alive)
+        for each in SetHealth:
             states[broker_set.cluster, each.value] += each is state
         found[catalogue.ACTIVE_BROKERS].add(labels, len(alive))
         found[catalogue.REPLICAS].add(labels, len(broker_set.replicas))
         found[catalogue.SYNC_STATE_SET_SIZE].add(labels, len(broker_set.sync_state_set))
         found[catalogue.MASTER_EPOCH].add(labels, broker_set.master_epoch)
         for i, row in members.items():
-            found[catalogue.BROKER_LAST_HEARTBEAT].add((*labels, str(i)), (row.heard_ms - now_ms + unix_ms) / 1000)
+            found[catalogue.BROKER_LAST_HEARTBEAT].add(
+                (*labels, str(i)), (row.last_contact_ms - now_ms + unix_ms) / 1000
+            )
 
 
 def _combine(family: Family) -> Callable[[float, float], float]:
@@ -121,9 +123,9 @@ def _combine(family: Family) -> Callable[[float, float], float]:
     return min if family is catalogue.BROKER_LAST_HEARTBEAT else add
 
 
-def _suspects(control: Control) -> int:
+def _suspects(control: BrokerRequests) -> int:
     """Return how many brokers are being asked; nobody asks a broker that belongs to no set."""
-    sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detection.suspects)
+    sets = ((control.store.get(key.broker_name), key.broker_id) for key in control.detector.suspects)
     return sum(broker_set is not None and broker_id in broker_set.replicas for broker_set, broker_id in sets)
 
 

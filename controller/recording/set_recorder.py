@@ -6,12 +6,12 @@ Only values that nobody changes later are handed over; they become rows in the r
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from controller.decisions.election import Result
+from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Registrant
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import ElectionRecord, Notified
-from controller.failure_detection.detector import Dead
-from controller.failure_detection.heartbeats import BrokerKey, Heard, LiveTable
+from controller.failover.election_log import ElectionRecord, NotificationResult
+from controller.failure_detection.detector import BrokerFailure
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
 from controller.sets.broker_set import BrokerSet
 from history.heartbeats import Beat, Beats
 from history.recorder import Recorder
@@ -46,7 +46,7 @@ class SetHistory:
     def __init__(
         self,
         recorder: Recorder,
-        live: LiveTable,
+        live: HeartbeatTable,
         address_of: Callable[[BrokerKey], str | None],
         etcd_bytes: Callable[[], int | None],
     ) -> None:
@@ -69,13 +69,13 @@ class SetHistory:
 
     # Brokers
 
-    def beat(self, cluster: str, key: BrokerKey, heard: Heard, before: Heard | None) -> None:
+    def beat(self, cluster: str, key: BrokerKey, heard: LastHeartbeat, before: LastHeartbeat | None) -> None:
         """Record a heartbeat as far as that is worth it."""
         beat = Beat(
             Moment(self._clock.unix_us(), self._clock.mono_us()),
             Who(cluster, key.broker_name, key.broker_id, heard.address),
             "controller",
-            None if before is None or before.awaits_beat else heard.heard_ms - before.heard_ms,
+            None if before is None or before.awaits_heartbeat else heard.last_contact_ms - before.last_contact_ms,
             heard.timeout_ms,
             max_offset=heard.max_offset,
             epoch=heard.epoch,
@@ -88,7 +88,7 @@ class SetHistory:
         who = Who(registrant.cluster, registrant.broker_name, registrant.broker_id, registrant.address)
         self._recorder.note(Told("registered", who, {}))
 
-    def broker_failed(self, dead: Dead, broker_set: BrokerSet) -> None:
+    def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet) -> None:
         """Record a death."""
         replica = broker_set.replicas.get(dead.key.broker_id)
         address = replica.address if replica is not None else None
@@ -96,7 +96,7 @@ class SetHistory:
         columns = {
             "reason": dead.reason,
             "cause": dead.why.value,
-            "silent_ms": dead.judged_ms - dead.last.heard_ms,
+            "silent_ms": dead.judged_ms - dead.last.last_contact_ms,
             "duration_ms": dead.judged_ms - dead.suspected_ms,
             "timeout_ms": dead.timeout_ms,
             "master_epoch": broker_set.master_epoch,
@@ -134,7 +134,7 @@ class SetHistory:
         master = record.new_master
         address = self._address_of(BrokerKey(record.broker_name, master)) if master is not None else None
         who = Who(record.cluster, record.broker_name, master, address)
-        is_new = record.result is Result.NEW_MASTER
+        is_new = record.result is ElectionResult.NEW_MASTER
         common = {
             "failover_id": _failover_id(record) if is_new else None,
             "cause": record.cause.trigger.value,
@@ -145,7 +145,7 @@ class SetHistory:
         self._recorder.note(Told("election_started", Who(record.cluster, record.broker_name), began, commit_ms))
         columns = {
             **common,
-            "result": record.told_result.value,
+            "result": record.reported_result.value,
             "reason": record.reason,
             "new_master": record.new_master,
             "master_epoch": record.master_epoch,
@@ -156,7 +156,11 @@ class SetHistory:
         self._recorder.note(Told("elected", who, columns))
 
     def role_notified(
-        self, effect: NotifyRoleChanged, recipient: Recipient, notified: Notified, record: ElectionRecord | None
+        self,
+        effect: NotifyRoleChanged,
+        recipient: Recipient,
+        notified: NotificationResult,
+        record: ElectionRecord | None,
     ) -> None:
         """Record whether a broker knows its role."""
         cluster = record.cluster if record is not None else None

@@ -6,7 +6,7 @@ from enum import StrEnum
 from controller.sets.broker_set import BrokerSet
 
 
-class SetState(StrEnum):
+class SetHealth(StrEnum):
     """How a set is; the values label metrics."""
 
     #: A living master, and every broker of the set in sync.
@@ -16,10 +16,10 @@ class SetState(StrEnum):
     NO_MASTER = "no_master"
 
 
-def state_of(broker_set: BrokerSet, alive: Collection[int]) -> SetState:
+def health_of(broker_set: BrokerSet, alive: Collection[int]) -> SetHealth:
     """Return how a set is; `alive` are the brokers that are thought to live."""
     if broker_set.master is None or broker_set.master not in alive:
-        return SetState.NO_MASTER
+        return SetHealth.NO_MASTER
     if broker_set.sync_state_set != broker_set.replicas.keys() or not broker_set.replicas.keys() <= set(alive):
-        return SetState.UNDER_REPLICATED
-    return SetState.HEALTHY
+        return SetHealth.UNDER_REPLICATED
+    return SetHealth.HEALTHY

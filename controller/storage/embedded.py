@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.sets.stored_set import Entry, NewerEntry, decode_entry
+from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
 from controller.storage.high_water import DamagedMark, FileWatch, FolderLock, HighWater, Unseen
 from controller.storage.observer import NoObserver, StoreObserver
 from controller.storage.store import EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS entries (
 
 _encode: Final = msgspec.json.Encoder().encode
 #: What is stored as no row at all.
-_NOTHING: Final = _encode(Entry()).decode()
+_NOTHING: Final = _encode(StoredSet()).decode()
 
 Result = TypeVar("Result")
 
@@ -138,7 +138,7 @@ class EmbeddedStore:
         """Return one entry."""
         return await self._call("read", lambda: self._read(broker_name))
 
-    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+    async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry; it is on the disk when this returns."""
         wanted = _Commit(broker_name, _encode(entry).decode(), revision)
         self._waiting.append(wanted)
@@ -359,8 +359,8 @@ class EmbeddedStore:
 
     def _kept(self, broker_name: str, text: str, revision: int, digest: int | None) -> Kept:
         try:
-            entry = decode_entry(text)
-        except NewerEntry as error:
+            entry = decode_stored_set(text)
+        except NewerFormat as error:
             raise StoreError(f"{self._path}: the entry of {broker_name} {error}") from None
         except msgspec.DecodeError as error:
             raise StoreError(

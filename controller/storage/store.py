@@ -13,7 +13,7 @@ import msgspec
 
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.sets.broker_set import BrokerSet
-from controller.sets.stored_set import Decision, Entry, Reply
+from controller.sets.stored_set import Reply, SetDecision, StoredSet
 from remoting.protocol.errors import RemotingError
 
 #: How often a set that others change is decided anew.
@@ -27,7 +27,7 @@ READ_AGAIN_S: Final = 0.5
 class Kept(NamedTuple):
     """An entry and its revision; revision 0 is that of an entry that does not exist."""
 
-    entry: Entry = Entry()
+    entry: StoredSet = StoredSet()
     revision: int = 0
     #: Why it cannot be read, for people; the entry here is empty then, and is not to be changed.
     problem: str = ""
@@ -98,7 +98,7 @@ class Backend(Protocol):
     async def read(self, broker_name: str) -> Kept:
         """Return one entry as it is now."""
 
-    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+    async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry durably if its revision is still this one, and return the next revision.
 
         An empty entry is removed: nothing is left under its name.
@@ -118,7 +118,7 @@ class Backend(Protocol):
 class Changed(NamedTuple, Generic[Reply]):
     """A decision that is stored, and the set before and after it."""
 
-    decision: Decision[Reply]
+    decision: SetDecision[Reply]
     before: BrokerSet | None
     after: BrokerSet | None
 
@@ -158,7 +158,7 @@ class SetStore:
         if (kept := self._kept.get(broker_name)) is not None and kept.problem:
             raise StoreError(kept.problem)
 
-    def entry(self, broker_name: str) -> Entry:
+    def entry(self, broker_name: str) -> StoredSet:
         """Return what is stored under a name, as it is known here."""
         return self._kept.get(broker_name, _NOTHING).entry
 
@@ -215,7 +215,7 @@ class SetStore:
         self.on_changed(broker_name)
 
     async def change(
-        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], within_s: float = COMMIT_S
+        self, broker_name: str, decide: Callable[[StoredSet], SetDecision[Reply]], within_s: float = COMMIT_S
     ) -> Changed[Reply]:
         """Store what `decide` makes of a set, and return it once it is durable.
 
@@ -235,7 +235,7 @@ class SetStore:
             lock.release()
 
     async def _change(
-        self, broker_name: str, decide: Callable[[Entry], Decision[Reply]], ends_s: float
+        self, broker_name: str, decide: Callable[[StoredSet], SetDecision[Reply]], ends_s: float
     ) -> Changed[Reply]:
         for _ in range(_TRIES):
             self.check_readable(broker_name)
@@ -254,7 +254,7 @@ class SetStore:
             return Changed(decision, before, wanted.broker_set)
         raise EntryMoved(f"{broker_name} was changed by others {_TRIES} times while it was decided about")
 
-    async def _commit(self, broker_name: str, entry: Entry, revision: int, ends_s: float) -> int:
+    async def _commit(self, broker_name: str, entry: StoredSet, revision: int, ends_s: float) -> int:
         if asyncio.get_running_loop().time() >= ends_s:
             raise StoreError(f"{broker_name}: no time was left to store it")
         try:

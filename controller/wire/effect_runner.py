@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol
 
-from controller.failover.effects import AskBroker, Effect, GreetBroker, NotifyRoleChanged, Recipient
-from controller.failover.election_log import ElectionRecord, Elections, Notified
-from controller.failure_detection.detector import ANSWER_MS, Outcome
+from controller.failover.effects import CheckReachability, Effect, NotifyRoleChanged, ProbeBroker, Recipient
+from controller.failover.election_log import ElectionLog, ElectionRecord, NotificationResult
+from controller.failure_detection.detector import ANSWER_MS, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from remoting.client import Asker
 from remoting.clock import Clock
@@ -28,7 +28,7 @@ NOTIFY_TIMEOUT_MS: Final = 3_000
 #: Pauses between the tries.
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
-Probed = Callable[[BrokerKey, Outcome, str], None]
+Probed = Callable[[BrokerKey, ProbeOutcome, str], None]
 Reached = Callable[[BrokerKey, str, str], None]
 #: Does something that nobody waits for; what it raises is told, and ends nothing else.
 Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
@@ -37,11 +37,15 @@ Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
 class PerformObserver(Protocol):
     """Who is told what came of it."""
 
-    def broker_probed(self, outcome: Outcome) -> None:
+    def broker_probed(self, outcome: ProbeOutcome) -> None:
         """Learn of the answer to a question."""
 
     def role_notified(
-        self, effect: NotifyRoleChanged, recipient: Recipient, notified: Notified, record: ElectionRecord | None
+        self,
+        effect: NotifyRoleChanged,
+        recipient: Recipient,
+        notified: NotificationResult,
+        record: ElectionRecord | None,
     ) -> None:
         """Learn whether a broker knows its role."""
 
@@ -56,7 +60,7 @@ class Performer:
         self,
         start: Starter,
         client: Asker,
-        elections: Elections,
+        elections: ElectionLog,
         clock: Clock,
         observer: PerformObserver,
     ) -> None:
@@ -73,10 +77,10 @@ class Performer:
 
     def perform(self, effect: Effect) -> None:
         """Begin to carry out an effect."""
-        if isinstance(effect, AskBroker):
+        if isinstance(effect, ProbeBroker):
             self._start(self._ask(effect))
             return
-        if isinstance(effect, GreetBroker):
+        if isinstance(effect, CheckReachability):
             self._start(self._greet(effect))
             return
         for recipient in effect.recipients:
@@ -96,34 +100,34 @@ class Performer:
         if self._telling.get(key) is done:
             del self._telling[key]
 
-    async def _ask(self, effect: AskBroker) -> None:
+    async def _ask(self, effect: ProbeBroker) -> None:
         try:
             outcome, peer = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
         except Exception:
             # Who waits for the outcome has to learn that there is none; a fault of ours says nothing about the broker.
-            self.probed(effect.probe.key, Outcome.NOT_ASKED, "")
+            self.probed(effect.probe.key, ProbeOutcome.NOT_ASKED, "")
             raise
         self.probed(effect.probe.key, outcome, peer)
 
-    async def _greet(self, effect: GreetBroker) -> None:
+    async def _greet(self, effect: CheckReachability) -> None:
         outcome, peer = await self._question(effect.key, effect.address, ANSWER_MS)
-        if outcome is Outcome.ANSWERED:
+        if outcome is ProbeOutcome.ANSWERED:
             self.reached(effect.key, effect.address, peer)
 
-    async def _question(self, key: BrokerKey, address: str, timeout_ms: int) -> tuple[Outcome, str]:
+    async def _question(self, key: BrokerKey, address: str, timeout_ms: int) -> tuple[ProbeOutcome, str]:
         """Return what came of it, and the other end of the connection; blank without an answer."""
         peer = ""
         # A small question that any broker in controller mode answers.
         question = RemotingCommand(RequestCode.GET_BROKER_EPOCH_CACHE)
         try:
             answer, peer = await self._client.ask_anew(address, question, timeout_ms)
-            outcome = Outcome.ANOTHER if _is_of_another(key, answer) else Outcome.ANSWERED
+            outcome = ProbeOutcome.ANOTHER if _is_of_another(key, answer) else ProbeOutcome.ANSWERED
         except ConnectionRefused:
-            outcome = Outcome.REFUSED
+            outcome = ProbeOutcome.REFUSED
         except OutOfResources:
-            outcome = Outcome.NOT_ASKED
+            outcome = ProbeOutcome.NOT_ASKED
         except InvokeError:
-            outcome = Outcome.NO_ANSWER
+            outcome = ProbeOutcome.NO_ANSWER
         self._observer.broker_probed(outcome)
         return outcome, peer
 
@@ -147,7 +151,7 @@ class Performer:
             result = "superseded"
             raise
         finally:
-            notified = Notified(result, self._clock.now_ms() - effect.since_ms, tries)
+            notified = NotificationResult(result, self._clock.now_ms() - effect.since_ms, tries)
             record = self._elections.notified(effect.broker_name, effect.election, recipient.broker_id, notified)
             self._observer.role_notified(effect, recipient, notified, record)
 

@@ -12,18 +12,18 @@ from typing import Final
 import msgspec
 
 from controller.config import ControllerConfig
-from controller.decisions.election import Result
+from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
-from controller.failover.election_runner import Elected
-from controller.failover.requests import Control
+from controller.failover.election_runner import ElectionOutcome
+from controller.failover.requests import BrokerRequests
 from controller.failure_detection.detector import SILENCE_MS_MIN
 from controller.failure_detection.heartbeats import (
     HEARTBEAT_TIMEOUT_MS_DEFAULT,
     PRIORITY_LOWEST,
     UNKNOWN,
     BrokerKey,
-    Heard,
+    LastHeartbeat,
     Source,
 )
 from controller.refusals import (
@@ -102,7 +102,7 @@ Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 class Handlers:
     """Answers every request of a controller."""
 
-    def __init__(self, control: Control, settings: StoredConfig[ControllerConfig], clock: Clock) -> None:
+    def __init__(self, control: BrokerRequests, settings: StoredConfig[ControllerConfig], clock: Clock) -> None:
         self._control = control
         self._group = control.group
         self._settings = settings
@@ -142,7 +142,7 @@ class Handlers:
         assert header.broker_addr is not None, "a heartbeat without one is refused"
         timeout_ms = header.heartbeat_timeout_mills
         # By position: thousands are made each second.
-        heard = Heard(
+        heard = LastHeartbeat(
             self._clock.now_ms(),
             HEARTBEAT_TIMEOUT_MS_DEFAULT
             if timeout_ms is None
@@ -183,10 +183,10 @@ class Handlers:
         name = _given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
         self._check_readable(name)
         broker_set = self._control.store.get(name)
-        if broker_set is None or broker_set.is_rebuilding or self._control.awaits_strangers(broker_set):
+        if broker_set is None or broker_set.is_rebuilding or self._control.awaits_non_members(broker_set):
             # Brokers that hear this register again, and all of them are to come before one of them leads.
             if broker_set is not None:
-                self._control.told_to_register(name, connection.id)
+                self._control.registration_requested(name, connection.id)
             raise MetadataUnknown(name)
         self._control.polled(broker_set, _source(connection))
         ready = self.infos.of(broker_set)
@@ -312,7 +312,7 @@ class Handlers:
             elected = await self._control.designate(cluster, name, wanted, connection.peer)
         else:
             elected = await self._control.elect_for_broker(cluster, BrokerKey(name, broker_id), _source(connection))
-        if elected.result is not Result.NOBODY:
+        if elected.result is not ElectionResult.NOBODY:
             return _elected(request, elected)
         is_lost = broker_id == UNKNOWN
         code = ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE if is_lost else ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
@@ -350,7 +350,7 @@ class Handlers:
         return request.reply()
 
 
-def _elected(request: RemotingCommand, elected: Elected) -> RemotingCommand:
+def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingCommand:
     broker_set = elected.broker_set
     header = MasterHeader(
         master_broker_id=broker_set.master,
@@ -359,7 +359,7 @@ def _elected(request: RemotingCommand, elected: Elected) -> RemotingCommand:
         sync_state_set_epoch=broker_set.sync_state_set_epoch,
     )
     members = sorted(broker_set.sync_state_set)
-    if elected.result is Result.KEPT:
+    if elected.result is ElectionResult.KEPT:
         body = ElectMasterBody(sync_state_set=members)
         code = ResponseCode.CONTROLLER_MASTER_STILL_EXIST
         return request.reply(

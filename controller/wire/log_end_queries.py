@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
-from controller.failure_detection.log_ends import LogEnd, LogEnds, Query
+from controller.failure_detection.log_ends import LogEnd, LogEndQuery, LogEnds
 from controller.sets.broker_set import RAISED_EPOCH_MAX
 from remoting.background_tasks import all_results, begun
 from remoting.client import Asker
@@ -45,7 +45,7 @@ class LogEndQueries:
         self._places = asyncio.Semaphore(QUERIES_MAX)
         self._under_way: dict[str, asyncio.Task[LogEnds]] = {}
 
-    async def ask(self, query: Query) -> LogEnds:
+    async def ask(self, query: LogEndQuery) -> LogEnds:
         """Return what these brokers answer within LOG_END_MS, and PROPERTIES_MS where that is needed."""
         name = query.broker_name
         task = self._under_way.get(name)
@@ -59,13 +59,13 @@ class LogEndQueries:
         """Return on how many replicas a broker confirms a message, as `confirmed_on`, within PROPERTIES_MS."""
         return confirmed_on([await self._answer(address, _PROPERTIES, PROPERTIES_MS) or b""])
 
-    async def _ask(self, query: Query) -> LogEnds:
+    async def _ask(self, query: LogEndQuery) -> LogEnds:
         keys = [BrokerKey(query.broker_name, i) for i in query.addresses]
         answers = await all_results(self._answer(query.addresses[key.broker_id], _LOG_END, LOG_END_MS) for key in keys)
         ends = {key.broker_id: log_end(key, body or b"") for key, body in zip(keys, answers, strict=True)}
         found = {i: end for i, end in ends.items() if end is not None}
         answered = LogEnds(by_id=found, is_awaited=None in answers)
-        if not found or not answered.leave_doubt(query.in_sync, query.others):
+        if not found or not answered.are_inconclusive(query.in_sync, query.others):
             return answered
         bodies = await all_results(self._answer(query.addresses[i], _PROPERTIES, PROPERTIES_MS) for i in found)
         return replace(answered, confirmed_on=confirmed_on([body for body in bodies if body]))

@@ -5,7 +5,7 @@ import contextlib
 from controller_builders import SET, a_set
 from fakes.witness import RecordingWitness, eventually
 
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
 from controller.storage.store import Member
 from remoting.clock import SystemClock
@@ -15,7 +15,7 @@ SOON_S = 40
 
 
 def an_entry(epoch=5):
-    return Entry(broker_set=a_set(master_epoch=epoch))
+    return StoredSet(broker_set=a_set(master_epoch=epoch))
 
 
 class Controller:

@@ -161,7 +161,7 @@ async def test_promtool_finds_nothing_in_a_live_scrape(room):
 
 async def test_every_line_that_is_written_has_the_keys_of_its_event(room):
     await lively(room)
-    room.control.guard.connection_lost(2)
+    room.control.monitor.connection_lost(2)
     await room.register(2)
     await room.clean("1", living=True)
     events = {event.name: event for event in EVENTS}

@@ -13,7 +13,7 @@ from peers import power
 from peers.programs import require
 
 from controller.sets.broker_set import BrokerSet, Replica
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage import high_water
 from controller.storage.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
 from controller.storage.high_water import HighWater
@@ -62,7 +62,7 @@ class Calls:
 def at_epoch(epoch):
     replicas = {1: Replica(address="10.0.0.11:30911", check_code="x")}
     broker_set = BrokerSet(broker_name=SET, cluster="C", replicas=replicas, next_broker_id=2, master_epoch=epoch)
-    return Entry(broker_set=broker_set)
+    return StoredSet(broker_set=broker_set)
 
 
 async def kept_until(backend, epoch, revision=0):
@@ -352,7 +352,7 @@ async def test_entries_that_were_removed_count_among_the_changes(tmp_path):
     folder = tmp_path / "store"
     backend = EmbeddedStore(folder)
     await kept_until(backend, 3)
-    await backend.commit(SET, Entry(), 3)
+    await backend.commit(SET, StoredSet(), 3)
     assert await backend.load() == {}
     await kept_until(backend, 2)
     await backend.close()

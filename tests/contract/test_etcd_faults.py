@@ -11,7 +11,7 @@ from controller_builders import SET
 from fakes.witness import eventually
 from peers.etcd import Way, certificate, running_etcd
 
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
 from controller.storage.store import Deposed, EntryMoved, Kept, OutcomeUnknown, StoreError
 from remoting.clock import SystemClock
@@ -141,7 +141,7 @@ async def test_what_is_missed_during_a_compaction_is_told_afterwards(etcd):
         await eventually(lambda: len(other.witness.entries) == 4, seconds=SOON_S, what="it knows both changes")
         told = dict(other.witness.entries[2:])
         assert told["stays"] == Kept(an_entry(5), kept)
-        assert told["goes"].entry == Entry()
+        assert told["goes"].entry == StoredSet()
         assert told["goes"].revision > gone
         await leader.commit(6, kept, name="stays")
         await eventually(lambda: len(other.witness.entries) == 5, seconds=SOON_S, what="it goes on")

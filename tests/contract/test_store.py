@@ -16,13 +16,13 @@ from controller.decisions.membership import Applicant, apply_id, new_set
 from controller.refusals import BrokerIdInvalid
 from controller.sets.broker_set import Floor
 from controller.sets.events import MasterElected, MasterLost
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.embedded import TOGETHER_MAX, EmbeddedStore, StoreInUse
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
 from controller.storage.store import Changed, EntryMoved, Kept, Member, OutcomeUnknown, SetStore, StoreError
 from remoting.clock import SystemClock
 
-AN_ENTRY = Entry(broker_set=a_set())
+AN_ENTRY = StoredSet(broker_set=a_set())
 ME = Member(id="n0", address="10.0.0.1:9878")
 
 
@@ -95,7 +95,11 @@ async def test_nothing_is_there_at_first(backend):
 
 @pytest.mark.parametrize(
     "entry",
-    [AN_ENTRY, Entry(floor=Floor(master_epoch=9, next_broker_id=4)), Entry(broker_set=a_set(master=None, replicas={}))],
+    [
+        AN_ENTRY,
+        StoredSet(floor=Floor(master_epoch=9, next_broker_id=4)),
+        StoredSet(broker_set=a_set(master=None, replicas={})),
+    ],
 )
 async def test_what_is_committed_is_there_after_a_restart(opened, entry):
     backend = await opened()
@@ -116,9 +120,9 @@ async def test_an_entry_that_moved_is_not_overwritten(backend):
     revision = await backend.commit(SET, AN_ENTRY, 0)
     for other in (0, revision - 1, revision + 1, revision + 9):
         with pytest.raises(EntryMoved, match=SET):
-            await backend.commit(SET, Entry(), other)
+            await backend.commit(SET, StoredSet(), other)
     assert await backend.read(SET) == Kept(AN_ENTRY, revision)
-    assert await backend.commit(SET, Entry(), revision) > revision
+    assert await backend.commit(SET, StoredSet(), revision) > revision
 
 
 async def test_a_name_is_another_entry_than_all_others(backend):
@@ -127,7 +131,7 @@ async def test_a_name_is_another_entry_than_all_others(backend):
 
 
 async def test_of_many_that_commit_at_once_one_succeeds(backend):
-    commits = [backend.commit(SET, Entry(broker_set=a_set(master_epoch=n)), 0) for n in range(20)]
+    commits = [backend.commit(SET, StoredSet(broker_set=a_set(master_epoch=n)), 0) for n in range(20)]
     results = await asyncio.gather(*commits, return_exceptions=True)
     assert sum(isinstance(each, int) for each in results) == 1
     assert sum(isinstance(each, EntryMoved) for each in results) == 19
@@ -149,8 +153,8 @@ async def test_many_entries_are_all_there_after_a_restart(opened):
 async def test_what_this_process_stores_is_not_told_to_it_as_news(backend, witness):
     revision = 0
     for epoch in range(20):
-        revision = await backend.commit(SET, Entry(broker_set=a_set(master_epoch=epoch)), revision)
-    assert await backend.read(SET) == Kept(Entry(broker_set=a_set(master_epoch=19)), revision)
+        revision = await backend.commit(SET, StoredSet(broker_set=a_set(master_epoch=epoch)), revision)
+    assert await backend.read(SET) == Kept(StoredSet(broker_set=a_set(master_epoch=19)), revision)
     assert witness.entries == []
 
 
@@ -200,7 +204,7 @@ def applying(broker_id, check_code):
                 cluster=CLUSTER, broker_name=SET, broker_id=broker_id, address="10.0.0.1:1", check_code=check_code
             ),
         )
-        return Decision(reply="taken", begins=begins, events=() if event is None else (event,))
+        return SetDecision(reply="taken", begins=begins, events=() if event is None else (event,))
 
     return decide
 
@@ -237,17 +241,17 @@ async def test_each_number_is_handed_out_once_however_many_ask_at_once(store):
 
 async def test_a_set_that_others_have_changed_is_decided_anew(store, backend):
     await store.change(SET, applying(1, "me"))
-    theirs = Entry(broker_set=a_set(master_epoch=40))
+    theirs = StoredSet(broker_set=a_set(master_epoch=40))
     await backend.commit(SET, theirs, (await backend.read(SET)).revision)
-    changed = await store.change(SET, lambda _: Decision(reply=None, events=(MasterLost(),)))
+    changed = await store.change(SET, lambda _: SetDecision(reply=None, events=(MasterLost(),)))
     assert changed.before == theirs.broker_set
     assert (changed.after.master, changed.after.master_epoch) == (None, 41)
 
 
 async def test_a_set_that_was_cleaned_begins_above_what_it_had(store):
     await store.change(SET, applying(1, "me"))
-    await store.change(SET, lambda _: Decision(reply=None, events=(MasterElected(1),)))
-    gone = await store.change(SET, lambda _: Decision(reply=None, ends=True))
+    await store.change(SET, lambda _: SetDecision(reply=None, events=(MasterElected(1),)))
+    gone = await store.change(SET, lambda _: SetDecision(reply=None, ends=True))
     assert (gone.after, store.get(SET), list(store.sets())) == (None, None, [])
     with pytest.raises(BrokerIdInvalid, match="the next is 2"):
         await store.change(SET, applying(1, "me"))
@@ -318,7 +322,9 @@ async def test_commits_that_wait_for_the_disk_go_there_together_each_with_its_ow
     await embedded.commit("moved", AN_ENTRY, 0)
     seen, disk = transactions(embedded), BusyDisk(embedded)
     names = [f"broker-{n}" for n in range(100)]
-    tasks = await begun(embedded.commit("moved", Entry(), 0), *(embedded.commit(name, AN_ENTRY, 0) for name in names))
+    tasks = await begun(
+        embedded.commit("moved", StoredSet(), 0), *(embedded.commit(name, AN_ENTRY, 0) for name in names)
+    )
     disk.free()
     refused, *revisions = await asyncio.gather(*tasks, return_exceptions=True)
     assert isinstance(refused, EntryMoved)
@@ -331,7 +337,7 @@ async def test_commits_that_wait_for_the_disk_go_there_together_each_with_its_ow
 
 async def test_commits_of_one_entry_that_wait_together_are_compared_in_their_order(embedded):
     disk = BusyDisk(embedded)
-    epochs = [Entry(broker_set=a_set(master_epoch=n)) for n in range(3)]
+    epochs = [StoredSet(broker_set=a_set(master_epoch=n)) for n in range(3)]
     tasks = await begun(*(embedded.commit(SET, entry, n) for n, entry in enumerate(epochs)))
     disk.free()
     assert await asyncio.gather(*tasks) == [1, 2, 3]
@@ -357,7 +363,9 @@ async def test_where_the_transaction_fails_nobody_in_it_knows_and_the_next_one_i
     embedded._thread.submit(embedded._connection.set_authorizer, no_writing).result()
     disk = BusyDisk(embedded)
     # Of the two the second alone cannot be written.
-    tasks = await begun(embedded.commit("b", AN_ENTRY, 0), embedded.commit("a", Entry(floor=Floor(master_epoch=1)), 1))
+    tasks = await begun(
+        embedded.commit("b", AN_ENTRY, 0), embedded.commit("a", StoredSet(floor=Floor(master_epoch=1)), 1)
+    )
     disk.free()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in results] == [OutcomeUnknown, OutcomeUnknown]
@@ -428,12 +436,12 @@ async def test_an_entry_that_becomes_empty_is_gone_and_can_begin_again(opened):
     revision = await backend.commit(SET, AN_ENTRY, 0)
     sets.entry_changed(SET, Kept(AN_ENTRY, revision))
     with pytest.raises(EntryMoved):
-        await backend.commit(SET, Entry(), revision + 7)
-    await sets.change(SET, lambda _: Decision(reply=None, expires=True))
+        await backend.commit(SET, StoredSet(), revision + 7)
+    await sets.change(SET, lambda _: SetDecision(reply=None, expires=True))
     assert len(sets) == 0
     assert await backend.read(SET) == Kept()
     assert await (await opened()).load() == {}
     again = SetStore(await opened())
     await again.load()
-    begun = await again.change(SET, lambda _: Decision(reply=None, begins=new_set(SET, CLUSTER, Floor())))
+    begun = await again.change(SET, lambda _: SetDecision(reply=None, begins=new_set(SET, CLUSTER, Floor())))
     assert begun.after == new_set(SET, CLUSTER, Floor())

@@ -7,11 +7,11 @@ import pytest
 from controller_builders import a_set
 from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
 
-from controller.failover.election_log import Notified
-from controller.failure_detection.detector import Outcome
+from controller.failover.election_log import NotificationResult
+from controller.failure_detection.detector import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.sets.broker_set import BrokerSet
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.store import Kept, Member, SetStore
 from serving.http import openapi
 from serving.http.shapes import ErrorAnswer
@@ -30,15 +30,15 @@ async def room(tmp_path):
 def stored(room, *names, **values):
     """Let sets be known, as another controller has left them."""
     for name in names:
-        room.store.entry_changed(name, Kept(Entry(broker_set=a_set(broker_name=name, **values)), 1))
+        room.store.entry_changed(name, Kept(StoredSet(broker_set=a_set(broker_name=name, **values)), 1))
 
 
 async def master_dies(room, master=1):
     """Let the port of the master refuse connections."""
-    room.control.guard.connection_lost(master)
+    room.control.monitor.connection_lost(master)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
 
 
@@ -101,7 +101,7 @@ async def test_the_group_is_told_as_the_asked_one_knows_it(room):
     me = {"id": ME.id, "address": ME.address}
     other = {"id": OTHER.id, "address": OTHER.address}
     told = {"group": "g", "role": "leader", "leaderId": ME.id, "leaderAddress": ME.address, "leaderChanges": 1}
-    told |= {"store": "embedded", "pauseMs": room.control.detection.pause_ends_ms - room.clock.now_ms()}
+    told |= {"store": "embedded", "pauseMs": room.control.detector.pause_ends_ms - room.clock.now_ms()}
     told["members"] = [me | {"isLeader": True, "isSelf": True}, other | {"isLeader": False, "isSelf": False}]
     assert await room.get("/v1/controllers") == (200, told)
     room.group.follows(OTHER)
@@ -128,9 +128,9 @@ async def test_the_pause_after_the_start_runs_down_to_0(room):
 async def test_a_set_is_told_with_each_broker_and_what_it_said_last(room):
     await room.a_set(1, 2)
     await room.beat(1, epoch=1, maxOffset=500, confirmOffset=480, electionPriority=3)
-    heard_ms = room.clock.unix_ms()
+    last_contact_ms = room.clock.unix_ms()
     room.clock.pass_ms(700)
-    room.control.guard.connection_lost(2)
+    room.control.monitor.connection_lost(2)
     status, body = await room.get(f"/v1/broker-sets/{SET}")
     assert status == 200
     one, two = body.pop("replicas")
@@ -153,7 +153,7 @@ async def test_a_set_is_told_with_each_broker_and_what_it_said_last(room):
         "inSync": True,
         "alive": True,
         "suspect": False,
-        "lastHeardUnixMs": heard_ms,
+        "lastHeardUnixMs": last_contact_ms,
         "epoch": 1,
         "maxOffset": 500,
         "confirmOffset": 480,
@@ -230,7 +230,7 @@ async def test_sets_are_paged_in_the_order_of_their_names_and_found_by_prefix(ro
 async def test_a_page_goes_on_where_it_was_left_off_although_that_set_is_gone(room):
     stored(room, "a", "b", "c")
     _, body = await room.get("/v1/broker-sets?limit=2")
-    room.store.entry_changed("b", Kept(Entry(), 2))
+    room.store.entry_changed("b", Kept(StoredSet(), 2))
     _, rest = await room.get(f"/v1/broker-sets?limit=2&cursor={body['nextCursor']}")
     assert [each["brokerName"] for each in rest["brokerSets"]] == ["c"]
     assert rest["total"] == 2
@@ -267,7 +267,7 @@ async def test_an_election_is_told_with_its_candidates_and_its_reason(room):
     del last["unixMs"], last["lastUnixMs"]
     candidates = last.pop("candidates")
     phases = last.pop("phases")
-    assert last.pop("cause").startswith("master 1 is dead: its connection closed and its port refuses connections")
+    assert last.pop("cause").startswith("master 1 failed: its connection closed and its port refuses connections")
     assert last == {
         "number": 2,
         "brokerName": SET,
@@ -348,8 +348,8 @@ async def test_an_operators_election_tells_who_wanted_it_and_an_unclean_one_that
 
 async def test_who_was_told_stands_beside_the_election(room):
     await room.a_set(1, 2)
-    room.elections.notified(SET, 1, 2, Notified("failed", 3_010, 3))
-    room.elections.notified(SET, 1, 1, Notified("ok", 7, 1))
+    room.elections.notified(SET, 1, 2, NotificationResult("failed", 3_010, 3))
+    room.elections.notified(SET, 1, 1, NotificationResult("ok", 7, 1))
     (last,) = await elections(room)
     assert last["notified"] == [
         {"brokerId": 1, "result": "ok", "afterMs": 7, "tries": 1},
@@ -497,6 +497,6 @@ async def test_every_refusal_that_is_described_happens_and_no_other(room, endpoi
 
 
 async def test_a_set_without_brokers_is_told_as_one_without_a_master(room):
-    room.store.entry_changed("empty", Kept(Entry(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1))
+    room.store.entry_changed("empty", Kept(StoredSet(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1))
     _, body = await room.get("/v1/broker-sets/empty")
     assert (body["state"], body["replicas"], body["masterAddress"]) == ("no_master", [], None)

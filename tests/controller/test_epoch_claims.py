@@ -7,11 +7,11 @@ from fakes.control_room import SET, ControlRoom
 
 from controller.decisions.membership import ADOPTED_EPOCH_MAX, Registrant, decide_adoption
 from controller.failover import requests as control_module
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.refusals import EpochsUsedUp
 from controller.sets.broker_set import RECOVERY_MARGIN, Floor
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from remoting.protocol.codes import ResponseCode
 
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
@@ -31,10 +31,10 @@ async def a_healthy_set(room):
 
 
 async def refused_at_its_port(room, broker_id):
-    room.control.guard.connection_lost(broker_id)
+    room.control.monitor.connection_lost(broker_id)
     await room.pass_ms(100)
     for probe in room.asked():
-        room.control.guard.probed(probe.key, Outcome.REFUSED)
+        room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
 
 
@@ -80,7 +80,7 @@ async def test_a_heartbeat_over_another_connection_raises_nothing_while_the_memb
 
 async def test_what_one_heartbeat_over_another_connection_claims_ends_with_the_members_next_connection(room):
     await a_healthy_set(room)
-    room.control.guard.connection_lost(2)
+    room.control.monitor.connection_lost(2)
     await room.beat(2, over=66, epoch=50, maxOffset=2**40)
     await room.pass_ms(3_000, beating=(1, 2))
     assert room.live.get(BrokerKey(SET, 2)).progress == (1, 100)
@@ -95,13 +95,13 @@ async def test_operators_are_told_once_of_a_claim_that_lasts_and_see_it_until_it
     told = room.events("master_epoch_disputed")
     assert [(line["broker"], line["master"], line["sync_state_set"]) for line in told] == [(SET, 1, [1, 2])]
     assert [(each["broker_id"], each["epoch"]) for each in told[0]["claims"]] == [(3, 2)]
-    assert room.control.guard.disputed_sets == 1
+    assert room.control.monitor.disputed_sets == 1
     await room.settings.update_config(b"enableElectUncleanMaster=true")
     assert (await room.elect(3, designate=True)).code == 0
     assert (room.stored().master, room.stored().master_epoch) == (3, 3)
     assert room.events("unclean_master_elected")
     await room.pass_ms(1_000, beating=(1, 2))
-    assert room.control.guard.disputed_sets == 0
+    assert room.control.monitor.disputed_sets == 0
 
 
 @pytest.mark.parametrize("how", ["deposed", "cleaned"])
@@ -111,12 +111,12 @@ async def test_a_controller_that_leads_no_longer_and_a_set_that_is_gone_dispute_
         await room.beat(1, 2)
         await room.beat(3, epoch=2, maxOffset=5)
         await room.pass_ms(1_000)
-    assert room.control.guard.disputed_sets == 1
+    assert room.control.monitor.disputed_sets == 1
     if how == "deposed":
         room.control.deposed()
     else:
         assert (await room.clean(living=True)).code == 0
-    assert room.control.guard.disputed_sets == 0
+    assert room.control.monitor.disputed_sets == 0
 
 
 # A classic master and its slave that are converted: neither has an epoch, and one of them may be empty
@@ -150,7 +150,7 @@ async def test_nor_when_that_one_has_not_said_yet_how_far_its_log_is(room):
 
 
 async def test_a_member_that_says_nothing_holds_up_the_first_master_for_a_moment_only(room, monkeypatch):
-    monkeypatch.setattr(control_module, "BEAT_AWAITED_S", 0.01)
+    monkeypatch.setattr(control_module, "HEARTBEAT_AWAITED_S", 0.01)
     await joins(room, 1, 2)
     await room.beat(1, epoch=-1, maxOffset=0)
     assert (await room.elect(1)).code == 0
@@ -172,7 +172,7 @@ async def test_what_a_stranger_claims_does_not_raise_the_epoch_of_an_adopted_set
 
 
 async def test_a_set_that_was_lost_again_and_again_is_refused_long_before_its_epochs_end(room):
-    entry = Entry(broker_set=None, floor=Floor(master_epoch=ADOPTED_EPOCH_MAX + 2, next_broker_id=3))
+    entry = StoredSet(broker_set=None, floor=Floor(master_epoch=ADOPTED_EPOCH_MAX + 2, next_broker_id=3))
     broker_set = decide_adoption(entry, Registrant(cluster="C", broker_name=SET, broker_id=1, address="a:1"), 5)
     assert broker_set.after(entry).broker_set.master_epoch == ADOPTED_EPOCH_MAX + 2
     with pytest.raises(EpochsUsedUp, match="under another name"):

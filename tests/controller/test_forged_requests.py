@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.store import Kept
 from remoting.protocol.codes import RequestCode, ResponseCode
 
@@ -50,8 +50,8 @@ async def pass_s(room, seconds, *, refusing=(), silent=(), forging=None, beating
 
 def answer(room, refusing=(), silent=()):
     for probe in room.asked():
-        outcome = Outcome.REFUSED if probe.key.broker_id in refusing else Outcome.ANSWERED
-        room.control.guard.probed(probe.key, Outcome.NO_ANSWER if probe.key.broker_id in silent else outcome)
+        outcome = ProbeOutcome.REFUSED if probe.key.broker_id in refusing else ProbeOutcome.ANSWERED
+        room.control.monitor.probed(probe.key, ProbeOutcome.NO_ANSWER if probe.key.broker_id in silent else outcome)
 
 
 async def a_set(room, *, in_sync=(1, 2, 3), **fields):
@@ -118,8 +118,8 @@ async def test_nobody_reports_the_sync_state_set_for_a_master_that_lives(room):
 async def test_a_heartbeat_of_a_stranger_that_leaves_makes_nobody_suspect(room):
     before = await a_set(room)
     await beat_for_one(room)
-    room.control.guard.connection_lost(STRANGER)
-    assert room.detection.suspects == frozenset()
+    room.control.monitor.connection_lost(STRANGER)
+    assert room.detector.suspects == frozenset()
     assert (await start(room, 1, ELSEWHERE)).code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     assert room.stored() == before
 
@@ -139,7 +139,7 @@ async def test_a_stranger_lengthens_no_pause_after_a_start(room):
 async def test_a_master_reports_over_another_connection_than_that_of_its_heartbeats(room, host):
     """Heartbeats go to the listed addresses of controllers, all else to the one that the leader tells."""
     own = {"10.0.0.11", "10.0.0.1"}
-    room.detection.hosts.is_own = lambda each: each in own
+    room.detector.hosts.is_own = lambda each: each in own
     await a_set(room, in_sync=(1, 2))
     with sent_from(room, host):
         assert (await report(room, [1, 2, 3])).code == 0
@@ -158,7 +158,7 @@ async def test_a_master_whose_requests_never_came_from_its_host_reports_from_whe
 
 async def test_a_master_that_has_just_connected_anew_reports_at_once(room):
     await a_set(room, in_sync=(1, 2))
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     with sent_from(room, "10.0.0.11"):
         assert (await report(room, [1, 2, 3])).code == 0
 
@@ -177,7 +177,7 @@ async def test_a_broker_behind_a_gateway_that_starts_again_is_elected_in_its_fir
     """Its port refuses until it has a role."""
     await natted(room)
     for broker_id in (1, 2, 3):
-        room.control.guard.connection_lost(broker_id)
+        room.control.monitor.connection_lost(broker_id)
     answer(room, refusing=(1, 2, 3))
     await pass_s(room, 3, refusing=(1, 2, 3))
     with sent_from(room, "10.9.9.9"):
@@ -189,9 +189,9 @@ async def test_a_broker_behind_a_gateway_that_starts_again_is_elected_in_its_fir
 
 async def test_a_broker_behind_a_gateway_whose_port_refuses_from_now_on_is_heard_again(room):
     await natted(room)
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     answer(room, refusing=(1,))
-    assert room.detection.gone(ONE) is not None
+    assert room.detector.failed_broker(ONE) is not None
     with sent_from(room, "10.9.9.9"):
         await room.beat(1)
     assert room.live.get(ONE) is not None
@@ -204,7 +204,7 @@ async def test_a_master_that_asks_over_a_new_connection_by_another_way_reports_a
     with sent_from(room, "10.0.0.11"):
         await room.ask(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": SET}, over=asking)
     assert (await report(room, [1, 2, 3])).code == ResponseCode.CONTROLLER_INVALID_MASTER
-    room.control.guard.connection_lost(asking)
+    room.control.monitor.connection_lost(asking)
     with sent_from(room, "10.7.7.7"):
         assert (await report(room, [1, 2, 3])).code == 0
 
@@ -212,7 +212,7 @@ async def test_a_master_that_asks_over_a_new_connection_by_another_way_reports_a
 async def test_a_broker_that_starts_again_and_comes_another_way_is_elected_in_its_first_try(room):
     """Its port refuses until it has a role; heartbeats and requests have connections of their own."""
     await a_set(room, in_sync=(1,))
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 3, refusing=(1,))
     with sent_from(room, "10.7.7.7"):
         assert (await room.register(1)).code == 0
@@ -223,7 +223,7 @@ async def test_a_broker_that_starts_again_and_comes_another_way_is_elected_in_it
 
 async def test_heartbeats_of_others_do_not_keep_one_that_comes_another_way_from_being_heard(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,))
     for _ in range(13):
         with sent_from(room, "6.6.6.6"):
@@ -236,7 +236,7 @@ async def test_heartbeats_of_others_do_not_keep_one_that_comes_another_way_from_
 
 async def test_two_heartbeats_of_a_stranger_bring_nobody_back(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,))
     for _ in range(2):
         await beat_for_one(room)
@@ -246,7 +246,7 @@ async def test_two_heartbeats_of_a_stranger_bring_nobody_back(room):
 
 async def test_a_broker_of_another_address_of_its_machine_is_heard_after_some_seconds(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,))
     with sent_from(room, "10.7.7.7"):
         for _ in range(13):
@@ -257,11 +257,11 @@ async def test_a_broker_of_another_address_of_its_machine_is_heard_after_some_se
 
 async def test_a_broker_that_starts_at_another_address_is_waited_for_until_it_tells_how_far_its_log_is(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 2, refusing=(1,))
     with sent_from(room, "10.0.0.71"):
         assert (await room.register(1, address="10.0.0.71:30911")).code == 0
-    assert room.live.get(ONE).awaits_beat
+    assert room.live.get(ONE).awaits_heartbeat
 
 
 async def test_a_heartbeat_of_a_stranger_changes_neither_the_address_nor_the_timeout_of_a_broker(room):
@@ -279,7 +279,7 @@ async def test_a_heartbeat_of_a_stranger_changes_neither_the_address_nor_the_tim
 async def test_a_killed_master_for_which_a_stranger_beats_is_replaced(room, each_look):
     await a_set(room)
     await beat_for_one(room, heartbeatTimeoutMills=86_400_000)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     answer(room, refusing=(1,))
     await beat_for_one(room, heartbeatTimeoutMills=86_400_000)
     await pass_s(room, 3, refusing=(1,), forging=(lambda: beat_for_one(room)) if each_look else None)
@@ -302,17 +302,17 @@ async def test_a_stranger_that_comes_and_goes_in_the_names_of_those_in_sync_hold
             number = next(numbers)
             with sent_from(room, "6.6.6.6"):
                 await room.beat(broker_id, over=number)
-            room.control.guard.connection_lost(number)
+            room.control.monitor.connection_lost(number)
 
     await come_and_go()
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,), forging=come_and_go)
     assert room.stored().master == 2
 
 
 async def test_a_proxy_header_that_names_the_host_of_a_dead_master_does_not_bring_it_back(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     answer(room, refusing=(1,))
     room.forwarded_host = "10.0.0.11"
     await ask_for_one(room)
@@ -321,14 +321,14 @@ async def test_a_proxy_header_that_names_the_host_of_a_dead_master_does_not_brin
 
 async def test_a_master_for_which_a_stranger_reports_after_its_end_is_replaced(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 3, refusing=(1,), forging=lambda: report(room, [1]))
     assert room.stored().master == 2
 
 
 async def test_brokers_in_sync_in_whose_name_a_stranger_registers_can_be_elected(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
 
     async def register_both():
         await start(room, 2)
@@ -341,21 +341,21 @@ async def test_brokers_in_sync_in_whose_name_a_stranger_registers_can_be_elected
 
 async def test_a_dead_broker_for_which_a_stranger_beats_is_asked_and_is_back_once_it_answers(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 2, refusing=(1,))
     await beat_for_one(room)
     assert [probe.key for probe in room.asked()] == [ONE]
-    room.control.guard.probed(ONE, Outcome.REFUSED)
+    room.control.monitor.probed(ONE, ProbeOutcome.REFUSED)
     assert room.live.get(ONE) is None
     await beat_for_one(room)
     answer(room)
     assert room.live.get(ONE) is not None
-    assert room.detection.gone(ONE) is None
+    assert room.detector.failed_broker(ONE) is None
 
 
 async def test_a_broker_that_is_heard_from_its_host_again_is_back_at_once(room):
     await a_set(room)
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 2, refusing=(1,))
     room.peer_host = "10.0.0.11"
     await room.beat(1, over=99)
@@ -393,7 +393,7 @@ async def test_a_report_counts_no_longer_once_its_broker_is_heard_without_anothe
         await beat(room, 3, maxOffset=5)
     await pass_s(room, 30, maxOffset=1000)
     room.log_ends = {2: LogEnd(1, 1000), 3: LogEnd(2, 5)}
-    room.control.guard.connection_lost(HOMES[1])
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 5, refusing=(1,), maxOffset=1000)
     assert room.stored().master == 2
 
@@ -418,8 +418,8 @@ async def test_an_outsider_that_serves_at_a_higher_epoch_does_not_lead_while_the
 
 async def test_no_epoch_is_given_out_twice_by_a_controller_that_saw_it_before_the_store_was_put_back(room):
     """The new master of an idle set stands still, so nobody but this controller knows of its epoch."""
-    backup = Entry(broker_set=await a_set(room))
-    room.control.guard.connection_lost(HOMES[1])
+    backup = StoredSet(broker_set=await a_set(room))
+    room.control.monitor.connection_lost(HOMES[1])
     await pass_s(room, 1, refusing=(1,))
     first = room.stored()
     assert (first.master, first.master_epoch) == (2, 2)

@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from remoting.protocol.codes import RequestCode
 
@@ -39,7 +39,7 @@ async def pass_s(room, seconds, *beating):
         for _ in range(10):
             await room.pass_ms(100)
             for probe in room.asked():
-                room.control.guard.probed(probe.key, Outcome.NO_ANSWER)
+                room.control.monitor.probed(probe.key, ProbeOutcome.NO_ANSWER)
             await room.done()
 
 
@@ -104,7 +104,7 @@ async def test_the_master_on_the_only_host_that_is_proven_is_replaced_while_othe
     """The others come by way of a proxy, and this controller does not reach them."""
     room.reaches = False
     await room.a_set(1, 2, 3)
-    room.control.guard.reached(BrokerKey(SET, 1), at(1))
+    room.control.monitor.reached(BrokerKey(SET, 1), at(1))
     await pass_s(room, 15, 1, 2, 3)
     await pass_s(room, 30, 2, 3)
     assert room.stored().master == 1

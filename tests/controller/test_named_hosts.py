@@ -3,9 +3,9 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom
 
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.hosts import Seat
+from controller.failure_detection.hosts import BrokerHost
 from remoting.protocol.codes import RequestCode
 
 ONE = BrokerKey(SET, 1)
@@ -32,14 +32,14 @@ async def beat_for(room, seconds):
         await room.pass_ms(1_000)
 
 
-def seat(room):
-    return room.control.guard.seat(ONE, ADDRESS)
+def broker_host(room):
+    return room.control.monitor.broker_host(ONE, ADDRESS)
 
 
 async def test_a_host_is_proven_also_if_the_broker_took_a_notice_before_it_was_greeted(room):
-    room.control.guard.reached(ONE, ADDRESS)
+    room.control.monitor.reached(ONE, ADDRESS)
     await beat(room)
-    assert seat(room) == Seat("10.0.0.21", is_proven=True)
+    assert broker_host(room) == BrokerHost("10.0.0.21", is_proven=True)
 
 
 async def test_a_broker_whose_number_is_known_is_greeted_no_more(room):
@@ -49,18 +49,18 @@ async def test_a_broker_whose_number_is_known_is_greeted_no_more(room):
 
 async def test_a_broker_that_did_not_answer_and_comes_back_is_looked_for_where_its_name_leads_by_then(room):
     await beat_for(room, 3)
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     (probe,) = room.asked()
-    room.control.guard.probed(probe.key, Outcome.NO_ANSWER)
-    assert seat(room) == Seat("10.0.0.21", is_proven=True)
+    room.control.monitor.probed(probe.key, ProbeOutcome.NO_ANSWER)
+    assert broker_host(room) == BrokerHost("10.0.0.21", is_proven=True)
     room.reached_at = lambda _address: "10.0.0.22:30911"
     await beat(room)
-    assert seat(room) == Seat("10.0.0.22", is_proven=True)
+    assert broker_host(room) == BrokerHost("10.0.0.22", is_proven=True)
 
 
 async def test_an_answer_to_a_question_tells_where_the_broker_is_by_now(room):
     await beat_for(room, 3)
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     (probe,) = room.asked()
-    room.control.guard.probed(probe.key, Outcome.ANSWERED, "10.0.0.22:30911")
-    assert seat(room) == Seat("10.0.0.22", is_proven=True)
+    room.control.monitor.probed(probe.key, ProbeOutcome.ANSWERED, "10.0.0.22:30911")
+    assert broker_host(room) == BrokerHost("10.0.0.22", is_proven=True)

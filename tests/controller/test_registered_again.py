@@ -70,9 +70,9 @@ async def test_so_it_has_where_it_does_not_beat_over_that_connection(room):
 
 async def test_of_many_that_were_told_to_register_the_last_are_remembered(room, monkeypatch):
     epoch = await a_lost_set(room)
-    monkeypatch.setattr(requests, "_TOLD_MAX", 2)
+    monkeypatch.setattr(requests, "_REQUESTED_MAX", 2)
     for over in (20, 21, 1, 22):
-        room.control.told_to_register(SET, over)
+        room.control.registration_requested(SET, over)
     answer = await register(room, 1, over=1)
     assert answer.ext_fields["masterEpoch"] == str(epoch)
     assert room.stored().master_epoch == epoch

@@ -3,7 +3,7 @@
 import pytest
 from controller_builders import a_set
 
-from controller.sets.health import SetState, state_of
+from controller.sets.health import SetHealth, health_of
 
 ALL = frozenset({1, 2, 3})
 
@@ -11,13 +11,13 @@ ALL = frozenset({1, 2, 3})
 @pytest.mark.parametrize(
     ("values", "alive", "state"),
     [
-        ({"sync_state_set": ALL}, ALL, SetState.HEALTHY),
-        ({"sync_state_set": ALL}, {1, 2, 3, 99}, SetState.HEALTHY),
-        ({"sync_state_set": frozenset({1, 2})}, ALL, SetState.UNDER_REPLICATED),
-        ({"sync_state_set": ALL}, {1, 2}, SetState.UNDER_REPLICATED),
-        ({"sync_state_set": ALL}, {2, 3}, SetState.NO_MASTER),
-        ({"sync_state_set": ALL, "master": None}, ALL, SetState.NO_MASTER),
-        ({"sync_state_set": ALL}, set(), SetState.NO_MASTER),
+        ({"sync_state_set": ALL}, ALL, SetHealth.HEALTHY),
+        ({"sync_state_set": ALL}, {1, 2, 3, 99}, SetHealth.HEALTHY),
+        ({"sync_state_set": frozenset({1, 2})}, ALL, SetHealth.UNDER_REPLICATED),
+        ({"sync_state_set": ALL}, {1, 2}, SetHealth.UNDER_REPLICATED),
+        ({"sync_state_set": ALL}, {2, 3}, SetHealth.NO_MASTER),
+        ({"sync_state_set": ALL, "master": None}, ALL, SetHealth.NO_MASTER),
+        ({"sync_state_set": ALL}, set(), SetHealth.NO_MASTER),
     ],
     ids=[
         "everybody lives and is in sync",
@@ -30,4 +30,4 @@ ALL = frozenset({1, 2, 3})
     ],
 )
 def test_a_set_is_as_its_brokers_are(values, alive, state):
-    assert state_of(a_set(**values), alive) is state
+    assert health_of(a_set(**values), alive) is state

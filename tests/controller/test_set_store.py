@@ -6,11 +6,11 @@ import pytest
 from controller_builders import SET, a_set, replicas
 
 from controller.sets.events import MasterLost
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.store import EntryMoved, Kept, SetStore, StoreError
 
-OLD = Kept(Entry(broker_set=a_set()), 5)
-NEW = Kept(Entry(broker_set=a_set(master=None, master_epoch=6)), 6)
+OLD = Kept(StoredSet(broker_set=a_set()), 5)
+NEW = Kept(StoredSet(broker_set=a_set(master=None, master_epoch=6)), 6)
 WITHIN_S = 0.2
 
 
@@ -53,11 +53,11 @@ async def store(backend):
 
 
 def lose_master(_):
-    return Decision(reply=None, events=(MasterLost(),))
+    return SetDecision(reply=None, events=(MasterLost(),))
 
 
 async def test_a_store_that_was_put_back_is_followed_to_older_revisions(store):
-    older = Kept(Entry(broker_set=a_set(master_epoch=1)), OLD.revision - 1)
+    older = Kept(StoredSet(broker_set=a_set(master_epoch=1)), OLD.revision - 1)
     store.entry_changed(SET, older)
     assert store.entry(SET) == OLD.entry
     store.put_back()
@@ -112,9 +112,9 @@ async def test_no_commit_begins_once_the_time_for_it_is_over(backend, store):
 
 async def test_the_brokers_of_all_sets_are_counted_whatever_becomes_of_the_sets(store):
     assert store.members == 3
-    store.entry_changed("broker-b", Kept(Entry(broker_set=a_set(broker_name="broker-b")), 7))
+    store.entry_changed("broker-b", Kept(StoredSet(broker_set=a_set(broker_name="broker-b")), 7))
     assert store.members == 6
-    store.entry_changed(SET, Kept(Entry(broker_set=a_set(replicas=replicas(1, 2))), 8))
+    store.entry_changed(SET, Kept(StoredSet(broker_set=a_set(replicas=replicas(1, 2))), 8))
     assert store.members == 5
-    store.entry_changed("broker-b", Kept(Entry(), 9))
+    store.entry_changed("broker-b", Kept(StoredSet(), 9))
     assert store.members == 2

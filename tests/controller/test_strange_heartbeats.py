@@ -27,7 +27,7 @@ async def a_set_at_home(room):
 
 async def pass_s(room, seconds):
     room.clock.pass_ms(round(seconds * 1000))
-    room.control.guard.look_at_brokers()
+    room.control.monitor.look_at_brokers()
     await room.done()
 
 

@@ -3,10 +3,10 @@
 import pytest
 from fakes.control_room import ControlRoom
 
-from controller.failure_detection.detector import Detection
+from controller.failure_detection.detector import FailureDetector
 
 
-class Counting(Detection):
+class Counting(FailureDetector):
     """Counts how often all suspects were asked for."""
 
     asked = 0
@@ -22,12 +22,12 @@ async def room(tmp_path):
     async with ControlRoom(tmp_path) as room:
         for number in range(3):
             await room.a_set(1, 2, name=f"broker-{number}")
-        room.control.guard.connection_lost(2)
+        room.control.monitor.connection_lost(2)
         yield await room.serve_http()
 
 
 async def test_suspects_are_looked_for_once_for_all_sets_of_a_page(room):
-    room.detection.__class__ = Counting
+    room.detector.__class__ = Counting
     _, body = await room.get("/v1/broker-sets")
     assert [each["suspect"] for one in body["brokerSets"] for each in one["replicas"]] == [False, True] * 3
-    assert room.detection.asked == 1
+    assert room.detector.asked == 1

@@ -11,7 +11,7 @@ from fakes.witness import eventually
 from controller.app import controller_core
 from controller.app.service import Controller
 from controller.config import ControllerConfig
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.opening import open_store
 from controller.storage.store import Kept, Member, StoreError
 from remoting.clock import SystemClock
@@ -21,8 +21,8 @@ from serving.process.process import Surroundings
 from serving.process.signals import Signals
 
 OTHER = Member(id="n1", address="10.0.0.2:9878")
-OLD = Kept(Entry(broker_set=a_set(master=1, master_epoch=1)), 1)
-NEW = Kept(Entry(broker_set=a_set(master=2, master_epoch=2)), 2)
+OLD = Kept(StoredSet(broker_set=a_set(master=1, master_epoch=1)), 1)
+NEW = Kept(StoredSet(broker_set=a_set(master=2, master_epoch=2)), 2)
 SOON_S = 20
 
 

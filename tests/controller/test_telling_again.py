@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import SET, ControlRoom
 
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ async def follower(tmp_path):
 
 
 async def test_a_new_leader_tells_a_set_again_that_may_not_know_its_master(follower):
-    follower.control.guard.look_at_sets()
+    follower.control.monitor.look_at_sets()
     assert [each.broker_id for notice in follower.notices() for each in notice.recipients] == [1, 2]
 
 
@@ -31,18 +31,18 @@ async def test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_a
         follower.clock.pass_ms(100)
         if follower.clock.now_ms() % 1_000 == 0:
             await follower.beat(2, epoch=0)
-        follower.control.guard.look_at_brokers()
+        follower.control.monitor.look_at_brokers()
         for probe in follower.asked():
-            follower.control.guard.probed(probe.key, Outcome.ANSWERED)
+            follower.control.monitor.probed(probe.key, ProbeOutcome.ANSWERED)
     assert 1 in follower.live.of_set(SET)
-    follower.control.guard.look_at_sets()
+    follower.control.monitor.look_at_sets()
     assert follower.notices() == []
 
 
 async def test_it_tells_it_once_the_master_beats_again(follower):
     await test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_anew(follower)
     await follower.beat(1, 2, epoch=0)
-    follower.control.guard.look_at_sets()
+    follower.control.monitor.look_at_sets()
     assert len(follower.notices()) == 1
 
 
@@ -51,7 +51,7 @@ async def undecided(tmp_path):
     """A controller of a set whose master has died, whose slave may be dead: nobody can be elected yet."""
     async with ControlRoom(tmp_path) as room:
         await room.a_set(1, 2)
-        room.control.guard.connection_lost(2)
+        room.control.monitor.connection_lost(2)
         await room.lose(1)
         assert room.stored().master == 1
         room.effects.clear()
@@ -62,7 +62,7 @@ async def undecided(tmp_path):
 async def test_a_master_that_is_started_anew_is_not_told_to_lead_in_its_old_epoch(undecided, over):
     # Before it registers it would take that up, and begin the epoch in its log again where it ends now.
     await undecided.beat(1, over=over)
-    undecided.control.guard.look_at_sets()
+    undecided.control.monitor.look_at_sets()
     assert undecided.notices() == []
 
 
@@ -76,5 +76,5 @@ async def test_a_slave_that_comes_back_is_told_who_leads(undecided):
 
 async def test_a_master_that_comes_back_and_does_not_know_its_epoch_is_told(undecided):
     await undecided.beat(1, epoch=0)
-    undecided.control.guard.look_at_sets()
+    undecided.control.monitor.look_at_sets()
     assert [each.broker_id for notice in undecided.notices() for each in notice.recipients] == [1]

@@ -28,11 +28,11 @@ async def test_another_broker_with_the_id_of_a_living_one_does_not_take_its_plac
     assert answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
     assert f"another broker with the id {broker_id} lives at {at(broker_id)}" in answer.remark
     assert room.stored() == before
-    assert room.live.of_set(SET)[broker_id].awaits_beat is False
+    assert room.live.of_set(SET)[broker_id].awaits_heartbeat is False
 
 
 async def test_the_same_broker_at_another_address_is_taken_once_its_connection_is_closed(room):
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     assert (await register(room, 1)).code == 0
     assert room.stored().replicas[1].address == at(COPY)
 

@@ -7,7 +7,7 @@ from fakes.control_room import ControlRoom
 
 from controller.failover import monitor
 from controller.failover.monitor import EXPIRES_MS
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.log_ends import LogEnd
 from remoting.protocol.codes import ResponseCode
 
@@ -108,11 +108,11 @@ async def test_a_master_that_dies_while_an_election_waits_for_the_store_is_not_r
     monkeypatch.setattr(room.backend, "commit", slow)
     report = asyncio.ensure_future(room.report([1, 2], epoch=2))
     await asyncio.sleep(0.01)
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     election = asyncio.ensure_future(room.elect(2))
     await asyncio.sleep(0.01)
     for probe in room.asked():
-        room.control.guard.probed(probe.key, Outcome.REFUSED)
+        room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     stored.set()
     assert (await report).code == 0
     await election
@@ -133,7 +133,7 @@ async def test_what_the_lost_master_has_told_counts_where_the_others_have_anothe
 
 
 async def test_a_set_that_never_had_a_master_is_waited_for_anew_by_who_leads_anew(room, monkeypatch):
-    monkeypatch.setattr(monitor, "SETS_KEPT", 0)
+    monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 0)
     await room.apply(1)
     await room.register(1)
     room.start_again()

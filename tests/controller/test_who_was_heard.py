@@ -3,23 +3,23 @@
 import pytest
 from controller_builders import SET, heard
 
-from controller.failure_detection.heartbeats import TIMEOUT_BELIEVED_MS_MAX, UNKNOWN, BrokerKey, LiveTable
+from controller.failure_detection.heartbeats import TIMEOUT_BELIEVED_MS_MAX, UNKNOWN, BrokerKey, HeartbeatTable
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 
 
 @pytest.fixture
 def table():
-    return LiveTable()
+    return HeartbeatTable()
 
 
 def beats_each_second(table, key, until_ms, **values):
-    for heard_ms in (until_ms - 1_000, until_ms):
-        table.beat(key, heard(heard_ms=heard_ms, **values))
+    for last_contact_ms in (until_ms - 1_000, until_ms):
+        table.record_heartbeat(key, heard(last_contact_ms=last_contact_ms, **values))
 
 
 def test_a_broker_is_alive_until_its_own_timeout_has_passed(table):
-    table.beat(ONE, heard(timeout_ms=3_000))
+    table.record_heartbeat(ONE, heard(timeout_ms=3_000))
     assert set(table.alive(SET, 3_000)) == {1}
     assert table.alive(SET, 3_001) == {}
 
@@ -28,53 +28,53 @@ def test_a_broker_is_alive_until_its_own_timeout_has_passed(table):
     ("epoch", "max_offset", "kept"), [(5, 999, (5, 1000)), (4, 9999, (5, 1000)), (6, 1, (6, 1)), (5, 1001, (5, 1001))]
 )
 def test_a_heartbeat_that_comes_late_does_not_shorten_a_log(table, epoch, max_offset, kept):
-    table.beat(ONE, heard())
-    table.beat(ONE, heard(epoch=epoch, max_offset=max_offset))
+    table.record_heartbeat(ONE, heard())
+    table.record_heartbeat(ONE, heard(epoch=epoch, max_offset=max_offset))
     assert table.of_set(SET)[1].progress == kept
 
 
 def test_a_restarted_broker_may_have_recovered_less(table):
-    table.beat(ONE, heard())
-    table.restarted(ONE, now_ms=9, connection_id=3)
+    table.record_heartbeat(ONE, heard())
+    table.record_restart(ONE, now_ms=9, connection_id=3)
     assert table.of_set(SET)[1].progress == (UNKNOWN, UNKNOWN)
-    table.beat(ONE, heard(max_offset=500))
+    table.record_heartbeat(ONE, heard(max_offset=500))
     assert table.of_set(SET)[1].progress == (5, 500)
 
 
 def test_any_request_is_a_sign_of_life_and_keeps_what_heartbeats_said(table):
-    table.beat(ONE, heard(timeout_ms=3_000, connection_id=7))
-    table.seen(ONE, now_ms=5_000, connection_id=8)
+    table.record_heartbeat(ONE, heard(timeout_ms=3_000, connection_id=7))
+    table.record_contact(ONE, now_ms=5_000, connection_id=8)
     row = table.of_set(SET)[1]
-    assert (row.heard_ms, row.connection_id, row.progress, row.timeout_ms) == (5_000, 8, (5, 1000), 3_000)
+    assert (row.last_contact_ms, row.connection_id, row.progress, row.timeout_ms) == (5_000, 8, (5, 1000), 3_000)
 
 
 def test_a_broker_that_was_never_heard_is_by_its_first_request(table):
-    table.seen(ONE, now_ms=5, connection_id=8)
+    table.record_contact(ONE, now_ms=5, connection_id=8)
     assert table.alive(SET, 6)[1].progress == (UNKNOWN, UNKNOWN)
 
 
 def test_a_set_goes_with_its_last_broker(table):
-    table.beat(ONE, heard())
-    table.forget(TWO)
-    table.forget(ONE)
-    table.forget(BrokerKey("other", 1))
+    table.record_heartbeat(ONE, heard())
+    table.remove(TWO)
+    table.remove(ONE)
+    table.remove(BrokerKey("other", 1))
     assert list(table.rows()) == []
-    assert vars(table) == vars(LiveTable())
+    assert vars(table) == vars(HeartbeatTable())
 
 
 def test_each_connection_has_the_brokers_that_were_heard_over_it_last(table):
-    table.beat(TWO, heard(connection_id=7))
-    table.beat(ONE, heard(connection_id=7))
+    table.record_heartbeat(TWO, heard(connection_id=7))
+    table.record_heartbeat(ONE, heard(connection_id=7))
     assert table.over(7) == (ONE, TWO)
-    table.beat(ONE, heard(connection_id=8))
+    table.record_heartbeat(ONE, heard(connection_id=8))
     assert (table.over(7), table.over(8), table.over(9)) == ((TWO,), (ONE,), ())
 
 
 def test_one_member_of_a_set_can_go_alone(table):
-    table.beat(ONE, heard(connection_id=7))
-    table.beat(TWO, heard(connection_id=7))
+    table.record_heartbeat(ONE, heard(connection_id=7))
+    table.record_heartbeat(TWO, heard(connection_id=7))
     assert table.brokers == 2
-    table.forget(ONE)
+    table.remove(ONE)
     assert (list(table.rows()), table.over(7), table.brokers) == (
         [(TWO, heard(connection_id=7, period_ms=0))],
         (TWO,),
@@ -83,45 +83,45 @@ def test_one_member_of_a_set_can_go_alone(table):
 
 
 def test_a_broker_that_has_started_is_awaited_until_it_says_how_far_its_log_is(table):
-    table.restarted(ONE, now_ms=5, connection_id=8)
-    assert table.get(ONE).awaits_beat
-    table.seen(ONE, now_ms=6, connection_id=8)
-    assert table.get(ONE).awaits_beat
-    table.beat(ONE, heard())
-    assert not table.get(ONE).awaits_beat
+    table.record_restart(ONE, now_ms=5, connection_id=8)
+    assert table.get(ONE).awaits_heartbeat
+    table.record_contact(ONE, now_ms=6, connection_id=8)
+    assert table.get(ONE).awaits_heartbeat
+    table.record_heartbeat(ONE, heard())
+    assert not table.get(ONE).awaits_heartbeat
 
 
 def test_to_start_is_a_sign_of_life(table):
-    table.beat(ONE, heard(heard_ms=0, timeout_ms=10_000))
-    table.restarted(ONE, now_ms=9_000, connection_id=8)
+    table.record_heartbeat(ONE, heard(last_contact_ms=0, timeout_ms=10_000))
+    table.record_restart(ONE, now_ms=9_000, connection_id=8)
     assert table.get(ONE).is_alive(19_000)
     assert table.silent(19_000, 10_000) == []
     assert table.silent(19_001, 10_000) == [ONE]
 
 
 def test_a_broker_that_tries_to_start_beats_only_once_for_each_try(table):
-    table.restarted(ONE, now_ms=0, connection_id=3)
-    table.beat(ONE, heard(heard_ms=10, timeout_ms=10_000))
+    table.record_restart(ONE, now_ms=0, connection_id=3)
+    table.record_heartbeat(ONE, heard(last_contact_ms=10, timeout_ms=10_000))
     assert table.silent(now_ms=5_000, silence_ms=3_000) == []
-    table.beat(ONE, heard(heard_ms=5_010, timeout_ms=10_000))
+    table.record_heartbeat(ONE, heard(last_contact_ms=5_010, timeout_ms=10_000))
     assert table.silent(now_ms=9_000, silence_ms=3_000) == []
     assert table.silent(now_ms=15_011, silence_ms=3_000) == [ONE]
 
 
 def test_a_broker_that_beats_each_second_has_started(table):
-    table.restarted(ONE, now_ms=0, connection_id=3)
-    for heard_ms in (10, 1_010):
-        table.beat(ONE, heard(heard_ms=heard_ms, timeout_ms=10_000))
+    table.record_restart(ONE, now_ms=0, connection_id=3)
+    for last_contact_ms in (10, 1_010):
+        table.record_heartbeat(ONE, heard(last_contact_ms=last_contact_ms, timeout_ms=10_000))
     assert table.silent(now_ms=4_011, silence_ms=3_000) == [ONE]
 
 
 def test_who_was_heard_longest_ago_is_silent_first_and_whoever_was_heard_since_is_not(table):
-    for heard_ms, key in ((0, ONE), (100, TWO)):
-        beats_each_second(table, key, heard_ms)
+    for last_contact_ms, key in ((0, ONE), (100, TWO)):
+        beats_each_second(table, key, last_contact_ms)
     assert table.silent(now_ms=3_050, silence_ms=3_000) == [ONE]
-    table.seen(ONE, now_ms=3_060, connection_id=1)
+    table.record_contact(ONE, now_ms=3_060, connection_id=1)
     assert table.silent(now_ms=3_101, silence_ms=3_000) == [TWO]
-    table.forget(TWO)
+    table.remove(TWO)
     assert table.silent(now_ms=3_101, silence_ms=3_000) == []
 
 
@@ -131,8 +131,8 @@ def test_a_broker_with_a_shorter_timeout_of_its_own_is_silent_earlier_whenever_i
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
     assert table.silent(now_ms=1_001, silence_ms=500) == [ONE, TWO]
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [ONE]
-    table.beat(ONE, heard(heard_ms=0, timeout_ms=10_000))
-    table.beat(TWO, heard(heard_ms=0, timeout_ms=1_000))
+    table.record_heartbeat(ONE, heard(last_contact_ms=0, timeout_ms=10_000))
+    table.record_heartbeat(TWO, heard(last_contact_ms=0, timeout_ms=1_000))
     assert table.silent(now_ms=1_001, silence_ms=3_000) == [TWO]
 
 
@@ -142,8 +142,8 @@ def test_a_broker_with_a_shorter_timeout_of_its_own_is_silent_earlier_whenever_i
 def periods(table, *beats_ms):
     """Return what is known of the interval after each heartbeat."""
     found = []
-    for beat_ms in beats_ms:
-        table.beat(ONE, heard(heard_ms=beat_ms))
+    for heartbeat_ms in beats_ms:
+        table.record_heartbeat(ONE, heard(last_contact_ms=heartbeat_ms))
         found.append(table.get(ONE).period_ms)
     return found
 
@@ -165,31 +165,31 @@ def test_who_beats_each_second_and_is_late_once_is_silent_as_soon_as_before(tabl
 
 
 def test_a_report_between_two_heartbeats_is_none(table):
-    table.beat(ONE, heard(heard_ms=1_000))
-    table.seen(ONE, now_ms=5_500, connection_id=1)
+    table.record_heartbeat(ONE, heard(last_contact_ms=1_000))
+    table.record_contact(ONE, now_ms=5_500, connection_id=1)
     assert periods(table, 6_000) == [5_000]
 
 
 def test_who_was_heard_by_a_report_first_has_its_own_timeout_until_two_heartbeats_have_come(table):
-    table.seen(ONE, now_ms=500, connection_id=1)
+    table.record_contact(ONE, now_ms=500, connection_id=1)
     assert table.silent(now_ms=10_000, silence_ms=3_000) == []
     assert periods(table, 1_000, 6_000) == [0, 5_000]
 
 
 def test_a_broker_that_has_started_again_may_beat_at_another_interval(table):
     periods(table, 1_000, 2_000)
-    table.restarted(ONE, now_ms=2_500, connection_id=1)
+    table.record_restart(ONE, now_ms=2_500, connection_id=1)
     assert periods(table, 3_000, 8_000, 9_000) == [0, 0, 1_000]
 
 
 def test_nobody_may_be_silent_for_longer_than_its_own_timeout(table):
-    for heard_ms in (0, 9_000, 18_000):
-        table.beat(ONE, heard(heard_ms=heard_ms))
+    for last_contact_ms in (0, 9_000, 18_000):
+        table.record_heartbeat(ONE, heard(last_contact_ms=last_contact_ms))
     assert table.get(ONE).silence_allowed_ms(3_000) == 10_000
 
 
 def test_one_heartbeat_with_an_endless_timeout_keeps_nobody_alive_for_longer_than_a_minute(table):
-    table.beat(ONE, heard(heard_ms=0, timeout_ms=86_400_000))
+    table.record_heartbeat(ONE, heard(last_contact_ms=0, timeout_ms=86_400_000))
     assert table.get(ONE).due_ms < TIMEOUT_BELIEVED_MS_MAX
     assert table.silent(TIMEOUT_BELIEVED_MS_MAX, silence_ms=3_000) == []
     assert table.silent(TIMEOUT_BELIEVED_MS_MAX + 1, silence_ms=3_000) == [ONE]
@@ -203,54 +203,54 @@ OWN, OTHER = 7, 8
 
 @pytest.fixture
 def heard_at_home(table):
-    table.beat(ONE, heard(heard_ms=0, connection_id=OWN))
+    table.record_heartbeat(ONE, heard(last_contact_ms=0, connection_id=OWN))
     return table
 
 
-def claim(heard_ms, connection_id=OTHER):
-    return heard(heard_ms=heard_ms, connection_id=connection_id, epoch=50, max_offset=9999)
+def claim(last_contact_ms, connection_id=OTHER):
+    return heard(last_contact_ms=last_contact_ms, connection_id=connection_id, epoch=50, max_offset=9999)
 
 
 def test_what_is_claimed_over_another_connection_does_not_count_beside_its_own(heard_at_home):
-    for heard_ms in (100, 200, 1_500):
-        heard_at_home.beat(ONE, claim(heard_ms))
+    for last_contact_ms in (100, 200, 1_500):
+        heard_at_home.record_heartbeat(ONE, claim(last_contact_ms))
         assert heard_at_home.get(ONE).progress == (5, 1000)
-    assert heard_at_home.get(ONE).heard_ms == 1_500
+    assert heard_at_home.get(ONE).last_contact_ms == 1_500
     assert heard_at_home.get(ONE).own.connection_id == OWN
 
 
 def test_it_counts_once_nothing_came_over_its_own_and_ends_with_the_next_that_does(heard_at_home):
-    heard_at_home.beat(ONE, claim(1_501))
+    heard_at_home.record_heartbeat(ONE, claim(1_501))
     assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((50, 9999), OTHER)
-    heard_at_home.beat(ONE, heard(heard_ms=3_002, connection_id=OWN))
+    heard_at_home.record_heartbeat(ONE, heard(last_contact_ms=3_002, connection_id=OWN))
     assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((5, 1000), OWN)
 
 
 @pytest.mark.parametrize(("said", "kept"), [(1_100, (5, 1_100)), (900, (5, 1_000))])
 def test_a_broker_that_goes_on_over_its_own_connection_moves_forward_as_ever(heard_at_home, said, kept):
-    heard_at_home.beat(ONE, claim(500))
-    heard_at_home.beat(ONE, heard(heard_ms=1_000, connection_id=OWN, max_offset=said))
+    heard_at_home.record_heartbeat(ONE, claim(500))
+    heard_at_home.record_heartbeat(ONE, heard(last_contact_ms=1_000, connection_id=OWN, max_offset=said))
     assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).owner) == (kept, None)
 
 
 def test_a_request_over_another_connection_brings_no_claims_with_it(heard_at_home):
-    heard_at_home.seen(ONE, now_ms=500, connection_id=OTHER)
-    heard_at_home.seen(ONE, now_ms=600, connection_id=OTHER)
-    heard_at_home.beat(ONE, claim(700))
+    heard_at_home.record_contact(ONE, now_ms=500, connection_id=OTHER)
+    heard_at_home.record_contact(ONE, now_ms=600, connection_id=OTHER)
+    heard_at_home.record_heartbeat(ONE, claim(700))
     assert (heard_at_home.get(ONE).progress, heard_at_home.get(ONE).own.connection_id) == ((5, 1000), OWN)
 
 
 def test_who_has_started_says_how_far_its_log_is_over_any_connection(heard_at_home):
-    heard_at_home.restarted(ONE, now_ms=100, connection_id=OTHER)
-    heard_at_home.beat(ONE, heard(heard_ms=200, connection_id=OWN, max_offset=900))
+    heard_at_home.record_restart(ONE, now_ms=100, connection_id=OTHER)
+    heard_at_home.record_heartbeat(ONE, heard(last_contact_ms=200, connection_id=OWN, max_offset=900))
     assert heard_at_home.get(ONE).progress == (5, 900)
 
 
-@pytest.mark.parametrize(("heard_ms", "counts"), [(12_500, (5, 1000)), (12_501, (50, 9999))])
-def test_the_own_connection_of_a_broker_that_beats_seldom_counts_for_longer(table, heard_ms, counts):
-    for beat_ms in (0, 5_000):
-        table.beat(ONE, heard(heard_ms=beat_ms, connection_id=OWN))
-    table.beat(ONE, claim(heard_ms))
+@pytest.mark.parametrize(("last_contact_ms", "counts"), [(12_500, (5, 1000)), (12_501, (50, 9999))])
+def test_the_own_connection_of_a_broker_that_beats_seldom_counts_for_longer(table, last_contact_ms, counts):
+    for heartbeat_ms in (0, 5_000):
+        table.record_heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OWN))
+    table.record_heartbeat(ONE, claim(last_contact_ms))
     assert table.get(ONE).progress == counts
 
 
@@ -268,18 +268,18 @@ def test_an_epoch_or_an_offset_is_a_log(said, has):
 
 def test_the_own_connection_of_a_broker_stays_known_while_others_claim_to_be_it(table):
     def of_one():
-        return [number for number in (7, 8, 9) if ONE in table.at(number)]
+        return [number for number in (7, 8, 9) if ONE in table.connected_over(number)]
 
     beats_each_second(table, ONE, 1_000, connection_id=7)
     for connection_id in (8, 9):
-        table.beat(ONE, heard(heard_ms=1_100, connection_id=connection_id))
+        table.record_heartbeat(ONE, heard(last_contact_ms=1_100, connection_id=connection_id))
         assert of_one() == [7, connection_id]
-    table.beat(ONE, heard(heard_ms=2_000, connection_id=7))
+    table.record_heartbeat(ONE, heard(last_contact_ms=2_000, connection_id=7))
     assert of_one() == [7]
     # Over its own it is heard no more: the other is believed, and is its own from now on.
-    table.beat(ONE, heard(heard_ms=2_100, connection_id=8))
-    table.beat(ONE, heard(heard_ms=4_000, connection_id=8))
+    table.record_heartbeat(ONE, heard(last_contact_ms=2_100, connection_id=8))
+    table.record_heartbeat(ONE, heard(last_contact_ms=4_000, connection_id=8))
     assert of_one() == [8]
-    table.beat(ONE, heard(heard_ms=4_100, connection_id=9))
-    table.forget(ONE)
+    table.record_heartbeat(ONE, heard(last_contact_ms=4_100, connection_id=9))
+    table.remove(ONE)
     assert of_one() == []

@@ -13,13 +13,13 @@ from yarl import URL
 
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
-from controller.failover.effects import AskBroker, GreetBroker, NotifyRoleChanged
-from controller.failover.election_log import Elections
+from controller.failover.effects import CheckReachability, NotifyRoleChanged, ProbeBroker
+from controller.failover.election_log import ElectionLog
 from controller.failover.group import Group
-from controller.failover.requests import Control
+from controller.failover.requests import BrokerRequests
 from controller.failover.set_writer import Parts
-from controller.failure_detection.detector import Detection, Outcome
-from controller.failure_detection.heartbeats import BrokerKey, LiveTable
+from controller.failure_detection.detector import FailureDetector, ProbeOutcome
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.log_ends import LogEnds
 from controller.http.endpoints import ENDPOINTS
 from controller.http.views import Views
@@ -65,15 +65,15 @@ class APeer:
 
 def another_control(room):
     """Return a controller that has just started, on what is stored, and the detection that it begins with."""
-    room.live = LiveTable()
-    room.detection = Detection(room.live, room.clock.now_ms())
-    room.detection.hosts.is_own = lambda host: ME.address == f"{host}:9878"
-    return Control(
+    room.live = HeartbeatTable()
+    room.detector = FailureDetector(room.live, room.clock.now_ms())
+    room.detector.hosts.is_own = lambda host: ME.address == f"{host}:9878"
+    return BrokerRequests(
         Parts(
             store=room.store,
             group=room.group,
             live=room.live,
-            detection=room.detection,
+            detector=room.detector,
             recovery=Recovery(room.live),
             elections=room.elections,
             clock=room.clock,
@@ -112,7 +112,7 @@ class ControlRoom:
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
         self.store = SetStore(self.backend)
         self.group = Group("g", ME, self.clock, self.store.entry_changed)
-        self.elections = Elections(ME.address)
+        self.elections = ElectionLog(ME.address)
         self.effects = []
         #: What brokers answer of their logs, by id, and on how many replicas a message is that they confirm.
         self.log_ends = {}
@@ -154,7 +154,7 @@ class ControlRoom:
         """Let the controller know nothing but what is stored."""
         self.control = another_control(self)
         self.handlers = Handlers(self.control, self.settings, self.clock)
-        self.control.guard.take_over()
+        self.control.monitor.take_over()
 
     def journal_of_store(self):
         room = self
@@ -172,10 +172,10 @@ class ControlRoom:
         return StoreCalls()
 
     def _perform(self, effect):
-        if isinstance(effect, GreetBroker):
+        if isinstance(effect, CheckReachability):
             self.greeted.append(effect.key)
             if self.reaches:
-                self.control.guard.reached(effect.key, effect.address, self.reached_at(effect.address))
+                self.control.monitor.reached(effect.key, effect.address, self.reached_at(effect.address))
         else:
             self.effects.append(effect)
 
@@ -186,7 +186,7 @@ class ControlRoom:
         late = {i for i, until_ms in still.items() if until_ms > self.clock.now_ms()}
         ends = {i: end for i, end in self.log_ends.items() if i in query.addresses and i not in late}
         answered = LogEnds(by_id=ends, is_awaited=bool(late))
-        if not answered.leave_doubt(query.in_sync, query.others) or not ends:
+        if not answered.are_inconclusive(query.in_sync, query.others) or not ends:
             return answered
         return replace(answered, confirmed_on=self.confirmed_on)
 
@@ -299,24 +299,24 @@ class ControlRoom:
             self.clock.pass_ms(100)
             if passed % 1000 == 0:
                 await self.beat(*beating, name=name)
-            self.control.guard.look_at_brokers()
-            self.control.guard.look_at_sets()
+            self.control.monitor.look_at_brokers()
+            self.control.monitor.look_at_sets()
             await self.done()
 
     async def lose(self, *broker_ids):
         """Close the connections of brokers one after another, and refuse the questions that follow: they are dead."""
         for broker_id in broker_ids:
-            self.control.guard.connection_lost(broker_id)
+            self.control.monitor.connection_lost(broker_id)
             await self.pass_ms(100)
             for probe in self.asked():
-                self.control.guard.probed(probe.key, Outcome.REFUSED)
+                self.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
             await self.done()
             assert self.live.get(BrokerKey(SET, broker_id)) is None
 
     def asked(self):
         """Take and return the questions to brokers that are still to be asked."""
-        found = [each.probe for each in self.effects if isinstance(each, AskBroker)]
-        self.effects[:] = [each for each in self.effects if not isinstance(each, AskBroker)]
+        found = [each.probe for each in self.effects if isinstance(each, ProbeBroker)]
+        self.effects[:] = [each for each in self.effects if not isinstance(each, ProbeBroker)]
         return found
 
     def notices(self):

@@ -4,11 +4,11 @@ import pytest
 from controller_builders import SET, a_set
 
 from controller.sets.events import MasterLost
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.store import Kept, OutcomeUnknown, SetStore
 
-OLD = Kept(Entry(broker_set=a_set()), 5)
-NEW = Kept(Entry(broker_set=a_set(master=None, master_epoch=6)), 6)
+OLD = Kept(StoredSet(broker_set=a_set()), 5)
+NEW = Kept(StoredSet(broker_set=a_set(master=None, master_epoch=6)), 6)
 
 
 class SlowToRead:
@@ -39,6 +39,6 @@ async def store():
 
 
 async def test_an_answer_that_was_newer_is_not_followed_by_an_older_one(store):
-    changed = await store.change(SET, lambda _: Decision(reply=None, events=(MasterLost(),)))
+    changed = await store.change(SET, lambda _: SetDecision(reply=None, events=(MasterLost(),)))
     assert changed.after == NEW.entry.broker_set
     assert store.get(SET) == NEW.entry.broker_set

@@ -210,13 +210,13 @@ class Watcher:
         if not self.process.is_dead:
             self.world.note_failure(f"{self.controller.me.id}: {name} failed: {error!r}", error)
 
-    def election_held(self, record, *, is_news, seconds):
+    def election_held(self, record, *, is_new, seconds):
         if not self.process.is_dead:
-            self.world.elected(self.controller, record, is_news=is_news)
+            self.world.elected(self.controller, record, is_new=is_new)
 
     def broker_failed(self, dead, broker_set):
         if not self.process.is_dead:
-            self.world.judged_dead(self.controller, dead)
+            self.world.judged_failed(self.controller, dead)
 
     def leadership_gained(self, *_):
         if not self.process.is_dead:

@@ -9,7 +9,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from controller.sets.stored_set import Entry, decode_entry
+from controller.sets.stored_set import StoredSet, decode_stored_set
 from controller.storage.etcd.messages import grpc
 from simulation.processes import TIME_IS_OVER
 
@@ -117,9 +117,9 @@ class Etcd:
         self.lease_ids = 0
         self.log = []
         self.watches = []
-        self.entry = Entry()
+        self.entry = StoredSet()
         #: What `sets/` had after each change.
-        self.past = [({}, 1, Entry())]
+        self.past = [({}, 1, StoredSet())]
 
     # Calls
 
@@ -212,7 +212,7 @@ class Etcd:
 
     def _check(self, key, value, process):
         if b"/sets/" in key:
-            before, self.entry = self.entry, Entry() if value is None else decode_entry(value)
+            before, self.entry = self.entry, StoredSet() if value is None else decode_stored_set(value)
             sets = {each: kv for each, kv in self.kvs.items() if b"/sets/" in each}
             self.past.append((sets, self.revision, self.entry))
             self.world.stored(before, self.entry, process)

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from controller.app import controller_core
 from controller.decisions import election
-from controller.decisions.cluster_view import Electorate
+from controller.decisions.cluster_view import ClusterView
 from controller.decisions.election import decide_election
 from controller.decisions.membership import decide_adoption, decide_id
 from controller.decisions.sync_state import decide_alteration
 from controller.failover import election_runner, requests
-from controller.failover.election_runner import Elector
+from controller.failover.election_runner import ElectionRunner
 from controller.failover.group import Group
-from controller.failure_detection.detector import Detection, Outcome
-from controller.failure_detection.heartbeats import LiveTable
+from controller.failure_detection.detector import FailureDetector, ProbeOutcome
+from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.sets.broker_set import RECOVERY_MARGIN
 from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
-from controller.sets.stored_set import Decision, Entry
+from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.etcd import calls, etcd_store
 from controller.storage.etcd.client import EtcdClient
 from controller.storage.etcd.lease import Election as EtcdElection
@@ -28,41 +28,41 @@ from controller.storage.etcd.lease_state_machine import Grant, Leadership, Renew
 from simulation.etcd import MESSAGES
 
 
-def anybody_is_elected(name, entry, electorate, call):
-    return decide_election(name, entry, electorate, replace(call, allows_unclean=True))
+def anybody_is_elected(name, entry, view, call):
+    return decide_election(name, entry, view, replace(call, allows_unclean=True))
 
 
-def first_come_is_elected(name, entry, electorate, call):
-    decision = decide_election(name, entry, electorate, call)
-    if decision.events and call.broker_id in electorate.trusted:
+def first_come_is_elected(name, entry, view, call):
+    decision = decide_election(name, entry, view, call)
+    if decision.events and call.broker_id in view.trusted:
         return replace(decision, events=(MasterElected(call.broker_id),))
     return decision
 
 
-def the_recorded_master_is_lost_to_whoever_asks(name, entry, electorate, call):
+def the_recorded_master_is_lost_to_whoever_asks(name, entry, view, call):
     master = entry.broker_set.master if entry.broker_set is not None else None
     if master is None:
-        return decide_election(name, entry, electorate, call)
-    others = {i: heard for i, heard in electorate.trusted.items() if i != master}
-    return decide_election(name, entry, Electorate(trusted=others), call)
+        return decide_election(name, entry, view, call)
+    others = {i: heard for i, heard in view.trusted.items() if i != master}
+    return decide_election(name, entry, ClusterView(trusted=others), call)
 
 
-def suspects_are_replaced(name, entry, electorate, call):
-    return decide_election(name, entry, Electorate(trusted=electorate.trusted), call)
+def suspects_are_replaced(name, entry, view, call):
+    return decide_election(name, entry, ClusterView(trusted=view.trusted), call)
 
 
-def epochs_in_logs_do_not_count(name, entry, electorate, call):
-    decision = decide_election(name, entry, electorate, call)
+def epochs_in_logs_do_not_count(name, entry, view, call):
+    decision = decide_election(name, entry, view, call)
     return replace(decision, events=tuple(each for each in decision.events if not isinstance(each, MasterEpochRaised)))
 
 
-def a_claim_of_anybody_wins(name, entry, electorate, call):
+def a_claim_of_anybody_wins(name, entry, view, call):
     """Let the longest log lead as soon as any member claims a higher epoch."""
     broker_set = entry.broker_set
-    if broker_set is None or not broker_set.is_elected or not electorate.claims(broker_set):
-        return decide_election(name, entry, electorate, call)
+    if broker_set is None or not broker_set.is_elected or not view.claims(broker_set):
+        return decide_election(name, entry, view, call)
     doubted = replace(broker_set, is_rebuilding=True, sync_state_set=frozenset(broker_set.replicas))
-    return decide_election(name, Entry(broker_set=doubted, floor=entry.floor), electorate, call)
+    return decide_election(name, StoredSet(broker_set=doubted, floor=entry.floor), view, call)
 
 
 def close_by(decision):
@@ -79,23 +79,25 @@ def close_by(decision):
     )
 
 
-def no_margin_in_elections(name, entry, electorate, call):
-    return close_by(decide_election(name, entry, electorate, call))
+def no_margin_in_elections(name, entry, view, call):
+    return close_by(decide_election(name, entry, view, call))
 
 
 def no_margin_in_adoptions(entry, registrant, epoch):
     return close_by(decide_adoption(entry, registrant, epoch))
 
 
-class AnyConnectionRaises(LiveTable):
+class AnyConnectionRaises(HeartbeatTable):
     """As in Java: what any heartbeat claims stays."""
 
-    def beat(self, key, heard, home=""):
+    def record_heartbeat(self, key, heard, home=""):
         before = self.get(key)
-        return super().beat(key, heard if before is None else replace(heard, connection_id=before.connection_id), home)
+        return super().record_heartbeat(
+            key, heard if before is None else replace(heard, connection_id=before.connection_id), home
+        )
 
 
-_after = Decision.after
+_after = SetDecision.after
 
 
 def the_epoch_stays(decision, entry):
@@ -131,7 +133,7 @@ def any_report_counts(entry, wanted, alive):
     """Take what a master of any time says of any SyncStateSet."""
     if entry.broker_set is None or wanted.members == entry.broker_set.sync_state_set:
         return decide_alteration(entry, wanted, alive)
-    return Decision(reply=None, events=(SyncStateSetAltered(wanted.members & entry.broker_set.replicas.keys()),))
+    return SetDecision(reply=None, events=(SyncStateSetAltered(wanted.members & entry.broker_set.replicas.keys()),))
 
 
 def old_reports_count(entry, wanted, alive):
@@ -143,28 +145,28 @@ def old_reports_count(entry, wanted, alive):
 def ids_are_given_twice(entry, applicant):
     if entry.broker_set is not None and applicant.broker_id in entry.broker_set.replicas:
         taken = BrokerIdApplied(applicant.broker_id, applicant.address, applicant.check_code)
-        return Decision(reply=None, events=(taken,))
+        return SetDecision(reply=None, events=(taken,))
     return decide_id(entry, applicant)
 
 
-class ClosedIsDead(Detection):
+class ClosedIsDead(FailureDetector):
     """As in Java: who closes a connection is dead."""
 
     def connection_lost(self, connection_id, now_ms):
         for key in super().connection_lost(connection_id, now_ms):
             self._suspicions[key].deadline_ms = now_ms
-            self._suspicions[key].outcome = Outcome.NO_ANSWER
+            self._suspicions[key].outcome = ProbeOutcome.NO_ANSWER
         return []
 
 
-class NobodyIsAsked(Detection):
+class NobodyIsAsked(FailureDetector):
     """Heartbeats alone count."""
 
     def probed(self, key, _outcome, now_ms):
-        return super().probed(key, Outcome.REFUSED, now_ms)
+        return super().probed(key, ProbeOutcome.REFUSED, now_ms)
 
 
-class JudgesAtOnce(Detection):
+class JudgesAtOnce(FailureDetector):
     """No pause after the start of the controller."""
 
     @property
@@ -218,10 +220,10 @@ def asks_again(self, question, *, deadline_ms, is_repeatable=True):
 _longest = election._longest
 
 
-def does_not_wait_for_beats(field, electorate, call):
-    heard = {i: replace(each, awaits_beat=False) for i, each in electorate.heard.items()}
-    alive = {i: replace(each, awaits_beat=False) for i, each in field.alive.items()}
-    return _longest(field._replace(alive=alive), replace(electorate, heard=heard), call)
+def does_not_wait_for_beats(field, view, call):
+    heard = {i: replace(each, awaits_heartbeat=False) for i, each in view.heartbeats.items()}
+    alive = {i: replace(each, awaits_heartbeat=False) for i, each in field.alive.items()}
+    return _longest(field._replace(alive=alive), replace(view, heartbeats=heard), call)
 
 
 class Mutant(NamedTuple):
@@ -254,7 +256,9 @@ MUTANTS = {
         election_runner, "decide_election", epochs_in_logs_do_not_count, seed=342, profile="lost"
     ),
     "a claim of anybody wins": wrong(election_runner, "decide_election", a_claim_of_anybody_wins, profile="liar"),
-    "what comes over any connection counts": wrong(controller_core, "LiveTable", AnyConnectionRaises, profile="liar"),
+    "what comes over any connection counts": wrong(
+        controller_core, "HeartbeatTable", AnyConnectionRaises, profile="liar"
+    ),
     "a late broker can have seen the next epoch": Mutant(
         (
             (election_runner, "decide_election", no_margin_in_elections),
@@ -263,11 +267,11 @@ MUTANTS = {
         seed=33,
         profile="late",
     ),
-    "the master epoch does not move": wrong(Decision, "after", the_epoch_stays, seed=1, profile="safe"),
+    "the master epoch does not move": wrong(SetDecision, "after", the_epoch_stays, seed=1, profile="safe"),
     "the SyncStateSet epoch does not move": wrong(
-        Decision, "after", the_epoch_of_the_sync_state_set_stays, profile="safe"
+        SetDecision, "after", the_epoch_of_the_sync_state_set_stays, profile="safe"
     ),
-    "a new master keeps the old SyncStateSet": wrong(Decision, "after", the_sync_state_set_outlives_an_election),
+    "a new master keeps the old SyncStateSet": wrong(SetDecision, "after", the_sync_state_set_outlives_an_election),
     "a restarted master keeps its epoch": wrong(
         requests, "decide_adoption", a_restarted_master_goes_on, seed=42, profile="safe"
     ),
@@ -278,9 +282,9 @@ MUTANTS = {
         requests, "decide_alteration", old_reports_count, seed=69, profile="safe"
     ),
     "ids are given twice": wrong(requests, "decide_id", ids_are_given_twice, seed=4),
-    "a closed connection is a dead broker": wrong(controller_core, "Detection", ClosedIsDead, seed=12),
-    "silent brokers are not asked": wrong(controller_core, "Detection", NobodyIsAsked, seed=12),
-    "a new controller judges at once": wrong(controller_core, "Detection", JudgesAtOnce),
+    "a closed connection is a dead broker": wrong(controller_core, "FailureDetector", ClosedIsDead, seed=12),
+    "silent brokers are not asked": wrong(controller_core, "FailureDetector", NobodyIsAsked, seed=12),
+    "a new controller judges at once": wrong(controller_core, "FailureDetector", JudgesAtOnce),
     "a leader leads on after its lease": Mutant(
         (
             (etcd_store, "Leadership", GreedyLeadership),
@@ -298,8 +302,8 @@ MUTANTS = {
         EtcdElection, "_perform", counted_from_its_answer(Grant), profile="safe"
     ),
     "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again, seed=3, profile="safe"),
-    "the answers of some are enough": wrong(Electorate, "lacks_answers", lambda *_: False, seed=711, profile="fixed"),
-    "old heartbeats tell how far logs are": wrong(Elector, "_fresh_from_ms", lambda *_: 0, profile="fixed"),
+    "the answers of some are enough": wrong(ClusterView, "lacks_answers", lambda *_: False, seed=711, profile="fixed"),
+    "old heartbeats tell how far logs are": wrong(ElectionRunner, "_fresh_from_ms", lambda *_: 0, profile="fixed"),
     "who has not beaten is left out of the longest": wrong(
         election, "_longest", does_not_wait_for_beats, profile="late"
     ),

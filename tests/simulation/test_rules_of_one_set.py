@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from controller.decisions.cluster_view import Electorate
-from controller.decisions.election import Call, decide_election
+from controller.decisions.cluster_view import ClusterView
+from controller.decisions.election import ElectionRequest, decide_election
 from controller.decisions.membership import (
     Applicant,
     Cleaning,
@@ -16,8 +16,8 @@ from controller.decisions.membership import (
     decide_registration,
 )
 from controller.decisions.sync_state import WantedSyncStateSet, decide_alteration
-from controller.failure_detection.heartbeats import Heard
-from controller.sets.stored_set import Entry
+from controller.failure_detection.heartbeats import LastHeartbeat
+from controller.sets.stored_set import StoredSet
 from remoting.protocol.errors import RequestRefused
 
 SET, CLUSTER = "broker-a", "DefaultCluster"
@@ -29,7 +29,7 @@ EPOCHS = st.integers(-1, 9)
 class Requests(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.entry = Entry()
+        self.entry = StoredSet()
         self.masters = {}
 
     def decide(self, decide, *args):
@@ -76,19 +76,21 @@ class Requests(RuleBasedStateMachine):
         allows_unclean=st.booleans(),
     )
     def elect(self, heard, suspects, asks, is_designated, allows_unclean):
-        rows = {i: Heard(0, epoch=epoch, max_offset=epoch) for i, epoch in heard.items()}
+        rows = {i: LastHeartbeat(0, epoch=epoch, max_offset=epoch) for i, epoch in heard.items()}
         trusted = {i: each for i, each in rows.items() if i not in suspects}
-        electorate = Electorate(trusted=trusted, heard=rows)
-        call = Call(broker_id=asks, is_designated=is_designated and asks is not None, allows_unclean=allows_unclean)
+        view = ClusterView(trusted=trusted, heartbeats=rows)
+        call = ElectionRequest(
+            broker_id=asks, is_designated=is_designated and asks is not None, allows_unclean=allows_unclean
+        )
         before = self.entry.broker_set
-        self.decide(decide_election, SET, self.entry, electorate, call)
+        self.decide(decide_election, SET, self.entry, view, call)
         after = self.entry.broker_set
         if after is not None and after.master is not None and after != before:
             assert after.master in trusted
             # Strangers do not count: anybody can send a heartbeat.
             assert after.master_epoch > max(epoch for i, epoch in heard.items() if i in before.replicas)
             # Nobody knows who was in sync of a set that is rebuilt, or of one whose logs are ahead of the store.
-            is_known = before.is_elected and not (before.is_rebuilding or electorate.is_ahead_of(before))
+            is_known = before.is_elected and not (before.is_rebuilding or view.is_ahead_of(before))
             assert allows_unclean or not is_known or after.master in before.sync_state_set
 
     @rule(

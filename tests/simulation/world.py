@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from unittest import mock
 
-from controller.decisions.election import Result, Verdict
+from controller.decisions.election import ElectionResult, Verdict
 from controller.sets.broker_set import BrokerSet
 from controller.storage.etcd import calls
 from simulation import etcd, injection
@@ -315,8 +315,8 @@ class World:
         """
         if not self.is_kept:
             return
-        heard_ms = min((self.now_ms - each.fine_since_ms for each in self.controllers if each.is_up), default=0)
-        if heard_ms > HEARD_MS and self.now_ms - copy.original.running_since_ms > HEARD_MS:
+        last_contact_ms = min((self.now_ms - each.fine_since_ms for each in self.controllers if each.is_up), default=0)
+        if last_contact_ms > HEARD_MS and self.now_ms - copy.original.running_since_ms > HEARD_MS:
             self.fail("a copy of broker %d takes its place, which is well", copy.id)
         # A controller that has just started has not heard the other yet.
         self.is_over = True
@@ -330,7 +330,7 @@ class World:
             self.is_over = True
         self.tell("broker at %s has the id %d", broker.address, broker.id)
 
-    def judged_dead(self, controller, dead):
+    def judged_failed(self, controller, dead):
         """Fail if a broker is judged dead that this controller could reach all the time."""
         broker_id = dead.key.broker_id
         self.tell("%s judges broker %d dead: %s", controller.me.id, broker_id, dead.reason)
@@ -354,16 +354,16 @@ class World:
         if len(leading) > 1 and self.is_kept:
             self.fail("%s lead at once", " and ".join(leading))
 
-    def elected(self, controller, record, *, is_news):
+    def elected(self, controller, record, *, is_new):
         """Check the reason of an election."""
-        if is_news:
+        if is_new:
             self.elections += 1
         if not record.reason:
             self.fail("an election without a reason")
         chosen = [each for each in record.standings if each.verdict in (Verdict.ELECTED, Verdict.KEPT)]
-        if len(chosen) != (record.result is not Result.NOBODY):
+        if len(chosen) != (record.result is not ElectionResult.NOBODY):
             self.fail("%s with the chosen %s", record.result, chosen)
-        if record.result is Result.NEW_MASTER:
+        if record.result is ElectionResult.NEW_MASTER:
             if chosen[0].broker_id != record.new_master:
                 self.fail("%s was chosen, %s is master", chosen, record.new_master)
             if record.is_unclean and not self.is_unclean and record.master_epoch not in self.unclean_epochs:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.etcd import calls
 from controller.storage.etcd.calls import Lead, Sight
 from controller.storage.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
@@ -147,13 +147,13 @@ class EtcdStore:
         self._known.learned(broker_name, kept.revision)
         return kept
 
-    async def commit(self, broker_name: str, entry: Entry, revision: int) -> int:
+    async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry in one transaction; a majority of etcd has it when this returns."""
         election = self._election
         lead = None if election is None else election.lead
         if election is None or lead is None:
             raise Deposed(f"{broker_name}: this controller does not lead")
-        value = entry_value(entry) if entry != Entry() else None
+        value = entry_value(entry) if entry != StoredSet() else None
         self._known.begins(broker_name)
         try:
             stored = await self._calls.run(

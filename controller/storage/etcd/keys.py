@@ -5,7 +5,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from controller.sets.stored_set import Entry, NewerEntry, decode_entry
+from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
 from controller.storage.etcd.lease_state_machine import Holder
 from controller.storage.store import Kept, Member, StoreError
 
@@ -78,7 +78,7 @@ def address_of(kv: Any) -> str:
     return _read(kv, _MemberValue).addr
 
 
-def entry_value(entry: Entry) -> bytes:
+def entry_value(entry: StoredSet) -> bytes:
     """Return an entry as it is stored."""
     return _encode(entry)
 
@@ -86,8 +86,8 @@ def entry_value(entry: Entry) -> bytes:
 def kept_of(kv: Any) -> Kept:
     """Return the entry of a key; raises StoreError."""
     try:
-        return Kept(decode_entry(kv.value), kv.mod_revision)
-    except NewerEntry as error:
+        return Kept(decode_stored_set(kv.value), kv.mod_revision)
+    except NewerFormat as error:
         raise StoreError(f"etcd: the entry at {shown_key(kv.key)} {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(

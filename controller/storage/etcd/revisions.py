@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.store import Kept
 
 #: An entry that is stored, and not known.
@@ -49,7 +49,7 @@ class KnownRevisions:
     def swept(self, entries: Mapping[str, Kept], revision: int) -> Iterable[tuple[str, Kept]]:
         """Learn all entries as they are at a revision."""
         gone = [name for name, known in self._known.items() if name not in entries and known < revision]
-        reports = [report for name in gone for report in self.heard(name, Kept(Entry(), revision))]
+        reports = [report for name in gone for report in self.heard(name, Kept(StoredSet(), revision))]
         return reports + [report for name, kept in entries.items() for report in self.heard(name, kept)]
 
     def doubted(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.etcd import calls
 from controller.storage.etcd.calls import Sight
 from controller.storage.etcd.client import CALL_MS, EtcdClient
@@ -192,5 +192,5 @@ class Watch:
         if kv.key.startswith(self._keys.members):
             return MemberChanged(self._keys.member_id(kv.key), None)
         if kv.key.startswith(self._keys.sets):
-            return EntryChanged(self._keys.broker_name(kv.key), Kept(Entry(), kv.mod_revision))
+            return EntryChanged(self._keys.broker_name(kv.key), Kept(StoredSet(), kv.mod_revision))
         return None

@@ -1,15 +1,15 @@
 """Elections that are decided by what brokers have answered of their logs, and not by their last heartbeats."""
 
 import pytest
-from controller_builders import a_set, electorate, heard
+from controller_builders import a_set, heard, view
 
-from controller.decisions.cluster_view import Electorate
-from controller.decisions.election import Call, Result, Verdict, elect
+from controller.decisions.cluster_view import ClusterView
+from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, elect
 from controller.failure_detection.heartbeats import UNKNOWN
 from controller.failure_detection.log_ends import GROWTH_BYTES_MAX, LogEnd, LogEnds
 from controller.sets.events import MasterElected, MasterLost
 
-LOST = Call()
+LOST = ElectionRequest()
 THREE_IN_SYNC = {"sync_state_set": frozenset({1, 2, 3})}
 
 
@@ -21,7 +21,7 @@ def answered(ends, confirmed_on=None, master_of=()):
     """What is known where brokers have answered: id -> (epoch, max offset)."""
     by_id = {i: LogEnd(*end, is_master=i in master_of) for i, end in ends.items()}
     alive = {i: heard(epoch=end.epoch, max_offset=end.max_offset) for i, end in by_id.items()}
-    return Electorate(trusted=alive, heard=alive, log_ends=LogEnds(by_id=by_id, confirmed_on=confirmed_on))
+    return ClusterView(trusted=alive, heartbeats=alive, log_ends=LogEnds(by_id=by_id, confirmed_on=confirmed_on))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_nobody_leads_before_one_who_has_answered_holds_all_that_was_confirmed(e
     if is_enough:
         assert election.event == MasterElected(2)
     else:
-        assert (election.result, election.event) == (Result.NOBODY, MasterLost())
+        assert (election.result, election.event) == (ElectionResult.NOBODY, MasterLost())
         assert verdicts(election)[2] is Verdict.AWAITS_ANSWERS
 
 
@@ -47,15 +47,15 @@ def test_nobody_leads_before_one_who_has_answered_holds_all_that_was_confirmed(e
 def test_one_that_starts_counts_only_if_it_has_tried_again_since_the_master_was_lost(beaten_ms, is_enough):
     """Before that it may have found the master and followed it."""
     known = answered({2: (5, 10)}, confirmed_on=2)
-    starting = heard(heard_ms=beaten_ms, max_offset=4, is_starting=True)
-    known = Electorate(trusted={**known.trusted, 3: starting}, heard=known.heard, log_ends=known.log_ends)
-    election = elect(a_set(**THREE_IN_SYNC), known, Call(fresh_from_ms=0))
+    starting = heard(last_contact_ms=beaten_ms, max_offset=4, is_starting=True)
+    known = ClusterView(trusted={**known.trusted, 3: starting}, heartbeats=known.heartbeats, log_ends=known.log_ends)
+    election = elect(a_set(**THREE_IN_SYNC), known, ElectionRequest(fresh_from_ms=0))
     assert election.event == (MasterElected(2) if is_enough else MasterLost())
 
 
 def test_an_operator_does_not_wait_for_answers_nor_does_who_allows_unclean_elections():
     known = answered({2: (5, 10)}, confirmed_on=2)
-    for call in (Call(broker_id=2, is_designated=True), Call(broker_id=2, allows_unclean=True)):
+    for call in (ElectionRequest(broker_id=2, is_designated=True), ElectionRequest(broker_id=2, allows_unclean=True)):
         assert elect(a_set(**THREE_IN_SYNC), known, call).event == MasterElected(2)
 
 
@@ -81,12 +81,12 @@ def test_one_out_of_sync_leads_only_where_it_may_be_the_only_holder(ends, confir
 
 def test_nobody_leads_while_one_out_of_sync_has_seen_a_later_epoch_and_may_be_the_only_holder():
     election = elect(a_set(master_epoch=6), answered({2: (5, 10), 3: (6, 11)}, 2), LOST)
-    assert (election.result, election.event) == (Result.NOBODY, MasterLost())
+    assert (election.result, election.event) == (ElectionResult.NOBODY, MasterLost())
     assert verdicts(election)[2] is Verdict.OUTSIDER_AHEAD
 
 
 def test_a_set_without_answers_is_elected_for_as_before():
-    election = elect(a_set(**THREE_IN_SYNC), electorate({2: heard(), 3: heard(max_offset=2000)}), LOST)
+    election = elect(a_set(**THREE_IN_SYNC), view({2: heard(), 3: heard(max_offset=2000)}), LOST)
     assert election.event == MasterElected(3)
 
 
@@ -103,8 +103,8 @@ def test_one_that_still_serves_at_an_older_epoch_does_not():
 def test_where_the_store_knows_less_answers_are_not_compared_with_old_heartbeats():
     ends = answered({2: (7, 107_760)})
     alive = {1: heard(epoch=7, max_offset=105_840), **ends.trusted}
-    known = Electorate(trusted=alive, heard=alive, log_ends=ends.log_ends)
-    assert elect(a_set(), known, LOST).result is Result.NOBODY
+    known = ClusterView(trusted=alive, heartbeats=alive, log_ends=ends.log_ends)
+    assert elect(a_set(), known, LOST).result is ElectionResult.NOBODY
 
 
 @pytest.mark.parametrize("beaten", [107_760, 107_761])
@@ -112,24 +112,24 @@ def test_one_that_cannot_be_asked_leads_where_its_last_heartbeat_is_no_shorter_t
     """Its log can only be longer by now; nobody would ever lead if its answer were waited for."""
     ends = answered({2: (7, 107_760)})
     alive = {1: heard(epoch=7, max_offset=beaten), **ends.trusted}
-    known = Electorate(trusted=alive, heard=alive, log_ends=ends.log_ends)
+    known = ClusterView(trusted=alive, heartbeats=alive, log_ends=ends.log_ends)
     assert elect(a_set(), known, LOST).event == MasterElected(1)
 
 
 def test_where_all_who_have_answered_are_dead_by_now_the_last_heartbeats_decide():
     alive = {1: heard(epoch=7, max_offset=5), 2: heard(epoch=7, max_offset=6)}
-    known = Electorate(trusted=alive, heard=alive, log_ends=answered({3: (7, 10)}).log_ends)
+    known = ClusterView(trusted=alive, heartbeats=alive, log_ends=answered({3: (7, 10)}).log_ends)
     assert elect(a_set(), known, LOST).event == MasterElected(2)
 
 
-@pytest.mark.parametrize("awaits_beat", [False, True])
-def test_who_starts_and_has_beaten_counts_as_who_has_answered(awaits_beat):
+@pytest.mark.parametrize("awaits_heartbeat", [False, True])
+def test_who_starts_and_has_beaten_counts_as_who_has_answered(awaits_heartbeat):
     """It answers nothing before it has a role, and nothing is added to its log meanwhile."""
     known = answered({2: (5, 10)}, confirmed_on=2)
-    starting = heard(max_offset=9, is_starting=True, awaits_beat=awaits_beat)
-    known = Electorate(trusted={**known.trusted, 3: starting}, heard=known.heard, log_ends=known.log_ends)
+    starting = heard(max_offset=9, is_starting=True, awaits_heartbeat=awaits_heartbeat)
+    known = ClusterView(trusted={**known.trusted, 3: starting}, heartbeats=known.heartbeats, log_ends=known.log_ends)
     election = elect(a_set(**THREE_IN_SYNC), known, LOST)
-    assert election.event == (MasterLost() if awaits_beat else MasterElected(2))
+    assert election.event == (MasterLost() if awaits_heartbeat else MasterElected(2))
 
 
 # What is believed
@@ -159,4 +159,4 @@ def test_nor_is_a_log_that_ends_far_behind_that_of_its_master():
     ids=["all, and one in sync is longest", "one is missing", "one out of sync is longer", "nobody in sync"],
 )
 def test_on_how_many_a_message_is_matters_only_where_somebody_may_hold_it_alone(ends, leaves_doubt):
-    assert LogEnds(by_id=ends).leave_doubt({1, 2}, others=2) is leaves_doubt
+    assert LogEnds(by_id=ends).are_inconclusive({1, 2}, others=2) is leaves_doubt

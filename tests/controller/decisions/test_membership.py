@@ -1,10 +1,10 @@
 """Ids are handed out once, addresses follow their brokers, and cleaning loses no messages unasked."""
 
 import pytest
-from controller_builders import CLUSTER, SET, a_set, an_address, electorate, heard, replicas
+from controller_builders import CLUSTER, SET, a_set, an_address, heard, replicas, view
 from msgspec.structs import replace
 
-from controller.decisions.election import Call, decide_election
+from controller.decisions.election import ElectionRequest, decide_election
 from controller.decisions.membership import (
     ADOPTED_EPOCH_MAX,
     REPLICAS_MAX,
@@ -40,7 +40,7 @@ from controller.sets.events import (
     ReplicaAdopted,
     ReplicasRemoved,
 )
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 
 APPLICANT = Applicant(cluster=CLUSTER, broker_name=SET, broker_id=4, address="10.0.0.4:1", check_code="10.0.0.4:1;9")
 
@@ -98,7 +98,7 @@ def full_set(**values):
 
 
 def test_a_set_has_a_largest_size():
-    entry = Entry(broker_set=full_set())
+    entry = StoredSet(broker_set=full_set())
     with pytest.raises(LimitReached, match="broker-a has 1000 brokers, 1000 are allowed; clean those that are gone"):
         decide_id(entry, replace(APPLICANT, broker_id=REPLICAS_MAX + 1))
     with pytest.raises(LimitReached) as refused:
@@ -107,7 +107,7 @@ def test_a_set_has_a_largest_size():
 
 
 def test_a_full_set_still_answers_its_members():
-    entry = Entry(broker_set=full_set())
+    entry = StoredSet(broker_set=full_set())
     again = replace(APPLICANT, broker_id=3, address="10.0.0.1:3", check_code="10.0.0.1:3;1")
     assert decide_id(entry, again).events == ()
     assert decide_adoption(entry, registrant(2), epoch=5).events == (BrokerAddressChanged(2, an_address(2)),)
@@ -174,30 +174,30 @@ def after(entry, decision):
 
 def test_the_first_id_begins_a_set_without_master():
     first = replace(APPLICANT, broker_id=1)
-    began = after(Entry(), decide_id(Entry(), first))
+    began = after(StoredSet(), decide_id(StoredSet(), first))
     assert (began.cluster, set(began.replicas), began.next_broker_id) == (CLUSTER, {1}, 2)
     assert (began.master, began.master_epoch, began.sync_state_set, began.is_elected) == (None, 0, frozenset(), False)
 
 
 def test_no_other_id_begins_a_set():
     with pytest.raises(BrokerIdInvalid, match="id 4 is not free, the next is 1") as refused:
-        decide_id(Entry(), APPLICANT)
+        decide_id(StoredSet(), APPLICANT)
     assert refused.value.code == 2014
 
 
 def test_an_id_that_is_asked_for_again_changes_nothing():
-    entry = Entry(broker_set=a_set().apply(apply_id(a_set(), APPLICANT)))
+    entry = StoredSet(broker_set=a_set().apply(apply_id(a_set(), APPLICANT)))
     assert decide_id(entry, APPLICANT).after(entry) == entry
 
 
 def test_a_set_that_was_cleaned_is_begun_above_its_floor():
-    entry = Entry(floor=Floor(master_epoch=9, next_broker_id=4))
+    entry = StoredSet(floor=Floor(master_epoch=9, next_broker_id=4))
     began = after(entry, decide_id(entry, APPLICANT))
     assert (began.master_epoch, began.next_broker_id) == (9, 5)
 
 
 def test_a_recorded_master_that_starts_leaves_its_set_without_master_in_a_new_epoch():
-    entry = Entry(broker_set=a_set())
+    entry = StoredSet(broker_set=a_set())
     told = after(entry, decide_registration(entry, registrant(1)))
     assert (told.master, told.master_epoch, told.sync_state_set) == (None, 6, {1, 2})
 
@@ -205,9 +205,13 @@ def test_a_recorded_master_that_starts_leaves_its_set_without_master_in_a_new_ep
 @pytest.mark.parametrize(
     ("entry", "who", "said"),
     [
-        (Entry(), registrant(1), "there is no set broker-a"),
-        (Entry(broker_set=a_set()), registrant(1, "Other"), "of the cluster DefaultCluster, the request says Other"),
-        (Entry(broker_set=a_set()), registrant(9), "no broker 9"),
+        (StoredSet(), registrant(1), "there is no set broker-a"),
+        (
+            StoredSet(broker_set=a_set()),
+            registrant(1, "Other"),
+            "of the cluster DefaultCluster, the request says Other",
+        ),
+        (StoredSet(broker_set=a_set()), registrant(9), "no broker 9"),
     ],
 )
 def test_a_broker_that_is_not_known_has_to_apply_for_an_id_first(entry, who, said):
@@ -217,7 +221,7 @@ def test_a_broker_that_is_not_known_has_to_apply_for_an_id_first(entry, who, sai
 
 
 def test_a_blank_cluster_means_any():
-    entry = Entry(broker_set=a_set())
+    entry = StoredSet(broker_set=a_set())
     assert decide_registration(entry, registrant(2, "")).events == ()
 
 
@@ -225,19 +229,19 @@ def test_a_blank_cluster_means_any():
 
 
 def test_after_a_lost_store_brokers_keep_their_ids_and_get_a_master_above_every_epoch():
-    entry = Entry()
+    entry = StoredSet()
     for broker_id in (2, 1, 3):
         entry = decide_adoption(entry, registrant(broker_id), epoch=5).after(entry)
     rebuilt = entry.broker_set
     assert (set(rebuilt.replicas), rebuilt.next_broker_id) == ({1, 2, 3}, 4)
     assert (rebuilt.sync_state_set, rebuilt.master, rebuilt.master_epoch) == ({1, 2, 3}, None, 6 + RECOVERY_MARGIN)
-    known = electorate({1: heard(max_offset=900), 2: heard(), 3: heard(max_offset=950)})
-    led = after(entry, decide_election(SET, entry, known, Call()))
+    known = view({1: heard(max_offset=900), 2: heard(), 3: heard(max_offset=950)})
+    led = after(entry, decide_election(SET, entry, known, ElectionRequest()))
     assert (led.master, led.master_epoch, led.sync_state_set) == (2, 7 + RECOVERY_MARGIN, {2})
 
 
 def test_a_broker_with_a_higher_epoch_raises_that_of_a_set_that_is_put_together_again():
-    entry = Entry()
+    entry = StoredSet()
     entry = decide_adoption(entry, registrant(1), epoch=5).after(entry)
     higher = 7 + RECOVERY_MARGIN
     decision = decide_adoption(entry, registrant(2), epoch=higher)
@@ -248,61 +252,64 @@ def test_a_broker_with_a_higher_epoch_raises_that_of_a_set_that_is_put_together_
 
 def test_a_master_of_a_set_that_was_lost_never_shares_its_epoch_with_a_log_that_comes_later():
     # 1 led at epoch 5, 2 at epoch 6 from 1000 on; 1 comes first, and is master again from 1000 on.
-    entry = decide_adoption(Entry(), registrant(1), epoch=5).after(Entry())
-    entry = decide_election(SET, entry, electorate({1: heard(max_offset=1000)}), Call()).after(entry)
+    entry = decide_adoption(StoredSet(), registrant(1), epoch=5).after(StoredSet())
+    entry = decide_election(SET, entry, view({1: heard(max_offset=1000)}), ElectionRequest()).after(entry)
     assert (entry.broker_set.master, entry.broker_set.master_epoch) == (1, 7 + RECOVERY_MARGIN)
     decision = decide_adoption(entry, registrant(2), epoch=6)
     assert decision.events == (ReplicaAdopted(2, an_address(2)),)
 
 
 def test_a_broker_that_comes_after_new_ones_of_a_set_that_was_lost_is_waited_for_as_they_are():
-    entry = Entry()
+    entry = StoredSet()
     entry = decide_id(entry, replace(APPLICANT, broker_id=1)).after(entry)
     decision = decide_adoption(entry, registrant(2), epoch=7)
     raised = MasterEpochRaised(7 + RECOVERY_MARGIN)
     assert decision.events == (RebuildingBegun(), ReplicaAdopted(2, an_address(2)), raised, MasterLost())
     rebuilt = after(entry, decision)
     assert (rebuilt.is_rebuilding, rebuilt.sync_state_set, rebuilt.next_broker_id) == (True, {1, 2}, 3)
-    logs = electorate({1: heard(epoch=-1, max_offset=0), 2: heard(epoch=7)})
-    led = after(Entry(broker_set=rebuilt), decide_election(SET, Entry(broker_set=rebuilt), logs, Call(broker_id=1)))
+    logs = view({1: heard(epoch=-1, max_offset=0), 2: heard(epoch=7)})
+    led = after(
+        StoredSet(broker_set=rebuilt),
+        decide_election(SET, StoredSet(broker_set=rebuilt), logs, ElectionRequest(broker_id=1)),
+    )
     assert (led.master, led.master_epoch) == (2, 9 + RECOVERY_MARGIN)
 
 
 def test_no_epoch_that_an_adopted_broker_claims_uses_up_the_room_for_elections():
-    last = after(Entry(), decide_adoption(Entry(), registrant(1), epoch=ADOPTED_EPOCH_MAX))
+    last = after(StoredSet(), decide_adoption(StoredSet(), registrant(1), epoch=ADOPTED_EPOCH_MAX))
     assert last.master_epoch == RAISED_EPOCH_MAX + 1
     for claim in (ADOPTED_EPOCH_MAX + 1, 2**31 - 1):
         with pytest.raises(EpochsUsedUp, match=f"is at master epoch {claim}, which leaves too few"):
-            decide_adoption(Entry(), registrant(1), epoch=claim)
+            decide_adoption(StoredSet(), registrant(1), epoch=claim)
 
 
 def test_a_set_is_put_together_again_above_its_floor():
-    entry = Entry(floor=Floor(master_epoch=20, next_broker_id=4))
+    entry = StoredSet(floor=Floor(master_epoch=20, next_broker_id=4))
     rebuilt = after(entry, decide_adoption(entry, registrant(1), epoch=5))
     assert (rebuilt.master_epoch, rebuilt.next_broker_id) == (20, 4)
 
 
 def test_a_broker_that_is_adopted_into_a_known_set_is_not_in_sync():
-    entry = Entry(broker_set=a_set())
+    entry = StoredSet(broker_set=a_set())
     decision = decide_adoption(entry, registrant(9), epoch=99)
     assert decision.events == (ReplicaAdopted(9, an_address(9)),)
     assert after(entry, decision).sync_state_set == {1, 2}
 
 
 def test_a_known_broker_is_not_adopted_again():
-    entry = Entry(broker_set=a_set())
+    entry = StoredSet(broker_set=a_set())
     assert decide_adoption(entry, registrant(1), epoch=5) == decide_registration(entry, registrant(1))
 
 
 @pytest.mark.parametrize("broker_id", [0, -1, 2**31, 2**63 - 1])
 def test_an_id_that_no_controller_has_handed_out_is_not_adopted(broker_id):
     with pytest.raises(BrokerUnknown):
-        decide_adoption(Entry(), registrant(broker_id), epoch=5)
+        decide_adoption(StoredSet(), registrant(broker_id), epoch=5)
 
 
 def test_a_broker_of_another_cluster_is_not_adopted():
     with pytest.raises(SetUnknown, match="the request says Other"):
-        decide_adoption(Entry(broker_set=a_set()), registrant(9, "Other"), epoch=5)
+        decide_adoption(StoredSet(broker_set=a_set()), registrant(9, "Other"), epoch=5)
 
 
 # Cleaning
@@ -316,8 +323,8 @@ def cleaning(*broker_ids, cluster="", even_living=False):
 @pytest.mark.parametrize(
     ("entry", "wish", "said"),
     [
-        (Entry(), cleaning(1), "there is no set broker-a"),
-        (Entry(broker_set=a_set()), cleaning(3, cluster="Other"), "DefaultCluster, the request says Other"),
+        (StoredSet(), cleaning(1), "there is no set broker-a"),
+        (StoredSet(broker_set=a_set()), cleaning(3, cluster="Other"), "DefaultCluster, the request says Other"),
     ],
 )
 def test_nothing_is_cleaned_that_is_not_there(entry, wish, said):
@@ -329,18 +336,18 @@ def test_nothing_is_cleaned_that_is_not_there(entry, wish, said):
 def test_a_list_of_no_ids_is_not_the_whole_set():
     nobody = Cleaning(broker_name=SET, broker_ids=frozenset(), even_living=True)
     with pytest.raises(CleaningRefused, match="no ids are named"):
-        decide_cleaning(Entry(broker_set=a_set()), nobody, ())
+        decide_cleaning(StoredSet(broker_set=a_set()), nobody, ())
 
 
 def test_the_next_set_of_a_cleaned_name_begins_above_it():
-    entry = Entry(broker_set=a_set(master=None))
-    assert decide_cleaning(entry, cleaning(cluster=CLUSTER), ()).after(entry) == Entry(
+    entry = StoredSet(broker_set=a_set(master=None))
+    assert decide_cleaning(entry, cleaning(cluster=CLUSTER), ()).after(entry) == StoredSet(
         floor=Floor(master_epoch=5, next_broker_id=4)
     )
 
 
 def test_a_cleaned_master_leads_no_longer_and_is_out_of_sync():
-    entry = Entry(broker_set=a_set())
+    entry = StoredSet(broker_set=a_set())
     cleaned_set = after(entry, decide_cleaning(entry, cleaning(1, even_living=True), {1, 2, 3}))
     assert (cleaned_set.master, cleaned_set.master_epoch) == (None, 6)
     assert (cleaned_set.sync_state_set, cleaned_set.sync_state_set_epoch, cleaned_set.next_broker_id) == ({2}, 8, 4)
@@ -361,4 +368,4 @@ def test_a_cleaned_master_leads_no_longer_and_is_out_of_sync():
     ],
 )
 def test_only_a_set_that_never_had_a_master_nor_one_of_its_name_before_never_led(broker_set, floor, is_one):
-    assert never_led(Entry(broker_set=broker_set, floor=floor)) is is_one
+    assert never_led(StoredSet(broker_set=broker_set, floor=floor)) is is_one

@@ -5,16 +5,16 @@ from controller_builders import SET, a_set, heard
 
 from controller.decisions.recovery import Recovery
 from controller.decisions.sync_state import WantedSyncStateSet
-from controller.failure_detection.heartbeats import BrokerKey, LiveTable, Source
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, Source
 
 OWN, OTHER = 7, 8
 
 
 @pytest.fixture
 def live():
-    table = LiveTable()
+    table = HeartbeatTable()
     for broker_id in (1, 2):
-        table.beat(BrokerKey(SET, broker_id), heard(connection_id=OWN))
+        table.record_heartbeat(BrokerKey(SET, broker_id), heard(connection_id=OWN))
     return table
 
 
@@ -42,9 +42,9 @@ def test_a_set_whose_brokers_know_what_is_stored_waits_for_nobody(recovery):
 
 
 def test_a_log_at_a_higher_epoch_tells_that_the_store_is_old(recovery, live):
-    live.beat(BrokerKey(SET, 2), heard(epoch=6, connection_id=OWN))
+    live.record_heartbeat(BrokerKey(SET, 2), heard(epoch=6, connection_id=OWN))
     assert not recovery.is_behind(a_set())
-    live.forget(BrokerKey(SET, 1))
+    live.remove(BrokerKey(SET, 1))
     assert recovery.is_behind(a_set())
     assert recovery.waits(a_set(), 0)
     assert recovery.waits(a_set(), 7_999)
@@ -74,7 +74,7 @@ def test_what_was_waited_for_and_reported_ends_with_the_set_and_with_the_lead(re
     assert recovery.waits(a_set(is_rebuilding=True), 0)
     for now_ms in (0, 5_000):
         recovery.reported(a_set(), NEWER, Source(OWN), now_ms)
-    recovery.forget(SET) if forgets == "a set" else recovery.forget_all()
+    recovery.remove(SET) if forgets == "a set" else recovery.clear()
     assert recovery.reported_epochs(SET) == {}
     assert recovery.waits(a_set(is_rebuilding=True), 60_000)
 
@@ -86,7 +86,7 @@ def test_a_master_that_reports_newer_epochs_twice_tells_it_too(recovery, newer):
     recovery.reported(a_set(), newer, Source(OWN), 5_000)
     assert recovery.is_behind(a_set())
     assert recovery.reported_epochs(SET) == {1: newer.master_epoch}
-    recovery.forget(SET)
+    recovery.remove(SET)
     assert not recovery.is_behind(a_set())
 
 
@@ -107,7 +107,7 @@ def test_a_member_that_leads_by_its_own_account_is_believed_where_the_master_tha
     recovery.reported(a_set(), newer, Source(OWN), 5_000)
     assert recovery.reported_epochs(SET) == {2: 9}
     assert not recovery.is_behind(a_set())
-    live.forget(BrokerKey(SET, 1))
+    live.remove(BrokerKey(SET, 1))
     assert recovery.is_behind(a_set())
 
 
@@ -123,35 +123,35 @@ def test_each_member_reports_for_itself(recovery):
 
 
 def test_a_claim_that_proves_nothing_is_told_once_it_has_lasted(recovery, live):
-    live.beat(BrokerKey(SET, 3), heard(epoch=6))
+    live.record_heartbeat(BrokerKey(SET, 3), heard(epoch=6))
     assert recovery.disputed(a_set(), 0) == {}
     assert recovery.disputed(a_set(), 7_999) == {}
     assert recovery.disputed(a_set(), 8_000) == {3: 6}
     assert not recovery.waits(a_set(), 8_000)
 
 
-@pytest.mark.parametrize("ends", ["another epoch", "forget", "forget_all"])
+@pytest.mark.parametrize("ends", ["another epoch", "forget", "clear"])
 def test_a_claim_that_ended_has_to_last_again(recovery, live, ends):
-    live.beat(BrokerKey(SET, 3), heard(epoch=6))
+    live.record_heartbeat(BrokerKey(SET, 3), heard(epoch=6))
     assert recovery.disputed(a_set(), 0) == {}
     if ends == "another epoch":
         assert recovery.disputed(a_set(master_epoch=6), 7_000) == {}
     else:
-        recovery.forget(SET) if ends == "forget" else recovery.forget_all()
+        recovery.remove(SET) if ends == "forget" else recovery.clear()
     assert recovery.disputed(a_set(), 9_000) == {}
     assert recovery.disputed(a_set(), 17_000) == {3: 6}
 
 
 @pytest.mark.parametrize(("wanted", "connection"), [(NEWER, OTHER), (report(master=9, master_epoch=9), OWN)])
 def test_nobody_else_than_a_member_over_its_own_connection_is_believed(recovery, live, wanted, connection):
-    live.beat(BrokerKey(SET, 9), heard(connection_id=OWN))
+    live.record_heartbeat(BrokerKey(SET, 9), heard(connection_id=OWN))
     for now_ms in (0, 5_000, 10_000):
         recovery.reported(a_set(), wanted, Source(connection), now_ms)
     assert not recovery.is_behind(a_set())
 
 
 def test_a_master_that_was_not_heard_is_not_believed():
-    recovery = Recovery(LiveTable())
+    recovery = Recovery(HeartbeatTable())
     for now_ms in (0, 5_000):
         recovery.reported(a_set(), NEWER, Source(OWN), now_ms)
     assert not recovery.is_behind(a_set())

@@ -14,7 +14,7 @@ from controller.refusals import (
     SyncStateSetRefused,
 )
 from controller.sets.events import SyncStateSetAltered
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 
 ALIVE = {1, 2, 3}
 WANTED = WantedSyncStateSet(
@@ -89,12 +89,12 @@ def test_each_refusal_tells_the_broker_that_there_is_no_new_epoch():
 
 
 def test_a_report_is_stored_with_the_next_epoch():
-    entry = Entry(broker_set=a_set())
+    entry = StoredSet(broker_set=a_set())
     after = decide_alteration(entry, WANTED, ALIVE).after(entry).broker_set
     assert (after.sync_state_set, after.sync_state_set_epoch, after.master_epoch) == ({1, 2, 3}, 8, 5)
 
 
 def test_a_set_that_is_not_known_has_no_sync_state_set_to_change():
     with pytest.raises(SyncStateSetRefused, match="there is no set broker-a") as refused:
-        decide_alteration(Entry(), WANTED, ALIVE)
+        decide_alteration(StoredSet(), WANTED, ALIVE)
     assert refused.value.code == 2013

@@ -1,16 +1,16 @@
 """What operators are told about the last elections: who stood, what is at stake, what forces a master."""
 
 import pytest
-from controller_builders import CLUSTER, SET, a_set, electorate, heard, replicas
+from controller_builders import CLUSTER, SET, a_set, heard, replicas, view
 
-from controller.decisions.election import Call, Result, Verdict, elect
+from controller.decisions.election import ElectionRequest, ElectionResult, Verdict, elect
 from controller.failover import election_log as module
-from controller.failover.election_log import Cause, Elections, Held, Notified, Phases, Trigger
+from controller.failover.election_log import Cause, ElectionLog, HeldElection, NotificationResult, Phases, Trigger
 
 DEAD = Cause(
-    trigger=Trigger.MASTER_DEAD,
+    trigger=Trigger.MASTER_FAILED,
     why="master 1 is dead",
-    last_heard_ms=10_000,
+    last_contact_ms=10_000,
     suspected_ms=10_400,
     judged_ms=10_402,
     evidence="channel_closed",
@@ -23,19 +23,19 @@ def held(before=None, *, alive=None, gone=None, call=None, cause=DEAD):
     """Return an election as the rules hold it; `gone` is what was heard last of the dead."""
     before = before or a_set()
     alive = alive or {}
-    election = elect(before, electorate(alive), call or Call())
+    election = elect(before, view(alive), call or ElectionRequest())
     after = before if election.event is None else before.apply(election.event)
-    return Held(before, after, cause, election, last={**(gone or {}), **alive}, commit_ms=12)
+    return HeldElection(before, after, cause, election, last={**(gone or {}), **alive}, commit_ms=12)
 
 
 @pytest.fixture
 def elections():
-    return Elections("10.0.0.99:9878")
+    return ElectionLog("10.0.0.99:9878")
 
 
 def record(held_election):
-    added, is_news = Elections("10.0.0.99:9878").add(held_election, 1_000)
-    assert is_news
+    added, is_new = ElectionLog("10.0.0.99:9878").add(held_election, 1_000)
+    assert is_new
     return added
 
 
@@ -51,15 +51,15 @@ def test_an_election_tells_who_stood_and_who_leads_now():
         1_000,
         1_000,
     )
-    assert (told.result, told.old_master, told.new_master) == (Result.NEW_MASTER, 1, 2)
+    assert (told.result, told.old_master, told.new_master) == (ElectionResult.NEW_MASTER, 1, 2)
     assert (told.master_epoch, told.sync_state_set_epoch) == (6, 8)
     assert told.reason == "2 was elected: 1 not alive; 3 not in the SyncStateSet"
-    assert [(each.broker_id, each.in_sync, each.verdict) for each in told.standings] == [
+    assert [(each.broker_id, each.in_sync, each.verdict) for each in told.reports] == [
         (1, True, Verdict.NOT_ALIVE),
         (2, True, Verdict.ELECTED),
         (3, False, Verdict.OUT_OF_SYNC),
     ]
-    assert [(each.epoch, each.max_offset, each.priority) for each in told.standings][:2] == [
+    assert [(each.epoch, each.max_offset, each.priority) for each in told.reports][:2] == [
         (5, 1000, 2**31 - 1),
         (5, 990, 4),
     ]
@@ -68,7 +68,7 @@ def test_an_election_tells_who_stood_and_who_leads_now():
 
 def test_a_broker_that_never_said_how_far_its_log_is_stands_without_figures():
     told = record(held(alive={2: heard(epoch=-1, max_offset=-1)}))
-    assert [(each.epoch, each.max_offset, each.priority) for each in told.standings] == [(None, None, None)] * 3
+    assert [(each.epoch, each.max_offset, each.priority) for each in told.reports] == [(None, None, None)] * 3
 
 
 def test_an_election_tells_how_long_each_part_took():
@@ -97,7 +97,7 @@ def test_a_set_that_never_had_a_master_has_nobody_who_may_lead():
 
 def test_the_only_broker_of_a_set_is_elected_without_more_words():
     one = a_set(replicas=replicas(1), master=None, is_elected=False, sync_state_set=frozenset())
-    assert record(held(one, alive={1: heard()}, call=Call(broker_id=1))).reason == "1 was elected"
+    assert record(held(one, alive={1: heard()}, call=ElectionRequest(broker_id=1))).reason == "1 was elected"
 
 
 # What is at stake, and what forces a master
@@ -112,7 +112,7 @@ def test_where_nobody_in_sync_lives_it_is_told_what_is_at_stake_and_what_forces_
             gone={1: heard(max_offset=1_000), 2: heard(max_offset=950)},
         )
     )
-    assert told.result is Result.NOBODY
+    assert told.result is ElectionResult.NOBODY
     assert told.bytes_at_stake == 300
     assert told.force == (
         "mqadmin electMaster -a 10.0.0.99:9878 -b 3 -bn broker-a -c DefaultCluster "
@@ -121,7 +121,7 @@ def test_where_nobody_in_sync_lives_it_is_told_what_is_at_stake_and_what_forces_
 
 
 def test_an_unclean_election_tells_how_many_bytes_were_lost():
-    told = record(held(alive={3: heard(max_offset=700)}, gone={1: heard()}, call=Call(allows_unclean=True)))
+    told = record(held(alive={3: heard(max_offset=700)}, gone={1: heard()}, call=ElectionRequest(allows_unclean=True)))
     assert (told.is_unclean, told.bytes_at_stake, told.force) == (True, 300, "")
     assert told.reason.startswith("3 was elected although it is not in the SyncStateSet: ")
 
@@ -150,8 +150,8 @@ def test_a_longer_log_of_the_same_epoch_loses_nothing():
 
 def test_nobody_is_told_to_force_a_master_while_one_that_is_in_sync_may_live():
     alive = {1: heard(), 2: heard(), 3: heard()}
-    told = record(held(alive=alive, call=Call(broker_id=3, is_designated=True), cause=OPERATOR))
-    assert (told.result, told.new_master, told.force, told.bytes_at_stake) == (Result.NOBODY, 1, "", 0)
+    told = record(held(alive=alive, call=ElectionRequest(broker_id=3, is_designated=True), cause=OPERATOR))
+    assert (told.result, told.new_master, told.force, told.bytes_at_stake) == (ElectionResult.NOBODY, 1, "", 0)
 
 
 # The log of elections
@@ -159,11 +159,11 @@ def test_nobody_is_told_to_force_a_master_while_one_that_is_in_sync_may_live():
 
 def test_an_election_that_ends_as_the_one_before_is_counted_there(elections):
     stuck = a_set(master=None)
-    first, is_news = elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)
-    assert is_news
+    first, is_new = elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)
+    assert is_new
     for unix_ms in (6_000, 11_000):
-        again, is_news = elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), unix_ms)
-        assert not is_news
+        again, is_new = elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), unix_ms)
+        assert not is_new
         assert again is first
     assert (first.times, first.unix_ms, first.last_unix_ms) == (3, 1_000, 11_000)
     assert list(elections) == [first]
@@ -193,10 +193,10 @@ def test_names_in_a_command_are_names_whatever_they_contain(elections):
 def test_an_election_that_ends_in_another_way_is_another(elections):
     stuck = a_set(master=None)
     elections.add(held(stuck, alive={3: heard()}, cause=NO_MASTER), 1_000)
-    _, is_news = elections.add(held(stuck, cause=NO_MASTER), 2_000)
-    assert is_news
-    _, is_news = elections.add(held(stuck, cause=OPERATOR), 3_000)
-    assert is_news
+    _, is_new = elections.add(held(stuck, cause=NO_MASTER), 2_000)
+    assert is_new
+    _, is_new = elections.add(held(stuck, cause=OPERATOR), 3_000)
+    assert is_new
     assert [each.number for each in elections] == [1, 2, 3]
     assert [each.number for each in reversed(elections)] == [3, 2, 1]
 
@@ -206,7 +206,9 @@ def test_brokers_of_a_stuck_set_that_ask_in_turn_make_one_election(elections):
     for number in range(40):
         asker = 2 + number % 2
         cause = Cause(trigger=Trigger.BROKER, why=f"broker {asker} found no master", broker_id=asker)
-        elections.add(held(stuck, alive={2: heard(), 3: heard()}, call=Call(broker_id=asker), cause=cause), number)
+        elections.add(
+            held(stuck, alive={2: heard(), 3: heard()}, call=ElectionRequest(broker_id=asker), cause=cause), number
+        )
     (only,) = elections
     assert (only.times, only.last_unix_ms) == (40, 39)
 
@@ -214,21 +216,21 @@ def test_brokers_of_a_stuck_set_that_ask_in_turn_make_one_election(elections):
 def test_what_an_operator_wanted_is_told_each_time_he_wants_another(elections):
     for broker_id in (8, 9):
         cause = Cause(trigger=Trigger.OPERATOR, why=f"an operator wants broker {broker_id}", broker_id=broker_id)
-        call = Call(broker_id=broker_id, is_designated=True)
-        _, is_news = elections.add(held(alive={1: heard()}, call=call, cause=cause), 1_000)
-        assert is_news
+        call = ElectionRequest(broker_id=broker_id, is_designated=True)
+        _, is_new = elections.add(held(alive={1: heard()}, call=call, cause=cause), 1_000)
+        assert is_new
 
 
 def test_each_new_master_is_an_election_of_its_own(elections):
     for number in (1, 2):
-        told, is_news = elections.add(held(alive={2: heard()}), 1_000)
-        assert (told.number, is_news) == (number, True)
+        told, is_new = elections.add(held(alive={2: heard()}), 1_000)
+        assert (told.number, is_new) == (number, True)
 
 
 def test_sets_are_told_apart(elections):
     first, _ = elections.add(held(a_set(master=None), cause=NO_MASTER), 1_000)
-    other, is_news = elections.add(held(a_set(master=None, broker_name="broker-b"), cause=NO_MASTER), 1_000)
-    assert is_news
+    other, is_new = elections.add(held(a_set(master=None, broker_name="broker-b"), cause=NO_MASTER), 1_000)
+    assert is_new
     assert elections.of_set(SET) is first
     assert elections.of_set("broker-b") is other
     assert elections.of_set("broker-c") is None
@@ -236,7 +238,7 @@ def test_sets_are_told_apart(elections):
 
 def test_only_the_last_elections_are_kept(elections, monkeypatch):
     monkeypatch.setattr(module, "ELECTIONS_MAX", 3)
-    elections = Elections("10.0.0.99:9878")
+    elections = ElectionLog("10.0.0.99:9878")
     for name in ("a", "b", "b", "c", "d"):
         elections.add(held(a_set(broker_name=name), alive={2: heard()}), 1_000)
     assert [(each.number, each.broker_name) for each in elections] == [(3, "b"), (4, "c"), (5, "d")]
@@ -246,20 +248,24 @@ def test_only_the_last_elections_are_kept(elections, monkeypatch):
 
 @pytest.mark.parametrize(
     ("trigger", "told"),
-    [(Trigger.OPERATOR, Result.KEPT), (Trigger.BROKER, Result.KEPT), (Trigger.STORE_BEHIND, Result.NOBODY)],
+    [
+        (Trigger.OPERATOR, ElectionResult.KEPT),
+        (Trigger.BROKER, ElectionResult.KEPT),
+        (Trigger.STORE_BEHIND, ElectionResult.NOBODY),
+    ],
 )
 def test_who_asks_in_vain_leaves_a_master_where_one_was_but_a_store_that_is_behind_does_not_know_of_one(trigger, told):
     cause = Cause(trigger=trigger, why="a test wants it")
-    in_vain = record(held(alive={}, call=Call(broker_id=3, is_designated=True), cause=cause))
-    assert (in_vain.result, in_vain.told_result, in_vain.new_master) == (Result.NOBODY, told, 1)
+    in_vain = record(held(alive={}, call=ElectionRequest(broker_id=3, is_designated=True), cause=cause))
+    assert (in_vain.result, in_vain.reported_result, in_vain.new_master) == (ElectionResult.NOBODY, told, 1)
 
 
 def test_the_log_of_elections_tells_who_was_notified_of_the_last_one(elections):
     old, _ = elections.add(held(alive={2: heard()}), 1_000)
     last, _ = elections.add(held(alive={2: heard()}), 2_000)
-    assert elections.notified(SET, old.number, 2, Notified("ok", 5, 1)) is None
-    assert elections.notified("broker-b", last.number, 2, Notified("ok", 5, 1)) is None
-    assert elections.notified(SET, last.number, 2, Notified("ok", 5, 1)) is last
-    assert elections.notified(SET, last.number, 3, Notified("timeout", 3_000, 3)) is last
-    assert last.notified == {2: Notified("ok", 5, 1), 3: Notified("timeout", 3_000, 3)}
+    assert elections.notified(SET, old.number, 2, NotificationResult("ok", 5, 1)) is None
+    assert elections.notified("broker-b", last.number, 2, NotificationResult("ok", 5, 1)) is None
+    assert elections.notified(SET, last.number, 2, NotificationResult("ok", 5, 1)) is last
+    assert elections.notified(SET, last.number, 3, NotificationResult("timeout", 3_000, 3)) is last
+    assert last.notified == {2: NotificationResult("ok", 5, 1), 3: NotificationResult("timeout", 3_000, 3)}
     assert old.notified == {}

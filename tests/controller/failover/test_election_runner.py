@@ -4,12 +4,12 @@ import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
 from controller.failover import requests as control_module
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN
 from controller.sets.events import MasterElected
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.store import Kept, OutcomeUnknown
 from remoting.protocol.codes import ResponseCode
 
@@ -32,17 +32,17 @@ async def configure(room, line):
 
 async def dies(room, broker_id, name=SET):
     """Let a broker be found dead."""
-    room.control.guard.connection_lost(broker_id)
+    room.control.monitor.connection_lost(broker_id)
     await room.pass_ms(100)
     for probe in room.asked():
-        room.control.guard.probed(probe.key, Outcome.REFUSED)
+        room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
     assert room.live.get(BrokerKey(name, broker_id)) is None
 
 
 async def other_controller_stores(room, make):
     """Store what another controller makes of the set, and hear of it as from a watch."""
-    entry = Entry(broker_set=make(room.stored()))
+    entry = StoredSet(broker_set=make(room.stored()))
     revision = await room.backend.commit(SET, entry, (await room.backend.read(SET)).revision)
     room.store.entry_changed(SET, Kept(entry, revision))
 
@@ -239,7 +239,7 @@ async def test_nobody_out_of_sync_leads_while_one_in_sync_is_only_suspect(room):
     await room.a_set(1, 2, in_sync=[1])
     await room.register(1)
     await room.beat(1)
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     assert (await room.elect(2)).code == FAILED
     assert room.stored().master is None
 
@@ -339,8 +339,8 @@ async def test_a_master_that_has_not_said_how_far_its_log_is_is_not_told_yet(roo
     await room.a_set(1, 2)
     room.effects.clear()
     await other_controller_stores(room, lambda known: known.apply(MasterElected(3 - known.master)))
-    room.detection.forget(BrokerKey(SET, 2))
-    room.detection.seen(BrokerKey(SET, 2), room.clock.now_ms(), 2, at(2))
+    room.detector.remove(BrokerKey(SET, 2))
+    room.detector.contact(BrokerKey(SET, 2), room.clock.now_ms(), 2, at(2))
     await room.pass_ms(500)
     assert room.notices() == []
     await room.beat(2)

@@ -3,7 +3,7 @@
 import pytest
 from fakes.clock import FakeClock
 
-from controller.failover.group import Group, Role
+from controller.failover.group import ControllerRole, Group
 from controller.refusals import NotLeader
 from controller.storage.store import Kept, Member
 
@@ -47,30 +47,30 @@ def refusal(group):
 
 
 def test_a_controller_that_knows_of_no_leader_is_a_candidate_and_names_nobody(group):
-    assert (group.role, group.is_leader, group.known_leader) == (Role.CANDIDATE, False, None)
+    assert (group.role, group.is_leader, group.known_leader) == (ControllerRole.CANDIDATE, False, None)
     assert refusal(group) == "no controller leads at present"
     assert group.members == (ME,)
 
 
 def test_a_controller_that_follows_names_the_leader(group):
     group.follows(OTHER)
-    assert (group.role, group.is_leader, group.known_leader) == (Role.FOLLOWER, False, OTHER)
+    assert (group.role, group.is_leader, group.known_leader) == (ControllerRole.FOLLOWER, False, OTHER)
     assert refusal(group) == "the leader is n1 at 10.0.0.2:9878"
 
 
 def test_a_controller_leads_only_once_it_knows_all_that_is_stored(group):
     group.lease()
-    assert (group.role, group.is_leader) == (Role.CANDIDATE, False)
+    assert (group.role, group.is_leader) == (ControllerRole.CANDIDATE, False)
     # Brokers are sent here all the same: nobody else will answer them.
     assert group.known_leader == ME
     assert refusal(group) == "no controller leads at present"
     group.ready(group.term)
-    assert (group.role, group.is_leader, group.known_leader) == (Role.LEADER, True, ME)
+    assert (group.role, group.is_leader, group.known_leader) == (ControllerRole.LEADER, True, ME)
     group.check_leads()
 
 
 def test_the_numbers_of_the_roles_are_those_of_javas_metric():
-    assert [(each.name, each.value) for each in Role] == [
+    assert [(each.name, each.value) for each in ControllerRole] == [
         ("UNKNOWN", 0),
         ("CANDIDATE", 1),
         ("FOLLOWER", 2),
@@ -82,7 +82,7 @@ def test_who_was_deposed_while_it_was_loading_does_not_lead_when_it_has_loaded(g
     group.lease()
     group.follows(OTHER)
     group.ready(group.term)
-    assert (group.role, group.is_leader) == (Role.FOLLOWER, False)
+    assert (group.role, group.is_leader) == (ControllerRole.FOLLOWER, False)
 
 
 def test_who_leads_again_has_to_load_again(group):
@@ -90,7 +90,7 @@ def test_who_leads_again_has_to_load_again(group):
     group.ready(group.term)
     group.follows(OTHER)
     group.lease()
-    assert (group.role, group.is_leader) == (Role.CANDIDATE, False)
+    assert (group.role, group.is_leader) == (ControllerRole.CANDIDATE, False)
     group.ready(group.term)
     assert group.is_leader
 
@@ -120,7 +120,7 @@ def test_a_lease_counts_until_its_end_and_not_a_moment_longer(group):
     group.clock.pass_ms(LEASE_MS)
     assert group.is_leader
     group.clock.pass_ms(1)
-    assert (group.is_leader, group.role, group.known_leader) == (False, Role.CANDIDATE, None)
+    assert (group.is_leader, group.role, group.known_leader) == (False, ControllerRole.CANDIDATE, None)
     # Nobody said so: it is the clock that is looked at each time.
     assert refusal(group) == "no controller leads at present"
     assert group.happened == ["elected"]

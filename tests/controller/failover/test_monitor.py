@@ -5,12 +5,12 @@ import asyncio
 import pytest
 from fakes.control_room import SET, ControlRoom, at
 
-from controller.decisions.election import Result
-from controller.failover.effects import AskBroker
-from controller.failover.monitor import GREETINGS_MAX, LOOK_MS
+from controller.decisions.election import ElectionResult
+from controller.failover.effects import ProbeBroker
+from controller.failover.monitor import LOOK_MS, REACHABILITY_CHECKS_MAX
 from controller.failure_detection import detector
-from controller.failure_detection.detector import Outcome
-from controller.failure_detection.heartbeats import BrokerKey, Heard
+from controller.failure_detection.detector import ProbeOutcome
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.storage.store import Member
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
@@ -27,7 +27,7 @@ def tell(room, outcome):
     """Say what came of all questions; returns who was asked."""
     asked = room.asked()
     for probe in asked:
-        room.control.guard.probed(probe.key, outcome)
+        room.control.monitor.probed(probe.key, outcome)
     return [probe.key for probe in asked]
 
 
@@ -45,7 +45,7 @@ async def pass_ms(room, ms, outcome, *beats):
 async def two_sets(room):
     for name in (SET, OTHER):
         await room.a_set(1, 2, name=name)
-    await pass_ms(room, 15_000, Outcome.ANSWERED, *BOTH)
+    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, *BOTH)
 
 
 BOTH = tuple((i, name, 2 * i + (name == OTHER)) for i in (1, 2) for name in (SET, OTHER))
@@ -63,38 +63,38 @@ NOBODY_MOVED = {SET: (1, 1), OTHER: (1, 1)}
 
 async def test_a_controller_cut_off_from_all_brokers_moves_no_master_then_or_later(room):
     await two_sets(room)
-    await pass_ms(room, 10_000, Outcome.NO_ANSWER)
+    await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER)
     assert masters(room) == NOBODY_MOVED
     # After healing the slaves are heard before their masters.
-    await pass_ms(room, 5_000, Outcome.ANSWERED, *((2, name, 0) for name in (SET, OTHER)))
+    await pass_ms(room, 5_000, ProbeOutcome.ANSWERED, *((2, name, 0) for name in (SET, OTHER)))
     assert masters(room) == NOBODY_MOVED
-    await pass_ms(room, 20_000, Outcome.ANSWERED, *BOTH)
+    await pass_ms(room, 20_000, ProbeOutcome.ANSWERED, *BOTH)
     assert masters(room) == NOBODY_MOVED
     assert [line["gap_ms"] > 9_000 for line in room.events("heartbeats_resumed")] == [True]
 
 
 async def test_after_it_was_cut_off_a_master_that_stays_away_is_replaced_when_the_pause_ends(room):
     await two_sets(room)
-    await pass_ms(room, 10_000, Outcome.NO_ANSWER)
+    await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER)
     beats = [beat for beat in BOTH if beat[:2] != (1, SET)]
-    await pass_ms(room, 12_000, Outcome.NO_ANSWER, *beats)
+    await pass_ms(room, 12_000, ProbeOutcome.NO_ANSWER, *beats)
     assert masters(room) == NOBODY_MOVED
-    await pass_ms(room, 3_000, Outcome.NO_ANSWER, *beats)
+    await pass_ms(room, 3_000, ProbeOutcome.NO_ANSWER, *beats)
     assert masters(room) == {SET: (2, 2), OTHER: (1, 1)}
 
 
 async def test_a_master_whose_port_refused_is_replaced_after_the_cut_without_a_pause(room):
     await two_sets(room)
-    await pass_ms(room, 4_000, Outcome.REFUSED)
+    await pass_ms(room, 4_000, ProbeOutcome.REFUSED)
     assert masters(room) == NOBODY_MOVED
-    await pass_ms(room, 2_000, Outcome.ANSWERED, (2, SET, 0))
+    await pass_ms(room, 2_000, ProbeOutcome.ANSWERED, (2, SET, 0))
     assert masters(room)[SET] == (2, 2)
 
 
 async def test_a_standstill_of_this_process_is_not_taken_for_a_cut(room):
     await two_sets(room)
     room.clock.pass_ms(10_000)
-    await pass_ms(room, 5_000, Outcome.ANSWERED, *BOTH)
+    await pass_ms(room, 5_000, ProbeOutcome.ANSWERED, *BOTH)
     assert room.events("failure_detection_suspended")
     assert room.events("heartbeats_resumed") == []
 
@@ -120,23 +120,23 @@ async def four_hosts(room):
     await a_pair(room, "y", 22, 23)
     await a_pair(room, "z", 23, 21)
     everybody = [(i, name, i + 2 * number) for i in (1, 2) for number, name in enumerate("xyz")]
-    await pass_ms(room, 15_000, Outcome.ANSWERED, *everybody)
+    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, *everybody)
     return everybody
 
 
 STILL = {"x": (1, 1), "y": (1, 1), "z": (1, 1)}
 
 
-@pytest.mark.parametrize("strangers", [False, True])
-async def test_a_cut_off_controller_that_hears_the_broker_beside_it_moves_no_master_then_or_later(room, strangers):
+@pytest.mark.parametrize("non_members", [False, True])
+async def test_a_cut_off_controller_that_hears_the_broker_beside_it_moves_no_master_then_or_later(room, non_members):
     everybody = await four_hosts(room)
-    heard = [(2, "x", 4)] + [(1_000, "made-up", 5), (77, "y", 6)] * strangers
-    await pass_ms(room, 120_000, Outcome.NO_ANSWER, *heard)
+    heard = [(2, "x", 4)] + [(1_000, "made-up", 5), (77, "y", 6)] * non_members
+    await pass_ms(room, 120_000, ProbeOutcome.NO_ANSWER, *heard)
     assert masters(room) == STILL
     # Slaves are heard before their masters.
-    await pass_ms(room, 5_000, Outcome.NO_ANSWER, *heard, (2, "y", 7), (2, "z", 8))
+    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, *heard, (2, "y", 7), (2, "z", 8))
     assert masters(room) == STILL
-    await pass_ms(room, 20_000, Outcome.ANSWERED, *everybody)
+    await pass_ms(room, 20_000, ProbeOutcome.ANSWERED, *everybody)
     assert masters(room) == STILL
     (line,) = room.events("hosts_silent")
     assert (line["silent_hosts"], line["other_hosts"]) == (3, 3)
@@ -144,7 +144,7 @@ async def test_a_cut_off_controller_that_hears_the_broker_beside_it_moves_no_mas
 
 async def test_an_operator_can_move_a_master_whose_host_is_silent_with_most_others(room):
     await four_hosts(room)
-    await pass_ms(room, 10_000, Outcome.NO_ANSWER, (2, "x", 4))
+    await pass_ms(room, 10_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
     assert (await room.elect(2, name="x", designate=True)).code == 0
     assert masters(room) == STILL | {"x": (2, 2)}
 
@@ -152,48 +152,50 @@ async def test_an_operator_can_move_a_master_whose_host_is_silent_with_most_othe
 async def test_masters_of_most_hosts_are_replaced_after_a_minute_if_another_host_is_heard(room):
     await four_hosts(room)
     heard = [(2, "x", 4), (2, "y", 5), (1, "z", 6)]
-    await pass_ms(room, 60_000, Outcome.NO_ANSWER, *heard)
+    await pass_ms(room, 60_000, ProbeOutcome.NO_ANSWER, *heard)
     assert masters(room) == STILL
-    await pass_ms(room, 5_000, Outcome.NO_ANSWER, *heard)
+    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, *heard)
     assert masters(room) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
     assert len(room.events("silent_hosts_given_up")) == 1
 
 
 async def test_a_master_whose_port_refuses_is_replaced_at_once_even_if_most_hosts_are_silent(room):
     await four_hosts(room)
-    await pass_ms(room, 5_000, Outcome.NO_ANSWER, (2, "x", 4))
-    await pass_ms(room, 2_500, Outcome.REFUSED, (2, "x", 4))
+    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
+    await pass_ms(room, 2_500, ProbeOutcome.REFUSED, (2, "x", 4))
     assert masters(room)["x"] == (2, 2)
 
 
 async def test_one_host_of_several_that_falls_silent_is_judged_as_soon_as_ever(room):
     everybody = await four_hosts(room)
-    await pass_ms(room, 4_500, Outcome.NO_ANSWER, *(each for each in everybody if each[:2] not in [(1, "x"), (2, "z")]))
+    await pass_ms(
+        room, 4_500, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in [(1, "x"), (2, "z")])
+    )
     assert masters(room) == STILL | {"x": (2, 2)}
     assert room.events("hosts_silent") == []
 
 
 async def test_of_two_hosts_the_other_is_judged_as_soon_as_ever(room):
     await a_pair(room, "x", 21, 1)
-    await pass_ms(room, 15_000, Outcome.ANSWERED, (1, "x", 1), (2, "x", 2))
-    await pass_ms(room, 4_500, Outcome.NO_ANSWER, (2, "x", 2))
+    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, (1, "x", 1), (2, "x", 2))
+    await pass_ms(room, 4_500, ProbeOutcome.NO_ANSWER, (2, "x", 2))
     assert masters(room) == {"x": (2, 2)}
 
 
 async def test_hosts_that_die_one_after_the_other_are_judged_each_for_itself(room):
     everybody = await four_hosts(room)
     on_22 = [(1, "y")]
-    await pass_ms(room, 30_000, Outcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22))
+    await pass_ms(room, 30_000, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22))
     assert masters(room) == STILL | {"y": (2, 2)}
     on_21 = [(1, "x"), (2, "z")]
-    await pass_ms(room, 5_000, Outcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22 + on_21))
+    await pass_ms(room, 5_000, ProbeOutcome.NO_ANSWER, *(each for each in everybody if each[:2] not in on_22 + on_21))
     assert masters(room) == {"x": (2, 2), "y": (2, 2), "z": (1, 1)}
 
 
 async def test_a_controller_that_starts_cut_off_moves_no_master_of_the_other_hosts(room):
     await four_hosts(room)
     room.start_again()
-    await pass_ms(room, 100_000, Outcome.NO_ANSWER, (2, "x", 4))
+    await pass_ms(room, 100_000, ProbeOutcome.NO_ANSWER, (2, "x", 4))
     assert masters(room) == STILL
 
 
@@ -202,24 +204,24 @@ async def test_a_controller_that_starts_cut_off_moves_no_master_of_the_other_hos
 
 async def a_follower_that_found_the_master_dead(room):
     await room.a_set(1, 2)
-    await pass_ms(room, 15_000, Outcome.ANSWERED, *((i, SET, i) for i in (1, 2)))
+    await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, *((i, SET, i) for i in (1, 2)))
     room.group.follows(Member(id="n1", address="10.0.0.2:9878"))
-    await pass_ms(room, 6_000, Outcome.NO_ANSWER, (2, SET, 2))
+    await pass_ms(room, 6_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
     assert [line["broker_id"] for line in room.events("broker_failed")] == [1]
     room.group.leads(None)
     room.group.ready(room.group.term)
-    room.control.guard.take_over()
+    room.control.monitor.take_over()
 
 
 async def test_a_new_leader_asks_again_before_it_believes_what_it_found_as_a_follower(room):
     await a_follower_that_found_the_master_dead(room)
-    await pass_ms(room, 2_000, Outcome.ANSWERED, (2, SET, 2))
+    await pass_ms(room, 2_000, ProbeOutcome.ANSWERED, (2, SET, 2))
     assert room.stored().master == 1
 
 
 async def test_a_master_that_is_dead_still_is_replaced_by_a_new_leader_within_a_second(room):
     await a_follower_that_found_the_master_dead(room)
-    await pass_ms(room, 1_000, Outcome.NO_ANSWER, (2, SET, 2))
+    await pass_ms(room, 1_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
     assert room.stored().master == 2
 
 
@@ -229,11 +231,11 @@ async def test_a_master_that_is_dead_still_is_replaced_by_a_new_leader_within_a_
 async def test_a_refusal_where_no_broker_was_ever_reached_is_no_death(room):
     room.reaches = False
     await room.a_set(1, 2)
-    room.control.guard.connection_lost(1)
-    assert tell(room, Outcome.REFUSED) == [ONE]
+    room.control.monitor.connection_lost(1)
+    assert tell(room, ProbeOutcome.REFUSED) == [ONE]
     await room.done()
     await room.beat(1, over=77)
-    await pass_ms(room, 5_000, Outcome.REFUSED, (1, SET, 0), (2, SET, 0))
+    await pass_ms(room, 5_000, ProbeOutcome.REFUSED, (1, SET, 0), (2, SET, 0))
     assert room.stored().master == 1
     assert room.events("broker_failed") == []
 
@@ -242,9 +244,9 @@ async def test_another_broker_at_an_address_where_the_broker_was_never_reached_i
     """Two networks may have the same addresses."""
     room.reaches = False
     await room.a_set(1, 2)
-    await pass_ms(room, 1_000, Outcome.ANOTHER, (1, SET, 0), (2, SET, 0))
-    room.control.guard.connection_lost(1)
-    await pass_ms(room, 300, Outcome.ANOTHER, (2, SET, 0))
+    await pass_ms(room, 1_000, ProbeOutcome.ANOTHER, (1, SET, 0), (2, SET, 0))
+    room.control.monitor.connection_lost(1)
+    await pass_ms(room, 300, ProbeOutcome.ANOTHER, (2, SET, 0))
     await room.beat(1, over=77)
     assert room.events("broker_failed") == []
 
@@ -252,11 +254,11 @@ async def test_another_broker_at_an_address_where_the_broker_was_never_reached_i
 async def test_a_master_that_cannot_be_reached_is_replaced_once_its_beat_is_overdue(room):
     room.reaches = False
     await room.a_set(1, 2)
-    await pass_ms(room, 1_000, Outcome.REFUSED, (1, SET, 0), (2, SET, 0))
-    room.control.guard.connection_lost(1)
-    await pass_ms(room, 900, Outcome.REFUSED, (2, SET, 0))
+    await pass_ms(room, 1_000, ProbeOutcome.REFUSED, (1, SET, 0), (2, SET, 0))
+    room.control.monitor.connection_lost(1)
+    await pass_ms(room, 900, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 1
-    await pass_ms(room, 2_000, Outcome.REFUSED, (2, SET, 0))
+    await pass_ms(room, 2_000, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 2
 
 
@@ -265,29 +267,29 @@ async def test_a_refusal_at_an_address_where_the_broker_was_not_reached_yet_is_n
     room.reaches = False
     await room.register(2, address="10.0.0.99:1")
     await room.beat(2)
-    room.control.guard.connection_lost(2)
-    assert tell(room, Outcome.REFUSED) == [TWO]
+    room.control.monitor.connection_lost(2)
+    assert tell(room, ProbeOutcome.REFUSED) == [TWO]
     assert room.events("broker_failed") == []
 
 
 async def test_a_broker_that_beats_after_it_refused_was_not_refusing_itself(room):
     await room.a_set(1, 2)
-    room.control.guard.connection_lost(2)
-    tell(room, Outcome.REFUSED)
+    room.control.monitor.connection_lost(2)
+    tell(room, ProbeOutcome.REFUSED)
     assert len(room.events("broker_failed")) == 1
     room.reaches = False
     await room.beat(2, over=77)
-    room.control.guard.connection_lost(77)
-    assert tell(room, Outcome.REFUSED) == [TWO]
+    room.control.monitor.connection_lost(77)
+    assert tell(room, ProbeOutcome.REFUSED) == [TWO]
     assert len(room.events("broker_failed")) == 1
 
 
 async def test_a_broker_that_confirmed_its_role_was_reached(room):
     room.reaches = False
     await room.a_set(1, 2)
-    room.control.guard.reached(TWO, at(2))
-    room.control.guard.connection_lost(2)
-    tell(room, Outcome.REFUSED)
+    room.control.monitor.reached(TWO, at(2))
+    room.control.monitor.connection_lost(2)
+    tell(room, ProbeOutcome.REFUSED)
     assert len(room.events("broker_failed")) == 1
 
 
@@ -295,19 +297,19 @@ async def unheard(room):
     """A controller that has just started: it knows the sets and has heard nobody."""
     await room.a_set(1, 2)
     for key in (ONE, TWO):
-        room.control.guard.forget(key)
-    room.control.guard._reach.has_reached_any = False
+        room.control.monitor.remove(key)
+    room.control.monitor._reach.has_reached_any = False
     room.asked()
-    room.control.guard.take_over()
+    room.control.monitor.take_over()
 
 
 async def test_an_unheard_master_that_refuses_is_dead_only_if_some_broker_was_reached(room):
     room.reaches = False
     await unheard(room)
-    await pass_ms(room, 6_000, Outcome.REFUSED, (2, SET, 0))
+    await pass_ms(room, 6_000, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 1
-    room.control.guard.reached(TWO, at(2))
-    await pass_ms(room, 1_500, Outcome.REFUSED, (2, SET, 0))
+    room.control.monitor.reached(TWO, at(2))
+    await pass_ms(room, 1_500, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 2
 
 
@@ -321,24 +323,24 @@ async def test_a_living_master_that_cannot_be_reached_is_not_moved_because_the_c
                 await room.beat(broker_id)
         await room.pass_ms(100)
         for probe in room.asked():
-            room.control.guard.probed(probe.key, Outcome.REFUSED)
+            room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
         await room.done()
     assert (room.stored().master, room.stored().master_epoch) == (1, 1)
 
 
 async def test_a_master_that_died_while_no_controller_ran_is_replaced_once_it_would_have_come(room):
     await unheard(room)
-    await pass_ms(room, 4_900, Outcome.REFUSED, (2, SET, 0))
+    await pass_ms(room, 4_900, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 1
-    await pass_ms(room, 1_000, Outcome.REFUSED, (2, SET, 0))
+    await pass_ms(room, 1_000, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 2
 
 
 async def test_another_broker_at_the_port_of_a_dead_one_does_not_keep_it_alive(room):
     await unheard(room)
-    await pass_ms(room, 4_900, Outcome.ANOTHER, (2, SET, 0))
+    await pass_ms(room, 4_900, ProbeOutcome.ANOTHER, (2, SET, 0))
     assert room.stored().master == 1
-    await pass_ms(room, 1_000, Outcome.ANOTHER, (2, SET, 0))
+    await pass_ms(room, 1_000, ProbeOutcome.ANOTHER, (2, SET, 0))
     assert room.stored().master == 2
     (died,) = room.events("broker_failed")
     assert "another broker answers at its port" in died["reason"]
@@ -347,8 +349,8 @@ async def test_another_broker_at_the_port_of_a_dead_one_does_not_keep_it_alive(r
 async def test_a_broker_is_asked_where_the_store_has_it_and_not_where_a_namesake_says(room):
     await room.a_set(1, 2)
     await room.beat(1, brokerAddr="10.9.9.9:1", over=50)
-    room.control.guard.connection_lost(50)
-    assert [each.address for each in room.effects if isinstance(each, AskBroker)] == [at(1)]
+    room.control.monitor.connection_lost(50)
+    assert [each.address for each in room.effects if isinstance(each, ProbeBroker)] == [at(1)]
 
 
 # Greetings
@@ -356,7 +358,7 @@ async def test_a_broker_is_asked_where_the_store_has_it_and_not_where_a_namesake
 
 async def test_each_member_is_greeted_once_and_no_stranger(room):
     await room.a_set(1, 2)
-    await pass_ms(room, 3_000, Outcome.ANSWERED, (1, SET, 0), (2, SET, 0))
+    await pass_ms(room, 3_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
     await room.beat(9)
     assert sorted(room.greeted) == [ONE, TWO]
 
@@ -364,7 +366,7 @@ async def test_each_member_is_greeted_once_and_no_stranger(room):
 async def test_who_was_not_reached_is_greeted_again_and_somebody_is_told_in_the_end(room):
     room.reaches = False
     await room.a_set(1, 2)
-    await pass_ms(room, 40_000, Outcome.ANSWERED, (1, SET, 0), (2, SET, 0))
+    await pass_ms(room, 40_000, ProbeOutcome.ANSWERED, (1, SET, 0), (2, SET, 0))
     assert len(room.greeted) == 2 * 6
     (line,) = room.events("brokers_unreachable")
     assert (line["broker"], line["brokers"]) == (SET, 1)
@@ -372,12 +374,12 @@ async def test_who_was_not_reached_is_greeted_again_and_somebody_is_told_in_the_
 
 async def test_only_some_are_greeted_between_two_looks(room):
     room.reaches = False
-    ids = range(1, GREETINGS_MAX + 3)
+    ids = range(1, REACHABILITY_CHECKS_MAX + 3)
     for broker_id in ids:
         await room.apply(broker_id)
     await room.beat(*ids)
-    assert len(room.greeted) == GREETINGS_MAX
-    room.control.guard.look_at_brokers()
+    assert len(room.greeted) == REACHABILITY_CHECKS_MAX
+    room.control.monitor.look_at_brokers()
     await room.beat(*ids)
     assert len(room.greeted) == len(ids)
 
@@ -391,38 +393,38 @@ async def many(room, brokers):
     await room.pass_ms(1_000, beating=(1, 2))
     for broker_id in range(3, brokers + 3):
         assert (await room.apply(broker_id)).code == 0
-        room.control.heartbeat("C", BrokerKey(SET, broker_id), Heard(room.clock.now_ms(), connection_id=50))
+        room.control.heartbeat("C", BrokerKey(SET, broker_id), LastHeartbeat(room.clock.now_ms(), connection_id=50))
     room.asked()
 
 
 async def test_never_more_than_so_many_questions_at_a_time_and_masters_first(room, monkeypatch):
-    monkeypatch.setattr(detector, "QUESTIONS_MAX", 20)
-    monkeypatch.setattr(detector, "NEW_QUESTIONS_MAX", 6)
+    monkeypatch.setattr(detector, "PROBES_MAX", 20)
+    monkeypatch.setattr(detector, "NEW_PROBES_MAX", 6)
     await many(room, 30)
-    room.control.heartbeat("C", ONE, Heard(room.clock.now_ms(), connection_id=50))
-    room.control.guard.connection_lost(50)
+    room.control.heartbeat("C", ONE, LastHeartbeat(room.clock.now_ms(), connection_id=50))
+    room.control.monitor.connection_lost(50)
     first = room.asked()
     assert len(first) == 6
     assert first[0].key == ONE
     asked = [probe.key for probe in first]
     for _ in range(8):
-        room.control.guard.look_at_brokers()
+        room.control.monitor.look_at_brokers()
         asked += [probe.key for probe in room.asked()]
     assert len(asked) == len(set(asked)) == 20
-    room.control.guard.probed(asked[5], Outcome.REFUSED)
-    room.control.guard.look_at_brokers()
+    room.control.monitor.probed(asked[5], ProbeOutcome.REFUSED)
+    room.control.monitor.look_at_brokers()
     assert len(room.asked()) == 1
 
 
 async def test_the_end_of_one_connection_looks_only_at_its_own_brokers(room):
     await room.a_set(1, 2)
-    room.control.guard.connection_lost(1)
-    tell(room, Outcome.ANSWERED)
+    room.control.monitor.connection_lost(1)
+    tell(room, ProbeOutcome.ANSWERED)
     room.clock.pass_ms(100)
     # The first is due to be asked again, at the next look.
-    room.control.guard.connection_lost(2)
+    room.control.monitor.connection_lost(2)
     assert [probe.key for probe in room.asked()] == [TWO]
-    room.control.guard.look_at_brokers()
+    room.control.monitor.look_at_brokers()
     assert [probe.key for probe in room.asked()] == [ONE]
 
 
@@ -434,7 +436,7 @@ async def test_who_always_stands_still_finds_the_dead_all_the_same(room):
         room.clock.pass_ms(LOOK_MS + 800)
         await room.beat(2)
         await room.pass_ms(200)
-        tell(room, Outcome.NO_ANSWER)
+        tell(room, ProbeOutcome.NO_ANSWER)
         await room.done()
     assert room.stored().master == 2
     assert len(room.events("failure_detection_suspended")) == 5
@@ -443,7 +445,7 @@ async def test_who_always_stands_still_finds_the_dead_all_the_same(room):
 async def silent_until_dead(room):
     """Let the master stand still until another one leads."""
     await two_sets(room)
-    await pass_ms(room, 6_000, Outcome.NO_ANSWER, *(beat for beat in BOTH if beat[:2] != (1, SET)))
+    await pass_ms(room, 6_000, ProbeOutcome.NO_ANSWER, *(beat for beat in BOTH if beat[:2] != (1, SET)))
     assert room.stored().master == 2
 
 
@@ -475,7 +477,7 @@ async def test_a_master_that_returns_with_a_report_of_its_slave_is_told_at_once_
 
 async def test_a_store_that_is_slower_than_two_looks_is_given_one_election(room, monkeypatch):
     await room.a_set(1, 2)
-    room.control.guard.reached(ONE, room.stored().replicas[1].address)
+    room.control.monitor.reached(ONE, room.stored().replicas[1].address)
     stored, real = asyncio.Event(), room.backend.commit
 
     async def slow(*what):
@@ -483,24 +485,24 @@ async def test_a_store_that_is_slower_than_two_looks_is_given_one_election(room,
         return await real(*what)
 
     monkeypatch.setattr(room.backend, "commit", slow)
-    room.control.guard.connection_lost(1)
-    tell(room, Outcome.REFUSED)
+    room.control.monitor.connection_lost(1)
+    tell(room, ProbeOutcome.REFUSED)
     for _ in range(15):
         room.clock.pass_ms(100)
         await asyncio.sleep(0)
-        room.control.guard.look_at_sets()
+        room.control.monitor.look_at_sets()
     stored.set()
     await room.done()
     (election,) = [each for each in room.elections if each.new_master == 2]
-    assert (election.result, election.times, election.master_epoch) == (Result.NEW_MASTER, 1, 2)
-    assert [each.result for each in room.elections][1:] == [Result.NEW_MASTER]
+    assert (election.result, election.times, election.master_epoch) == (ElectionResult.NEW_MASTER, 1, 2)
+    assert [each.result for each in room.elections][1:] == [ElectionResult.NEW_MASTER]
 
 
 async def test_a_dead_master_is_told_nothing(room):
     await room.a_set(1, 2)
-    room.control.guard.reached(ONE, room.stored().replicas[1].address)
-    room.control.guard.connection_lost(1)
-    tell(room, Outcome.REFUSED)
+    room.control.monitor.reached(ONE, room.stored().replicas[1].address)
+    room.control.monitor.connection_lost(1)
+    tell(room, ProbeOutcome.REFUSED)
     await room.done()
     assert room.stored().master == 2
     assert {each.broker_id for each in room.notices()[-1].recipients} == {2}

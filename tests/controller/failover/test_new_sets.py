@@ -6,7 +6,7 @@ from fakes.control_room import SET, ControlRoom
 
 from controller.failover import monitor, new_sets
 from controller.sets.broker_set import BrokerSet
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.store import Kept
 
 INVALID = 2005
@@ -30,7 +30,7 @@ async def look_for(room, ms, beating=()):
         for name in beating:
             await room.beat(1, name=name, epoch=-1, maxOffset=0)
         for _ in range(4):
-            room.control.guard.look_at_sets()
+            room.control.monitor.look_at_sets()
             await room.done()
 
 
@@ -81,7 +81,7 @@ async def test_a_broker_that_comes_days_after_it_got_its_id_gets_in(room):
 
 
 async def test_a_set_that_never_had_a_master_expires_where_there_are_many_and_leaves_nothing_behind(room, monkeypatch):
-    monkeypatch.setattr(monitor, "SETS_KEPT", 2)
+    monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 2)
     await room.a_set(1, 2)
     await begin(room, "made-up", "served")
     await look_for(room, 5 * HOURS_MS, beating=["served"])
@@ -98,7 +98,7 @@ async def test_a_set_that_never_had_a_master_expires_where_there_are_many_and_le
 
 
 async def test_however_many_such_sets_there_are_all_of_them_expire(room, monkeypatch):
-    monkeypatch.setattr(monitor, "SETS_KEPT", 0)
+    monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 0)
     monkeypatch.setattr(monitor, "_EXPIRIES_AT_ONCE", 1)
     await begin(room, "one", "two", "three")
     await look_for(room, 8 * HOURS_MS)
@@ -106,7 +106,7 @@ async def test_however_many_such_sets_there_are_all_of_them_expire(room, monkeyp
 
 
 async def test_a_set_that_was_cleaned_keeps_its_epoch_and_its_next_id(room, monkeypatch):
-    monkeypatch.setattr(monitor, "SETS_KEPT", 0)
+    monkeypatch.setattr(monitor, "SETS_NEVER_EXPIRED", 0)
     await room.a_set(1, 2)
     await room.clean(living=True)
     floor = room.store.entry(SET).floor
@@ -123,16 +123,16 @@ def fill(room, sets):
     for number in range(sets):
         name = f"made-up-{number}"
         broker_set = BrokerSet(broker_name=name, cluster="C", replicas=replicas(1), next_broker_id=2)
-        room.store.entry_changed(name, Kept(Entry(broker_set=broker_set), 1))
+        room.store.entry_changed(name, Kept(StoredSet(broker_set=broker_set), 1))
 
 
 async def test_a_look_goes_over_so_many_sets_however_many_there_are(room, monkeypatch):
     fill(room, 30_000)
     looked = []
-    monkeypatch.setattr(room.control.guard, "_look_at_set", lambda broker_set, _now_ms: looked.append(broker_set))
+    monkeypatch.setattr(room.control.monitor, "_look_at_set", lambda broker_set, _now_ms: looked.append(broker_set))
     most = 0
     for _ in range(20):
-        room.control.guard.look_at_sets()
+        room.control.monitor.look_at_sets()
         most, looked[:] = max(most, len(looked)), []
     assert most <= 2_000
 
@@ -140,5 +140,5 @@ async def test_a_look_goes_over_so_many_sets_however_many_there_are(room, monkey
 async def test_sets_without_a_master_or_a_living_broker_wait_for_their_turn(room):
     fill(room, 10_000)
     for _ in range(60):
-        room.control.guard.look_at_sets()
-    assert len(room.control.guard._unwell) == 0
+        room.control.monitor.look_at_sets()
+    assert len(room.control.monitor._unwell) == 0

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom
 
-from controller.failover.requests import BEAT_AWAITED_S, STRANGERS_MAX
-from controller.failure_detection.detector import Outcome
-from controller.failure_detection.heartbeats import BrokerKey, Heard
+from controller.failover.requests import HEARTBEAT_AWAITED_S, NON_MEMBERS_MAX
+from controller.failure_detection.detector import ProbeOutcome
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from remoting.protocol.codes import RequestCode
 
 
@@ -25,7 +25,7 @@ async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(ro
     (probe,) = {each.key: each for each in room.asked()}.values()
     assert probe.key == BrokerKey(SET, 1)
     await room.pass_ms(1_200, beating=(2,))
-    room.control.guard.probed(probe.key, Outcome.NO_ANSWER)
+    room.control.monitor.probed(probe.key, ProbeOutcome.NO_ANSWER)
     await room.pass_ms(1_000, beating=(2,))
     assert (room.stored().master, room.stored().master_epoch) == (2, 2)
     (elected,) = [line for line in room.events("master_elected") if line["trigger"] == "master_dead"]
@@ -36,10 +36,10 @@ async def test_a_silent_master_that_does_not_answer_is_replaced_with_a_reason(ro
 async def test_a_refused_connection_is_a_death_at_once(room):
     await room.a_set(1, 2)
     await room.pass_ms(500)
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
     assert room.stored().master == 2
 
@@ -47,7 +47,7 @@ async def test_a_refused_connection_is_a_death_at_once(room):
 async def test_the_end_of_an_old_connection_says_nothing(room):
     await room.a_set(1, 2)
     await room.beat(1, over=77)
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     await room.pass_ms(1_000, beating=(1, 2))
     assert room.asked() == []
     assert room.stored().master == 1
@@ -66,11 +66,11 @@ async def test_a_standstill_is_no_death(room):
 async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
     await room.a_set(1, 2)
     now_ms = room.clock.now_ms()
-    for number in range(STRANGERS_MAX):
-        heard = Heard(now_ms, connection_id=50, address="10.9.9.9:1")
+    for number in range(NON_MEMBERS_MAX):
+        heard = LastHeartbeat(now_ms, connection_id=50, address="10.9.9.9:1")
         room.control.heartbeat("C", BrokerKey(SET, 1_000 + number), heard)
         room.control.heartbeat("C", BrokerKey(f"made-up-{number}", 1), heard)
-    assert room.live.brokers == STRANGERS_MAX + room.store.members
+    assert room.live.brokers == NON_MEMBERS_MAX + room.store.members
     await room.beat(1, 2)
     assert room.live.alive(SET, now_ms).keys() >= {1, 2}
 
@@ -78,7 +78,7 @@ async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
 async def test_only_heartbeats_of_members_are_told_to_who_records_them(room):
     """Anybody can send some, with any names in them."""
     told = []
-    room.control.on_beat = lambda cluster, key, heard, before: told.append((cluster, key))
+    room.control.on_heartbeat = lambda cluster, key, heard, before: told.append((cluster, key))
     await room.a_set(1)
     await room.beat(7)
     await room.beat(1, name="made-up")
@@ -98,8 +98,8 @@ async def test_strangers_come_and_go_without_a_line_or_a_question(room):
     await room.a_set(1, 2)
     for number in range(100):
         key = BrokerKey(SET if number % 2 else "made-up", 1_000 + number)
-        room.control.heartbeat("C", key, Heard(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
-    room.control.guard.connection_lost(50)
+        room.control.heartbeat("C", key, LastHeartbeat(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
+    room.control.monitor.connection_lost(50)
     await room.pass_ms(12_000, beating=(1, 2))
     assert room.live.brokers == 2
     assert room.events("broker_suspected") == room.events("broker_failed") == []
@@ -116,7 +116,7 @@ async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbe
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     await room.beat(1, epoch=1, maxOffset=500)
-    assert (await asyncio.wait_for(second, BEAT_AWAITED_S / 2)).code == 0
+    assert (await asyncio.wait_for(second, HEARTBEAT_AWAITED_S / 2)).code == 0
     assert room.stored().master == 1
     assert not room.control._awaiting
 
@@ -124,7 +124,7 @@ async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbe
 async def test_each_heartbeat_of_a_member_is_told_with_what_was_heard_before(room):
     await room.a_set(1)
     told = []
-    room.control.on_beat = lambda cluster, key, heard, before: told.append((key.broker_id, before is not None))
+    room.control.on_heartbeat = lambda cluster, key, heard, before: told.append((key.broker_id, before is not None))
     await room.beat(1)
     await room.beat(7, name="strange")
     assert told == [(1, True)]

@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.failure_detection import detector as module
-from controller.failure_detection.detector import ANSWER_MS, Dead, Detection, HostsEvent, Outcome, Probe, Why
-from controller.failure_detection.heartbeats import BrokerKey, LiveTable
+from controller.failure_detection.detector import (
+    ANSWER_MS,
+    BrokerFailure,
+    FailureDetector,
+    HostsChangeKind,
+    Probe,
+    ProbeOutcome,
+    SuspicionReason,
+)
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 
 ONE, TWO, THREE = BrokerKey(SET, 1), BrokerKey(SET, 2), BrokerKey(SET, 3)
 SUSPECT_MS = 3_000
@@ -27,18 +35,20 @@ class Story:
     """A controller, told what happens when."""
 
     def __init__(self, *, hears_others=True):
-        self.live = LiveTable()
-        self.detection = Detection(self.live, 0)
+        self.live = HeartbeatTable()
+        self.detector = FailureDetector(self.live, 0)
         self.dead = []
         self.hears_others = hears_others
-        self.heard_ms = 0
+        self.last_contact_ms = 0
         self.known = set()
 
     def others(self, now_ms):
         """Hear who beats elsewhere, each second."""
-        while self.hears_others and self.heard_ms < now_ms:
-            self.heard_ms = min(self.heard_ms + 1_000, now_ms)
-            self.detection.beat(ELSEWHERE, heard(heard_ms=self.heard_ms, connection_id=99), "10.0.0.99:30911")
+        while self.hears_others and self.last_contact_ms < now_ms:
+            self.last_contact_ms = min(self.last_contact_ms + 1_000, now_ms)
+            self.detector.heartbeat(
+                ELSEWHERE, heard(last_contact_ms=self.last_contact_ms, connection_id=99), "10.0.0.99:30911"
+            )
 
     def beat(self, now_ms, *keys, connection_id=OLD, **values):
         self.others(now_ms)
@@ -46,25 +56,30 @@ class Story:
             is_new = key not in self.known and self.live.get(key) is None
             self.known.add(key)
             # How often a broker beats is known from two heartbeats on.
-            for heard_ms in (now_ms - 1_000, now_ms) if is_new else (now_ms,):
-                row = heard(heard_ms=heard_ms, connection_id=connection_id, address=an_address(key.broker_id), **values)
-                self.detection.beat(key, row, A_HOST)
+            for last_contact_ms in (now_ms - 1_000, now_ms) if is_new else (now_ms,):
+                row = heard(
+                    last_contact_ms=last_contact_ms,
+                    connection_id=connection_id,
+                    address=an_address(key.broker_id),
+                    **values,
+                )
+                self.detector.heartbeat(key, row, A_HOST)
 
     def look(self, now_ms):
         """Return whom the controller asks."""
         self.others(now_ms)
-        probes, dead = self.detection.look(now_ms, SUSPECT_MS)
+        probes, dead = self.detector.look(now_ms, SUSPECT_MS)
         self.dead += dead
         return probes
 
     def closes(self, now_ms, connection_id=OLD):
-        return self.detection.connection_lost(connection_id, now_ms)
+        return self.detector.connection_lost(connection_id, now_ms)
 
     def told(self, now_ms, outcome, key=ONE):
-        self.dead += self.detection.probed(key, outcome, now_ms)
+        self.dead += self.detector.probed(key, outcome, now_ms)
 
     def trusted(self, now_ms):
-        return set(self.detection.trusted(SET, now_ms))
+        return set(self.detector.trusted(SET, now_ms))
 
     @property
     def who_died(self):
@@ -94,23 +109,25 @@ def test_a_closed_connection_and_a_refused_port_are_the_end_of_a_broker_at_once(
     assert story.closes(10_400) == [ONE]
     assert story.trusted(10_400) == set()
     assert story.look(10_400) == [Probe(ONE, ANSWER_MS)]
-    story.told(10_402, Outcome.REFUSED)
+    story.told(10_402, ProbeOutcome.REFUSED)
     (dead,) = story.dead
-    assert dead == Dead(ONE, Why.CLOSED, Outcome.REFUSED, dead.last, suspected_ms=10_400, judged_ms=10_402)
+    assert dead == BrokerFailure(
+        ONE, SuspicionReason.CLOSED, ProbeOutcome.REFUSED, dead.last, suspected_ms=10_400, judged_ms=10_402
+    )
     assert dead.reason == "its connection closed and its port refuses connections; last heard 402 ms before"
     assert story.live.get(ONE) is None
-    assert story.detection.gone(ONE).last == dead.last
+    assert story.detector.failed_broker(ONE).last == dead.last
 
 
 def test_a_broker_that_lives_and_comes_back_over_another_connection_was_never_dead(story):
     story.beat(10_000, ONE)
     story.closes(10_400)
     story.look(10_400)
-    story.told(10_402, Outcome.ANSWERED)
+    story.told(10_402, ProbeOutcome.ANSWERED)
     assert story.trusted(10_402) == set()
     story.beat(11_000, ONE, connection_id=NEW)
     assert story.trusted(11_000) == {1}
-    assert story.detection.suspects == set()
+    assert story.detector.suspects == set()
     for now_ms in range(11_000, 13_000, 100):
         assert story.look(now_ms) == []
     assert story.dead == []
@@ -123,11 +140,11 @@ def test_a_closed_connection_and_silence_are_the_end_when_the_next_beat_is_overd
     for now_ms in range(10_400, 12_000, 50):
         if story.look(now_ms):
             asked_ms.append(now_ms)
-            story.told(now_ms, Outcome.NO_ANSWER)
+            story.told(now_ms, ProbeOutcome.NO_ANSWER)
     assert asked_ms == [10_400, 10_450, 10_550, 10_750, 11_150, 11_550, 11_950]
     assert story.dead == []
     story.look(12_000)
-    assert story.who_died == [(ONE, Why.CLOSED, 12_000)]
+    assert story.who_died == [(ONE, SuspicionReason.CLOSED, 12_000)]
     assert story.dead[0].reason.startswith("its connection closed and it does not answer")
 
 
@@ -135,13 +152,13 @@ def test_a_broker_whose_beat_was_due_anyway_still_has_a_second_to_come_back(stor
     story.beat(10_000, ONE)
     story.closes(11_900)
     story.look(11_900)
-    story.told(11_901, Outcome.NO_ANSWER)
+    story.told(11_901, ProbeOutcome.NO_ANSWER)
     story.look(12_899)
     assert story.dead == []
     story.look(12_951)
-    story.told(12_951, Outcome.NO_ANSWER)
+    story.told(12_951, ProbeOutcome.NO_ANSWER)
     story.look(12_952)
-    assert story.who_died == [(ONE, Why.CLOSED, 12_952)]
+    assert story.who_died == [(ONE, SuspicionReason.CLOSED, 12_952)]
 
 
 def test_a_broker_that_still_answers_when_its_beat_is_overdue_lives(story):
@@ -149,22 +166,22 @@ def test_a_broker_that_still_answers_when_its_beat_is_overdue_lives(story):
     story.closes(10_400)
     for now_ms in range(10_400, 12_001, 50):
         if story.look(now_ms):
-            story.told(now_ms, Outcome.ANSWERED)
-    assert story.detection.suspects == set()
+            story.told(now_ms, ProbeOutcome.ANSWERED)
+    assert story.detector.suspects == set()
     assert story.trusted(12_000) == {1}
     assert story.dead == []
-    assert story.live.get(ONE).heard_ms == 12_000
+    assert story.live.get(ONE).last_contact_ms == 12_000
 
 
 def test_a_broker_that_leaves_answers_once_more_and_then_refuses(story):
     story.beat(10_000, ONE)
     story.closes(10_400)
     story.look(10_400)
-    story.told(10_401, Outcome.ANSWERED)
+    story.told(10_401, ProbeOutcome.ANSWERED)
     assert story.look(10_450) == []
     assert asked(story.look(10_451)) == [ONE]
-    story.told(10_452, Outcome.REFUSED)
-    assert story.who_died == [(ONE, Why.CLOSED, 10_452)]
+    story.told(10_452, ProbeOutcome.REFUSED)
+    assert story.who_died == [(ONE, SuspicionReason.CLOSED, 10_452)]
 
 
 def test_the_late_close_of_a_connection_that_was_replaced_means_nothing(story):
@@ -180,9 +197,9 @@ def test_brokers_that_share_a_connection_are_suspect_together_and_judged_apart(s
     story.beat(10_000, THREE, connection_id=NEW)
     assert story.closes(10_400) == [ONE, TWO]
     assert asked(story.look(10_400)) == [ONE, TWO]
-    story.told(10_401, Outcome.REFUSED, ONE)
+    story.told(10_401, ProbeOutcome.REFUSED, ONE)
     story.beat(10_900, TWO, connection_id=NEW)
-    assert story.who_died == [(ONE, Why.CLOSED, 10_401)]
+    assert story.who_died == [(ONE, SuspicionReason.CLOSED, 10_401)]
     assert story.trusted(10_900) == {2, 3}
 
 
@@ -190,8 +207,8 @@ def test_who_is_suspect_already_does_not_begin_anew_when_its_connection_closes(s
     story.beat(10_000, ONE)
     story.look(13_001)
     assert story.closes(13_100) == []
-    story.told(13_101, Outcome.REFUSED)
-    assert story.who_died == [(ONE, Why.SILENT, 13_101)]
+    story.told(13_101, ProbeOutcome.REFUSED)
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, 13_101)]
 
 
 # Silence
@@ -202,7 +219,7 @@ def test_a_silent_broker_is_asked_and_trusted_again_when_it_answers(story):
     assert story.look(13_000) == []
     assert story.look(13_001) == [Probe(ONE, ANSWER_MS)]
     assert story.trusted(13_001) == set()
-    story.told(13_200, Outcome.ANSWERED)
+    story.told(13_200, ProbeOutcome.ANSWERED)
     assert story.trusted(13_200) == {1}
     assert story.look(16_200) == []
     assert asked(story.look(16_201)) == [ONE]
@@ -213,9 +230,9 @@ def test_a_silent_broker_that_does_not_answer_in_time_is_dead(story):
     story.look(13_001)
     story.look(14_000)
     assert story.dead == []
-    story.told(14_001, Outcome.NO_ANSWER)
+    story.told(14_001, ProbeOutcome.NO_ANSWER)
     story.look(14_001)
-    assert story.who_died == [(ONE, Why.SILENT, 14_001)]
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, 14_001)]
     assert story.dead[0].reason == "its heartbeats stopped and it does not answer; last heard 4001 ms before"
 
 
@@ -224,10 +241,10 @@ def test_a_broker_that_cannot_be_reached_has_its_full_time_all_the_same(story):
     ends_ms = 13_001 + ANSWER_MS
     for now_ms in range(13_001, ends_ms, 100):
         if story.look(now_ms):
-            story.told(now_ms, Outcome.NO_ANSWER)
+            story.told(now_ms, ProbeOutcome.NO_ANSWER)
     assert story.dead == []
     story.look(ends_ms)
-    assert story.who_died == [(ONE, Why.SILENT, ends_ms)]
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, ends_ms)]
 
 
 def test_a_broker_with_a_shorter_heartbeat_timeout_is_suspect_by_its_own(story):
@@ -247,31 +264,31 @@ def test_a_broker_that_stood_still_for_two_seconds_is_never_suspect(story):
 def test_a_broker_that_is_heard_at_all_is_no_suspect_any_more(story):
     story.beat(10_000, ONE, TWO)
     story.look(13_001)
-    assert story.detection.suspects == {ONE, TWO}
-    story.detection.seen(ONE, 13_002, NEW, A_HOST)
-    story.detection.restarted(TWO, 13_003, NEW, A_HOST)
-    assert story.detection.suspects == set()
-    assert story.live.get(TWO).awaits_beat
-    story.told(13_500, Outcome.REFUSED, ONE)
-    story.told(13_500, Outcome.NO_ANSWER, TWO)
+    assert story.detector.suspects == {ONE, TWO}
+    story.detector.contact(ONE, 13_002, NEW, A_HOST)
+    story.detector.restart(TWO, 13_003, NEW, A_HOST)
+    assert story.detector.suspects == set()
+    assert story.live.get(TWO).awaits_heartbeat
+    story.told(13_500, ProbeOutcome.REFUSED, ONE)
+    story.told(13_500, ProbeOutcome.NO_ANSWER, TWO)
     story.look(13_501)
     assert story.dead == []
 
 
 def test_a_broker_that_tries_to_start_may_be_silent_between_its_tries(story):
     # It beats once for each try, 5 s apart, and serves nobody yet.
-    story.detection.restarted(ONE, 10_000, OLD, A_HOST)
-    for beat_ms in (10_050, 15_050, 20_050):
-        story.beat(beat_ms, ONE)
-        assert [story.look(now_ms) for now_ms in range(beat_ms, beat_ms + 5_000, 500)] == [[]] * 10
+    story.detector.restart(ONE, 10_000, OLD, A_HOST)
+    for heartbeat_ms in (10_050, 15_050, 20_050):
+        story.beat(heartbeat_ms, ONE)
+        assert [story.look(now_ms) for now_ms in range(heartbeat_ms, heartbeat_ms + 5_000, 500)] == [[]] * 10
     assert story.trusted(25_000) == {1}
     assert asked(story.look(30_051)) == [ONE]
 
 
 def test_a_broker_that_has_started_and_beats_each_second_is_silent_as_soon_as_any_other(story):
-    story.detection.restarted(ONE, 10_000, OLD, A_HOST)
-    for beat_ms in (10_050, 11_050, 12_050):
-        story.beat(beat_ms, ONE)
+    story.detector.restart(ONE, 10_000, OLD, A_HOST)
+    for heartbeat_ms in (10_050, 11_050, 12_050):
+        story.beat(heartbeat_ms, ONE)
     assert story.look(15_050) == []
     assert asked(story.look(15_051)) == [ONE]
 
@@ -282,28 +299,28 @@ def probed_without_an_answer(story, from_ms, to_ms):
     for now_ms in range(from_ms, to_ms, 50):
         for probe in story.look(now_ms):
             found.append(probe.key)
-            story.told(now_ms, Outcome.NO_ANSWER, probe.key)
+            story.told(now_ms, ProbeOutcome.NO_ANSWER, probe.key)
     return found
 
 
 def test_a_broker_that_beats_each_five_seconds_and_cannot_be_reached_is_not_dead_between_its_beats(story):
-    for beat_ms in range(10_000, 60_000, 5_000):
-        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD), A_HOST)
-        assert probed_without_an_answer(story, beat_ms, beat_ms + 5_000) == []
+    for heartbeat_ms in range(10_000, 60_000, 5_000):
+        story.detector.heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OLD), A_HOST)
+        assert probed_without_an_answer(story, heartbeat_ms, heartbeat_ms + 5_000) == []
     assert story.dead == []
 
 
 def test_a_broker_that_beats_each_five_seconds_is_asked_two_seconds_after_the_beat_that_did_not_come(story):
-    for beat_ms in (10_000, 15_000, 20_000):
-        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD), A_HOST)
+    for heartbeat_ms in (10_000, 15_000, 20_000):
+        story.detector.heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OLD), A_HOST)
     assert probed_without_an_answer(story, 20_000, 27_001) == []
     assert set(probed_without_an_answer(story, 27_001, 27_500)) == {ONE}
-    assert story.who_died == [(ONE, Why.SILENT, 27_301)]
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, 27_301)]
 
 
 def test_a_broker_that_beats_each_five_seconds_and_lost_its_connection_has_until_its_next_beat_is_overdue(story):
-    for beat_ms in (10_000, 15_000, 20_000):
-        story.detection.beat(ONE, heard(heard_ms=beat_ms, connection_id=OLD), A_HOST)
+    for heartbeat_ms in (10_000, 15_000, 20_000):
+        story.detector.heartbeat(ONE, heard(last_contact_ms=heartbeat_ms, connection_id=OLD), A_HOST)
     story.closes(20_500)
     probed_without_an_answer(story, 20_500, 26_000)
     assert story.dead == []
@@ -320,19 +337,19 @@ def hears_one_and_two(story):
 
 
 def told_of_hosts(story):
-    return [(news.event, news.silent_ms) for news in story.detection.take_news()]
+    return [(news.event, news.silent_ms) for news in story.detector.take_changes()]
 
 
 def test_nobody_dies_for_want_of_an_answer_while_nobody_is_heard_nor_soon_after(alone):
     hears_one_and_two(alone)
     assert set(probed_without_an_answer(alone, 20_000, 59_950)) == {ONE, TWO}
     assert alone.dead == []
-    assert alone.detection.hears_nobody(59_950)
-    assert [event for event, _ in told_of_hosts(alone)] == [HostsEvent.SILENT]
+    assert alone.detector.has_no_contact(59_950)
+    assert [event for event, _ in told_of_hosts(alone)] == [HostsChangeKind.SILENT]
     for now_ms in range(60_000, 72_001, 1_000):
         alone.beat(now_ms, TWO)
         assert set(probed_without_an_answer(alone, now_ms, now_ms + 1_000)) <= {ONE}
-    assert told_of_hosts(alone) == [(HostsEvent.BACK, 40_000)]
+    assert told_of_hosts(alone) == [(HostsChangeKind.BACK, 40_000)]
     assert told_of_hosts(alone) == []
     assert alone.dead == []
     alone.beat(73_000, TWO)
@@ -345,19 +362,19 @@ def test_who_refused_while_nobody_was_heard_stays_dead_as_do_those_that_died_bef
     alone.beat(20_000, THREE, connection_id=NEW)
     alone.closes(20_000, NEW)
     alone.look(20_000)
-    alone.told(20_001, Outcome.REFUSED, THREE)
+    alone.told(20_001, ProbeOutcome.REFUSED, THREE)
     alone.beat(21_000, TWO)
     alone.look(24_001)
-    alone.told(24_002, Outcome.REFUSED, ONE)
+    alone.told(24_002, ProbeOutcome.REFUSED, ONE)
     alone.beat(60_000, TWO)
-    assert alone.detection.is_lost(ONE, 60_000)
-    assert alone.detection.is_lost(THREE, 60_000)
+    assert alone.detector.is_lost(ONE, 60_000)
+    assert alone.detector.is_lost(THREE, 60_000)
 
 
 def test_the_first_sign_of_life_after_a_gap_begins_a_round_of_beats(alone):
     hears_one_and_two(alone)
     alone.look(23_001)
-    alone.told(23_100, Outcome.NO_ANSWER, ONE)
+    alone.told(23_100, ProbeOutcome.NO_ANSWER, ONE)
     alone.beat(23_500, TWO)
     assert alone.look(23_500) == []
     assert alone.look(24_999) == []
@@ -371,33 +388,33 @@ def test_nobody_dies_for_want_of_an_answer_before_it_is_known_whether_anybody_is
     assert alone.closes(20_100, 20_000) == [ONE, TWO]
     for now_ms in range(20_100, 22_001, 50):
         for probe in alone.look(now_ms):
-            alone.told(now_ms, Outcome.NO_ANSWER, probe.key)
+            alone.told(now_ms, ProbeOutcome.NO_ANSWER, probe.key)
     assert alone.dead == []
     alone.look(22_050)
     assert alone.dead == []
-    assert alone.detection.hears_nobody(22_050)
+    assert alone.detector.has_no_contact(22_050)
 
 
 def test_a_standstill_of_the_controller_is_no_gap(alone):
     hears_one_and_two(alone)
-    alone.detection.resume(60_000)
+    alone.detector.after_pause(60_000)
     alone.beat(60_000, TWO)
     alone.look(60_000)
     assert told_of_hosts(alone) == []
-    assert alone.detection.pause_ends_ms == 13_000
+    assert alone.detector.pause_ends_ms == 13_000
 
 
 def test_a_follower_that_heard_nobody_since_its_start_waits_from_its_first_sign_of_life_on(alone):
     for now_ms in (60_000, 71_500):
         alone.beat(now_ms, TWO)
     # It was heard at 59,000 first.
-    assert not alone.detection.is_lost(ONE, 71_999)
-    assert alone.detection.is_lost(ONE, 72_000)
+    assert not alone.detector.is_lost(ONE, 71_999)
+    assert alone.detector.is_lost(ONE, 72_000)
 
 
 def test_brokers_that_come_soon_after_the_start_do_not_lengthen_the_pause(alone):
     alone.beat(4_500, TWO)
-    assert alone.detection.pause_ends_ms == 13_000
+    assert alone.detector.pause_ends_ms == 13_000
     alone.look(4_500)
     assert told_of_hosts(alone) == []
 
@@ -410,28 +427,28 @@ def test_a_question_that_could_not_be_sent_says_nothing_and_is_asked_again(story
     now_ms = 13_001
     while now_ms < 20_000:
         for _ in story.look(now_ms):
-            story.told(now_ms, Outcome.NOT_ASKED)
+            story.told(now_ms, ProbeOutcome.NOT_ASKED)
         now_ms += 50
     assert story.dead == []
     story.look(now_ms + 400)
-    story.told(now_ms + 1_100, Outcome.NO_ANSWER)
+    story.told(now_ms + 1_100, ProbeOutcome.NO_ANSWER)
     story.look(now_ms + 1_100)
-    assert story.who_died == [(ONE, Why.SILENT, now_ms + 1_100)]
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, now_ms + 1_100)]
 
 
 def test_a_question_that_waited_for_its_turn_has_its_full_time(story, monkeypatch):
-    monkeypatch.setattr(module, "QUESTIONS_MAX", 1)
+    monkeypatch.setattr(module, "PROBES_MAX", 1)
     story.beat(10_000, ONE, TWO)
     assert story.look(13_001) == [Probe(ONE, ANSWER_MS)]
     assert story.look(13_650) == []
-    story.told(13_701, Outcome.NO_ANSWER, ONE)
+    story.told(13_701, ProbeOutcome.NO_ANSWER, ONE)
     assert story.look(13_701) == [Probe(TWO, ANSWER_MS)]
-    assert story.who_died == [(ONE, Why.SILENT, 13_701)]
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, 13_701)]
 
 
 def test_masters_are_asked_before_all_others(story, monkeypatch):
-    monkeypatch.setattr(module, "NEW_QUESTIONS_MAX", 2)
-    story.detection.is_master = lambda key: key == THREE
+    monkeypatch.setattr(module, "NEW_PROBES_MAX", 2)
+    story.detector.is_master = lambda key: key == THREE
     story.beat(10_000, ONE, TWO, THREE)
     assert asked(story.look(13_001)) == [THREE, ONE]
     assert asked(story.look(13_051)) == [TWO]
@@ -442,18 +459,18 @@ def test_after_a_lost_connection_only_its_brokers_are_asked_at_once(story):
     story.beat(10_000, TWO, connection_id=NEW)
     story.closes(10_100)
     suspects = story.closes(10_100, NEW)
-    assert asked(story.detection.ask(suspects, 10_100)) == [TWO]
-    assert story.detection.ask(suspects, 10_100) == []
+    assert asked(story.detector.probes_for(suspects, 10_100)) == [TWO]
+    assert story.detector.probes_for(suspects, 10_100) == []
     assert asked(story.look(10_100)) == [ONE]
-    story.detection.doubt_self(10_200)
-    assert story.detection.ask(suspects, 10_300) == []
+    story.detector.suspend(10_200)
+    assert story.detector.probes_for(suspects, 10_300) == []
 
 
 def test_another_broker_at_its_port_is_the_end_of_a_broker(story):
     story.beat(10_000, ONE)
     story.look(13_001)
-    story.told(13_002, Outcome.ANOTHER)
-    assert story.who_died == [(ONE, Why.SILENT, 13_002)]
+    story.told(13_002, ProbeOutcome.ANOTHER)
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, 13_002)]
     assert "another broker answers at its port" in story.dead[0].reason
 
 
@@ -470,8 +487,8 @@ def test_a_question_that_nobody_reports_of_was_not_answered(story):
     story.look(given_up_ms - 1)
     assert story.dead == []
     story.look(given_up_ms)
-    assert story.who_died == [(ONE, Why.SILENT, given_up_ms)]
-    assert story.dead[0].outcome is Outcome.NO_ANSWER
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, given_up_ms)]
+    assert story.dead[0].outcome is ProbeOutcome.NO_ANSWER
 
 
 def test_a_question_that_nobody_reports_of_is_repeated_while_there_is_time(story):
@@ -492,18 +509,18 @@ def test_an_answer_from_before_a_broker_was_heard_does_not_speak_against_it_late
     story.beat(10_200, ONE, connection_id=NEW)
     story.closes(10_300, NEW)
     story.look(10_300)
-    story.told(10_400, Outcome.REFUSED)
+    story.told(10_400, ProbeOutcome.REFUSED)
     assert story.dead == []
     assert asked(story.look(10_400)) == [ONE]
-    story.told(10_401, Outcome.REFUSED)
-    assert story.who_died == [(ONE, Why.CLOSED, 10_401)]
+    story.told(10_401, ProbeOutcome.REFUSED)
+    assert story.who_died == [(ONE, SuspicionReason.CLOSED, 10_401)]
 
 
 def test_what_nobody_has_asked_means_nothing(story):
     story.beat(10_000, ONE)
     story.closes(10_100)
-    story.told(10_100, Outcome.REFUSED, ONE)
-    story.told(10_100, Outcome.REFUSED, TWO)
+    story.told(10_100, ProbeOutcome.REFUSED, ONE)
+    story.told(10_100, ProbeOutcome.REFUSED, TWO)
     assert story.dead == []
 
 
@@ -514,9 +531,9 @@ def test_after_a_standstill_of_the_controller_brokers_have_a_round_of_beats_to_b
     story.beat(10_000, ONE, TWO)
     story.closes(10_100)
     story.look(10_100)
-    story.detection.doubt_self(30_000)
-    story.told(30_000, Outcome.REFUSED, ONE)
-    story.told(30_000, Outcome.NO_ANSWER, TWO)
+    story.detector.suspend(30_000)
+    story.told(30_000, ProbeOutcome.REFUSED, ONE)
+    story.told(30_000, ProbeOutcome.NO_ANSWER, TWO)
     for now_ms in range(30_000, 31_500, 100):
         assert story.look(now_ms) == []
     story.beat(31_400, ONE, TWO, connection_id=NEW)
@@ -528,22 +545,22 @@ def test_after_a_standstill_of_the_controller_brokers_have_a_round_of_beats_to_b
 def test_who_is_not_heard_after_a_standstill_either_is_asked_before_it_is_dead(story):
     story.beat(10_000, ONE)
     story.look(13_001)
-    story.told(13_900, Outcome.NO_ANSWER)
-    story.detection.doubt_self(30_000)
+    story.told(13_900, ProbeOutcome.NO_ANSWER)
+    story.detector.suspend(30_000)
     assert story.look(31_499) == []
     assert story.look(31_500) == [Probe(ONE, ANSWER_MS)]
     assert story.dead == []
-    story.told(32_500, Outcome.NO_ANSWER)
+    story.told(32_500, ProbeOutcome.NO_ANSWER)
     story.look(32_500)
-    assert story.who_died == [(ONE, Why.SILENT, 32_500)]
+    assert story.who_died == [(ONE, SuspicionReason.SILENT, 32_500)]
 
 
 def test_a_question_that_ran_out_while_the_controller_stood_still_proves_nothing(story):
     # What was due meanwhile is told in any order, the timeout of a question before the standstill is noticed.
     story.beat(10_000, ONE)
     story.look(13_001)
-    story.told(30_000, Outcome.NO_ANSWER)
-    story.detection.doubt_self(30_000)
+    story.told(30_000, ProbeOutcome.NO_ANSWER)
+    story.detector.suspend(30_000)
     story.beat(30_001, ONE)
     story.look(31_500)
     assert story.dead == []
@@ -554,7 +571,7 @@ def test_no_heartbeat_is_too_old_because_the_controller_stood_still(story):
     story.beat(10_000, ONE, TWO)
     story.closes(10_000, NEW)
     assert story.trusted(30_000) == set()
-    story.detection.doubt_self(30_000)
+    story.detector.suspend(30_000)
     assert story.trusted(30_000) == {1, 2}
     story.beat(30_500, TWO)
     assert story.trusted(31_500) == {2}
@@ -562,8 +579,8 @@ def test_no_heartbeat_is_too_old_because_the_controller_stood_still(story):
 
 def test_a_second_standstill_begins_another_round(story):
     story.beat(10_000, ONE)
-    story.detection.doubt_self(20_000)
-    story.detection.doubt_self(21_000)
+    story.detector.suspend(20_000)
+    story.detector.suspend(21_000)
     assert story.look(22_499) == []
     assert asked(story.look(22_500)) == [ONE]
 
@@ -572,69 +589,69 @@ def test_a_second_standstill_begins_another_round(story):
 
 
 def test_a_broker_that_was_never_heard_is_lost_only_after_the_pause(story):
-    assert story.detection.pause_ends_ms == 13_000
-    assert not story.detection.is_lost(ONE, 12_999)
-    assert story.detection.is_lost(ONE, 13_000)
+    assert story.detector.pause_ends_ms == 13_000
+    assert not story.detector.is_lost(ONE, 12_999)
+    assert story.detector.is_lost(ONE, 13_000)
 
 
 def test_the_pause_lasts_as_long_as_the_longest_heartbeat_timeout_that_was_heard(story):
     story.beat(1_000, TWO, timeout_ms=20_000)
     story.beat(1_000, THREE, timeout_ms=5_000)
-    assert story.detection.pause_ends_ms == 23_000
-    assert not story.detection.is_lost(ONE, 22_999)
+    assert story.detector.pause_ends_ms == 23_000
+    assert not story.detector.is_lost(ONE, 22_999)
 
 
 def test_one_broker_with_an_endless_timeout_does_not_make_the_pause_endless(story):
     story.beat(1_000, TWO, timeout_ms=2**62)
-    assert story.detection.pause_ends_ms == 63_000
+    assert story.detector.pause_ends_ms == 63_000
 
 
 def test_a_standstill_lengthens_the_pause(story):
-    story.detection.doubt_self(50_000)
-    assert not story.detection.is_lost(ONE, 51_499)
-    assert story.detection.is_lost(ONE, 51_500)
+    story.detector.suspend(50_000)
+    assert not story.detector.is_lost(ONE, 51_499)
+    assert story.detector.is_lost(ONE, 51_500)
 
 
 def test_a_broker_that_was_seen_dying_is_lost_without_the_pause_until_it_is_heard_again(story):
     story.beat(1_000, ONE)
-    assert not story.detection.is_lost(ONE, 1_000)
+    assert not story.detector.is_lost(ONE, 1_000)
     story.closes(1_100)
     story.look(1_100)
-    story.told(1_101, Outcome.REFUSED)
-    assert story.detection.is_lost(ONE, 1_101)
-    story.detection.restarted(ONE, 2_000, NEW, A_HOST)
-    assert not story.detection.is_lost(ONE, 2_000)
-    assert story.detection.gone(ONE) is None
+    story.told(1_101, ProbeOutcome.REFUSED)
+    assert story.detector.is_lost(ONE, 1_101)
+    story.detector.restart(ONE, 2_000, NEW, A_HOST)
+    assert not story.detector.is_lost(ONE, 2_000)
+    assert story.detector.failed_broker(ONE) is None
 
 
 def test_a_suspect_is_not_lost(story):
     story.beat(10_000, ONE)
     story.look(60_000)
-    assert story.detection.suspects == {ONE}
-    assert not story.detection.is_lost(ONE, 60_000)
+    assert story.detector.suspects == {ONE}
+    assert not story.detector.is_lost(ONE, 60_000)
 
 
 def test_only_the_last_brokers_that_have_gone_are_remembered(story, monkeypatch):
-    monkeypatch.setattr(module, "_GONE_MAX", 2)
+    monkeypatch.setattr(module, "_FAILED_MAX", 2)
     story.beat(10_000, ONE, TWO, THREE)
     story.closes(10_100)
     story.look(10_100)
     for key in (TWO, ONE, THREE):
-        story.told(10_101, Outcome.REFUSED, key)
-    assert story.detection.gone(TWO) is None
-    assert story.detection.gone(ONE)
-    assert story.detection.gone(THREE)
+        story.told(10_101, ProbeOutcome.REFUSED, key)
+    assert story.detector.failed_broker(TWO) is None
+    assert story.detector.failed_broker(ONE)
+    assert story.detector.failed_broker(THREE)
 
 
 def test_a_broker_that_belongs_to_no_set_any_more_leaves_nothing_behind(story):
-    empty = [len(each) for each in vars(story.detection).values() if isinstance(each, dict)]
+    empty = [len(each) for each in vars(story.detector).values() if isinstance(each, dict)]
     story.beat(10_000, ONE)
     story.closes(10_100)
     story.look(10_100)
-    story.detection.forget(ONE)
-    story.told(10_200, Outcome.REFUSED)
-    assert [len(each) for each in vars(story.detection).values() if isinstance(each, dict)] == empty
-    assert story.detection.gone(ONE) is None
+    story.detector.remove(ONE)
+    story.told(10_200, ProbeOutcome.REFUSED)
+    assert [len(each) for each in vars(story.detector).values() if isinstance(each, dict)] == empty
+    assert story.detector.failed_broker(ONE) is None
     assert story.dead == []
 
 
@@ -642,41 +659,41 @@ def test_who_left_the_table_meanwhile_is_not_dead_once_more(story):
     story.beat(10_000, ONE)
     story.closes(10_100)
     story.look(10_100)
-    story.live.forget(ONE)
-    story.told(10_101, Outcome.REFUSED)
+    story.live.remove(ONE)
+    story.told(10_101, ProbeOutcome.REFUSED)
     assert story.dead == []
-    assert story.detection.suspects == set()
+    assert story.detector.suspects == set()
 
 
 # Masters that a new leader has not heard
 
 
 def test_an_unheard_master_whose_port_refuses_is_dead_without_the_pause(story):
-    story.detection.expect(ONE, 500)
+    story.detector.expect(ONE, 500)
     assert story.look(500) == [Probe(ONE, ANSWER_MS)]
-    story.told(502, Outcome.REFUSED)
-    assert story.who_died == [(ONE, Why.UNHEARD, 502)]
+    story.told(502, ProbeOutcome.REFUSED)
+    assert story.who_died == [(ONE, SuspicionReason.NEVER_HEARD_FROM, 502)]
     assert story.dead[0].reason.startswith("it was not heard since this controller runs and its port refuses")
-    assert story.detection.is_lost(ONE, 502)
+    assert story.detector.is_lost(ONE, 502)
 
 
 def test_an_unheard_master_that_does_not_answer_has_until_the_pause_ends(story):
-    story.detection.expect(ONE, 500)
+    story.detector.expect(ONE, 500)
     for now_ms in range(500, 14_000, 50):
         for _ in story.look(now_ms):
-            story.told(now_ms, Outcome.NO_ANSWER)
+            story.told(now_ms, ProbeOutcome.NO_ANSWER)
     assert story.dead == []
-    assert not story.detection.is_lost(ONE, 12_999)
-    assert story.detection.is_lost(ONE, 13_000)
-    assert story.detection.suspects == set()
+    assert not story.detector.is_lost(ONE, 12_999)
+    assert story.detector.is_lost(ONE, 13_000)
+    assert story.detector.suspects == set()
 
 
 def test_an_unheard_master_that_answers_lives_and_is_asked_again_when_its_beats_stay_away(story):
-    story.detection.expect(ONE, 500)
+    story.detector.expect(ONE, 500)
     story.look(500)
-    story.told(502, Outcome.ANSWERED)
-    assert story.detection.suspects == set()
-    assert not story.detection.is_lost(ONE, 60_000)
+    story.told(502, ProbeOutcome.ANSWERED)
+    assert story.detector.suspects == set()
+    assert not story.detector.is_lost(ONE, 60_000)
     assert story.look(3_503) == [Probe(ONE, ANSWER_MS)]
 
 
@@ -684,10 +701,10 @@ def test_who_was_heard_or_has_gone_is_not_expected(story):
     story.beat(10_000, ONE, TWO)
     story.closes(10_000)
     story.look(10_000)
-    story.told(10_001, Outcome.REFUSED, TWO)
+    story.told(10_001, ProbeOutcome.REFUSED, TWO)
     for key in (ONE, TWO):
-        story.detection.expect(key, 10_002)
-    assert story.detection.suspects == {ONE}
+        story.detector.expect(key, 10_002)
+    assert story.detector.suspects == {ONE}
 
 
 # Whatever happens
@@ -697,7 +714,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("beat"), KEYS, st.sampled_from([OLD, NEW])),
         st.tuples(st.just("closes"), st.sampled_from([OLD, NEW])),
-        st.tuples(st.just("told"), st.sampled_from(Outcome), KEYS),
+        st.tuples(st.just("told"), st.sampled_from(ProbeOutcome), KEYS),
         st.tuples(st.just("doubts")),
         st.tuples(st.just("waits"), st.integers(0, 4_000)),
     ),
@@ -714,7 +731,7 @@ def happens(story, now_ms, step):
         case "told", outcome, key:
             story.told(now_ms, outcome, key)
         case ("doubts",):
-            story.detection.doubt_self(now_ms)
+            story.detector.suspend(now_ms)
         case "waits", for_ms:
             return now_ms + for_ms
     return now_ms
@@ -729,55 +746,55 @@ def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps
             beats.append((step[1], now_ms))
         story.look(now_ms)
     for dead in story.dead:
-        assert dead.outcome is not Outcome.ANSWERED
-        assert dead.last.heard_ms <= dead.suspected_ms
+        assert dead.outcome is not ProbeOutcome.ANSWERED
+        assert dead.last.last_contact_ms <= dead.suspected_ms
         assert not [at for key, at in beats if key == dead.key and dead.suspected_ms < at < dead.judged_ms]
     # None of them is heard, and no question is reported of: in the end all are dead, and nothing is left over.
     for _ in range(300):
         now_ms += 50
         story.look(now_ms)
-    assert story.detection.suspects == set()
+    assert story.detector.suspects == set()
     assert [key for key, _ in story.live.rows()] == [ELSEWHERE]
-    assert not story.detection._questions
+    assert not story.detector._open_probes
 
 
 # Hosts whose brokers are dead
 
 
-@pytest.mark.parametrize(("outcome", "hosts"), [(Outcome.REFUSED, 1), (Outcome.NO_ANSWER, 3)])
+@pytest.mark.parametrize(("outcome", "hosts"), [(ProbeOutcome.REFUSED, 1), (ProbeOutcome.NO_ANSWER, 3)])
 def test_who_refused_is_dead_alone_and_who_only_did_not_answer_counts_among_silent_hosts(outcome, hosts):
-    detection = Detection(LiveTable(), 0)
-    for heard_ms in (9_000, 10_000, 11_000, 12_000, 13_000, 14_000):
-        for key in (ONE, TWO, THREE) if heard_ms < 11_000 else (THREE,):
-            row = heard(heard_ms=heard_ms, connection_id=key.broker_id)
-            detection.beat(key, row, f"10.0.0.{key.broker_id}:30911")
-        if heard_ms == 10_000:
-            detection.connection_lost(ONE.broker_id, heard_ms)
-            detection.connection_lost(TWO.broker_id, heard_ms)
+    detector = FailureDetector(HeartbeatTable(), 0)
+    for last_contact_ms in (9_000, 10_000, 11_000, 12_000, 13_000, 14_000):
+        for key in (ONE, TWO, THREE) if last_contact_ms < 11_000 else (THREE,):
+            row = heard(last_contact_ms=last_contact_ms, connection_id=key.broker_id)
+            detector.heartbeat(key, row, f"10.0.0.{key.broker_id}:30911")
+        if last_contact_ms == 10_000:
+            detector.connection_lost(ONE.broker_id, last_contact_ms)
+            detector.connection_lost(TWO.broker_id, last_contact_ms)
     dead = set()
     for now_ms in range(14_000, 15_000, 50):
-        probes, judged = detection.look(now_ms, SUSPECT_MS)
+        probes, judged = detector.look(now_ms, SUSPECT_MS)
         dead |= {each.key for each in judged}
         for probe in probes:
-            dead |= {each.key for each in detection.probed(probe.key, outcome, now_ms)}
-    assert dead == ({ONE, TWO} if outcome is Outcome.REFUSED else set())
-    assert detection.hosts.look(15_000).hosts == hosts
+            dead |= {each.key for each in detector.probed(probe.key, outcome, now_ms)}
+    assert dead == ({ONE, TWO} if outcome is ProbeOutcome.REFUSED else set())
+    assert detector.hosts.look(15_000).hosts == hosts
 
 
 def test_who_is_expected_too_late_counts_for_no_host(story):
     story.beat(1_000, ONE)
-    ends_ms = story.detection.pause_ends_ms
-    before = story.detection.hosts.look(1_001).hosts
-    story.detection.expect_host(TWO, "10.0.0.77:30911", ends_ms)
-    assert story.detection.hosts.look(1_002).hosts == before
-    story.detection.expect_host(TWO, "10.0.0.77:30911", ends_ms - 1)
-    assert story.detection.hosts.look(1_003).hosts == before + 1
+    ends_ms = story.detector.pause_ends_ms
+    before = story.detector.hosts.look(1_001).hosts
+    story.detector.expect_host(TWO, "10.0.0.77:30911", ends_ms)
+    assert story.detector.hosts.look(1_002).hosts == before
+    story.detector.expect_host(TWO, "10.0.0.77:30911", ends_ms - 1)
+    assert story.detector.hosts.look(1_003).hosts == before + 1
 
 
 def test_a_death_by_silence_tells_how_long_was_waited(story):
     story.beat(10_000, ONE)
     for now_ms in range(13_000, 14_000, 50):
         for probe in story.look(now_ms):
-            story.detection.probed(probe.key, Outcome.NO_ANSWER, now_ms + 10)
+            story.detector.probed(probe.key, ProbeOutcome.NO_ANSWER, now_ms + 10)
     ((key, timeout_ms),) = [(each.key, each.timeout_ms) for each in story.dead]
     assert (key, timeout_ms) == (ONE, SUSPECT_MS + ANSWER_MS)

@@ -4,14 +4,14 @@ import pytest
 from controller_builders import SET
 
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.hosts import NOWHERE, SILENCE_MS_MAX, WINDOW_MS, Hosts, Seat
+from controller.failure_detection.hosts import HOST_UNKNOWN, SILENCE_MS_MAX, WINDOW_MS, BrokerHost, HostLiveness
 
 OWN = "10.0.0.1"
 
 
 @pytest.fixture
 def hosts():
-    hosts = Hosts()
+    hosts = HostLiveness()
     hosts.is_own = lambda host: host == OWN
     return hosts
 
@@ -23,7 +23,7 @@ def key(number):
 def heard(hosts, now_ms, *numbers):
     """Hear broker N, which is at 10.0.0.N, and due again in a second."""
     for number in numbers:
-        hosts.heard(key(number), f"10.0.0.{number}:30911", now_ms + 1_000)
+        hosts.record_contact(key(number), f"10.0.0.{number}:30911", now_ms + 1_000)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_a_host_is_awaited_for_a_second_before_it_is_silent(hosts):
 
 def test_a_broker_that_moves_takes_its_old_host_along(hosts):
     heard(hosts, 0, 2)
-    hosts.heard(key(2), "10.0.0.3:30911", 1_000)
+    hosts.record_contact(key(2), "10.0.0.3:30911", 1_000)
     assert hosts.look(0).hosts == 1
 
 
 def test_a_host_whose_brokers_refused_or_were_cleaned_is_not_silent(hosts):
     heard(hosts, 0, 2, 3)
-    hosts.forget(key(2))
-    hosts.forget(key(9))
+    hosts.remove(key(2))
+    hosts.remove(key(9))
     assert hosts.look(5_000).hosts == 1
 
 
@@ -84,15 +84,15 @@ def test_a_host_that_was_given_up_counts_for_ten_seconds(hosts):
 
 def test_a_host_with_another_broker_that_is_waited_for_is_not_given_up(hosts):
     heard(hosts, 0, 2, 3)
-    hosts.heard(key(7), "10.0.0.2:30921", 1_000)
+    hosts.record_contact(key(7), "10.0.0.2:30921", 1_000)
     hosts.give_up(key(2), 3_000)
     assert hosts.look(60_000).hosts == 2
 
 
 def test_an_answer_at_a_port_is_a_sign_of_its_host(hosts):
     heard(hosts, 0, 2)
-    hosts.answered(key(2), 5_000)
-    hosts.answered(key(9), 5_000)
+    hosts.record_response(key(2), 5_000)
+    hosts.record_response(key(9), 5_000)
     assert not hosts.look(5_000).is_most
 
 
@@ -106,7 +106,7 @@ def test_who_is_expected_is_silent_when_its_time_is_over(hosts):
 
 def test_nobody_is_silent_because_this_process_stood_still(hosts):
     heard(hosts, 0, 2, 3)
-    hosts.resume(60_000)
+    hosts.after_pause(60_000)
     assert hosts.look(61_000).awaited == 0
 
 
@@ -128,8 +128,8 @@ def test_most_hosts_are_given_up_after_a_minute_in_which_another_was_heard(hosts
 
 def proven(hosts, now_ms, *numbers):
     for number in numbers:
-        seat = Seat(f"10.0.0.{number}", is_proven=True)
-        hosts.heard(key(number), f"10.0.0.{number}:30911", now_ms + 1_000, seat)
+        broker_host = BrokerHost(f"10.0.0.{number}", is_proven=True)
+        hosts.record_contact(key(number), f"10.0.0.{number}:30911", now_ms + 1_000, broker_host)
 
 
 def test_only_hosts_that_are_proven_count_where_any_is(hosts):
@@ -149,20 +149,20 @@ def test_two_hosts_are_two_whatever_others_are_made_up(hosts):
 def test_one_host_under_many_names_counts_once_and_is_heard_if_any_of_them_is(hosts):
     proven(hosts, 0, 2, 3)
     for number in range(60, 80):
-        hosts.heard(key(number), f"name-{number}:30911", number * 100, Seat("10.0.0.66", is_proven=True))
+        hosts.record_contact(key(number), f"name-{number}:30911", number * 100, BrokerHost("10.0.0.66", is_proven=True))
     assert (hosts.look(8_900).hosts, hosts.look(8_900).silent) == (3, 2)
     assert hosts.look(8_901).silent == 3
 
 
 def test_a_name_of_the_host_of_the_controller_is_its_own_host(hosts):
     proven(hosts, 0, 2, 3)
-    hosts.heard(key(9), "me:30911", 1_000, Seat(OWN, is_proven=True))
+    hosts.record_contact(key(9), "me:30911", 1_000, BrokerHost(OWN, is_proven=True))
     assert hosts.look(0).hosts == 2
 
 
 def test_a_proven_host_is_not_heard_by_what_comes_from_elsewhere(hosts):
     proven(hosts, 0, 2, 3)
-    hosts.heard(key(66), "10.0.0.2:1", 5_000, Seat("10.0.0.2", is_proven=False))
+    hosts.record_contact(key(66), "10.0.0.2:1", 5_000, BrokerHost("10.0.0.2", is_proven=False))
     proven(hosts, 2_500, 3)
     assert hosts.look(2_500).silent == 1
 
@@ -172,7 +172,7 @@ def test_hosts_that_are_expected_after_a_start_count_until_they_are_heard(hosts)
     hosts.expect(key(3), "10.0.0.3:30911", 12_000)
     hosts.expect(key(4), "10.0.0.4:30911", 12_000)
     assert hosts.look(0).hosts == 3
-    hosts.heard(key(3), "10.0.0.3:30911", 13_000, NOWHERE)
+    hosts.record_contact(key(3), "10.0.0.3:30911", 13_000, HOST_UNKNOWN)
     proven(hosts, 1, 4)
     assert hosts.look(1).hosts == 2
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from fakes.control_room import ControlRoom, at
 
-from controller.failover.confirmations import ASK_AGAIN_MS, ASK_AGAIN_UNTOLD_MS, QUESTIONS_MAX
+from controller.failover.confirmations import QUERIES_MAX, QUERY_AGAIN_MS, QUERY_AGAIN_UNANSWERED_MS
 from controller.failure_detection.log_ends import GROWTH_BYTES_MAX, LogEnd
 
 
@@ -137,17 +137,17 @@ async def test_masters_are_asked_again_now_and_then_and_sooner_if_they_do_not_te
         return len(room.queried_masters)
 
     await asked_within(0)
-    assert await asked_within(ASK_AGAIN_UNTOLD_MS // 2) == 0
-    assert await asked_within(ASK_AGAIN_UNTOLD_MS // 2) == 1
+    assert await asked_within(QUERY_AGAIN_UNANSWERED_MS // 2) == 0
+    assert await asked_within(QUERY_AGAIN_UNANSWERED_MS // 2) == 1
     room.masters_tell, room.confirmed_on = True, 1
-    assert await asked_within(ASK_AGAIN_UNTOLD_MS) == 1
-    assert await asked_within(ASK_AGAIN_UNTOLD_MS) == 0
-    assert await asked_within(ASK_AGAIN_MS) == 1
+    assert await asked_within(QUERY_AGAIN_UNANSWERED_MS) == 1
+    assert await asked_within(QUERY_AGAIN_UNANSWERED_MS) == 0
+    assert await asked_within(QUERY_AGAIN_MS) == 1
 
 
 async def test_masters_of_pairs_are_not_asked_and_never_many_at_a_time(room):
     await room.a_set(1, 2)
-    room.control.guard.look_at_sets()
+    room.control.monitor.look_at_sets()
     assert room.queried_masters == []
     waiting = asyncio.Event()
 
@@ -156,11 +156,11 @@ async def test_masters_of_pairs_are_not_asked_and_never_many_at_a_time(room):
         await waiting.wait()
 
     room.confirmed_on_of = wait
-    for number in range(QUESTIONS_MAX + 2):
+    for number in range(QUERIES_MAX + 2):
         await room.a_set(1, 2, 3, name=f"set-{number}")
-    room.control.guard.look_at_sets()
+    room.control.monitor.look_at_sets()
     await asyncio.sleep(0)
-    assert len(room.queried_masters) == QUESTIONS_MAX
+    assert len(room.queried_masters) == QUERIES_MAX
     waiting.set()
     await room.done()
 

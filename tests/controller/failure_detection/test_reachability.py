@@ -5,13 +5,13 @@ from controller_builders import SET, an_address
 
 from controller.failure_detection import reachability as module
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.reachability import Reach
+from controller.failure_detection.reachability import Reachability
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 
 
 def test_a_broker_is_reached_at_one_address_and_not_at_the_next():
-    reach = Reach()
+    reach = Reachability()
     assert not reach.has_reached(ONE, an_address(1))
     assert not reach.has_reached_any
     reach.reached(ONE, an_address(1))
@@ -22,21 +22,21 @@ def test_a_broker_is_reached_at_one_address_and_not_at_the_next():
 
 
 def test_a_broker_that_is_not_reached_is_greeted_ever_more_rarely():
-    reach = Reach()
+    reach = Reachability()
     greeted_ms = [now_ms for now_ms in range(0, 1_000_001, 500) if reach.begin(ONE, an_address(1), now_ms)]
     assert greeted_ms[:5] == [0, 1_000, 3_000, 7_000, 15_000]
     assert greeted_ms[-1] - greeted_ms[-2] == 300_000
 
 
 def test_who_moves_is_greeted_at_once():
-    reach = Reach()
+    reach = Reachability()
     assert reach.begin(ONE, an_address(1), 0)
     assert not reach.begin(ONE, an_address(1), 10)
     assert reach.begin(ONE, an_address(2), 10)
 
 
 def test_who_was_greeted_in_vain_for_half_a_minute_is_unreached_until_it_is_reached():
-    reach = Reach()
+    reach = Reachability()
     for now_ms in range(0, 31_001, 1_000):
         reach.begin(ONE, an_address(1), now_ms)
         assert reach.unreached == ([] if now_ms < 31_000 else [ONE])
@@ -45,7 +45,7 @@ def test_who_was_greeted_in_vain_for_half_a_minute_is_unreached_until_it_is_reac
 
 
 def test_a_broker_that_is_not_heard_any_more_is_not_among_the_unreached_and_begins_anew_when_it_returns():
-    reach = Reach()
+    reach = Reachability()
     for now_ms in range(0, 40_001, 1_000):
         reach.begin(ONE, an_address(1), now_ms)
         reach.begin(TWO, an_address(2), now_ms)
@@ -59,30 +59,30 @@ def test_a_broker_that_is_not_heard_any_more_is_not_among_the_unreached_and_begi
 
 def test_who_beats_and_is_not_greeted_for_want_of_time_is_not_thought_to_be_new():
     """Of thousands of brokers behind a firewall only some are greeted in each look."""
-    reach = Reach()
+    reach = Reachability()
     tries = 0
     for now_ms in range(0, 120_000, 1_000):
         if now_ms % 20_000 == 0:
             tries += reach.begin(ONE, an_address(1), now_ms)
         else:
-            reach.heard(ONE, now_ms)
+            reach.record_contact(ONE, now_ms)
     assert tries == 6
     assert reach.unreached == [ONE]
 
 
 def test_what_was_forgotten_leaves_nothing_behind():
-    reach = Reach()
+    reach = Reachability()
     reach.begin(ONE, an_address(1), 0)
     reach.reached(TWO, an_address(2))
     for key in (ONE, TWO):
-        reach.forget(key)
+        reach.remove(key)
     assert not reach.has_reached(TWO, an_address(2))
     assert reach.begin(ONE, an_address(1), 0)
 
 
 def test_only_the_last_brokers_are_remembered(monkeypatch):
     monkeypatch.setattr(module, "_REMEMBERED_MAX", 2)
-    reach = Reach()
+    reach = Reachability()
     for number in range(1, 4):
         reach.reached(BrokerKey(SET, number), an_address(number))
     assert [reach.has_reached(BrokerKey(SET, number), an_address(number)) for number in (1, 2, 3)] == [
@@ -103,29 +103,29 @@ def test_only_the_last_brokers_are_remembered(monkeypatch):
     ],
 )
 def test_where_a_broker_was_reached_is_known_by_its_number(address, peer, host):
-    reach = Reach()
+    reach = Reachability()
     reach.reached(ONE, address, peer)
     assert reach.host_of(ONE, address) == host
     assert reach.host_of(ONE, "10.0.0.9:1") == reach.host_of(TWO, address) == ""
 
 
 def test_a_name_whose_number_is_known_keeps_it_when_the_broker_answers_again():
-    reach = Reach()
+    reach = Reachability()
     reach.reached(ONE, "broker-1:30911", "10.0.0.1:30911")
     reach.reached(ONE, "broker-1:30911")
     assert reach.host_of(ONE, "broker-1:30911") == "10.0.0.1"
 
 
 def test_where_a_name_leads_is_to_be_found_out_again_once_nobody_answered_there():
-    reach = Reach()
+    reach = Reachability()
     reach.reached(ONE, "broker-1:30911")
     assert not reach.has_found(ONE, "broker-1:30911")
     reach.reached(ONE, "broker-1:30911", "10.0.0.1:30911")
     reach.reached(TWO, an_address(2))
     assert reach.has_found(ONE, "broker-1:30911")
     for key in (ONE, TWO):
-        reach.unanswered(key)
-        reach.unanswered(key)
+        reach.no_response(key)
+        reach.no_response(key)
     reach.reached(ONE, "broker-1:30911")
     assert (reach.has_found(ONE, "broker-1:30911"), reach.host_of(ONE, "broker-1:30911")) == (False, "10.0.0.1")
     assert reach.has_found(TWO, an_address(2))

@@ -4,11 +4,11 @@ import pytest
 from fakes.control_room import CLUSTER, ME, SET, APeer, ControlRoom, at
 
 from controller.config import CONTROLLER
-from controller.decisions.election import Result
+from controller.decisions.election import ElectionResult
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import Notified
-from controller.failure_detection.detector import Dead, Outcome, Why
-from controller.failure_detection.heartbeats import BrokerKey, Heard
+from controller.failover.election_log import NotificationResult
+from controller.failure_detection.detector import BrokerFailure, ProbeOutcome, SuspicionReason
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.observability.event_log import BROKER_CODES
 from controller.observability.log_events import EVENTS
 from controller.storage.store import Member, OutcomeUnknown
@@ -34,12 +34,12 @@ class Desk(ControlRoom):
         self.lines.clear()
         return [{key: value for key, value in line.items() if key not in {"timestamp", "level"}} for line in lines]
 
-    async def dies(self, broker_id, outcome=Outcome.REFUSED):
+    async def dies(self, broker_id, outcome=ProbeOutcome.REFUSED):
         """Let the connection of a broker close, and its port refuse another one."""
-        self.control.guard.connection_lost(broker_id)
+        self.control.monitor.connection_lost(broker_id)
         await self.pass_ms(100)
         (probe,) = self.asked()
-        self.control.guard.probed(probe.key, outcome)
+        self.control.monitor.probed(probe.key, outcome)
         await self.done()
 
     def counted(self, tally):
@@ -158,10 +158,10 @@ async def test_a_broker_that_is_taken_in_with_its_id_is_told_as_adopted_and_not_
 
 async def test_a_closed_connection_is_told_for_brokers_of_sets_and_for_nobody_else(desk):
     await desk.a_set(1, 2)
-    desk.control.heartbeat(CLUSTER, BrokerKey(SET, 99), Heard(desk.clock.now_ms(), connection_id=50))
+    desk.control.heartbeat(CLUSTER, BrokerKey(SET, 99), LastHeartbeat(desk.clock.now_ms(), connection_id=50))
     desk.taken()
-    desk.control.guard.connection_lost(1)
-    desk.control.guard.connection_lost(50)
+    desk.control.monitor.connection_lost(1)
+    desk.control.monitor.connection_lost(50)
     line = {"event": "broker_suspected", "cluster": CLUSTER, "broker": SET}
     assert desk.taken() == [line | {"broker_id": 1, "addr": at(1), "was_master": True}]
 
@@ -191,7 +191,9 @@ async def test_a_death_is_told_with_its_reason_its_evidence_and_its_times(desk):
 
 
 async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
-    dead = Dead(BrokerKey("gone", 1), Why.SILENT, Outcome.NO_ANSWER, Heard(1_000), 4_000, 5_000)
+    dead = BrokerFailure(
+        BrokerKey("gone", 1), SuspicionReason.SILENT, ProbeOutcome.NO_ANSWER, LastHeartbeat(1_000), 4_000, 5_000
+    )
     desk.journal.broker_failed(dead, None)
     (line,) = desk.taken()
     assert (line["broker"], line["cluster"], line["addr"], line["was_master"]) == ("gone", None, None, False)
@@ -199,7 +201,7 @@ async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
     assert desk.counted(desk.counts.brokers_failed) == {("", "timeout"): 1}
 
 
-@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize("outcome", ProbeOutcome)
 async def test_questions_to_brokers_are_only_counted(desk, outcome):
     desk.journal.broker_probed(outcome)
     assert desk.taken() == []
@@ -370,7 +372,7 @@ async def test_an_election_that_keeps_the_master_is_told_as_such(desk):
     await desk.elect(2)
     (line,) = desk.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "broker", 1)
-    assert desk.counted(desk.counts.elections)[CLUSTER, SET, Result.KEPT.value] == 2
+    assert desk.counted(desk.counts.elections)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
 
 
 async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_lives(desk):
@@ -382,7 +384,7 @@ async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_
     (line,) = desk.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
     assert line["reason"] == "1 stays master: 1 another was designated; 2 not alive"
-    assert (CLUSTER, SET, Result.NOBODY.value) not in desk.counted(desk.counts.elections)
+    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in desk.counted(desk.counts.elections)
 
 
 async def test_an_unclean_election_is_an_error_with_what_it_cost(tmp_path):
@@ -444,10 +446,10 @@ async def test_confirmations_are_only_counted_and_a_failover_ends_with_that_of_t
     before = desk.observed(desk.counts.failover_phases)
     total = desk.counts.failover_phases.histograms()["total",]
     # Slaves, and a master that does not confirm, tell nothing about how long it took.
-    desk.journal.role_notified(notice, Recipient(3, at(3)), Notified("ok", 5, 1), record)
-    desk.journal.role_notified(notice, Recipient(2, at(2)), Notified("failed", 9_000, 3), record)
+    desk.journal.role_notified(notice, Recipient(3, at(3)), NotificationResult("ok", 5, 1), record)
+    desk.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("failed", 9_000, 3), record)
     assert desk.observed(desk.counts.failover_phases) == before
-    desk.journal.role_notified(notice, Recipient(2, at(2)), Notified("ok", 20, 1), record)
+    desk.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
     after = desk.observed(desk.counts.failover_phases)
     assert {phase: after[phase] - before.get(phase, 0) for phase in ("notify", "total")} == {"notify": 1, "total": 1}
     assert total.sum == pytest.approx((400 + 100 + 20) / 1000)
@@ -459,7 +461,7 @@ async def test_a_master_that_nobody_lost_has_no_total(desk):
     await desk.a_set(1, 2)
     await desk.elect(2, designate=True)
     record = desk.elections.of_set(SET)
-    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), Notified("ok", 20, 1), record)
-    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), Notified("ok", 20, 1), None)
+    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
+    desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), NotificationResult("ok", 20, 1), None)
     assert "total" not in desk.observed(desk.counts.failover_phases)
     assert desk.observed(desk.counts.failover_phases)["notify"] == 2

@@ -6,11 +6,11 @@ from controller_builders import replicas as members
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.failure_detection.detector import Outcome
-from controller.failure_detection.heartbeats import BrokerKey, Heard
+from controller.failure_detection.detector import ProbeOutcome
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.store import Kept, Member
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
 from serving.metrics.health import Serving
@@ -65,7 +65,7 @@ def states(samples, cluster=CLUSTER):
 
 def stored(room, broker_set):
     """Let a set be known, as another controller has left it."""
-    room.store.entry_changed(broker_set.broker_name, Kept(Entry(broker_set=broker_set), 1))
+    room.store.entry_changed(broker_set.broker_name, Kept(StoredSet(broker_set=broker_set), 1))
 
 
 # The text
@@ -76,7 +76,7 @@ async def test_a_scrape_of_a_controller_that_just_started_can_be_read_and_rates_
     for family in FAMILIES:
         assert parsed_name(family) in found, family.name
     samples = scrape(room)
-    for outcome in Outcome:
+    for outcome in ProbeOutcome:
         assert value(samples, "probes_total", outcome=outcome.value) == 0
     for result in ("ok", "refused", "failed", "superseded"):
         assert value(samples, "role_notifications_total", result=result) == 0
@@ -90,11 +90,11 @@ async def test_every_family_has_values_once_a_master_was_lost(room):
     await room.a_set(1, 2)
     await room.elect(2, designate=True)
     await room.pass_ms(500, beating=(1, 2))
-    room.control.guard.connection_lost(2)
+    room.control.monitor.connection_lost(2)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.journal.broker_probed(Outcome.REFUSED)
-    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    room.journal.broker_probed(ProbeOutcome.REFUSED)
+    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
     await room.settings.update_config(b"enableElectUncleanMaster=true")
     room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in ANALYTICS_RESULTS)
@@ -184,12 +184,12 @@ async def test_a_set_follows_what_becomes_of_its_brokers(room):
     await room.a_set(1, 2)
     assert states(scrape(room)) == [1, 0, 0]
     await room.pass_ms(500, beating=(1, 2))
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     await room.pass_ms(100)
     samples = scrape(room)
     assert value(samples, "suspect_brokers") == 1
     (probe,) = room.asked()
-    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
     samples = scrape(room)
     which = {"cluster": CLUSTER, "broker": SET}
@@ -209,10 +209,10 @@ async def test_a_set_follows_what_becomes_of_its_brokers(room):
 async def test_a_set_whose_master_died_alone_has_none(room):
     await room.a_set(1)
     await room.pass_ms(500, beating=(1,))
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
     samples = scrape(room)
     assert states(samples) == [0, 0, 1]
@@ -231,8 +231,8 @@ async def test_a_set_that_is_cleaned_is_not_told_any_more(room):
 async def test_strangers_are_neither_brokers_of_a_set_nor_asked(room):
     await room.a_set(1)
     for key in (BrokerKey(SET, 99), BrokerKey("made-up", 1)):
-        room.control.heartbeat(CLUSTER, key, Heard(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
-    room.control.guard.connection_lost(50)
+        room.control.heartbeat(CLUSTER, key, LastHeartbeat(room.clock.now_ms(), connection_id=50, address="10.9.9.9:1"))
+    room.control.monitor.connection_lost(50)
     samples = scrape(room)
     assert value(samples, "active_brokers", cluster=CLUSTER, broker=SET) == 1
     assert value(samples, "active_brokers", cluster=CLUSTER, broker="made-up") is None
@@ -277,7 +277,7 @@ async def test_of_brokers_beyond_the_limit_the_longest_silence_is_told(room):
         name = f"broker-{number}"
         stored(room, a_set(broker_name=name, cluster=CLUSTER, replicas=members(1)))
         silent_ms = 7_000 if number == BROKERS_MAX + 1 else 0
-        heard = Heard(now_ms - silent_ms, address=an_address(1))
+        heard = LastHeartbeat(now_ms - silent_ms, address=an_address(1))
         room.control.heartbeat(CLUSTER, BrokerKey(name, 1), heard)
     samples = scrape(room)
     last = value(samples, "broker_last_heartbeat_timestamp_seconds", cluster=OTHER, broker=OTHER, broker_id=OTHER)

@@ -3,8 +3,8 @@ from datetime import UTC, datetime
 
 from controller_builders import SET, a_set, heard
 
-from controller.failure_detection.detector import Dead, Outcome, Why
-from controller.failure_detection.heartbeats import BrokerKey, LiveTable
+from controller.failure_detection.detector import BrokerFailure, ProbeOutcome, SuspicionReason
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.recording.set_recorder import SetHistory
 from history.recorder import Identity, Recorder
 from remoting.clock import SystemClock
@@ -26,11 +26,16 @@ class Unobserved:
 def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_path):
     clock = SystemClock()
     recorder = Recorder(tmp_path, Identity("host:9878", "controller", "1.0", "127.0.0.1:9878"), clock, Unobserved())
-    history = SetHistory(recorder, LiveTable(), lambda _: None, lambda: None)
+    history = SetHistory(recorder, HeartbeatTable(), lambda _: None, lambda: None)
     recorder.start()
     judged_ms = clock.now_ms() - 400
-    dead = Dead(
-        BrokerKey(SET, 1), Why.CLOSED, Outcome.REFUSED, heard(heard_ms=judged_ms - 700), judged_ms - 20, judged_ms
+    dead = BrokerFailure(
+        BrokerKey(SET, 1),
+        SuspicionReason.CLOSED,
+        ProbeOutcome.REFUSED,
+        heard(last_contact_ms=judged_ms - 700),
+        judged_ms - 20,
+        judged_ms,
     )
 
     before_us = clock.unix_us()

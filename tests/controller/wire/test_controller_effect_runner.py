@@ -8,14 +8,14 @@ import socket
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
-from controller_builders import SET, a_set, electorate, heard
+from controller_builders import SET, a_set, heard, view
 from fakes.clock import FakeClock
 from peers.processes import free_port
 
-from controller.decisions.election import Call, elect
-from controller.failover.effects import AskBroker, GreetBroker, NotifyRoleChanged, Recipient
-from controller.failover.election_log import Cause, Elections, Held, Trigger
-from controller.failure_detection.detector import Outcome, Probe
+from controller.decisions.election import ElectionRequest, elect
+from controller.failover.effects import CheckReachability, NotifyRoleChanged, ProbeBroker, Recipient
+from controller.failover.election_log import Cause, ElectionLog, HeldElection, Trigger
+from controller.failure_detection.detector import Probe, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.wire import effect_runner
 from controller.wire.effect_runner import Performer
@@ -115,7 +115,7 @@ class Edge:
         self.told = Told()
         self.clock = FakeClock()
         self.client = RemotingClient(SystemClock())
-        self.elections = Elections("10.0.0.99:9878")
+        self.elections = ElectionLog("10.0.0.99:9878")
         self.tasks = set()
         self.performer = Performer(self.start, self.client, self.elections, self.clock, self.told)
         self.probed = []
@@ -135,7 +135,7 @@ class Edge:
                 await asyncio.wait(self.tasks)
 
     async def ask(self, address, timeout_ms=20_000):
-        self.performer.perform(AskBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address))
+        self.performer.perform(ProbeBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address))
         await self.done()
         ((key, outcome, _),) = self.probed
         assert key == BrokerKey(SET, 1)
@@ -146,10 +146,10 @@ class Edge:
         """Keep an election that made broker 2 master, as the log of elections has it."""
         before = a_set()
         alive = {2: heard(), 3: heard()}
-        election = elect(before, electorate(alive), Call())
-        cause = Cause(trigger=Trigger.MASTER_DEAD, why="master 1 is dead")
+        election = elect(before, view(alive), ElectionRequest())
+        cause = Cause(trigger=Trigger.MASTER_FAILED, why="master 1 is dead")
         after = before.apply(election.event)
-        record, _ = self.elections.add(Held(before, after, cause, election, alive, 12), self.clock.unix_ms())
+        record, _ = self.elections.add(HeldElection(before, after, cause, election, alive, 12), self.clock.unix_ms())
         return record
 
     def notify(self, *recipients, election=1, master_epoch=6):
@@ -187,36 +187,36 @@ async def edge(monkeypatch):
 @pytest.mark.parametrize("code", [0, 1, 3])
 async def test_a_broker_that_answers_lives_whatever_it_answers(edge, code):
     async with listening(code) as broker:
-        assert await edge.ask(broker.address) is Outcome.ANSWERED
+        assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
     assert [each.code for each in broker.requests] == [RequestCode.GET_BROKER_EPOCH_CACHE]
     assert not broker.requests[0].is_oneway
-    assert edge.probed == [(BrokerKey(SET, 1), Outcome.ANSWERED, broker.address)]
+    assert edge.probed == [(BrokerKey(SET, 1), ProbeOutcome.ANSWERED, broker.address)]
 
 
 async def test_a_port_that_nobody_listens_at_refuses(edge):
-    assert await edge.ask(f"127.0.0.1:{free_port()}") is Outcome.REFUSED
+    assert await edge.ask(f"127.0.0.1:{free_port()}") is ProbeOutcome.REFUSED
 
 
 async def test_a_broker_that_takes_the_question_and_says_nothing_does_not_answer(edge):
     async with listening(None) as broker:
-        assert await edge.ask(broker.address, timeout_ms=100) is Outcome.NO_ANSWER
+        assert await edge.ask(broker.address, timeout_ms=100) is ProbeOutcome.NO_ANSWER
 
 
 async def test_a_stopped_process_whose_kernel_still_takes_connections_does_not_answer(edge):
     with socket.create_server(("127.0.0.1", 0)) as port:
-        assert await edge.ask(f"127.0.0.1:{port.getsockname()[1]}", timeout_ms=100) is Outcome.NO_ANSWER
+        assert await edge.ask(f"127.0.0.1:{port.getsockname()[1]}", timeout_ms=100) is ProbeOutcome.NO_ANSWER
 
 
 async def test_a_connection_that_breaks_is_no_answer_and_no_refusal(edge):
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert await edge.ask(f"127.0.0.1:{port}") is Outcome.NO_ANSWER
+    assert await edge.ask(f"127.0.0.1:{port}") is ProbeOutcome.NO_ANSWER
     server.close()
 
 
 @pytest.mark.parametrize("address", ["", "nonsense", "10.0.0..1:30911", "127.0.0.1:0", "127.0.0.1:99999"])
 async def test_an_address_that_is_none_ends_nothing_but_its_question(edge, address):
-    assert await edge.ask(address) is Outcome.NO_ANSWER
+    assert await edge.ask(address) is ProbeOutcome.NO_ANSWER
 
 
 async def test_each_question_goes_over_a_connection_of_its_own(edge):
@@ -231,14 +231,14 @@ async def test_each_question_goes_over_a_connection_of_its_own(edge):
 @pytest.mark.parametrize(
     ("body", "outcome"),
     [
-        ({"brokerName": SET, "brokerId": 1}, Outcome.ANSWERED),
-        ({"brokerName": SET, "brokerId": 0}, Outcome.ANSWERED),
+        ({"brokerName": SET, "brokerId": 1}, ProbeOutcome.ANSWERED),
+        ({"brokerName": SET, "brokerId": 0}, ProbeOutcome.ANSWERED),
         # One that starts again has not been told its role yet.
-        ({"brokerName": SET, "brokerId": -1}, Outcome.ANSWERED),
-        ({"brokerName": SET, "brokerId": 3}, Outcome.ANOTHER),
-        ({"brokerName": "broker-b", "brokerId": 1}, Outcome.ANOTHER),
-        ({"brokerName": "broker-b", "brokerId": 0}, Outcome.ANOTHER),
-        ({}, Outcome.ANSWERED),
+        ({"brokerName": SET, "brokerId": -1}, ProbeOutcome.ANSWERED),
+        ({"brokerName": SET, "brokerId": 3}, ProbeOutcome.ANOTHER),
+        ({"brokerName": "broker-b", "brokerId": 1}, ProbeOutcome.ANOTHER),
+        ({"brokerName": "broker-b", "brokerId": 0}, ProbeOutcome.ANOTHER),
+        ({}, ProbeOutcome.ANSWERED),
     ],
 )
 async def test_who_answers_for_a_broker_is_that_broker_or_another(edge, body, outcome):
@@ -251,16 +251,16 @@ async def test_who_answers_for_a_broker_is_that_broker_or_another(edge, body, ou
 async def test_an_answer_that_does_not_say_who_answers_is_that_of_the_broker(edge, code, body):
     async with listening(code) as broker:
         broker.body = body
-        assert await edge.ask(broker.address) is Outcome.ANSWERED
+        assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
 
 
 async def test_a_question_for_which_this_process_has_no_file_left_was_not_asked(edge):
     async with listening() as broker:
         with no_files_left():
-            assert await edge.ask(broker.address) is Outcome.NOT_ASKED
+            assert await edge.ask(broker.address) is ProbeOutcome.NOT_ASKED
         edge.probed.clear()
         edge.told.outcomes.clear()
-        assert await edge.ask(broker.address) is Outcome.ANSWERED
+        assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
 
 
 # Greetings
@@ -268,10 +268,10 @@ async def test_a_question_for_which_this_process_has_no_file_left_was_not_asked(
 
 async def test_a_broker_that_answers_a_greeting_is_reached(edge):
     async with listening() as broker:
-        edge.performer.perform(GreetBroker(key=BrokerKey(SET, 1), address=broker.address))
+        edge.performer.perform(CheckReachability(key=BrokerKey(SET, 1), address=broker.address))
         await edge.done()
         assert edge.reached == [(BrokerKey(SET, 1), broker.address, broker.address)]
-    assert edge.told.outcomes == [Outcome.ANSWERED]
+    assert edge.told.outcomes == [ProbeOutcome.ANSWERED]
     assert edge.probed == []
 
 
@@ -279,7 +279,7 @@ async def test_nobody_is_reached_where_another_broker_answers_or_none(edge):
     async with listening() as broker:
         broker.body = b'{"brokerName": "broker-b"}'
         for address in (broker.address, f"127.0.0.1:{free_port()}"):
-            edge.performer.perform(GreetBroker(key=BrokerKey(SET, 1), address=address))
+            edge.performer.perform(CheckReachability(key=BrokerKey(SET, 1), address=address))
         await edge.done()
     assert sorted(each.value for each in edge.told.outcomes) == ["another_broker", "refused"]
     assert edge.reached == []
@@ -475,7 +475,7 @@ async def test_a_fault_while_a_broker_is_asked_is_no_verdict_about_it_and_ends_n
             lambda work: tasks.start(work, "work"), FailingClient(), edge.elections, edge.clock, edge.told
         )
         performer.probed = lambda *told: edge.probed.append(told)
-        performer.perform(AskBroker(probe=Probe(BrokerKey(SET, 1), 1000), address="10.0.0.1:10911"))
-        performer.perform(GreetBroker(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))
-    assert edge.probed == [(BrokerKey(SET, 1), Outcome.NOT_ASKED, "")]
+        performer.perform(ProbeBroker(probe=Probe(BrokerKey(SET, 1), 1000), address="10.0.0.1:10911"))
+        performer.perform(CheckReachability(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))
+    assert edge.probed == [(BrokerKey(SET, 1), ProbeOutcome.NOT_ASKED, "")]
     assert failures == [("work", MemoryError)] * 2

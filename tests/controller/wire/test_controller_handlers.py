@@ -5,7 +5,7 @@ import json
 import pytest
 from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
 
-from controller.failure_detection.detector import Outcome
+from controller.failure_detection.detector import ProbeOutcome
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 
@@ -134,10 +134,10 @@ async def test_an_operators_choice_leads_and_everybody_alive_is_told(room):
 
 async def test_nobody_electable_is_2012_for_a_broker_and_2004_for_an_operator(room):
     await room.a_set(1, 2, in_sync=[1])
-    room.control.guard.connection_lost(1)
+    room.control.monitor.connection_lost(1)
     await room.pass_ms(100)
     (probe,) = room.asked()
-    room.control.guard.probed(probe.key, Outcome.REFUSED)
+    room.control.monitor.probed(probe.key, ProbeOutcome.REFUSED)
     await room.done()
     assert (await room.elect(2)).code == ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
     answer = await room.elect(-1)

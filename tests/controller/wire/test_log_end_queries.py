@@ -8,7 +8,7 @@ import pytest
 from controller_builders import SET
 
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.log_ends import NO_ANSWERS, LogEnd, Query
+from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEnd, LogEndQuery
 from controller.sets.broker_set import RAISED_EPOCH_MAX
 from controller.wire.log_end_queries import ANSWER_BYTES_MAX, LOG_END_MS, LogEndQueries, confirmed_on, log_end
 from remoting.client import RemotingClient
@@ -73,7 +73,7 @@ async def test_a_master_tells_ahead_of_time():
 
 
 def a_query(addresses):
-    return Query(broker_name=SET, addresses=addresses, in_sync={1, 2, 3}, others=2)
+    return LogEndQuery(broker_name=SET, addresses=addresses, in_sync={1, 2, 3}, others=2)
 
 
 EPOCHS, PROPERTIES = RequestCode.GET_BROKER_EPOCH_CACHE, RequestCode.GET_BROKER_CONFIG
@@ -108,7 +108,7 @@ async def test_elections_of_one_set_at_the_same_time_ask_once():
 
 async def test_nobody_who_refuses_or_listens_at_no_such_address_has_answered():
     async with brokers({EPOCHS: (16, b"")}) as (addresses, _, queries):
-        assert await queries.ask(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) == NO_ANSWERS
+        assert await queries.ask(a_query(addresses | {3: "127.0.0.1:1", 4: "no host at all"})) == NO_LOG_ENDS
 
 
 async def test_a_master_is_known_by_the_id_that_it_answers_with():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from controller_builders import a_set
 
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.etcd.keys import (
     Keys,
     address_of,
@@ -39,7 +39,7 @@ def test_the_keys_are_those_of_the_layout():
 def test_what_is_written_is_read_again():
     assert holder_of(a_kv(leader_value(ME, "run"))) == Holder(member=ME, run="run", token=7, lease_id=3)
     assert address_of(a_kv(member_value(ME))) == "h:1"
-    entry = Entry(broker_set=a_set())
+    entry = StoredSet(broker_set=a_set())
     assert kept_of(a_kv(entry_value(entry))) == Kept(entry, 9)
 
 

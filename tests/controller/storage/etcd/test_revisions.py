@@ -3,11 +3,11 @@
 import pytest
 from controller_builders import SET, a_set
 
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.etcd.revisions import KnownRevisions
 from controller.storage.store import Kept
 
-ENTRY = Entry(broker_set=a_set())
+ENTRY = StoredSet(broker_set=a_set())
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_after_a_gap_the_differences_are_reported(known):
     for name in ("same", "changed", "gone"):
         known.heard(name, Kept(ENTRY, 5))
     swept = known.swept({"same": Kept(ENTRY, 5), "changed": Kept(ENTRY, 8), "new": Kept(ENTRY, 9)}, 9)
-    assert dict(swept) == {"gone": Kept(Entry(), 9), "changed": Kept(ENTRY, 8), "new": Kept(ENTRY, 9)}
+    assert dict(swept) == {"gone": Kept(StoredSet(), 9), "changed": Kept(ENTRY, 8), "new": Kept(ENTRY, 9)}
 
 
 def test_what_is_known_to_be_newer_than_a_sweep_stays(known):
@@ -67,4 +67,4 @@ def test_after_a_return_to_an_older_state_everything_is_reported_anew(known):
     known.learned("gone", 21)
     known.doubted()
     swept = dict(known.swept({"older": Kept(ENTRY, 5)}, 6))
-    assert swept == {"older": Kept(ENTRY, 5), "gone": Kept(Entry(), 6)}
+    assert swept == {"older": Kept(ENTRY, 5), "gone": Kept(StoredSet(), 6)}
