@@ -1,11 +1,11 @@
 # One environment for everything, made on demand: .venv
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_ARGS ?=
 HISTORY ?= $(HOME)/rocketmq-history
 
-.PHONY: run test test-all check unit integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
+.PHONY: run test test-all check unit coverage integration bench-start bench bench-quick bench-controller bench-failover bench-replicas bench-attacks bench-analytics bench-history dashboards demo soak mutants clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.run: pyproject.toml
@@ -32,16 +32,28 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## unit: everything but the tests with other processes
-unit: $(VENV)/.dev
-	$(BIN)/pytest -q -m "not java and not soak" tests/remoting tests/sampling tests/serving tests/history tests/namesrv tests/controller tests/contract tests/helm
+# A worker takes a file at a time: its tests may share brokers, for which they wait most of the time.
+WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
+
+# Spark takes longer to install than these tests take.
+$(VENV)/.unit: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+## unit: rules and servers, without Java, etcd and Spark; on another Python: make unit PYTHON=python3.13 VENV=.venv-3.13
+UNIT := -m "not java and not etcd and not soak and not broad" tests/remoting tests/sampling tests/serving tests/history \
+	tests/namesrv tests/controller
+unit: $(VENV)/.unit
+	$(BIN)/pytest --quiet --numprocesses $(WORKERS) $(UNIT)
+
+## coverage: which branches of the rules the unit tests do not take
+coverage: $(VENV)/.dev
+	$(BIN)/pytest --quiet --numprocesses $(WORKERS) --cov --cov-branch --cov-report=term-missing:skip-covered $(UNIT)
 
 integration: $(VENV)/.dev
 	$(BIN)/pytest tests/integration
 
 ## test: the fast checks, then each behaviour once; about 12 minutes on two cores
-# A worker takes a file at a time: its tests may share brokers, for which they wait most of the time.
-WORKERS ?= $(shell echo $$(( $$(nproc) * 3 / 2 )))
 PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: check
 	$(PYTEST) -m "not soak and not broad"
@@ -107,5 +119,5 @@ mutants: $(VENV)/.dev
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python benchmarks/mutants.py '$(MUTANTS)'
 
 clean:
-	rm -rf $(VENV) .cache build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
+	rm -rf .venv .venv-* .cache build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis mutants
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

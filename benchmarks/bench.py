@@ -97,9 +97,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for row, stolen in measured(Path(folder), plan, options.only):
             reached = "yes" if row.reached else "**no**"
-            lines[row.number] = (
-                f"| {row.number} | {row.work} | {row.goal} | {row.figures} | {reached} | {stolen:.1f} % |"
-            )
+            figures = f"{row.goal} | {row.figures} | {reached} | {stolen:.1f} %"
+            lines[row.number] = f"| {row.number} | {row.work} | {figures} |"
             print(lines[row.number], flush=True)
     if options.only and RESULTS.exists() and not options.quick:
         taken = f"{time.strftime('%Y-%m-%d')} on {machine()}."
