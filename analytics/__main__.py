@@ -165,7 +165,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="RESOURCE=NUMBER",
         action="append",
         default=[],
-        help="where a resource ends, for A12; may be repeated (route_bytes=2147483648)",
+        help="where a resource ends, for A12; may be repeated (resident_memory_bytes=2147483648)",
     )
     parser.add_argument(
         "--period",

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from history.landing import Landing
-from history.recorder import Happening, encoded
-from history.rows import Moment, RowMaker
+from history.rows import Moment, Recordable, RowMaker, encoded
 from history.schemas import TICK_INTERVAL_MS
-from history.server_rows import Life, Tick
+from history.server_rows import LifecycleEvent, Tick
 from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
@@ -304,8 +303,8 @@ class NameServer:
     def run(self, until_us: int) -> None:
         """Live through what is planned, and write what a NameServer writes."""
         properties = RouteProperties(support_acting_master=False, order_message_enable=False)
-        self._note(self._started_us, Life("started", reason="namesrv"), configured(properties))
-        self._note(self._started_us, Life("ready", address="namesrv:9876"))
+        self._note(self._started_us, LifecycleEvent("started", reason="namesrv"), configured(properties))
+        self._note(self._started_us, LifecycleEvent("ready", address="namesrv:9876"))
         planned = [each for each in self._plan.all if self._started_us <= each.unix_us < until_us]
         stops_us = next((each.unix_us for each in planned if each.kind is Kind.STOPS), until_us)
         snapshot_us = self._started_us + FIRST_SNAPSHOT_US
@@ -324,7 +323,7 @@ class NameServer:
             self._note(now_us, Tick(measured))
             self._write(now_us)
         if stops_us < until_us:
-            self._note(stops_us, Life("stopping"))
+            self._note(stops_us, LifecycleEvent("stopping"))
         self._write(stops_us)
         self._landing.seal_all()
 
@@ -396,7 +395,7 @@ class NameServer:
             "connections": len(names),
             "loop_lag_ms": 1.5,
             "requests_rejected": 0,
-            "route_bytes": 500_000_000,
+            "resident_memory_bytes": 500_000_000,
             "interval_ms": TICK_INTERVAL_MS,
             "brokers": len(names),
             "topics": len(tables.topics),
@@ -443,9 +442,9 @@ class NameServer:
             runs = known[id(holders), queues_now] = (Run(holders, Settings(queues_now, queues_now, PERM, 0)),)
         return runs
 
-    def _note(self, unix_us: int, *happenings: Happening) -> None:
+    def _note(self, unix_us: int, *events: Recordable) -> None:
         moment = Moment(unix_us, unix_us - self._started_us)
-        for each in happenings:
+        for each in events:
             for row in each.rows(self._maker, moment):
                 self._lines.setdefault(row.family.name, (unix_us, []))[1].append(encoded(row))
 

@@ -166,7 +166,7 @@ def _ticks(start_us: int, count: int) -> Rows:
         "brokers": count,
         "topics": 1000,
         "queues": 8000,
-        "route_bytes": 200_000_000 + tick,
+        "resident_memory_bytes": 200_000_000 + tick,
         "connections": 2 * count,
         "loop_lag_ms": 2.5,
         "requests_rejected": 0,

@@ -1,7 +1,7 @@
-"""What is recorded of heartbeats: each beat where they are rare, a summary of each minute where they are frequent.
+"""What is recorded of heartbeats: each one where they are rare, a summary of each minute where they are frequent.
 
-Answers to no Java class. Works on the event loop, where a beat comes, so that a server that hears ten thousand a second
-hands over only some rows of each minute. Pure: the time is an argument.
+Answers to no Java class. Works on the event loop, where a heartbeat arrives, so that a server that receives ten
+thousand a second hands over only some rows of each minute. Pure: the time is an argument.
 """
 
 from bisect import bisect_left
@@ -11,28 +11,28 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from history.rows import Moment, Who
-from history.schemas import INTERVAL_BINS
+from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
+from history.schemas import HEARTBEAT, HEARTBEAT_SUMMARY, INTERVAL_BINS
 
-#: Beats of a shorter period are summarised.
+#: Heartbeats of a shorter period are summarised.
 SUMMARISED_BELOW_MS: Final = 10_000
-#: Later than so many periods is late, and gets a row of its own.
+#: An interval of more than this many periods is late, and gets a row of its own.
 LATE_PERIODS: Final = 1.5
-#: The period is learned from the last intervals, and is known from this many on.
+#: The period is computed from the last 9 intervals, and is known from the 4th on.
 _INTERVALS: Final = 9
 _INTERVALS_LEAST: Final = 4
 _MINUTE_US: Final = 60_000_000
-#: So many brokers are remembered; beyond them beats are rows.
+#: The periods of this many brokers are kept; heartbeats of others become a row each.
 BROKERS_MAX: Final = 50_000
 
 
-class Beat(NamedTuple):
-    """A broker was heard."""
+class Heartbeat(NamedTuple):
+    """A heartbeat of a broker, of whatever kind."""
 
     moment: Moment
-    who: Who
+    broker: BrokerRef
     kind: str
-    #: Ms since it was heard before; None at the first beat.
+    #: Ms since the heartbeat before; None at the first one.
     interval_ms: int | None
     timeout_ms: int
     #: Data version: counter, Unix ms, state version.
@@ -42,55 +42,102 @@ class Beat(NamedTuple):
     epoch: int | None = None
 
 
-class NotedBeat(NamedTuple):
-    """A beat that gets a row."""
+class SingleHeartbeat(NamedTuple):
+    """A heartbeat that gets a row of its own."""
 
-    beat: Beat
-    #: `beat`, or `gap` where its broker's beats are summarised.
+    heartbeat: Heartbeat
+    #: `heartbeat`, or `gap` where its broker's heartbeats are summarised.
     event_type: str
     period_ms: int | None
 
+    @property
+    def moment(self) -> Moment:
+        """When the heartbeat arrived."""
+        return self.heartbeat.moment
 
-class Summary(NamedTuple):
-    """The beats of one broker in one minute."""
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
+        """Yield one row."""
+        heartbeat = self.heartbeat
+        counter, timestamp, state_version = heartbeat.data_version or (None, None, None)
+        yield maker.row(
+            HEARTBEAT,
+            self.event_type,
+            moment,
+            heartbeat.broker,
+            kind=heartbeat.kind,
+            interval_ms=heartbeat.interval_ms,
+            period_ms=self.period_ms,
+            timeout_ms=heartbeat.timeout_ms,
+            dv_counter=counter,
+            dv_timestamp=timestamp,
+            dv_state_version=state_version,
+            max_offset=heartbeat.max_offset,
+            epoch=heartbeat.epoch,
+        )
+
+
+class HeartbeatSummary(NamedTuple):
+    """The heartbeats of one broker in one minute."""
 
     moment: Moment
-    who: Who
+    broker: BrokerRef
     minute_us: int
     kind: str
     period_ms: int
     timeout_ms: int
     intervals_ms: tuple[int, ...]
-    #: The period in force when each of them came, by which it is judged, as it was for its row if it came late.
+    #: The period in force when each interval ended: it decides whether the interval was late.
     periods_ms: tuple[int, ...]
 
     @property
     def hist(self) -> list[int]:
-        """Return how many intervals fall into each bin of INTERVAL_BINS."""
+        """How many intervals fall into each bin of INTERVAL_BINS."""
         bins = [0] * (len(INTERVAL_BINS) + 1)
-        for interval_ms, period_ms in self._judged():
+        for interval_ms, period_ms in self._pairs():
             bins[bisect_left(INTERVAL_BINS, interval_ms / period_ms)] += 1
         return bins
 
     @property
     def missed(self) -> int:
-        """Return how many beats did not come."""
-        return sum(max(0, round(interval_ms / period_ms) - 1) for interval_ms, period_ms in self._judged())
+        """How many heartbeats did not arrive."""
+        return sum(max(0, round(interval_ms / period_ms) - 1) for interval_ms, period_ms in self._pairs())
 
     @property
     def late(self) -> int:
-        """Return how many came late."""
-        return sum(interval_ms > LATE_PERIODS * period_ms for interval_ms, period_ms in self._judged())
+        """How many heartbeats arrived late."""
+        return sum(interval_ms > LATE_PERIODS * period_ms for interval_ms, period_ms in self._pairs())
 
-    def _judged(self) -> Iterator[tuple[int, int]]:
+    def _pairs(self) -> Iterator[tuple[int, int]]:
         return zip(self.intervals_ms, self.periods_ms, strict=True)
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
+        """Yield one row."""
+        intervals_ms = self.intervals_ms
+        yield maker.row(
+            HEARTBEAT_SUMMARY,
+            "summary",
+            moment,
+            self.broker,
+            minute=self.minute_us,
+            kind=self.kind,
+            period_ms=self.period_ms,
+            timeout_ms=self.timeout_ms,
+            n=len(intervals_ms),
+            missed=self.missed,
+            late=self.late,
+            interval_min_ms=min(intervals_ms),
+            interval_max_ms=max(intervals_ms),
+            interval_sum_ms=sum(intervals_ms),
+            interval_sumsq_ms2=sum(each * each for each in intervals_ms),
+            hist=self.hist,
+        )
 
 
 def _period_ms(intervals_ms: Sequence[int]) -> int:
-    """Return the median, unless two streams of beats are mixed: then the longer interval.
+    """Return the median, unless two streams of heartbeats are mixed: then the longer interval.
 
-    A broker in controller mode sends two, each of its period, at any distance from each other; a median would be that
-    distance. Any two neighbours have one sum then.
+    A broker in controller mode sends two streams, each with its period, at any distance from each other; a median
+    would be that distance. Any two neighbours have one sum then.
     """
     sums = [one + other for one, other in pairwise(intervals_ms)]
     usual_ms = median(sums)
@@ -100,88 +147,87 @@ def _period_ms(intervals_ms: Sequence[int]) -> int:
     return max(1, sorted(intervals_ms)[(len(intervals_ms) - 1) * 3 // 4])
 
 
-class _Rhythm:
-    """How one broker beats."""
+class _Stream:
+    """The heartbeats of one broker: their period, and the intervals of the present minute."""
 
     __slots__ = ("intervals_ms", "last", "minute", "minute_periods_ms", "minute_us", "period_ms")
 
-    def __init__(self, first: Beat) -> None:
-        #: The beat before.
+    def __init__(self, first: Heartbeat) -> None:
         self.last = first
         self.intervals_ms: deque[int] = deque(maxlen=_INTERVALS)
         self.period_ms: int | None = None
         #: The intervals of the present minute, by its beginning.
         self.minute: list[int] = []
-        #: The period in force when each of them came.
+        #: The period in force when each of them ended.
         self.minute_periods_ms: list[int] = []
         self.minute_us = 0
 
-    def learn(self, interval_ms: int) -> None:
-        """Take an interval into account; a pause says nothing about the rhythm, which passes over it."""
+    def add_interval(self, interval_ms: int) -> None:
+        """Update the period; an interval within 10 % of it leaves it as it is."""
         self.intervals_ms.append(interval_ms)
         is_usual = self.period_ms is not None and 10 * abs(interval_ms - self.period_ms) <= self.period_ms
         if len(self.intervals_ms) >= _INTERVALS_LEAST and not is_usual:
             self.period_ms = _period_ms(self.intervals_ms)
 
 
-class Beats:
-    """Decides what is recorded of each beat."""
+class HeartbeatAggregator:
+    """Decides what is recorded of each heartbeat."""
 
     def __init__(self) -> None:
-        self._rhythms: dict[tuple[str | None, str | None, int | None], _Rhythm] = {}
+        self._streams: dict[tuple[str | None, str | None, int | None], _Stream] = {}
 
-    def take(self, beat: Beat) -> Iterator[NotedBeat | Summary]:
-        """Yield what is to be recorded now that a broker beats; at the first beat of a minute, the one before."""
-        key = beat.who[:3]
-        rhythm = self._rhythms.get(key)
-        if rhythm is None:
-            if len(self._rhythms) >= BROKERS_MAX:
-                yield NotedBeat(beat, "beat", None)
+    def add(self, heartbeat: Heartbeat) -> Iterator[SingleHeartbeat | HeartbeatSummary]:
+        """Yield what to record now that a heartbeat arrived; at the first one of a minute, the minute before."""
+        key = heartbeat.broker[:3]
+        stream = self._streams.get(key)
+        if stream is None:
+            if len(self._streams) >= BROKERS_MAX:
+                yield SingleHeartbeat(heartbeat, "heartbeat", None)
                 return
-            rhythm = self._rhythms[key] = _Rhythm(beat)
-        last, rhythm.last = rhythm.last, beat
-        if beat.interval_ms is None:
-            # Another process, or back after it was given up: it may have another rhythm.
-            yield from self._ended(rhythm, last, beat.moment)
-            rhythm.intervals_ms.clear()
-            rhythm.period_ms = None
-            yield NotedBeat(beat, "beat", None)
+            stream = self._streams[key] = _Stream(heartbeat)
+        last, stream.last = stream.last, heartbeat
+        if heartbeat.interval_ms is None:
+            # Another process, or back after it expired: it may have another period.
+            yield from self._end_minute(stream, last, heartbeat.moment)
+            stream.intervals_ms.clear()
+            stream.period_ms = None
+            yield SingleHeartbeat(heartbeat, "heartbeat", None)
             return
-        period_ms = rhythm.period_ms
-        rhythm.learn(beat.interval_ms)
+        period_ms = stream.period_ms
+        stream.add_interval(heartbeat.interval_ms)
         if period_ms is None or period_ms >= SUMMARISED_BELOW_MS:
-            # It was quick before: what is left of that would wait until it is so again.
-            yield from self._ended(rhythm, last, beat.moment)
-            yield NotedBeat(beat, "beat", period_ms)
+            # The period was short before: the minute begun then would wait until it is short again.
+            yield from self._end_minute(stream, last, heartbeat.moment)
+            yield SingleHeartbeat(heartbeat, "heartbeat", period_ms)
             return
-        minute_us = beat.moment.unix_us // _MINUTE_US * _MINUTE_US
-        if minute_us != rhythm.minute_us:
-            yield from self._ended(rhythm, last, beat.moment)
-            rhythm.minute_us = minute_us
-        rhythm.minute.append(beat.interval_ms)
-        rhythm.minute_periods_ms.append(period_ms)
-        if beat.interval_ms > LATE_PERIODS * period_ms:
-            yield NotedBeat(beat, "gap", period_ms)
+        minute_us = heartbeat.moment.unix_us // _MINUTE_US * _MINUTE_US
+        if minute_us != stream.minute_us:
+            yield from self._end_minute(stream, last, heartbeat.moment)
+            stream.minute_us = minute_us
+        stream.minute.append(heartbeat.interval_ms)
+        stream.minute_periods_ms.append(period_ms)
+        if heartbeat.interval_ms > LATE_PERIODS * period_ms:
+            yield SingleHeartbeat(heartbeat, "gap", period_ms)
 
-    def forget(self, cluster: str, broker_name: str, broker_id: int, moment: Moment) -> Iterator[Summary]:
-        """Forget a broker that has left, and yield the summary of its last minute."""
-        rhythm = self._rhythms.pop((cluster, broker_name, broker_id), None)
-        if rhythm is not None:
-            yield from self._ended(rhythm, rhythm.last, moment)
+    def remove(self, cluster: str, broker_name: str, broker_id: int, moment: Moment) -> Iterator[HeartbeatSummary]:
+        """Remove a broker that has left, and yield the summary of its last minute."""
+        stream = self._streams.pop((cluster, broker_name, broker_id), None)
+        if stream is not None:
+            yield from self._end_minute(stream, stream.last, moment)
 
     @staticmethod
-    def _ended(rhythm: _Rhythm, last: Beat, moment: Moment) -> Iterator[Summary]:
-        """Yield the summary of the minute that ended with a beat, if there was an interval in it."""
-        if rhythm.minute:
-            yield Summary(
+    def _end_minute(stream: _Stream, last: Heartbeat, moment: Moment) -> Iterator[HeartbeatSummary]:
+        """Yield the summary of the minute that ended with a heartbeat, if an interval ended in it."""
+        if stream.minute:
+            yield HeartbeatSummary(
                 moment,
-                last.who,
-                rhythm.minute_us,
+                last.broker,
+                stream.minute_us,
                 last.kind,
-                rhythm.minute_periods_ms[-1],
+                stream.minute_periods_ms[-1],
                 last.timeout_ms,
-                tuple(rhythm.minute),
-                tuple(rhythm.minute_periods_ms),
+                tuple(stream.minute),
+                tuple(stream.minute_periods_ms),
             )
-        rhythm.minute.clear()
-        rhythm.minute_periods_ms.clear()
+        stream.minute.clear()
+        stream.minute_periods_ms.clear()

@@ -1,8 +1,8 @@
-"""Files that rows land in: one growing file a family, sealed by a rename, whole lines only whatever happens.
+"""Files that rows are written to: one growing file a family, sealed by a rename, of whole lines whatever happens.
 
 `landing/v1/family=F/date=YYYY-MM-DD/hour=HH/<ns_id>-<boot_ms>-<seq>.jsonl`; while it grows, `.<name>.part` beside. All
-of it blocks on the disk and belongs to the recorder's thread. Every failure is an OSError of the caller's, or a group
-of them; then the file ends where it ended before the call.
+of it blocks on the disk and belongs to the recorder's thread. Every failure is an OSError, or a group of them; then the
+file ends where it ended before the call.
 """
 
 import contextlib
@@ -17,22 +17,26 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import IO, Final
 
-from history.schemas import COMPRESSED, FAMILIES
-from history.times import unix_us
+import msgspec
+
+from history.schemas import COMPRESSED, FAMILIES, NS_TICK
+from history.times import time_of, unix_us
 
 LANDING: Final = "landing/v1"
 PART: Final = ".part"
 #: A file is sealed when it is this old or this long.
 SEAL_AFTER_US: Final = 300_000_000
 SEAL_BYTES: Final = 64 * 1024 * 1024
+#: How far back the previous process is looked for.
+_FORMER_US: Final = 2 * 24 * 3_600_000_000
 _EPOCH_DAY: Final = date(1970, 1, 1)
-_PACKED_AT_ONCE: Final = 65_536
-#: Tells zlib that its data is a gzip file.
+_READ_AT_ONCE: Final = 65_536
+#: For zlib: the data is a gzip file.
 _GZIP_BITS: Final = 31
 
 
 class RowsLost(OSError):
-    """Somebody deleted a file while it was written to; its rows are gone."""
+    """A file was deleted while it was written to; its rows are lost."""
 
     def __init__(self, path: Path, family: str, rows: int, since_us: int) -> None:
         self.path, self.family, self.rows, self.since_us = path, family, rows, since_us
@@ -40,14 +44,14 @@ class RowsLost(OSError):
 
 
 class _Growing:
-    """A file that is written to."""
+    """A file that is being written."""
 
     def __init__(self, path: Path, opened_us: int) -> None:
         self.path = path
         self.opened_us = opened_us
         self.file: IO[bytes] = self._made()
         try:
-            # Whoever finds the file and can lock it knows that its writer is gone.
+            # A process that can lock the file knows that its writer has ended.
             fcntl.flock(self.file, fcntl.LOCK_EX)
         except OSError:
             self.file.close()
@@ -60,18 +64,18 @@ class _Growing:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             return self.part.open("xb", buffering=0)
-        # Somebody who makes room has just taken the empty folder away.
+        # Retention has just deleted the empty folder.
         self.path.parent.mkdir(parents=True, exist_ok=True)
         return self.part.open("xb", buffering=0)
 
     @property
     def part(self) -> Path:
-        """Where it is as long as it grows."""
+        """Its path while it grows."""
         return self.path.with_name(f".{self.path.name}{PART}")
 
     @property
     def is_deleted(self) -> bool:
-        """Tell whether nobody will ever find what is written."""
+        """True if the file has no name any more: what is written to it is lost."""
         return os.fstat(self.file.fileno()).st_nlink == 0
 
     def append(self, lines: bytes) -> None:
@@ -95,8 +99,8 @@ class Landing:
     def __init__(self, folder: Path, boot_id: str) -> None:
         """Take the history's folder, and what the names of the files begin with.
 
-        Names begin with `<host>:<port>-<boot_ms>`. Who has no port has a name of its own, `<name>-<boot_ms>`, and
-        inherits only from processes of that name.
+        Names begin with `<host>:<port>-<boot_ms>`. A process without a port has a name, `<name>-<boot_ms>`, and seals
+        only the files of processes of that name.
         """
         self._root = folder / LANDING
         self._boot_id = file_name(boot_id)
@@ -108,25 +112,25 @@ class Landing:
 
     @property
     def opened_us(self) -> int | None:
-        """When the oldest file was begun that is not sealed, Unix us; None if there is none. Any thread may ask."""
+        """When the oldest file was begun that is not sealed, Unix us; None if there is none. Any thread may call."""
         return min((each.opened_us for each in list(self._growing.values())), default=None)
 
     def append(self, family: str, lines: bytes, unix_us: int) -> None:
         """Write whole lines of a family, all of the hour of that time, which is that of the first.
 
-        Raises OSError, or RowsLost if what was written before is gone; then the lines are still to be written.
+        Raises OSError, or RowsLost if what was written before is lost; then the lines are still to be written.
         """
         growing = self._growing.get(family)
         if growing is not None and growing.is_deleted:
             self._lose(family)
         elif growing is not None and (growing.size >= SEAL_BYTES or _hour(growing.opened_us) != _hour(unix_us)):
-            # Whoever asks for an hour does not look into all later and earlier ones. All that may fail comes before
-            # the lines are written: who is told of a failure writes them again.
+            # Readers of an hour open no other hours. All that may fail comes before the lines are written: after a
+            # failure the caller writes them again.
             self._seal(family)
-        growing = self._growing.get(family) or self._begun(family, unix_us)
+        growing = self._growing.get(family) or self._begin(family, unix_us)
         growing.append(lines)
 
-    def _begun(self, family: str, unix_us: int) -> _Growing:
+    def _begin(self, family: str, unix_us: int) -> _Growing:
         hour = datetime.fromtimestamp(unix_us // 1_000_000, UTC)
         folder = self._root / f"family={family}" / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
         self._number += 1
@@ -147,7 +151,7 @@ class Landing:
                 self._seal(family)
 
     def seal_all(self) -> None:
-        """Seal everything, as far as the disk lets that be done; raises an ExceptionGroup of what it did not."""
+        """Seal everything that the disk allows; raises an ExceptionGroup of the rest."""
         failed = []
         for family in list(self._growing):
             try:
@@ -161,25 +165,25 @@ class Landing:
         growing = self._growing[family]
         os.fsync(growing.file.fileno())
         try:
-            _settle(growing.part, growing.path, compressed=family in COMPRESSED)
+            _rename_finished(growing.part, growing.path, compressed=family in COMPRESSED)
         except FileNotFoundError:
             self._lose(family)
             return
-        # From here on it is another's file, whatever comes.
+        # From here on the file belongs to ingest, whatever fails.
         growing.file.close()
         del self._growing[family]
         _sync_folder(growing.path.parent)
 
     def recover(self, first: date = date.min) -> list[Path]:
-        """Seal what processes of this host that are gone have left behind from a day on, cut at the last whole line.
+        """Seal the files that ended processes of this host left from a day on, cut at the last whole line.
 
-        Returns the files. Other hosts' processes look after themselves: not every shared file system tells us here that
-        they hold a lock there.
+        Returns the files. Files of other hosts are left alone: not every shared file system shows locks that are held
+        there.
         """
         found = []
         for folder in self._hours(first):
             for part in folder.glob(f".{glob.escape(self._inherited)}*{PART}"):
-                # What belongs to another user is that one's.
+                # Files of another user are left alone.
                 with contextlib.suppress(FileNotFoundError, BlockingIOError, PermissionError):
                     found += _recovered(part)
         return found
@@ -191,7 +195,7 @@ class Landing:
 
 
 def sealed_files(folder: Path, family: str, first: datetime, last: datetime) -> Iterator[Path]:
-    """Yield the files of a family that may hold rows of a time, those that still grow too, hour by hour.
+    """Yield the files of a family that may hold rows between two times, growing ones too, hour by hour.
 
     A file lies where its first row belongs, and may have some rows of the next hour, so the hour before is looked at
     as well.
@@ -212,17 +216,38 @@ def sealed_files(folder: Path, family: str, first: datetime, last: datetime) -> 
 
 
 def lines_of(path: Path) -> Iterable[bytes]:
-    """Return the whole lines of a file; a torn one at its end is left out, and what cannot be unpacked too."""
+    """Return the whole lines of a file; a torn one at its end is left out, and what cannot be decompressed too."""
     with contextlib.suppress(FileNotFoundError):
         data = path.read_bytes()
         if path.name.endswith(".gz"):
-            data = _unpacked(data)
+            data = _decompressed(data)
         return data[: data.rfind(b"\n") + 1].splitlines()
-    # It was sealed a moment ago, under its own name.
+    # It was sealed a moment ago, and has its final name.
     sealed = path.with_name(path.name.removeprefix(".").removesuffix(PART))
     compressed = sealed.with_name(sealed.name + ".gz")
     present = next((each for each in (sealed, compressed) if each != path and each.exists()), None)
     return () if present is None else lines_of(present)
+
+
+class _Tick(msgspec.Struct):
+    event_time: datetime
+    boot_id: str
+
+
+def former_process(folder: Path, boot_id: str, now_us: int) -> tuple[str, int] | None:
+    """Return the boot_id of this server's previous process, and its last tick, Unix us; None without one in 2 days."""
+    first, last = (time_of(each) for each in (now_us - _FORMER_US, now_us))
+    mine = boot_id.rpartition("-")[0]
+    latest: tuple[int, str] | None = None
+    for path in sealed_files(folder, NS_TICK.name, first, last):
+        if not path.name.removeprefix(".").startswith(f"{mine}-"):
+            continue
+        for line in list(lines_of(path))[-1:]:
+            with contextlib.suppress(msgspec.DecodeError):
+                tick = msgspec.json.decode(line, type=_Tick)
+                seen = (unix_us(tick.event_time), tick.boot_id)
+                latest = max(latest or seen, seen)
+    return None if latest is None else (latest[1], latest[0])
 
 
 def file_name(text: str) -> str:
@@ -247,7 +272,7 @@ def _hour_of(hour: Path) -> int:
 
 
 def _recovered(part: Path) -> list[Path]:
-    """Seal a file whose writer is gone; raises BlockingIOError if it is not."""
+    """Seal a file whose writer has ended; raises BlockingIOError if it has not."""
     with part.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not _cut_torn_line(file):
@@ -255,30 +280,30 @@ def _recovered(part: Path) -> list[Path]:
             return []
         os.fsync(file.fileno())
         family = part.parents[2].name.removeprefix("family=")
-        path = _settle(part, part.with_name(part.name[1 : -len(PART)]), compressed=family in COMPRESSED)
+        path = _rename_finished(part, part.with_name(part.name[1 : -len(PART)]), compressed=family in COMPRESSED)
         _sync_folder(path.parent)
         return [path]
 
 
 def _cut_torn_line(file: IO[bytes]) -> bool:
-    """Cut a file behind its last whole line; tell whether anything is left."""
+    """Cut a file behind its last whole line; True if anything is left."""
     data = file.read()
     end = data.rfind(b"\n") + 1
     file.truncate(end)
     return end > 0
 
 
-def _settle(part: Path, path: Path, *, compressed: bool) -> Path:
-    """Give a finished file its name, so that it is there whole or not at all."""
+def _rename_finished(part: Path, path: Path, *, compressed: bool) -> Path:
+    """Give a finished file its name, compressed if its family is: it appears whole or not at all."""
     if compressed:
-        # The name of what is packed begins with a dot, too, until all of it is there.
-        packed = part.with_name(part.name + ".gz")
-        with part.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+        # The name of the compressed file begins with a dot, too, until it is complete.
+        compressed_file = part.with_name(part.name + ".gz")
+        with part.open("rb") as source, gzip.open(compressed_file, "wb", compresslevel=6) as target:
             shutil.copyfileobj(source, target)
-        with packed.open("rb") as file:
+        with compressed_file.open("rb") as file:
             os.fsync(file.fileno())
         path = path.with_name(path.name + ".gz")
-        packed.rename(path)
+        compressed_file.rename(path)
         part.unlink()
     else:
         part.rename(path)
@@ -293,12 +318,12 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _unpacked(data: bytes) -> bytes:
-    """Return what can be unpacked of a compressed file."""
-    unpacking = zlib.decompressobj(wbits=_GZIP_BITS)
+def _decompressed(data: bytes) -> bytes:
+    """Return what can be decompressed of a file."""
+    decompressor = zlib.decompressobj(wbits=_GZIP_BITS)
     pieces: list[bytes] = []
-    packed = (data[first : first + _PACKED_AT_ONCE] for first in range(0, len(data), _PACKED_AT_ONCE))
+    pieces_in = (data[first : first + _READ_AT_ONCE] for first in range(0, len(data), _READ_AT_ONCE))
     with contextlib.suppress(zlib.error):
-        # Up to where it is torn.
-        pieces.extend(map(unpacking.decompress, packed))
+        # Up to where the file is torn.
+        pieces.extend(map(decompressor.decompress, pieces_in))
     return b"".join(pieces)

@@ -1,7 +1,7 @@
-"""How much of a disk the history takes: the last resort, so that a server without analyses does not fill it.
+"""Limits of age and size of the history: the last resort, so that a server without analyses does not fill its disk.
 
-Who stores the files as Parquet deletes them, once they are stored and old. Here are only limits of age and of size. All
-of it blocks on the disk and belongs to the recorder's thread.
+Ingest deletes files once they are stored as Parquet and old. All of this blocks on the disk and belongs to the
+recorder's thread.
 """
 
 import contextlib
@@ -15,24 +15,25 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from history.landing import LANDING, SEAL_BYTES, date_of, file_name
-from history.schemas import BEATS, NS_LIFECYCLE, ROUTE_SNAPSHOT
+from history.schemas import HEARTBEAT_FAMILIES, NS_LIFECYCLE, ROUTE_SNAPSHOT
 
-#: Days that files are kept at most, whether anybody has read them or not.
+#: Files that were never ingested are deleted after so many days.
 DAYS_MAX: Final = 31
-#: Bytes that all files of a folder may have together unless the caller says otherwise; then the oldest beats go, and
-#: after all beats what else is old.
+#: Bytes of all files of a folder unless the caller says otherwise; beyond them the oldest heartbeats are deleted, and
+#: after all heartbeats the oldest of the rest.
 BYTES_MAX: Final = 16 * 1024**3
-#: And so much of their disk at most, whatever the caller says: other things have to have room on it.
+#: And this share of their disk at most, whatever the caller says: the rest of the disk is for others.
 DISK_SHARE_MAX: Final = 0.5
-#: So many looks while as much is written as may lie there; between two of them no more is written than a file has.
-LOOKS: Final = 16
-#: A growing file whose lock nobody is seen to hold is somebody's for so long after its last writing: not every shared
-#: file system shows the locks of other hosts. Who writes seals within minutes.
+#: The limit of size is checked so often while as much is written as may lie there; between two checks no more is
+#: written than a file has.
+CHECKS: Final = 16
+#: A growing file without a visible lock counts as being written for so long after its last write: not every shared
+#: file system shows the locks of other hosts. A writer seals within minutes.
 QUIET_US: Final = 2 * 3_600_000_000
 
 
-class Forgotten(NamedTuple):
-    """Files that were deleted though nobody may have read them."""
+class DeletedFiles(NamedTuple):
+    """Files that were deleted though they may never have been ingested."""
 
     #: `age` or `size`.
     reason: str
@@ -47,8 +48,8 @@ class _File(NamedTuple):
     written_us: int
 
 
-class Room:
-    """The files of all processes in a folder, as far as they take room."""
+class Retention:
+    """The files of all processes in a folder, and how much of them is kept."""
 
     def __init__(self, folder: Path, boot_id: str, bytes_max: int) -> None:
         """Take the history's folder, what names of own files begin with, and how many bytes may lie there."""
@@ -57,28 +58,28 @@ class Room:
         self._bytes_max = bytes_max
 
     @property
-    def bytes_between_looks(self) -> int:
-        """After how many bytes that one process has written it is to look again."""
-        return min(SEAL_BYTES, self._bytes_allowed() // LOOKS)
+    def bytes_between_checks(self) -> int:
+        """After how many written bytes a process checks again."""
+        return min(SEAL_BYTES, self._bytes_allowed() // CHECKS)
 
-    def forget_old(self, today: date) -> Forgotten:
-        """Delete days that are kept no longer."""
+    def delete_old(self, today: date) -> DeletedFiles:
+        """Delete the days before the last 31."""
         first = today - timedelta(days=DAYS_MAX)
         old = [hour for hour in self._hours() if date_of(hour) < first]
-        gone = [file.size for hour in old for file in _files_of(hour) if _deleted(file) is _Fate.DELETED]
-        _leave_no_empty(old)
-        return Forgotten("age", len(gone), sum(gone))
+        deleted = [file.size for hour in old for file in _files_of(hour) if _delete(file) is _Deletion.DELETED]
+        _delete_empty(old)
+        return DeletedFiles("age", len(deleted), sum(deleted))
 
-    def make_room(self, today: date, now_us: int) -> Forgotten:
-        """Delete the oldest files if all together are too many, but none that somebody writes.
+    def enforce_size(self, today: date, now_us: int) -> DeletedFiles:
+        """Delete the oldest files if all together exceed the limit, but none that is being written.
 
-        Of beats file by file; of what routes are made of a whole hour, as a part of it would tell wrong ones, and
-        nothing of the present hour. Days to come are those of a wrong clock, and left alone, but take room too.
+        Heartbeats are deleted file by file; what routes are made of by whole hours, as a part of one would yield wrong
+        routes, and never of the present hour. Days to come are those of a wrong clock: they are kept, but count.
         """
-        # Listed once: what another process deletes from now on makes room for this one, too.
+        # Listed once: what another process deletes from now on counts as deleted for this one, too.
         found = [
             (hour, sorted(_files_of(hour), key=lambda file: file.written_us))
-            for hour in sorted(self._hours(), key=_worth)
+            for hour in sorted(self._hours(), key=_deletion_order)
         ]
         excess = sum(file.size for _, files in found for file in files) - self._bytes_allowed()
         count = size_bytes = 0
@@ -87,21 +88,21 @@ class Room:
                 break
             if date_of(hour) > today:
                 continue
-            are_beats = _family_of(hour) in BEATS
-            if not are_beats and _is_present(hour, now_us):
+            are_heartbeats = _family_of(hour) in HEARTBEAT_FAMILIES
+            if not are_heartbeats and _is_present(hour, now_us):
                 continue
             for file in files:
-                if (excess <= 0 and are_beats) or self._is_growing(file, now_us):
+                if (excess <= 0 and are_heartbeats) or self._is_growing(file, now_us):
                     continue
-                fate = _deleted(file)
-                excess -= 0 if fate is _Fate.STAYS else file.size
-                if fate is _Fate.DELETED:
+                deletion = _delete(file)
+                excess -= 0 if deletion is _Deletion.KEPT else file.size
+                if deletion is _Deletion.DELETED:
                     count, size_bytes = count + 1, size_bytes + file.size
-            _leave_no_empty([hour])
-        return Forgotten("size", count, size_bytes)
+            _delete_empty([hour])
+        return DeletedFiles("size", count, size_bytes)
 
     def _is_growing(self, file: _File, now_us: int) -> bool:
-        """Tell whether somebody writes a file, or packs it."""
+        """Return True while a process writes a file, or compresses it."""
         if not file.path.name.startswith("."):
             return False
         if file.path.name.startswith(self._own) or now_us - file.written_us < QUIET_US:
@@ -126,16 +127,16 @@ def _is_present(hour: Path, now_us: int) -> bool:
     return (hour.parent.name, hour.name) == (f"date={now:%Y-%m-%d}", f"hour={now:%H}")
 
 
-#: A snapshot goes before what it stands on, and that a process started before what happened in it: what is left of
-#: an hour must not pass for all of it.
+#: A snapshot is deleted before the rows that it builds on, and the start of a process before what happened in it: the
+#: rest of an hour must not pass for all of it.
 _FIRST_OF_HOUR: Final = (ROUTE_SNAPSHOT.name, NS_LIFECYCLE.name)
 
 
-def _worth(hour: Path) -> tuple[bool, date, str, int]:
-    """Return the order in which hours are given up: beats are most of the bytes, and no route depends on them."""
+def _deletion_order(hour: Path) -> tuple[bool, date, str, int]:
+    """Return the order in which hours are deleted: heartbeats are most of the bytes, and no route depends on them."""
     family = _family_of(hour)
     place = _FIRST_OF_HOUR.index(family) if family in _FIRST_OF_HOUR else len(_FIRST_OF_HOUR)
-    return family not in BEATS, date_of(hour), hour.name, place
+    return family not in HEARTBEAT_FAMILIES, date_of(hour), hour.name, place
 
 
 def _files_of(hour: Path) -> Iterator[_File]:
@@ -148,7 +149,7 @@ def _files_of(hour: Path) -> Iterator[_File]:
 
 
 def _is_locked(part: Path) -> bool:
-    """Tell whether the lock of a living writer is seen; a shared lock takes nothing from whoever looks as well."""
+    """Return True if a running writer holds the lock; the shared lock taken here does not disturb other readers."""
     try:
         with part.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -160,26 +161,26 @@ def _is_locked(part: Path) -> bool:
     return False
 
 
-class _Fate(Enum):
-    """What becomes of a file that is to go."""
+class _Deletion(Enum):
+    """What became of a file that was to be deleted."""
 
     DELETED = auto()
     #: Another process was faster.
-    GONE = auto()
-    STAYS = auto()
+    MISSING = auto()
+    KEPT = auto()
 
 
-def _deleted(file: _File) -> _Fate:
+def _delete(file: _File) -> _Deletion:
     try:
         file.path.unlink()
     except FileNotFoundError:
-        return _Fate.GONE
+        return _Deletion.MISSING
     except OSError:
-        return _Fate.STAYS
-    return _Fate.DELETED
+        return _Deletion.KEPT
+    return _Deletion.DELETED
 
 
-def _leave_no_empty(hours: Iterable[Path]) -> None:
+def _delete_empty(hours: Iterable[Path]) -> None:
     """Delete folders of hours that have no file, and a day with its last hour."""
     for hour in hours:
         with contextlib.suppress(OSError):

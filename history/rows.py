@@ -1,9 +1,19 @@
 """Rows of the history as one server writes them: flat, numbered, without nulls. Pure."""
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
 
-from history.schemas import SCHEMA_VERSION, Family
+import msgspec
+
+from history.schemas import FAMILIES, SCHEMA_VERSION, RowFamily, Type
+from history.times import time_text
+
+_encode: Final = msgspec.json.Encoder().encode
+#: Family -> its columns that are times.
+_TIMES: Final = {
+    name: frozenset(column.name for column in family.all_columns if column.type is Type.TIMESTAMP)
+    for name, family in FAMILIES.items()
+}
 
 
 class Moment(NamedTuple):
@@ -14,16 +24,16 @@ class Moment(NamedTuple):
     mono_us: int
 
 
-class Row(NamedTuple):
+class HistoryRow(NamedTuple):
     """One row of a family; columns that are null are left out."""
 
-    family: Family
+    family: RowFamily
     columns: Mapping[str, object]
     unix_us: int
 
 
-class Who(NamedTuple):
-    """The broker that a row is about; None where it is about no broker, or not known."""
+class BrokerRef(NamedTuple):
+    """The broker that a row is about; a field that is not known is None."""
 
     cluster: str | None = None
     broker_name: str | None = None
@@ -31,21 +41,23 @@ class Who(NamedTuple):
     broker_addr: str | None = None
 
 
-#: A row is about no broker.
-NOBODY: Final = Who()
+#: The row is about no broker.
+NO_BROKER: Final = BrokerRef()
 
 
 class RowMaker:
     """Gives rows their envelope and their numbers; used by one thread."""
 
     def __init__(self, ns_id: str, boot_ms: int, source: str) -> None:
-        """Take who writes, the Unix ms of its start, and `namesrv` or `controller`."""
+        """Take who writes, the Unix ms of its start, and `namesrv`, `controller` or `sampler`."""
         self.boot_id = f"{ns_id}-{boot_ms}"
         self._ns_id = ns_id
         self._source = source
         self._seq = 0
 
-    def row(self, family: Family, event_type: str, moment: Moment, who: Who = NOBODY, **columns: object) -> Row:
+    def row(
+        self, family: RowFamily, event_type: str, moment: Moment, broker: BrokerRef = NO_BROKER, **columns: object
+    ) -> HistoryRow:
         """Return the next row; `columns` are those of the family, and None where nothing is known."""
         assert event_type in family.event_types, f"{event_type} is no event type of {family.name}"
         self._seq += 1
@@ -57,8 +69,24 @@ class RowMaker:
             "mono_us": moment.mono_us,
             "ns_id": self._ns_id,
             "boot_id": self.boot_id,
-            **who._asdict(),
+            **broker._asdict(),
             "source": self._source,
             **columns,
         }
-        return Row(family, {name: value for name, value in envelope.items() if value is not None}, moment.unix_us)
+        known = {name: value for name, value in envelope.items() if value is not None}
+        return HistoryRow(family, known, moment.unix_us)
+
+
+class Recordable(Protocol):
+    """Something to record, handed over as values that nobody changes any more."""
+
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterable[HistoryRow]:
+        """Yield its rows; called in the recorder's thread."""
+
+
+def encoded(row: HistoryRow) -> bytes:
+    """Return a row as a line of JSON; its times become text."""
+    columns = dict(row.columns)
+    for name in _TIMES[row.family.name] & columns.keys():
+        columns[name] = time_text(columns[name])
+    return _encode(columns) + b"\n"

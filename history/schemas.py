@@ -1,11 +1,11 @@
-"""Columns, types and units of everything that is recorded: one place for those who write and those who read.
+"""Columns, types and units of everything that is recorded, for writers and readers alike.
 
-Nothing but the standard library, so that Spark workers can have it too. A row is flat: it has the columns of the
-envelope and those of its family, each of which may be null. It is written as one line of JSON without its nulls.
+Imports nothing but the standard library, so that Spark workers can import it too. A row is flat: it has the columns of
+the envelope and those of its family, each of which may be null. It is written as one line of JSON without its nulls.
 
 How it may change, so that old files stay readable and old readers read new files:
 
-- a column may be added, at the end of its family; then `SCHEMA_VERSION` rises, and `CHANGES` tells what came,
+- a column may be added, at the end of its family; then `SCHEMA_VERSION` rises, and `CHANGES` says what came,
 - no column is renamed, removed, or gets another type or unit; what is no longer written stays null,
 - a new value of an enumeration is an addition too; readers pass over rows whose `event_type` they do not know.
 
@@ -24,7 +24,7 @@ SCHEMA_VERSION: Final = 3
 CHANGES: Final[Mapping[int, str]] = MappingProxyType(
     {
         1: "the first",
-        2: "controller.timeout_ms; route_change tells what is only shown by an event type of its own; "
+        2: "controller.timeout_ms; route_change has event type `snapshot` for what did not change; "
         "route_snapshot.rows counts rows, which were topics before",
         3: "ns_tick.not_found_total",
     }
@@ -54,7 +54,7 @@ class Column(NamedTuple):
 
     name: str
     type: Type
-    #: What it tells, with its unit.
+    #: Its meaning, with its unit.
     doc: str
     #: The version that brought it.
     since: int = 1
@@ -76,7 +76,7 @@ ENVELOPE: Final = (
 )
 
 
-class Family(NamedTuple):
+class RowFamily(NamedTuple):
     """One kind of rows; each has a directory of its own."""
 
     name: str
@@ -93,38 +93,38 @@ class Family(NamedTuple):
 #: Upper edges of the bins of `heartbeat_summary.hist`, as multiples of the period; the last bin has no edge.
 INTERVAL_BINS: Final = (0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
 
-HEARTBEAT: Final = Family(
+HEARTBEAT: Final = RowFamily(
     "heartbeat",
     (
         Column("kind", Type.STRING, "register, heartbeat, data_version (to a NameServer), or controller"),
-        Column("interval_ms", Type.LONG, "ms since this server heard the broker last; null at the first beat"),
+        Column("interval_ms", Type.LONG, "ms since the heartbeat before; null at the first one"),
         Column(
-            "period_ms", Type.LONG, "ms between its beats as a rule: the median of its last ones; null while unknown"
+            "period_ms", Type.LONG, "usual ms between its heartbeats: the median of the last ones; null while unknown"
         ),
-        Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
-        Column("dv_counter", Type.LONG, "counter of the data version it said; null for beats that say none"),
+        Column("timeout_ms", Type.LONG, "ms without a heartbeat after which the broker expires"),
+        Column("dv_counter", Type.LONG, "counter of the reported data version; null if the heartbeat has none"),
         Column("dv_timestamp", Type.LONG, "Unix ms of that data version"),
         Column("dv_state_version", Type.LONG, "state version of that data version"),
-        Column("max_offset", Type.LONG, "end of the broker's log in bytes, where beats tell it (controller)"),
-        Column("epoch", Type.LONG, "master epoch of the end of its log, where beats tell it (controller)"),
+        Column("max_offset", Type.LONG, "end of the broker's log in bytes, if the heartbeat has it (controller)"),
+        Column("epoch", Type.LONG, "master epoch of the end of its log, if the heartbeat has it (controller)"),
     ),
     MappingProxyType(
         {
-            "beat": "a broker was heard; each beat of brokers whose period is 10 s or longer",
-            "gap": "a beat that came later than 1.5 periods, of brokers whose beats are summarised",
+            "heartbeat": "a heartbeat of a broker whose period is 10 s or longer, or unknown",
+            "gap": "a heartbeat later than 1.5 periods, of a broker whose heartbeats are summarised",
         }
     ),
 )
 
-HEARTBEAT_SUMMARY: Final = Family(
+HEARTBEAT_SUMMARY: Final = RowFamily(
     "heartbeat_summary",
     (
         Column("minute", Type.TIMESTAMP, "the minute, by its beginning"),
         Column("kind", Type.STRING, "as of a heartbeat; the most frequent one of the minute"),
-        Column("period_ms", Type.LONG, "ms between beats as a rule"),
-        Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
+        Column("period_ms", Type.LONG, "usual ms between heartbeats"),
+        Column("timeout_ms", Type.LONG, "ms without a heartbeat after which the broker expires"),
         Column("n", Type.LONG, "intervals that ended in the minute, those written as gaps too"),
-        Column("missed", Type.LONG, "beats that did not come: sum of max(0, round(interval / period) - 1)"),
+        Column("missed", Type.LONG, "heartbeats that did not arrive: sum of max(0, round(interval / period) - 1)"),
         Column("late", Type.LONG, "intervals longer than 1.5 periods"),
         Column("interval_min_ms", Type.LONG, "shortest interval"),
         Column("interval_max_ms", Type.LONG, "longest interval"),
@@ -132,26 +132,26 @@ HEARTBEAT_SUMMARY: Final = Family(
         Column("interval_sumsq_ms2", Type.LONG, "sum of their squares"),
         Column("hist", Type.LONGS, "intervals by length, in the 16 bins of INTERVAL_BINS"),
     ),
-    MappingProxyType({"summary": "the beats of one broker in one minute, where its period is shorter than 10 s"}),
+    MappingProxyType({"summary": "the heartbeats of one broker in one minute, if its period is shorter than 10 s"}),
 )
 
-BROKER_STATE: Final = Family(
+BROKER_STATE: Final = RowFamily(
     "broker_state",
     (
         Column("reason", Type.STRING, "in a word, where the event type leaves it open"),
-        Column("last_heartbeat_time", Type.TIMESTAMP, "when the broker was heard last"),
+        Column("last_heartbeat_time", Type.TIMESTAMP, "when the last heartbeat arrived"),
         Column("silent_ms", Type.LONG, "ms since then"),
-        Column("timeout_ms", Type.LONG, "ms of silence after which it is given up"),
-        Column("topics", Type.LONG, "topics it has, by its own word"),
-        Column("topics_added", Type.LONG, "topics that came into the routes by it"),
-        Column("topics_removed", Type.LONG, "topics that left them"),
+        Column("timeout_ms", Type.LONG, "ms without a heartbeat after which it expires"),
+        Column("topics", Type.LONG, "topics that it reported"),
+        Column("topics_added", Type.LONG, "topics that it added to the routes"),
+        Column("topics_removed", Type.LONG, "topics that it removed from them"),
         Column("topics_changed", Type.LONG, "topics with other queues or permissions"),
         Column("dv_counter", Type.LONG, "counter of its data version"),
         Column("dv_timestamp", Type.LONG, "Unix ms of its data version"),
         Column("dv_state_version", Type.LONG, "state version of its data version"),
         Column("role", Type.STRING, "master or slave"),
-        Column("former_addr", Type.STRING, "who had its broker id before, or its own address before"),
-        Column("set_ids", Type.LONGS, "broker ids of its set from now on; empty if the set is gone"),
+        Column("former_addr", Type.STRING, "former address of its broker id, or of the broker"),
+        Column("set_ids", Type.LONGS, "broker ids of its set from now on; empty if the set was removed"),
         Column("set_addrs", Type.STRINGS, "their addresses, in the same order"),
         Column("set_clusters", Type.STRINGS, "their clusters, in the same order"),
         Column("set_cluster", Type.STRING, "the cluster that the set counts for"),
@@ -161,16 +161,16 @@ BROKER_STATE: Final = Family(
     ),
     MappingProxyType(
         {
-            "registered_first": "a broker that was not known registered",
-            "changed": "a known one has other topics, or its set other members",
-            "address_changed": "a broker id is held from another address from now on",
+            "registered_first": "an unknown broker registered",
+            "changed": "a registered one has other topics, or its set other members",
+            "address_changed": "a broker id has another address from now on",
             "role_changed": "an address has another broker id from now on",
-            "unregistered": "it said good-bye: planned",
-            "expired": "it was silent for its timeout",
+            "unregistered": "it unregistered: a planned stop",
+            "expired": "no heartbeat arrived within its timeout",
             "channel_closed": "its connection ended",
-            "conflict": "it was turned away, or had to leave, because another holds its broker id with a newer state",
-            "perm_wiped": "an operator took the write permission of all its topics, or gave it back",
-            "shown": "how the set stands, as part of a snapshot; nothing happened",
+            "conflict": "its registration was refused or removed: another broker has its broker id, and a newer state",
+            "perm_wiped": "an operator removed the write permission of all its topics, or restored it",
+            "snapshot": "the state of the set, as part of a snapshot; nothing changed",
         }
     ),
 )
@@ -178,15 +178,15 @@ BROKER_STATE: Final = Family(
 #: So many changed topics of one cause get a row each; more of them get one summary and rows of `route_snapshot`.
 ROUTE_CHANGE_ROWS_MAX: Final = 1000
 
-ROUTE_CHANGE: Final = Family(
+ROUTE_CHANGE: Final = RowFamily(
     "route_change",
     (
         Column("topic", Type.STRING, "the topic; null in a summary"),
         Column("kind", Type.STRING, "what changed of it: added, removed, queues, perm, mapping or order"),
-        Column("old_read", Type.LONG, "read queues before; null if it was not there"),
+        Column("old_read", Type.LONG, "read queues before; null if the topic is new"),
         Column("old_write", Type.LONG, "write queues before"),
         Column("old_perm", Type.LONG, "permission bits before: 4 read, 2 write"),
-        Column("new_read", Type.LONG, "read queues from now on; null if it is gone"),
+        Column("new_read", Type.LONG, "read queues from now on; null if the topic was removed"),
         Column("new_write", Type.LONG, "write queues from now on"),
         Column("new_perm", Type.LONG, "permission bits from now on"),
         Column("topic_sys_flag", Type.LONG, "system flag from now on"),
@@ -197,22 +197,20 @@ ROUTE_CHANGE: Final = Family(
     MappingProxyType(
         {
             "topic_changed": "one topic on one broker set",
-            "shown": "a mapping or an order configuration as it stands, at a start or in a snapshot; nothing happened",
+            "snapshot": "a mapping or an order configuration, at a start or in a snapshot; nothing changed",
             "summary": "more topics of one set than get a row each; route_snapshot has them by the same cause_event_id",
         }
     ),
 )
 
-ROUTE_SNAPSHOT: Final = Family(
+ROUTE_SNAPSHOT: Final = RowFamily(
     "route_snapshot",
     (
         Column("snapshot_id", Type.STRING, "the snapshot; rows of an unfinished one count for nothing"),
-        Column(
-            "scope", Type.STRING, "all: the routes as they stand; change: the topics of one summary, as from now on"
-        ),
-        Column("broker_names", Type.STRINGS, "the sets that the row tells of"),
-        Column("topics", Type.STRINGS, "the topics it tells of, on each of these sets; at most 1,000"),
-        Column("read", Type.LONG, "read queues; null where the topics are gone (scope change)"),
+        Column("scope", Type.STRING, "all: all routes; change: the topics of one summary, as they are from now on"),
+        Column("broker_names", Type.STRINGS, "the sets that the row is about"),
+        Column("topics", Type.STRINGS, "the topics that it is about, on each of these sets; at most 1,000"),
+        Column("read", Type.LONG, "read queues; null where the topics were removed (scope change)"),
         Column("write", Type.LONG, "write queues"),
         Column("perm", Type.LONG, "permission bits"),
         Column("topic_sys_flag", Type.LONG, "system flag"),
@@ -222,12 +220,12 @@ ROUTE_SNAPSHOT: Final = Family(
     MappingProxyType(
         {
             "queues": "topics that are alike on sets that are alike",
-            "finished": "the snapshot of scope all is whole",
+            "finished": "the snapshot of scope all is complete",
         }
     ),
 )
 
-CONTROLLER: Final = Family(
+CONTROLLER: Final = RowFamily(
     "controller",
     (
         Column("failover_id", Type.STRING, "<cluster>/<broker set>/<master epoch> of the new master"),
@@ -235,29 +233,34 @@ CONTROLLER: Final = Family(
         Column("sync_state_set_epoch", Type.LONG, "SyncStateSet epoch"),
         Column("sync_state_set", Type.LONGS, "who is in sync"),
         Column("old_master", Type.LONG, "broker id of the master before; null if there was none"),
-        Column("new_master", Type.LONG, "broker id of the elected; null if nobody is"),
+        Column("new_master", Type.LONG, "broker id of the elected; null if none was"),
         Column("reason", Type.STRING, "why, in a sentence"),
-        Column("cause", Type.STRING, "in a word: what began the election, or what spoke for the broker's death"),
+        Column("cause", Type.STRING, "in a word: what started the election, or the evidence of the broker's failure"),
         Column("result", Type.STRING, "new_master_elected, keep_current_master, no_master_elected; ok or failed"),
-        Column("last_heartbeat_time", Type.TIMESTAMP, "when the broker was heard last"),
+        Column("last_heartbeat_time", Type.TIMESTAMP, "when the last heartbeat arrived"),
         Column("silent_ms", Type.LONG, "ms since then"),
         Column("duration_ms", Type.LONG, "ms that the phase took"),
-        Column("bytes_at_stake", Type.LONG, "bytes of messages that the elected may not have"),
-        Column("timeout_ms", Type.LONG, "ms of silence after which the controller gave the broker up", since=2),
+        Column("bytes_at_stake", Type.LONG, "bytes of messages that the elected master may lack"),
+        Column(
+            "timeout_ms",
+            Type.LONG,
+            "ms without a heartbeat after which a broker counts as failed",
+            since=2,
+        ),
     ),
     MappingProxyType(
         {
-            "failure_detected": "a broker is dead for the controller",
-            "election_started": "somebody has to lead the set",
-            "elected": "an election ended, also with nobody",
-            "sync_set_changed": "the SyncStateSet was altered by its master",
+            "failure_detected": "the controller declared a broker failed",
+            "election_started": "the set needs a master",
+            "elected": "an election ended, with or without a master",
+            "sync_set_changed": "the master altered the SyncStateSet",
             "role_notified": "a broker confirmed its role, or did not",
-            "registered": "a broker started and told the controller its address",
+            "registered": "a broker started and registered its address with the controller",
         }
     ),
 )
 
-SCALING: Final = Family(
+SCALING: Final = RowFamily(
     "scaling",
     (
         Column("operation_id", Type.STRING, "the operation"),
@@ -271,29 +274,29 @@ SCALING: Final = Family(
     ),
     MappingProxyType(
         {
-            "plan": "what is going to be done",
+            "plan": "the plan of the operation",
             "step_started": "a step began",
             "step_done": "a step is done",
             "verified": "the routes show the goal",
-            "rolled_back": "it was given up and undone",
+            "rolled_back": "it was aborted and undone",
         }
     ),
 )
 
-OFFSET_SAMPLE: Final = Family(
+OFFSET_SAMPLE: Final = RowFamily(
     "offset_sample",
     (
         Column("topic", Type.STRING, "the topic"),
         Column("group", Type.STRING, "the consumer group; null in rows about the topic alone"),
         Column("max_offset", Type.LONG, "sum of the ends of its queues, in messages"),
-        Column("consumer_offset", Type.LONG, "sum of what the group has consumed of them"),
+        Column("consumer_offset", Type.LONG, "sum of the group's offsets in them"),
         Column("consumers", Type.LONG, "members of the group that are connected"),
         Column("tps", Type.DOUBLE, "messages that came in a second, since the sample before"),
     ),
-    MappingProxyType({"sample": "how a topic and a group stood at that minute"}),
+    MappingProxyType({"sample": "the offsets of a topic, or of a group on it, at that minute"}),
 )
 
-NS_LIFECYCLE: Final = Family(
+NS_LIFECYCLE: Final = RowFamily(
     "ns_lifecycle",
     (
         Column("reason", Type.STRING, "why"),
@@ -301,7 +304,7 @@ NS_LIFECYCLE: Final = Family(
         Column("address", Type.STRING, "host:port it serves at"),
         Column("former_boot_id", Type.STRING, "started: the process before, as far as its files are here"),
         Column("unobserved_from", Type.TIMESTAMP, "nothing was recorded from then on, up to this event"),
-        Column("dropped", Type.LONG, "events that were lost with it; null if nobody can know"),
+        Column("dropped", Type.LONG, "events that were lost with it; null if unknown"),
         Column(
             "detail",
             Type.STRING,
@@ -312,30 +315,30 @@ NS_LIFECYCLE: Final = Family(
         {
             "started": "a process began to record",
             "ready": "it serves",
-            "stopping": "it stops in order",
+            "stopping": "it stops, as requested",
             "configured": "a property that routes depend on was changed",
-            "etcd_lost": "the store no longer answers (controller)",
-            "etcd_restored": "it does again (controller)",
-            "leader_gained": "it answers for the broker sets from now on (controller)",
-            "leader_lost": "it does no longer (controller)",
-            "clock_set": "its wall clock was set, found at this moment; told twice, by the time before and after",
-            "recording_resumed": "recording had stopped, or had to drop state changes; what was missed is unobserved",
+            "etcd_lost": "the store does not answer (controller)",
+            "etcd_restored": "the store answers again (controller)",
+            "leader_gained": "it leads the controllers from now on (controller)",
+            "leader_lost": "it no longer leads (controller)",
+            "clock_set": "its wall clock was set, found at this moment; two rows, by the time before and after",
+            "recording_resumed": "recording had stopped, or dropped events; since `unobserved_from` nothing is certain",
         }
     ),
 )
 
-NS_TICK: Final = Family(
+NS_TICK: Final = RowFamily(
     "ns_tick",
     (
-        Column("brokers", Type.LONG, "brokers alive"),
+        Column("brokers", Type.LONG, "registered brokers"),
         Column("topics", Type.LONG, "topics"),
         Column("queues", Type.LONG, "read queues"),
-        Column("route_bytes", Type.LONG, "memory of the process, bytes; the routes are most of it"),
+        Column("resident_memory_bytes", Type.LONG, "resident memory of the process; the routes are most of it"),
         Column("connections", Type.LONG, "connections"),
-        Column("loop_lag_ms", Type.DOUBLE, "the longest time that the event loop was held since the tick before"),
+        Column("loop_lag_ms", Type.DOUBLE, "the longest delay of the event loop since the tick before"),
         Column("etcd_db_bytes", Type.LONG, "size of the store (controller)"),
-        Column("requests_rejected", Type.LONG, "requests turned away since the tick before"),
-        Column("interval_ms", Type.LONG, "ms since the tick before: that long the server was watching"),
+        Column("requests_rejected", Type.LONG, "requests rejected since the tick before"),
+        Column("interval_ms", Type.LONG, "ms since the tick before: the server was watching all that time"),
         Column(
             "not_found_total",
             Type.LONG,
@@ -343,16 +346,16 @@ NS_TICK: Final = Family(
             since=3,
         ),
     ),
-    MappingProxyType({"tick": "each 10 s: this server was watching; time without ticks is unobserved"}),
+    MappingProxyType({"tick": "each 10 s: the server was watching; time without ticks is unobserved"}),
 )
 
-#: How often a server says that it is watching.
+#: How often a server writes a tick.
 TICK_INTERVAL_MS: Final = 10_000
 
 #: A pause between two ticks that is longer was not observed.
 UNOBSERVED_AFTER_MS: Final = 25_000
 
-FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
+FAMILIES: Final[Mapping[str, RowFamily]] = MappingProxyType(
     {
         family.name: family
         for family in (
@@ -370,8 +373,8 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
     }
 )
 
-#: Families of beats: most of all rows, and no route depends on them.
-BEATS: Final = frozenset({HEARTBEAT.name, HEARTBEAT_SUMMARY.name})
+#: Families of heartbeats: most of all rows, and no route depends on them.
+HEARTBEAT_FAMILIES: Final = frozenset({HEARTBEAT.name, HEARTBEAT_SUMMARY.name})
 
 #: Families whose files are written compressed: long rows that repeat much.
 COMPRESSED: Final = frozenset({ROUTE_SNAPSHOT.name})

@@ -1,10 +1,14 @@
-"""Times of day as rows hold them: Unix microseconds in the code, UTC text in the files. Pure."""
+"""Times of day: as text in the files, and by a clock that may be set wrong while a server runs. Pure."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NamedTuple, Protocol
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _US: Final = timedelta(microseconds=1)
+#: An offset that changes by more means that the wall clock was set.
+_CLOCK_SET_US: Final = 60_000_000
+#: An offset must stay unchanged this long before it decides which files are old.
+_TRUSTED_AFTER_US: Final = 24 * 3_600_000_000
 
 
 def time_text(unix_us: object) -> str:
@@ -21,3 +25,50 @@ def time_of(unix_us: int) -> datetime:
 def unix_us(time: datetime) -> int:
     """Return Unix microseconds, exactly."""
     return (time - _EPOCH) // _US
+
+
+class RecordingClock(Protocol):
+    """The clocks that rows are stamped with."""
+
+    def unix_us(self) -> int:
+        """Return microseconds since 1970 UTC."""
+
+    def mono_us(self) -> int:
+        """Return monotonic microseconds."""
+
+
+class _Offset(NamedTuple):
+    """How far the wall clock is ahead of the monotonic clock, us."""
+
+    #: The offset that decides which files are old.
+    trusted: int
+    #: The offset since the wall clock was last set.
+    seen: int
+    #: When that was, by the monotonic clock.
+    since: int
+
+
+class TrustedClock:
+    """A wall clock for retention: setting it far ahead while the server runs makes no file old.
+
+    An offset that has stayed unchanged for 24 h is trusted: either the clock was set right, or the machine had slept.
+    """
+
+    def __init__(self, clock: RecordingClock) -> None:
+        self._clock = clock
+        mono_us = clock.mono_us()
+        offset_us = clock.unix_us() - mono_us
+        self._offset_us = _Offset(offset_us, offset_us, mono_us)
+
+    def unix_us(self, mono_us: int) -> int:
+        """Return the trusted time of day at a moment of the monotonic clock, Unix us."""
+        offset_us = self._clock.unix_us() - mono_us
+        if abs(offset_us - self._offset_us.seen) > _CLOCK_SET_US:
+            self._offset_us = self._offset_us._replace(seen=offset_us, since=mono_us)
+        if offset_us < self._offset_us.trusted or mono_us - self._offset_us.since >= _TRUSTED_AFTER_US:
+            self._offset_us = self._offset_us._replace(trusted=offset_us)
+        return mono_us + self._offset_us.trusted
+
+    def today(self, mono_us: int) -> date:
+        """Return the trusted UTC day at a moment of the monotonic clock."""
+        return datetime.fromtimestamp(self.unix_us(mono_us) // 1_000_000, UTC).date()

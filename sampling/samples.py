@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from history.rows import Moment, Row, RowMaker, Who
+from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from history.schemas import OFFSET_SAMPLE
 
 
@@ -63,10 +63,10 @@ class OffsetSample(NamedTuple):
     consumers: int | None = None
     tps: float | None = None
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield one row."""
         columns = self._asdict()
-        yield maker.row(OFFSET_SAMPLE, "sample", moment, Who(cluster=columns.pop("cluster")), **columns)
+        yield maker.row(OFFSET_SAMPLE, "sample", moment, BrokerRef(cluster=columns.pop("cluster")), **columns)
 
 
 class _End(NamedTuple):

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from history.recorder import Identity
+from history.recorder import RecorderIdentity
 from history.schemas import SAMPLER
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -52,7 +52,7 @@ class Sampler:
         sampled = await Round(self._client, self._options.name_servers, self._clock).sampled(self._options.topics)
         for topic, answers in sampled.answers.items():
             for row in self._samples.take(topic, answers, sampled.members):
-                self._recorder.note(row)
+                self._recorder.enqueue(row)
         self._tell(self._troubles.news(sampled.failed, sampled.answered, sampled.routes))
 
     def _tell(self, news: News) -> None:
@@ -70,7 +70,7 @@ async def serve(options: Options) -> None:
     signals.listen()
     logs = open_logs(LineWriter(STDOUT), "auto", "info", clock, {"ns_id": options.name, "version": __version__})
     # It serves nobody, so it has no address.
-    identity = Identity(options.name, SAMPLER, __version__, "")
+    identity = RecorderIdentity(options.name, SAMPLER, __version__, "")
     # The servers say how much their folder may hold; half of the disk and 31 days count here too.
     recording = Recording(options.history, identity, logs, bytes_max=LONG_MAX)
     client = _client(options, logs)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from history.retention import DAYS_MAX
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, NS_TICK, ROUTE_CHANGE, ROUTE_SNAPSHOT, UNOBSERVED_AFTER_MS
-from history.server_rows import BEATS_MISSING, CLOCK_SET
+from history.server_rows import CLOCK_SET, HEARTBEATS_MISSING
 from history.times import time_of, unix_us
 from remoting.protocol.shapes.route import TopicRouteData
 from timemachine.rows import History, Row, as_written
@@ -240,7 +240,7 @@ def _missing(boot: _Boot, at: datetime, start: _Start) -> str:
     """Tell since when changes are missing; blank if none are, or a later snapshot has made up for them."""
     for row in boot.life:
         missing_from = row.unobserved_from
-        if row.event_type != "recording_resumed" or row.reason == BEATS_MISSING or missing_from is None:
+        if row.event_type != "recording_resumed" or row.reason == HEARTBEATS_MISSING or missing_from is None:
             continue
         if missing_from <= at and (at <= row.event_time or row.number > start.number):
             return f"changes are missing from {_utc(missing_from)} on"

@@ -13,7 +13,7 @@ from namesrv.core.routes import route_of
 from namesrv.core.tables.broker_table import BrokerSet, Member
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey, LiveRow
-from namesrv.recording.rows import RouteProperties, Settings
+from namesrv.recording.rows import RouteProperties, TopicSettings
 from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
 from timemachine.rows import Row
 
@@ -26,7 +26,7 @@ class TopicStory:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         #: In the order in which the sets stand in the route.
-        self._holders: dict[str, Settings] = {}
+        self._holders: dict[str, TopicSettings] = {}
         self._sets: dict[str, BrokerSet] = {}
         self._filters: dict[tuple[str, str], tuple[str, ...]] = {}
         self._mappings: dict[str, TopicQueueMappingInfo] = {}
@@ -42,7 +42,7 @@ class TopicStory:
                 self._properties = msgspec.json.decode(row.detail, type=RouteProperties)
             elif row.event_type == "queues":
                 self._apply_queues(row)
-            elif row.event_type == "topic_changed" or (row.event_type == "shown" and row.topic is not None):
+            elif row.event_type == "topic_changed" or (row.event_type == "snapshot" and row.topic is not None):
                 self._apply_change(row)
             elif row.event_type not in ("summary", "finished"):
                 self._apply_state(row)
@@ -69,7 +69,7 @@ class TopicStory:
         else:
             self._put(name, _settings(row.new_read, row.new_write, row.new_perm, row.topic_sys_flag))
 
-    def _put(self, broker_name: str, settings: Settings | None) -> None:
+    def _put(self, broker_name: str, settings: TopicSettings | None) -> None:
         if settings is not None:
             self._holders[broker_name] = settings
         else:
@@ -121,8 +121,8 @@ class TopicStory:
         )
 
 
-def _settings(read: int | None, write: int | None, perm: int | None, flag: int | None) -> Settings | None:
-    return None if read is None else Settings(read, write or 0, perm or 0, flag or 0)
+def _settings(read: int | None, write: int | None, perm: int | None, flag: int | None) -> TopicSettings | None:
+    return None if read is None else TopicSettings(read, write or 0, perm or 0, flag or 0)
 
 
 def _live(filter_servers: tuple[str, ...]) -> LiveRow:

@@ -13,7 +13,7 @@ from analytics.ingest.manifest import Days, load_days
 from analytics.shared.days import DAY_US, HOUR_US, date_at
 from analytics.shared.job import Job, Span
 from analytics.spark.storage import Storage
-from history.schemas import FAMILIES, Family
+from history.schemas import FAMILIES, RowFamily
 
 #: How much before a span its inputs begin.
 LOOK_BACK_US: Final = HOUR_US
@@ -27,9 +27,9 @@ class Stored(NamedTuple):
 
     spark: SparkSession
     storage: Storage
-    #: Family -> its days.
+    #: RowFamily -> its days.
     days: Mapping[str, Days]
-    #: Family -> the last rows of its days.
+    #: RowFamily -> the last rows of its days.
     closings: Mapping[str, Closings]
     #: What was read for one job and serves others: to find its files again would take longer than to read them.
     tables: dict[tuple[str, Span], DataFrame]
@@ -73,14 +73,14 @@ def is_known(stored: Stored, job: Job, span: Span) -> bool:
     return all(all_there(stored.days[name], with_look_back(name, span)) for name in job.inputs)
 
 
-def _rows(stored: Stored, family: Family, span: Span) -> DataFrame:
+def _rows(stored: Stored, family: RowFamily, span: Span) -> DataFrame:
     key = (family.name, span)
     if key not in stored.tables:
         stored.tables[key] = _read(stored, family, span)
     return stored.tables[key]
 
 
-def _read(stored: Stored, family: Family, span: Span) -> DataFrame:
+def _read(stored: Stored, family: RowFamily, span: Span) -> DataFrame:
     wide = with_look_back(family.name, span)
     days = stored.days[family.name]
     rows = rows_in(stored.spark, stored.storage, family, days, wide)

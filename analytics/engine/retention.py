@@ -14,14 +14,14 @@ from analytics.jobs.registry import MODULES
 from analytics.shared.days import date_at, span_of
 from analytics.spark.failures import Failures, SomeFailed
 from analytics.spark.progress import Progress
-from history.schemas import BEATS, FAMILIES, Family
+from history.schemas import FAMILIES, HEARTBEAT_FAMILIES, RowFamily
 
 _HOUR_US: Final = 3_600_000_000
 _DAY_US: Final = 24 * _HOUR_US
 
 #: Landing files are kept for so long after their day: heartbeats are most of the bytes.
 LANDING_KEPT_US: Final[Mapping[str, int]] = MappingProxyType(
-    dict.fromkeys(FAMILIES, 30 * _DAY_US) | dict.fromkeys(BEATS, 48 * _HOUR_US)
+    dict.fromkeys(FAMILIES, 30 * _DAY_US) | dict.fromkeys(HEARTBEAT_FAMILIES, 48 * _HOUR_US)
 )
 
 #: Rows are kept for so long after their day.
@@ -76,7 +76,7 @@ def _is_older(date: str, kept_us: int, now_us: int) -> bool:
     return span_of(date).end_us + kept_us <= now_us
 
 
-def _forgotten_landing(places: Places, family: Family, days: Days, now_us: int) -> Iterator[str]:
+def _forgotten_landing(places: Places, family: RowFamily, days: Days, now_us: int) -> Iterator[str]:
     """Delete landing files of old days that have been read as they are now, and what came too late to be read.
 
     Yields each when it is deleted.
@@ -96,7 +96,7 @@ def _forgotten_landing(places: Places, family: Family, days: Days, now_us: int) 
         places.landing.delete_empty_folder(f"{family_landing(family.name)}/date={date}")
 
 
-def _forgotten_rows(places: Places, family: Family, days: Days, now_us: int) -> Iterator[str]:
+def _forgotten_rows(places: Places, family: RowFamily, days: Days, now_us: int) -> Iterator[str]:
     """Delete the rows of old days; yields each day when they are deleted."""
     for date, day in days.items():
         if _is_older(date, CURATED_KEPT_US, now_us) and not day.deleted:

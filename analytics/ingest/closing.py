@@ -21,10 +21,10 @@ from analytics.shared.days import date_at, earlier
 from analytics.shared.job import Span
 from analytics.spark.schemas import row_schema
 from analytics.spark.storage import Storage, UnreadableFile
-from history.schemas import Family
+from history.schemas import RowFamily
 
-#: Family -> whose last rows are kept: those that tell how something stands until the next one comes. Of the others an
-#: analysis needs no more than the hours before.
+#: Family -> columns by which its last rows are kept: a row that describes a state until the next one comes. Of other
+#: families an analysis needs no more than the hours before.
 KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "heartbeat": ("ns_id", "cluster", "broker_name", "broker_id", "event_type"),
@@ -69,7 +69,7 @@ def last_rows(rows: DataFrame, keys: Iterable[str]) -> DataFrame:
     return at_latest.groupBy(*keys).agg(F.max_by(whole, "event_id").alias("_row")).select("_row.*")
 
 
-def close_days(spark: SparkSession, storage: Storage, family: Family, days: Days, span: Span) -> Closings:
+def close_days(spark: SparkSession, storage: Storage, family: RowFamily, days: Days, span: Span) -> Closings:
     """Take the last rows of the days that a span may have to know of, where that was not done or they have changed.
 
     Return those of all these days.
@@ -91,7 +91,7 @@ def before_day(closings: Closings, date: str) -> Closings:
     return {each: closing for each, closing in closings.items() if first <= each < date}
 
 
-def load_closings(storage: Storage, family: Family) -> dict[str, Closing]:
+def load_closings(storage: Storage, family: RowFamily) -> dict[str, Closing]:
     """Return the last rows there are, by day."""
     content = storage.read(_manifest(family))
     try:
@@ -100,12 +100,12 @@ def load_closings(storage: Storage, family: Family) -> dict[str, Closing]:
         raise UnreadableFile(_manifest(family), why) from why
 
 
-def rows_before(spark: SparkSession, storage: Storage, family: Family, closings: Closings) -> DataFrame:
+def rows_before(spark: SparkSession, storage: Storage, family: RowFamily, closings: Closings) -> DataFrame:
     """Return the last rows of all these days."""
     return rows_of(spark, storage, family, [path for closing in closings.values() for path in closing.paths])
 
 
-def drop_closings(storage: Storage, family: Family, before: str) -> None:
+def drop_closings(storage: Storage, family: RowFamily, before: str) -> None:
     """Forget the last rows of days before this one."""
     known = load_closings(storage, family)
     old = {date: known[date] for date in known if date < before}
@@ -116,7 +116,7 @@ def drop_closings(storage: Storage, family: Family, before: str) -> None:
 
 
 def _close(
-    spark: SparkSession, storage: Storage, family: Family, days: Days, known: Mapping[str, Closing]
+    spark: SparkSession, storage: Storage, family: RowFamily, days: Days, known: Mapping[str, Closing]
 ) -> dict[str, Closing]:
     """Write the last rows of some days in one go."""
     folder = _folder(family)
@@ -155,7 +155,7 @@ def _dated(rows: DataFrame, date: str) -> DataFrame:
 
 
 def _digests(
-    spark: SparkSession, storage: Storage, family: Family, folder: str, paths: Iterable[str]
+    spark: SparkSession, storage: Storage, family: RowFamily, folder: str, paths: Iterable[str]
 ) -> dict[str, int]:
     uris = [storage.uri(path) for path in paths]
     if not uris:
@@ -166,15 +166,15 @@ def _digests(
     return {row.date: row.digest for row in rows.groupBy("date").agg(digest).collect()}
 
 
-def _of(family: Family, day: Day) -> str:
+def _of(family: RowFamily, day: Day) -> str:
     """Return what changes with the rows of a day or with the keys whose last ones are kept, and only then."""
     hours = sorted((name, hour.rows, hour.digest) for name, hour in day.hours.items())
     return json.dumps([KEYS[family.name], hours])
 
 
-def _folder(family: Family) -> str:
+def _folder(family: RowFamily) -> str:
     return f"{CLOSING}/family={family.name}"
 
 
-def _manifest(family: Family) -> str:
+def _manifest(family: RowFamily) -> str:
     return f"{CLOSING}/_manifest/{family.name}.json"

@@ -16,7 +16,7 @@ from analytics.shared.days import DAY_US, date_at
 from analytics.spark.failures import Failures, SomeFailed
 from analytics.spark.progress import Progress
 from analytics.spark.storage import BadStorage
-from history.schemas import FAMILIES, Family
+from history.schemas import FAMILIES, RowFamily
 
 #: A day is compacted when it has been over for so long: most of what comes late has come.
 OVER_FOR_US: Final = DAY_US
@@ -54,7 +54,7 @@ def compact(places: Places, now_us: int, say: Progress) -> int:
     return count
 
 
-def _compact_family(places: Places, family: Family, now_us: int, failures: Failures, say: Progress) -> int:
+def _compact_family(places: Places, family: RowFamily, now_us: int, failures: Failures, say: Progress) -> int:
     days = load_days(places.stored, family.name)
     sweep(places.stored, family, days)
     due = [date for date, day in days.items() if is_due(date, day, now_us)]
@@ -73,7 +73,7 @@ def is_due(date: str, day: Day, now_us: int) -> bool:
     return date < date_at(now_us - OVER_FOR_US) and bool(day.stored) and set(day.stored) != {WHOLE_DAY}
 
 
-def _compact_day(places: Places, family: Family, date: str, day: Day) -> None:
+def _compact_day(places: Places, family: RowFamily, date: str, day: Day) -> None:
     files = places.stored.files(f"{family_folder(family.name)}/date={date}")
     count = 1 + sum(file.size for file in files) // FILE_BYTES
     rows = _in_files(rows_of(places.spark, places.stored, family, day.parquet_files), count)
@@ -85,7 +85,7 @@ def _compact_day(places: Places, family: Family, date: str, day: Day) -> None:
         places.stored.delete(path)
 
 
-def _check(places: Places, family: Family, date: str, day: Day, paths: Iterable[str]) -> None:
+def _check(places: Places, family: RowFamily, date: str, day: Day, paths: Iterable[str]) -> None:
     """Raise RowsDiffer unless these files have all rows of a day, and no others."""
     found = facts_of(places.spark, places.stored, family, paths)
     rows, digest = found.get(f"{date}/{WHOLE_DAY}", (0, 0))

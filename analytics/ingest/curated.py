@@ -13,20 +13,20 @@ from analytics.shared.days import DAY_US, HOUR_US, date_at, hour_at
 from analytics.shared.job import Span
 from analytics.spark.schemas import no_rows, row_schema
 from analytics.spark.storage import Storage
-from history.schemas import Family
+from history.schemas import RowFamily
 
 #: A landing file is in the folder of the hour of its first row, and may hold rows of the next one.
 _SPILL_US: Final = HOUR_US
 
 
-def rows_of(spark: SparkSession, storage: Storage, family: Family, paths: Iterable[str]) -> DataFrame:
+def rows_of(spark: SparkSession, storage: Storage, family: RowFamily, paths: Iterable[str]) -> DataFrame:
     """Return the rows of Parquet files; columns that came later than a file are null."""
     schema = row_schema(family)
     uris = [storage.uri(path) for path in paths]
     return spark.read.schema(schema).parquet(*uris) if uris else no_rows(spark, schema)
 
 
-def rows_in(spark: SparkSession, storage: Storage, family: Family, days: Days, span: Span) -> DataFrame:
+def rows_in(spark: SparkSession, storage: Storage, family: RowFamily, days: Days, span: Span) -> DataFrame:
     """Return the rows of a span."""
     rows = rows_of(spark, storage, family, paths_of(days, span))
     at = F.col("event_time")
@@ -70,7 +70,7 @@ def all_there(days: Days, span: Span) -> bool:
     return not any(days[date].deleted for date in dates if date in days)
 
 
-def write_hours(rows: DataFrame, storage: Storage, family: Family) -> dict[str, list[str]]:
+def write_hours(rows: DataFrame, storage: Storage, family: RowFamily) -> dict[str, list[str]]:
     """Add files to the hours that rows belong to; return them by `<date>/<hour>`. No manifest names them yet."""
     found: dict[str, list[str]] = {}
     for path in append(rows, storage, family_folder(family.name), by=("date", "hour")):
@@ -79,7 +79,9 @@ def write_hours(rows: DataFrame, storage: Storage, family: Family) -> dict[str, 
     return found
 
 
-def facts_of(spark: SparkSession, storage: Storage, family: Family, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+def facts_of(
+    spark: SparkSession, storage: Storage, family: RowFamily, paths: Iterable[str]
+) -> dict[str, tuple[int, int]]:
     """Return rows and digest of the hours in Parquet files, by `<date>/<hour>`."""
     uris = [storage.uri(path) for path in paths]
     if not uris:

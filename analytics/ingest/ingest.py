@@ -46,7 +46,7 @@ from analytics.spark.progress import Progress
 from analytics.spark.schemas import CORRUPT, line_schema
 from analytics.spark.spark_failures import SPARK_FAILURES
 from analytics.spark.storage import Storage
-from history.schemas import FAMILIES, SCHEMA_VERSION, Family
+from history.schemas import FAMILIES, SCHEMA_VERSION, RowFamily
 
 #: The lock of the stored history.
 STORED_HISTORY: Final = "curated"
@@ -105,7 +105,7 @@ class Places(NamedTuple):
     stored: Storage
 
 
-def ingest(places: Places, say: Progress, families: Iterable[Family] = tuple(FAMILIES.values())) -> Ingested:
+def ingest(places: Places, say: Progress, families: Iterable[RowFamily] = tuple(FAMILIES.values())) -> Ingested:
     """Read all that has landed and was not read yet; running it again does nothing.
 
     A family that cannot be read keeps none of the others waiting; raises FamiliesFailed at the end.
@@ -126,12 +126,12 @@ def ingest(places: Places, say: Progress, families: Iterable[Family] = tuple(FAM
     return total
 
 
-def newer_rows(family: Family, version: int) -> str:
+def newer_rows(family: RowFamily, version: int) -> str:
     """Return what is to be said of rows that may have columns which are not known here, and so are not stored."""
     return f"{family.name}: rows of schema version {version}, newer than {SCHEMA_VERSION}: upgrade rmq-analytics"
 
 
-def ingest_family(places: Places, family: Family) -> Ingested:
+def ingest_family(places: Places, family: RowFamily) -> Ingested:
     """Read what has landed of one family; raises one of FAILURES."""
     days = load_days(places.stored, family.name)
     sweep(places.stored, family, days)
@@ -141,11 +141,11 @@ def ingest_family(places: Places, family: Family) -> Ingested:
     return total
 
 
-def _landed(places: Places, family: Family) -> LandedHours:
+def _landed(places: Places, family: RowFamily) -> LandedHours:
     return by_hour(places.landing.files(family_landing(family.name)))
 
 
-def ingest_batch(places: Places, family: Family, batch: Sequence[HourWork]) -> Ingested:
+def ingest_batch(places: Places, family: RowFamily, batch: Sequence[HourWork]) -> Ingested:
     """Read hours of a listing; where files of it are gone by now, what is left of them."""
     try:
         return _absorb_files(places, family, batch)
@@ -164,7 +164,7 @@ def ingest_batch(places: Places, family: Family, batch: Sequence[HourWork]) -> I
     return total
 
 
-def sweep(stored: Storage, family: Family, days: Days) -> None:
+def sweep(stored: Storage, family: RowFamily, days: Days) -> None:
     """Delete what interrupted runs have left; raises ManifestGone where nothing says what else there is."""
     prepare_manifests(stored, family.name)
     folder = family_folder(family.name)
@@ -173,7 +173,7 @@ def sweep(stored: Storage, family: Family, days: Days) -> None:
         stored.delete(path)
 
 
-def _absorb_files(places: Places, family: Family, work: Sequence[HourWork]) -> Ingested:
+def _absorb_files(places: Places, family: RowFamily, work: Sequence[HourWork]) -> Ingested:
     """Read the landing files of hours, and make their rows count.
 
     What is readable of a compressed file that is cut off is worth having; an error of the disk is no end of a file.
@@ -195,14 +195,14 @@ def _files(work: Iterable[HourWork]) -> list[_File]:
     return [(hour.date, hour.hour, file.name) for hour in work for file in hour.files]
 
 
-def _cut_off(places: Places, family: Family, files: Iterable[_File]) -> list[_File]:
+def _cut_off(places: Places, family: RowFamily, files: Iterable[_File]) -> list[_File]:
     """Return the compressed files that do not unpack."""
     compressed = [file for file in files if file[-1].endswith(".gz")]
     contents = ((file, places.landing.read(landing_path(family.name, *file))) for file in compressed)
     return [file for file, content in contents if content is not None and not unpacks(content)]
 
 
-def read_lines(places: Places, family: Family, files: Iterable[_File], **options: str) -> DataFrame:
+def read_lines(places: Places, family: RowFamily, files: Iterable[_File], **options: str) -> DataFrame:
     """Return the lines of landing files: the family's columns, `_corrupt`, `file`, and the partition columns."""
     uris = [places.landing.uri(landing_path(family.name, *file)) for file in files]
     reader = (
@@ -213,13 +213,13 @@ def read_lines(places: Places, family: Family, files: Iterable[_File], **options
     return reader.json(uris).withColumn("file", F.col("_metadata.file_name"))
 
 
-def file_schema(family: Family) -> StructType:
+def file_schema(family: RowFamily) -> StructType:
     """Return what is read from landing files: their lines, and the columns that their folders stand for."""
     return line_schema(family).add("date", "string").add("hour", "string")
 
 
 def absorb(
-    places: Places, family: Family, lines: DataFrame, work: Sequence[HourWork], cut_off: Collection[_File] = ()
+    places: Places, family: RowFamily, lines: DataFrame, work: Sequence[HourWork], cut_off: Collection[_File] = ()
 ) -> Ingested:
     """Write the rows of hours that are read in the same way, and make them count.
 
@@ -258,7 +258,7 @@ def _counts() -> list[Column]:
 _Corrupt = Mapping[str, tuple[int, list[CorruptLine]]]
 
 
-def _seen(observation: Observation, lines: DataFrame, family: Family) -> tuple[dict[str, Any], _Corrupt]:
+def _seen(observation: Observation, lines: DataFrame, family: RowFamily) -> tuple[dict[str, Any], _Corrupt]:
     """Return what an observation has counted, and the lines that cannot be read."""
     try:
         told = observation.get
@@ -268,7 +268,7 @@ def _seen(observation: Observation, lines: DataFrame, family: Family) -> tuple[d
     return told, _corrupt(lines, family) if told["corrupt"] else {}
 
 
-def _counted(lines: DataFrame, family: Family) -> tuple[dict[str, Any], _Corrupt]:
+def _counted(lines: DataFrame, family: RowFamily) -> tuple[dict[str, Any], _Corrupt]:
     """Return the counts of lines, and those that cannot be read, with one reading of the files."""
     kept = lines.persist()
     try:
@@ -291,14 +291,14 @@ class _Read(NamedTuple):
 _NOTHING: Final = _Read([], 0, 0, 0, ())
 
 
-def _known_ids(places: Places, family: Family, days: Days, work: Iterable[HourWork]) -> DataFrame:
+def _known_ids(places: Places, family: RowFamily, days: Days, work: Iterable[HourWork]) -> DataFrame:
     """Return the ids of the events that the hours in question have already; of a compacted day, those of all of it."""
     units = {(each.date, unit) for each in work for unit in (each.hour, WHOLE_DAY)}
     paths = [path for date, unit in sorted(units) if date in days for path in days[date].stored.get(unit, ())]
     return rows_of(places.spark, places.stored, family, paths).select("event_id")
 
 
-def _corrupt(lines: DataFrame, family: Family) -> _Corrupt:
+def _corrupt(lines: DataFrame, family: RowFamily) -> _Corrupt:
     found: dict[str, tuple[int, list[CorruptLine]]] = {}
     for row in unreadable(lines, family, CORRUPT_LINES_KEPT).collect():
         _, kept = found.setdefault(f"{row.date}/{row.hour}", (row["count"], []))
@@ -314,7 +314,7 @@ def _with_cut_off(corrupt: _Corrupt, files: Iterable[_File]) -> _Corrupt:
     return found
 
 
-def _read_of(places: Places, family: Family, paths: Mapping[str, list[str]], corrupt: _Corrupt) -> dict[str, _Read]:
+def _read_of(places: Places, family: RowFamily, paths: Mapping[str, list[str]], corrupt: _Corrupt) -> dict[str, _Read]:
     """Return what was read, by `<date>/<hour>`, as it is found in the files just written."""
     facts = facts_of(places.spark, places.stored, family, [path for each in paths.values() for path in each])
     read = {}
@@ -325,7 +325,9 @@ def _read_of(places: Places, family: Family, paths: Mapping[str, list[str]], cor
     return read
 
 
-def _make_count(stored: Storage, family: Family, day: Day, work: Iterable[HourWork], read: Mapping[str, _Read]) -> None:
+def _make_count(
+    stored: Storage, family: RowFamily, day: Day, work: Iterable[HourWork], read: Mapping[str, _Read]
+) -> None:
     """Let what was written for hours of one day count, and delete what it stands for."""
     hours: dict[str, Hour] = {}
     paths: dict[str, list[str]] = {}

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.spark.schemas import CORRUPT, row_schema
-from history.schemas import Family
+from history.schemas import RowFamily
 
 #: Partition columns of landing, in the order of its folders.
 HOUR: Final = ("date", "hour")
@@ -23,7 +23,7 @@ def is_unreadable() -> Column:
     return F.col(CORRUPT).isNotNull() | F.col("event_id").isNull() | F.col("event_time").isNull()
 
 
-def events(lines: DataFrame, family: Family) -> DataFrame:
+def events(lines: DataFrame, family: RowFamily) -> DataFrame:
     """Return the rows of the lines that can be read, with their partition columns."""
     return lines.where(~is_unreadable()).select(*HOUR, *row_schema(family).fieldNames())
 
@@ -43,7 +43,7 @@ def not_in(rows: DataFrame, known_ids: DataFrame) -> DataFrame:
     return rows.join(known_ids, on="event_id", how="left_anti").select(*rows.columns)
 
 
-def unreadable(lines: DataFrame, family: Family, kept: int) -> DataFrame:
+def unreadable(lines: DataFrame, family: RowFamily, kept: int) -> DataFrame:
     """Return the first lines of each hour that cannot be read, and their number: `date, hour, file, line, count`."""
     # All columns are named, so that all are parsed: Spark finds no fault with a column that nobody asks for.
     as_read = F.to_json(F.struct(*row_schema(family).fieldNames()))

@@ -30,7 +30,7 @@ from analytics.ingest.landing import BATCH_BYTES_MAX, PATH_GLOB, HourWork, How, 
 from analytics.ingest.manifest import Day, LandedFile, load_days
 from analytics.spark.failures import Failures
 from analytics.spark.progress import Progress
-from history.schemas import COMPRESSED, SCHEMA_VERSION, Family
+from history.schemas import COMPRESSED, SCHEMA_VERSION, RowFamily
 
 #: Rises when a query changes so that it cannot go on from an older checkpoint.
 CHECKPOINT_VERSION: Final = 1
@@ -41,7 +41,7 @@ FILE_AGE_MAX: Final = "30d"
 _HOUR_OF_PATH: Final = r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$"
 
 
-def take_what_is_there(places: Places, families: Iterable[Family], say: Progress) -> None:
+def take_what_is_there(places: Places, families: Iterable[RowFamily], say: Progress) -> None:
     """Read all files that the checkpoints do not know yet, and return; raises FamiliesFailed at the end."""
     failures = Failures(say)
     for family in families:
@@ -50,7 +50,7 @@ def take_what_is_there(places: Places, families: Iterable[Family], say: Progress
     failures.raise_if_any(FamiliesFailed)
 
 
-def follow(places: Places, families: Iterable[Family], every_seconds: float, say: Progress) -> None:
+def follow(places: Places, families: Iterable[RowFamily], every_seconds: float, say: Progress) -> None:
     """Read files as they come, until a query fails or the process is told to stop."""
     with ExitStack() as running:
         for family in families:
@@ -59,7 +59,7 @@ def follow(places: Places, families: Iterable[Family], every_seconds: float, say
         places.spark.streams.awaitAnyTermination()
 
 
-def checkpoint(family: Family) -> str:
+def checkpoint(family: RowFamily) -> str:
     """Return where a family's query keeps what it has taken."""
     return f"checkpoints/ingest-{family.name}/v{CHECKPOINT_VERSION}"
 
@@ -71,7 +71,7 @@ def _wait(query: StreamingQuery) -> None:
         query.stop()
 
 
-def _writer(places: Places, family: Family, say: Progress) -> DataStreamWriter:
+def _writer(places: Places, family: RowFamily, say: Progress) -> DataStreamWriter:
     landing = family_landing(family.name)
     # A query on a folder that is not there fails; the servers make it with their first file.
     places.landing.make_folder(landing)
@@ -89,7 +89,7 @@ def _writer(places: Places, family: Family, say: Progress) -> DataStreamWriter:
     return writer.foreachBatch(_batch(places, family, say))
 
 
-def _passed_over(family: Family) -> dict[str, str]:
+def _passed_over(family: RowFamily) -> dict[str, str]:
     """Return what must not end a query: it would begin again with the same files, and end again, for ever."""
     return {
         # A server whose disk is full deletes its oldest files.
@@ -113,7 +113,7 @@ def _with_origin(lines: DataFrame) -> DataFrame:
     )
 
 
-def _batch(places: Places, family: Family, say: Progress) -> Callable[[DataFrame, int], None]:
+def _batch(places: Places, family: RowFamily, say: Progress) -> Callable[[DataFrame, int], None]:
     """Return what is done with each micro-batch."""
     newest = SCHEMA_VERSION
 
@@ -136,7 +136,7 @@ def _batch(places: Places, family: Family, say: Progress) -> Callable[[DataFrame
     return take
 
 
-def _take(places: Places, family: Family, lines: DataFrame) -> Ingested:
+def _take(places: Places, family: RowFamily, lines: DataFrame) -> Ingested:
     days = load_days(places.stored, family.name)
     sweep(places.stored, family, days)
     files = lines.select("date", "hour", "file", "_size", "_modified_ms").distinct().collect()

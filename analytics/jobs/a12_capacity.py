@@ -25,13 +25,13 @@ LIMITS: Final[Mapping[str, float]] = MappingProxyType(
         # The quota that etcd has unless it is told otherwise.
         "etcd_db_bytes": 2 * 2**30,
         # The memory limit of the Helm chart.
-        "route_bytes": 2**30,
+        "resident_memory_bytes": 2**30,
         # connectionsMax as it is by default.
         "connections": 16_384,
     }
 )
 
-RESOURCES: Final = ("brokers", "topics", "queues", "route_bytes", "connections", "etcd_db_bytes")
+RESOURCES: Final = ("brokers", "topics", "queues", "resident_memory_bytes", "connections", "etcd_db_bytes")
 
 #: A day with fewer ticks than so much of the fullest day's was cut: today so far, or the day of a start. Its busiest
 #: hours may not have come.
@@ -64,7 +64,7 @@ PART_COLUMNS: Final = (
 
 COLUMNS: Final = (
     Column("source", Type.STRING, "namesrv or controller: of which servers"),
-    Column("resource", Type.STRING, "brokers, topics, queues, route_bytes, connections or etcd_db_bytes"),
+    Column("resource", Type.STRING, "brokers, topics, queues, resident_memory_bytes, connections or etcd_db_bytes"),
     Column("days", Type.LONG, "days that were compared: those with half of the ticks of the fullest one"),
     Column("now", Type.DOUBLE, "the newest day, on the server that used most"),
     Column("slope_day", Type.DOUBLE, "how much more a day brings; null with less than four days"),

@@ -10,7 +10,7 @@ from analytics.reporting.wording import Row, amount, brief, duration
 _DAY_S: Final = 86_400
 _AHEAD: Final = 30
 
-_NAMES: Final = {"route_bytes": "memory", "etcd_db_bytes": "etcd's database"}
+_NAMES: Final = {"resident_memory_bytes": "memory", "etcd_db_bytes": "etcd's database"}
 
 
 def capacity(result: Result) -> Section:

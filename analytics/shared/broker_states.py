@@ -248,7 +248,7 @@ def _vanished() -> SparkColumn:
         # A snapshot tells who is missing, and not since when or why; so does the first word after a pause in recording.
         resumed = F.coalesce("resumed", F.lit(False))
         moved = (event.isin(*_KNOWN) & ~resumed) | F.array_contains("set_ids", former["id"])
-        kind = F.when(moved, MOVED).when((event == "shown") | resumed, ABSENT).otherwise(DOWN)
+        kind = F.when(moved, MOVED).when((event == "snapshot") | resumed, ABSENT).otherwise(DOWN)
         return _said(kind, former["id"], cluster=former["cluster"])
 
     return F.coalesce(F.transform(F.filter("before", is_missing), what_became), _nothing())

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from history.schemas import Column, Family, Type
+from history.schemas import Column, RowFamily, Type
 
 #: In rows read from JSON: the whole line, where it could not be read; null otherwise.
 CORRUPT: Final = "_corrupt"
@@ -43,12 +43,12 @@ def struct_of(columns: Iterable[Column]) -> StructType:
     return StructType([StructField(column.name, SPARK_TYPES[column.type]) for column in columns])
 
 
-def row_schema(family: Family) -> StructType:
+def row_schema(family: RowFamily) -> StructType:
     """Return the schema of a family's rows as they are stored and as analyses get them."""
     return struct_of(family.all_columns)
 
 
-def line_schema(family: Family) -> StructType:
+def line_schema(family: RowFamily) -> StructType:
     """Return the schema to read a family's lines of JSON with: its rows, and the line where it cannot be read."""
     return row_schema(family).add(CORRUPT, StringType())
 

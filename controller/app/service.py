@@ -14,7 +14,7 @@ from controller.http.views import Views
 from controller.observability.counters import SetCounts
 from controller.observability.event_log import BROKER_CODES, Journal
 from controller.observability.results_reader import ResultsReader
-from controller.recording.set_recorder import SetHistory
+from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
 from controller.storage.opening import open_store
 from controller.storage.store import Backend, StoreError
@@ -75,9 +75,9 @@ class Controller:
         if self._process.recording is not None:
             recorder = self._process.recording.recorder
             store = self._engine.store
-            history = SetHistory(recorder, self._engine.live, store.address_of, lambda: self._size.latest)
+            history = SetRecorder(recorder, self._engine.live, store.address_of, lambda: self._size.latest)
             self._journal.history = history
-            self._engine.control.on_heartbeat = history.beat
+            self._engine.control.on_heartbeat = history.record_heartbeat
             self._measure = history.measure
         handlers = self._engine.handlers
         self._server = self._process.make_listener(

@@ -25,7 +25,7 @@ from serving.logging.logs import Logs
 from serving.process.event_log import ServerJournal
 
 if TYPE_CHECKING:
-    from controller.recording.set_recorder import SetHistory
+    from controller.recording.set_recorder import SetRecorder
 
 #: Only brokers send these; operators' tools send the others too.
 BROKER_CODES = frozenset(
@@ -50,7 +50,7 @@ class Journal(ServerJournal[ControllerConfig]):
         """Take the configuration in force, to tell later what changed of it."""
         super().__init__(CONTROLLER, logs, counts, config)
         #: None where nothing is recorded.
-        self.history: SetHistory | None = None
+        self.history: SetRecorder | None = None
 
     # Leadership and store
 

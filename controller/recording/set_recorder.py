@@ -1,4 +1,4 @@
-"""Hands over to the recorder what a controller sees: deaths, elections, roles, who is in sync, and heartbeats.
+"""Hands over to the recorder what a controller sees: failures, elections, roles, SyncStateSets and heartbeats.
 
 Only values that nobody changes later are handed over; they become rows in the recorder's thread.
 """
@@ -13,34 +13,34 @@ from controller.failover.election_log import ElectionRecord, NotificationResult
 from controller.failure_detection.detector import BrokerFailure
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
 from controller.sets.broker_set import BrokerSet
-from history.heartbeats import Beat, Beats
+from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
-from history.rows import Moment, Row, RowMaker, Who
+from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from history.schemas import CONTROLLER
-from history.server_rows import Life
+from history.server_rows import LifecycleEvent
 from remoting.clock import SystemClock
 
 
-class Told(NamedTuple):
-    """Something happened to a set or a broker."""
+class SetEvent(NamedTuple):
+    """An event of a set or a broker."""
 
     event_type: str
-    who: Who
+    broker: BrokerRef
     columns: Mapping[str, object]
-    #: How long before it was told.
+    #: How long before it was enqueued.
     ago_ms: int = 0
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield one row."""
         ago_us = self.ago_ms * 1000
         then = Moment(moment.unix_us - ago_us, moment.mono_us - ago_us)
         columns = dict(self.columns)
         if isinstance(silent_ms := columns.get("silent_ms"), int):
             columns["last_heartbeat_time"] = then.unix_us - silent_ms * 1000
-        yield maker.row(CONTROLLER, self.event_type, then, self.who, **columns)
+        yield maker.row(CONTROLLER, self.event_type, then, self.broker, **columns)
 
 
-class SetHistory:
+class SetRecorder:
     """What is recorded of broker sets."""
 
     def __init__(
@@ -55,85 +55,85 @@ class SetHistory:
         self._address_of = address_of
         self._live = live
         self._clock = SystemClock()
-        self._beats = Beats()
+        self._heartbeats = HeartbeatAggregator()
 
     def measure(self) -> dict[str, int | float | None]:
-        """Return what this controller hears, and how large its etcd is, by column of a tick."""
+        """Return how many brokers are alive, and the size of etcd, by column of a tick."""
         return {"brokers": self._live.brokers, "etcd_db_bytes": self._etcd_bytes()}
 
     # The controller itself
 
     def leadership(self, event_type: str, reason: str) -> None:
-        """Record that this controller leads, or does no longer."""
-        self._recorder.note(Life(event_type, reason=reason))
+        """Record that this controller gained or lost the leadership."""
+        self._recorder.enqueue(LifecycleEvent(event_type, reason=reason))
 
     # Brokers
 
-    def beat(self, cluster: str, key: BrokerKey, heard: LastHeartbeat, before: LastHeartbeat | None) -> None:
-        """Record a heartbeat as far as that is worth it."""
-        beat = Beat(
+    def record_heartbeat(self, cluster: str, key: BrokerKey, last: LastHeartbeat, before: LastHeartbeat | None) -> None:
+        """Record a heartbeat, or what its minute comes to."""
+        heartbeat = Heartbeat(
             Moment(self._clock.unix_us(), self._clock.mono_us()),
-            Who(cluster, key.broker_name, key.broker_id, heard.address),
+            BrokerRef(cluster, key.broker_name, key.broker_id, last.address),
             "controller",
-            None if before is None or before.awaits_heartbeat else heard.last_contact_ms - before.last_contact_ms,
-            heard.timeout_ms,
-            max_offset=heard.max_offset,
-            epoch=heard.epoch,
+            None if before is None or before.awaits_heartbeat else last.last_contact_ms - before.last_contact_ms,
+            last.timeout_ms,
+            max_offset=last.max_offset,
+            epoch=last.epoch,
         )
-        for noted in self._beats.take(beat):
-            self._recorder.note_beat(noted)
+        for each in self._heartbeats.add(heartbeat):
+            self._recorder.enqueue_heartbeat(each)
 
     def broker_started(self, registrant: Registrant) -> None:
         """Record that a broker started."""
-        who = Who(registrant.cluster, registrant.broker_name, registrant.broker_id, registrant.address)
-        self._recorder.note(Told("registered", who, {}))
+        broker = BrokerRef(registrant.cluster, registrant.broker_name, registrant.broker_id, registrant.address)
+        self._recorder.enqueue(SetEvent("registered", broker, {}))
 
-    def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet) -> None:
-        """Record a death."""
-        replica = broker_set.replicas.get(dead.key.broker_id)
+    def broker_failed(self, failure: BrokerFailure, broker_set: BrokerSet) -> None:
+        """Record a failed broker."""
+        replica = broker_set.replicas.get(failure.key.broker_id)
         address = replica.address if replica is not None else None
-        who = Who(broker_set.cluster, dead.key.broker_name, dead.key.broker_id, address)
+        broker = BrokerRef(broker_set.cluster, failure.key.broker_name, failure.key.broker_id, address)
         columns = {
-            "reason": dead.reason,
-            "cause": dead.why.value,
-            "silent_ms": dead.judged_ms - dead.last.last_contact_ms,
-            "duration_ms": dead.judged_ms - dead.suspected_ms,
-            "timeout_ms": dead.timeout_ms,
+            "reason": failure.reason,
+            "cause": failure.why.value,
+            "silent_ms": failure.judged_ms - failure.last.last_contact_ms,
+            "duration_ms": failure.judged_ms - failure.suspected_ms,
+            "timeout_ms": failure.timeout_ms,
             "master_epoch": broker_set.master_epoch,
         }
-        # An election counts from there: it would seem to begin before the death if the loop was busy in between.
-        ago_ms = max(0, self._clock.now_ms() - dead.judged_ms)
-        self._recorder.note(Told("failure_detected", who, columns, ago_ms))
-        self._forget(broker_set, dead.key.broker_id)
+        # An election is timed from here: it would seem to begin before the failure if the loop was busy in between.
+        ago_ms = max(0, self._clock.now_ms() - failure.judged_ms)
+        self._recorder.enqueue(SetEvent("failure_detected", broker, columns, ago_ms))
+        self._remove_heartbeats(broker_set, failure.key.broker_id)
 
     def cleaned(self, broker_set: BrokerSet, broker_ids: Iterable[int]) -> None:
-        """Wait for no more heartbeats of brokers that belong to the set no longer."""
+        """Remove the heartbeats of brokers that no longer belong to the set."""
         for broker_id in broker_ids:
-            self._forget(broker_set, broker_id)
+            self._remove_heartbeats(broker_set, broker_id)
 
-    def _forget(self, broker_set: BrokerSet, broker_id: int) -> None:
+    def _remove_heartbeats(self, broker_set: BrokerSet, broker_id: int) -> None:
         moment = Moment(self._clock.unix_us(), self._clock.mono_us())
-        for summary in self._beats.forget(broker_set.cluster, broker_set.broker_name, broker_id, moment):
-            self._recorder.note_beat(summary)
+        for summary in self._heartbeats.remove(broker_set.cluster, broker_set.broker_name, broker_id, moment):
+            self._recorder.enqueue_heartbeat(summary)
 
     # Sets
 
     def sync_state_set_altered(self, broker_set: BrokerSet) -> None:
-        """Record who is in sync."""
+        """Record the SyncStateSet."""
         columns = {
             "master_epoch": broker_set.master_epoch,
             "sync_state_set_epoch": broker_set.sync_state_set_epoch,
             "sync_state_set": sorted(broker_set.sync_state_set),
             "new_master": broker_set.master,
         }
-        who = Who(broker_set.cluster, broker_set.broker_name)
-        self._recorder.note(Told("sync_set_changed", who, columns))
+        broker = BrokerRef(broker_set.cluster, broker_set.broker_name)
+        self._recorder.enqueue(SetEvent("sync_set_changed", broker, columns))
 
     def election_held(self, record: ElectionRecord) -> None:
         """Record an election, with its beginning."""
         master = record.new_master
         address = self._address_of(BrokerKey(record.broker_name, master)) if master is not None else None
-        who = Who(record.cluster, record.broker_name, master, address)
+        broker = BrokerRef(record.cluster, record.broker_name, master, address)
         is_new = record.result is ElectionResult.NEW_MASTER
         common = {
             "failover_id": _failover_id(record) if is_new else None,
@@ -142,7 +142,9 @@ class SetHistory:
         }
         began = {**common, "reason": record.cause.why}
         commit_ms = record.phases.commit_ms
-        self._recorder.note(Told("election_started", Who(record.cluster, record.broker_name), began, commit_ms))
+        self._recorder.enqueue(
+            SetEvent("election_started", BrokerRef(record.cluster, record.broker_name), began, commit_ms)
+        )
         columns = {
             **common,
             "result": record.reported_result.value,
@@ -153,7 +155,7 @@ class SetHistory:
             "duration_ms": commit_ms,
             "bytes_at_stake": record.bytes_at_stake,
         }
-        self._recorder.note(Told("elected", who, columns))
+        self._recorder.enqueue(SetEvent("elected", broker, columns))
 
     def role_notified(
         self,
@@ -162,7 +164,7 @@ class SetHistory:
         notified: NotificationResult,
         record: ElectionRecord | None,
     ) -> None:
-        """Record whether a broker knows its role."""
+        """Record whether a broker confirmed its role."""
         cluster = record.cluster if record is not None else None
         columns = {
             "failover_id": _failover_id(record) if record is not None else None,
@@ -171,8 +173,8 @@ class SetHistory:
             "master_epoch": effect.master_epoch,
             "new_master": effect.master.broker_id,
         }
-        who = Who(cluster, effect.broker_name, recipient.broker_id, recipient.address)
-        self._recorder.note(Told("role_notified", who, columns))
+        broker = BrokerRef(cluster, effect.broker_name, recipient.broker_id, recipient.address)
+        self._recorder.enqueue(SetEvent("role_notified", broker, columns))
 
 
 def _failover_id(record: ElectionRecord) -> str:

@@ -14,7 +14,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.observability.broker_counters import BrokerCounts
 from namesrv.observability.event_log import BROKER_CODES, Journal
 from namesrv.observability.log_events import SCAN_SKIPPED
-from namesrv.recording.route_recorder import RouteHistory
+from namesrv.recording.route_recorder import RouteRecorder
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from namesrv.settings.kv_config import KvConfig
@@ -47,7 +47,7 @@ class NameServer:
             config, kv, self._journal, self._follow, lambda topic: self._state.answers.drop((topic,))
         )
         if self._process.recording is not None:
-            self._journal.history = RouteHistory(self._process.recording.recorder, self._state, self._settings)
+            self._journal.history = RouteRecorder(self._process.recording.recorder, self._state, self._settings)
         self._client = self._process.make_client()
         self._performer = Performer(self._tasks, self._client, self, self._journal)
         self._handlers = Handlers(self._state, self._settings, self._clock, self._performer.perform)

@@ -33,7 +33,7 @@ from serving.logging.logs import Logs
 from serving.process.event_log import ServerJournal
 
 if TYPE_CHECKING:
-    from namesrv.recording.route_recorder import RouteHistory
+    from namesrv.recording.route_recorder import RouteRecorder
 
 _LEFT: Final = {
     DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
@@ -64,14 +64,14 @@ class Journal(ServerJournal[NameServerConfig]):
         #: Broker name -> members that could not be told of the notification that is under way.
         self._not_reached: Counter[str] = Counter()
         #: None where nothing is recorded.
-        self.history: RouteHistory | None = None
+        self.history: RouteRecorder | None = None
 
     # What the state did
 
     def tell(self, events: tuple[Event, ...]) -> None:
         """Log and count the events of one request, scan or lost connection."""
         if self.history is not None:
-            self.history.tell(events)
+            self.history.record(events)
         for event in events:
             self._counts.count(event)
         if registered := [event for event in events if isinstance(event, BrokerRegistered)]:

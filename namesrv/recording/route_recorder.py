@@ -7,9 +7,9 @@ changes are missing: it is where the reading of a route begins.
 import asyncio
 from typing import Final
 
-from history.heartbeats import Beat, Beats
+from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
-from history.rows import Moment, Who
+from history.rows import BrokerRef, Moment
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerBeat, BrokerRemoved, Event
@@ -29,7 +29,7 @@ _REST_PER_WORK: Final = 9
 _LOOK_S: Final = 1.0
 
 
-class RouteHistory:
+class RouteRecorder:
     """What is recorded of brokers and routes."""
 
     def __init__(self, recorder: Recorder, state: RouteState, settings: Settings) -> None:
@@ -37,37 +37,37 @@ class RouteHistory:
         self._state = state
         self._settings = settings
         self._clock = clock = SystemClock()
-        self._beats = Beats()
+        self._heartbeats = HeartbeatAggregator()
         #: Routes changed since the last snapshot, and when that was; the first one is due soon.
         self._changed = True
         #: How many there were so far.
         self._changes = 0
         self._snapshot_ms = clock.now_ms() + _FIRST_SNAPSHOT_MS - _HOUR_MS
         state.keeps_changes = True
-        self._note_settings()
+        self._record_settings()
 
-    def tell(self, events: tuple[Event, ...]) -> None:
+    def record(self, events: tuple[Event, ...]) -> None:
         """Record the events of one request, scan or lost connection, and what they did to the routes."""
         changes = self._state.take_changes()
-        lasting = tuple(event for event in events if rows.is_told(event))
+        lasting = tuple(event for event in events if rows.is_recorded(event))
         for event in events:
             if isinstance(event, BrokerRemoved):
-                self._left(event)
+                self._remove_heartbeats(event)
         if changes or lasting:
             self._changed = self._changed or bool(changes)
             self._changes += len(changes)
-            happening = rows.SetsChanged(lasting, changes)
-            self._recorder.note(happening, happening.topics)
+            changed = rows.SetsChanged(lasting, changes)
+            self._recorder.enqueue(changed, changed.topics)
         # A broker beats by registering: later than that, for who reads both in the order of their times.
         for event in events:
             if isinstance(event, BrokerBeat):
-                self._beat(event)
+                self._record_heartbeat(event)
 
     def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
         """Record another order configuration."""
         if namespace == ORDER_TOPIC_CONFIG:
             self._changed = True
-            self._recorder.note(rows.OrderChanged(key, value))
+            self._recorder.enqueue(rows.OrderChanged(key, value))
 
     def configured(self, config: NameServerConfig) -> None:
         """Record the properties that routes depend on."""
@@ -77,9 +77,9 @@ class RouteHistory:
             need_wait_for_service=config.need_wait_for_service,
             wait_seconds_for_service=config.wait_for_service_seconds,
         )
-        self._recorder.note(rows.configured(properties))
+        self._recorder.enqueue(rows.configured(properties))
 
-    def measure(self, asked: RouteCounts) -> dict[str, int | float | None]:
+    def measure(self, queries: RouteCounts) -> dict[str, int | float | None]:
         """Return what the tables hold, and how questions about them ended, by column of a tick."""
         tables = self._state.tables
         queues = sum(tables.topics.queue_sum(each.broker_name).read for each in tables.brokers.sets())
@@ -87,7 +87,7 @@ class RouteHistory:
             "brokers": sum(1 for _ in tables.live.rows()),
             "topics": len(tables.topics),
             "queues": queues,
-            "not_found_total": asked.not_found,
+            "not_found_total": queries.not_found,
         }
 
     async def take_snapshots(self) -> None:
@@ -96,40 +96,40 @@ class RouteHistory:
             await asyncio.sleep(_LOOK_S)
             age_ms = self._clock.now_ms() - self._snapshot_ms
             is_due = age_ms >= _DAY_MS or (self._changed and age_ms >= _HOUR_MS)
-            if self._recorder.take_wish_for_snapshot() or is_due:
+            if self._recorder.take_snapshot_request() or is_due:
                 await self._snapshot()
 
     async def _snapshot(self) -> None:
         self._changed = False
         self._snapshot_ms = self._clock.now_ms()
-        self._note_settings()
+        self._record_settings()
         began_us = self._clock.mono_us()
         for piece in rows.snapshot(self._state.tables, f"{self._clock.unix_ms()}", lambda: self._changes):
             if piece is not None:
-                self._recorder.note(piece)
+                self._recorder.enqueue(piece)
             # Requests come first: the whole of it takes seconds of work where there are very many topics.
             await asyncio.sleep(_REST_PER_WORK * (self._clock.mono_us() - began_us) / 1e6)
             began_us = self._clock.mono_us()
 
-    def _note_settings(self) -> None:
+    def _record_settings(self) -> None:
         self.configured(self._settings.config)
         for topic, value in self._settings.kv.table.get(ORDER_TOPIC_CONFIG, {}).items():
-            self._recorder.note(rows.OrderShown(topic, value))
+            self._recorder.enqueue(rows.OrderSnapshot(topic, value))
 
-    def _beat(self, event: BrokerBeat) -> None:
+    def _record_heartbeat(self, event: BrokerBeat) -> None:
         version = event.data_version
-        beat = Beat(
+        heartbeat = Heartbeat(
             Moment(self._clock.unix_us(), self._clock.mono_us()),
-            Who(event.cluster, event.broker_name, event.broker_id, event.address),
+            BrokerRef(event.cluster, event.broker_name, event.broker_id, event.address),
             event.kind.value,
             event.interval_ms,
             event.heartbeat_timeout_ms,
             (version.counter, version.timestamp, version.state_version),
         )
-        for noted in self._beats.take(beat):
-            self._recorder.note_beat(noted)
+        for each in self._heartbeats.add(heartbeat):
+            self._recorder.enqueue_heartbeat(each)
 
-    def _left(self, event: BrokerRemoved) -> None:
+    def _remove_heartbeats(self, event: BrokerRemoved) -> None:
         moment = Moment(self._clock.unix_us(), self._clock.mono_us())
-        for summary in self._beats.forget(event.cluster, event.broker_name, event.broker_id, moment):
-            self._recorder.note_beat(summary)
+        for summary in self._heartbeats.remove(event.cluster, event.broker_name, event.broker_id, moment):
+            self._recorder.enqueue_heartbeat(summary)

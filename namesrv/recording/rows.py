@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from history.rows import Moment, Row, RowMaker, Who
+from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_CHANGE_ROWS_MAX, ROUTE_SNAPSHOT
-from history.server_rows import Life
+from history.server_rows import LifecycleEvent
 from namesrv.core.tables.broker_table import BrokerSet
 from namesrv.core.tables.change import AppliedChange, RouteTables
 from namesrv.core.tables.live_table import LiveKey
@@ -45,7 +45,7 @@ _PERMS: Final = frozenset({RequestCode.WIPE_WRITE_PERM_OF_BROKER.name, RequestCo
 
 
 class RouteProperties(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The properties that routes depend on, and whether they are told at all; rows from before have no word of that."""
+    """The properties that routes depend on; fields that older rows lack are None."""
 
     support_acting_master: bool
     order_message_enable: bool
@@ -65,26 +65,26 @@ class SetsChanged(NamedTuple):
         changes = (each.change for each in self.changes)
         return sum(len(each.queue_changes.queues) + len(each.removed_topics) for each in changes)
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield what happened to brokers, and then what it did to routes."""
-        untold = {each.change.broker_set.broker_name: each for each in self.changes}
+        unrecorded = {each.change.broker_set.broker_name: each for each in self.changes}
         causes: dict[str, str] = {}
         for event in self.events:
-            name, row = _state_row(maker, moment, event, untold)
+            name, row = _state_row(maker, moment, event, unrecorded)
             if row is not None:
                 # Who is turned away may have to leave the set as well: the row of that tells how the set stands.
                 if not isinstance(event, RegistrationConflicted):
-                    untold.pop(name, None)
+                    unrecorded.pop(name, None)
                 causes.setdefault(name, str(row.columns["event_id"]))
                 yield row
-        for name, change in untold.items():
+        for name, change in unrecorded.items():
             if change.before != change.change.broker_set:
-                yield maker.row(BROKER_STATE, "changed", moment, Who(broker_name=name), **_set_columns(change))
+                yield maker.row(BROKER_STATE, "changed", moment, BrokerRef(broker_name=name), **_set_columns(change))
         for change in self.changes:
             yield from _route_rows(maker, moment, change, causes.get(change.change.broker_set.broker_name))
 
 
-def is_told(event: Event) -> bool:
+def is_recorded(event: Event) -> bool:
     """Tell whether an event gets a row; most registrations change nothing, and must not take the room of others."""
     match event:
         case BrokerRegistered():
@@ -102,31 +102,31 @@ class OrderChanged(NamedTuple):
     topic: str
     value: str | None
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield one row."""
         yield maker.row(ROUTE_CHANGE, "topic_changed", moment, topic=self.topic, kind="order", detail=self.value)
 
 
-class OrderShown(NamedTuple):
+class OrderSnapshot(NamedTuple):
     """The order configuration of a topic as it stands."""
 
     topic: str
     value: str
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield one row."""
-        yield maker.row(ROUTE_CHANGE, "shown", moment, topic=self.topic, kind="order", detail=self.value)
+        yield maker.row(ROUTE_CHANGE, "snapshot", moment, topic=self.topic, kind="order", detail=self.value)
 
 
-def configured(properties: RouteProperties) -> Life:
+def configured(properties: RouteProperties) -> LifecycleEvent:
     """Return that these properties are in force."""
-    return Life("configured", detail=msgspec.json.encode(properties).decode())
+    return LifecycleEvent("configured", detail=msgspec.json.encode(properties).decode())
 
 
 # Snapshots
 
 
-class Settings(NamedTuple):
+class TopicSettings(NamedTuple):
     """What a topic is on a broker set."""
 
     read: int
@@ -135,11 +135,11 @@ class Settings(NamedTuple):
     topic_sys_flag: int
 
 
-class Run(NamedTuple):
+class BrokerSetRun(NamedTuple):
     """Broker sets that have a topic with the same settings, one behind the other in its route."""
 
     broker_names: tuple[str, ...]
-    settings: Settings
+    settings: TopicSettings
 
 
 class SnapshotSets(NamedTuple):
@@ -150,28 +150,28 @@ class SnapshotSets(NamedTuple):
     #: Broker set, address and filter servers of those that have some.
     filters: Sequence[tuple[str, str, tuple[str, ...]]]
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield a row for each."""
         for broker_set in self.broker_sets:
-            who = Who(broker_set.cluster, broker_set.broker_name)
-            yield maker.row(BROKER_STATE, "shown", moment, who, reason=self.snapshot_id, **_members(broker_set))
+            broker = BrokerRef(broker_set.cluster, broker_set.broker_name)
+            yield maker.row(BROKER_STATE, "snapshot", moment, broker, reason=self.snapshot_id, **_members(broker_set))
         for name, address, servers in self.filters:
-            who = Who(broker_name=name, broker_addr=address)
-            yield maker.row(BROKER_STATE, "shown", moment, who, reason=self.snapshot_id, filter_servers=servers)
+            broker = BrokerRef(broker_name=name, broker_addr=address)
+            yield maker.row(BROKER_STATE, "snapshot", moment, broker, reason=self.snapshot_id, filter_servers=servers)
 
 
 class SnapshotTopics(NamedTuple):
     """Some topics as they stand, and their mappings."""
 
     snapshot_id: str
-    groups: Mapping[tuple[Run, ...], Sequence[str]]
+    groups: Mapping[tuple[BrokerSetRun, ...], Sequence[str]]
 
     @property
     def row_count(self) -> int:
         """How many rows it has: one for each run, however many topics are alike."""
         return sum(len(runs) for runs in self.groups)
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield rows in whose order the sets stand in the routes."""
         for runs, topics in self.groups.items():
             for run in runs:
@@ -187,17 +187,17 @@ class SnapshotTopics(NamedTuple):
                 )
 
 
-class MappingsShown(NamedTuple):
+class MappingsSnapshot(NamedTuple):
     """The mappings of some static topics as they stand."""
 
     mappings: Mapping[str, Mapping[str, TopicQueueMappingInfo]]
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield a row for each set of each topic."""
         for topic, by_broker in self.mappings.items():
             for name, mapping in by_broker.items():
-                who = Who(broker_name=name)
-                yield maker.row(ROUTE_CHANGE, "shown", moment, who, topic=topic, **_mapping_columns(mapping))
+                broker = BrokerRef(broker_name=name)
+                yield maker.row(ROUTE_CHANGE, "snapshot", moment, broker, topic=topic, **_mapping_columns(mapping))
 
 
 class SnapshotFinished(NamedTuple):
@@ -207,13 +207,13 @@ class SnapshotFinished(NamedTuple):
     #: How many rows tell of its topics: who finds fewer knows that some were lost.
     topic_rows: int
 
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[Row]:
+    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield one row."""
         count = self.topic_rows
         yield maker.row(ROUTE_SNAPSHOT, "finished", moment, snapshot_id=self.snapshot_id, scope="all", rows=count)
 
 
-Piece = SnapshotSets | SnapshotTopics | MappingsShown | SnapshotFinished
+Piece = SnapshotSets | SnapshotTopics | MappingsSnapshot | SnapshotFinished
 
 
 def snapshot(tables: RouteTables, snapshot_id: str, changes: Callable[[], int]) -> Iterator[Piece | None]:
@@ -234,10 +234,10 @@ def snapshot(tables: RouteTables, snapshot_id: str, changes: Callable[[], int]) 
         if changes() != before:
             reading = _Reading(tables)
             reading.read(some)
-        shown = SnapshotTopics(snapshot_id, reading.groups)
-        topic_rows += shown.row_count
-        yield shown
-        yield MappingsShown(reading.mappings)
+        piece = SnapshotTopics(snapshot_id, reading.groups)
+        topic_rows += piece.row_count
+        yield piece
+        yield MappingsSnapshot(reading.mappings)
     yield SnapshotFinished(snapshot_id, topic_rows)
 
 
@@ -246,7 +246,7 @@ class _Reading:
 
     def __init__(self, tables: RouteTables) -> None:
         self._tables = tables
-        self.groups: dict[tuple[Run, ...], list[str]] = {}
+        self.groups: dict[tuple[BrokerSetRun, ...], list[str]] = {}
         self.mappings: dict[str, Mapping[str, TopicQueueMappingInfo]] = {}
 
     def read(self, topics: Iterable[str]) -> None:
@@ -274,15 +274,15 @@ def _filters(tables: RouteTables, broker_sets: Iterable[BrokerSet]) -> Iterator[
                 yield broker_set.broker_name, member.address, row.filter_servers
 
 
-def _runs(queues: Mapping[str, QueueData]) -> tuple[Run, ...]:
+def _runs(queues: Mapping[str, QueueData]) -> tuple[BrokerSetRun, ...]:
     return tuple(
-        Run(tuple(name for name, _ in run), settings)
+        BrokerSetRun(tuple(name for name, _ in run), settings)
         for settings, run in groupby(queues.items(), key=lambda item: _settings(item[1]))
     )
 
 
-def _settings(data: QueueData) -> Settings:
-    return Settings(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
+def _settings(data: QueueData) -> TopicSettings:
+    return TopicSettings(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
 
 
 # Brokers
@@ -290,9 +290,9 @@ def _settings(data: QueueData) -> Settings:
 
 def _state_row(
     maker: RowMaker, moment: Moment, event: Event, changes: Mapping[str, AppliedChange]
-) -> tuple[str, Row | None]:
+) -> tuple[str, HistoryRow | None]:
     """Return the set that an event is about and its row, None if it is worth none."""
-    if not is_told(event):
+    if not is_recorded(event):
         return "", None
     match event:
         case BrokerRegistered():
@@ -300,23 +300,23 @@ def _state_row(
         case BrokerRemoved():
             return event.broker_name, _removed(maker, moment, event, changes.get(event.broker_name))
         case RegistrationConflicted():
-            who = Who(event.cluster, event.broker_name, event.broker_id, event.address)
+            broker = BrokerRef(event.cluster, event.broker_name, event.broker_id, event.address)
             reason = f"{event.holder_address} holds the id with state version {event.holder_state_version}"
-            said = {"dv_state_version": event.state_version}
-            return event.broker_name, maker.row(BROKER_STATE, "conflict", moment, who, reason=reason, **said)
+            columns = {"dv_state_version": event.state_version}
+            return event.broker_name, maker.row(BROKER_STATE, "conflict", moment, broker, reason=reason, **columns)
         case TopicsChangedByAdmin():
-            who = Who(event.cluster, event.broker_name)
-            return event.broker_name, maker.row(BROKER_STATE, "perm_wiped", moment, who, reason=event.request)
+            broker = BrokerRef(event.cluster, event.broker_name)
+            return event.broker_name, maker.row(BROKER_STATE, "perm_wiped", moment, broker, reason=event.request)
     return "", None
 
 
-def _registered(maker: RowMaker, moment: Moment, event: BrokerRegistered, change: AppliedChange | None) -> Row:
+def _registered(maker: RowMaker, moment: Moment, event: BrokerRegistered, change: AppliedChange | None) -> HistoryRow:
     event_type, former = _kind_of(event, change)
     return maker.row(
         BROKER_STATE,
         event_type,
         moment,
-        Who(event.cluster, event.broker_name, event.broker_id, event.address),
+        BrokerRef(event.cluster, event.broker_name, event.broker_id, event.address),
         timeout_ms=event.heartbeat_timeout_ms,
         topics=event.topics,
         topics_added=event.changes.topics_added,
@@ -340,12 +340,12 @@ def _kind_of(event: BrokerRegistered, change: AppliedChange | None) -> tuple[str
     return ("registered_first" if event.result is RegistrationResult.FIRST else "changed"), None
 
 
-def _removed(maker: RowMaker, moment: Moment, event: BrokerRemoved, change: AppliedChange | None) -> Row:
+def _removed(maker: RowMaker, moment: Moment, event: BrokerRemoved, change: AppliedChange | None) -> HistoryRow:
     return maker.row(
         BROKER_STATE,
         _LEFT[event.reason],
         moment,
-        Who(event.cluster, event.broker_name, event.broker_id, event.address),
+        BrokerRef(event.cluster, event.broker_name, event.broker_id, event.address),
         reason=event.reason.value,
         last_heartbeat_time=moment.unix_us - event.silent_ms * 1000,
         silent_ms=event.silent_ms,
@@ -390,21 +390,21 @@ def _members(broker_set: BrokerSet) -> dict[str, object]:
 # Routes
 
 
-def _route_rows(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str | None) -> Iterator[Row]:
+def _route_rows(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str | None) -> Iterator[HistoryRow]:
     change, name = applied.change, applied.change.broker_set.broker_name
-    who = Who(change.broker_set.cluster, name)
+    broker = BrokerRef(change.broker_set.cluster, name)
     queues, removed = change.queue_changes.queues, change.removed_topics
     if len(queues) + len(removed) > ROUTE_CHANGE_ROWS_MAX:
         count = len(queues) + len(removed)
-        yield maker.row(ROUTE_CHANGE, "summary", moment, who, cause_event_id=cause, changes=count)
+        yield maker.row(ROUTE_CHANGE, "summary", moment, broker, cause_event_id=cause, changes=count)
         yield from _grouped(maker, moment, applied, cause)
     else:
         changed: Mapping[str, QueueData | None] = {**queues, **dict.fromkeys(removed)}
         for topic, data in changed.items():
-            said = _changed(applied.old_queues.get(topic), data)
-            yield maker.row(ROUTE_CHANGE, "topic_changed", moment, who, topic=topic, cause_event_id=cause, **said)
+            columns = _changed(applied.old_queues.get(topic), data)
+            yield maker.row(ROUTE_CHANGE, "topic_changed", moment, broker, topic=topic, cause_event_id=cause, **columns)
     for topic, mapping in change.mappings.items():
-        yield maker.row(ROUTE_CHANGE, "topic_changed", moment, who, topic=topic, **_mapping_columns(mapping))
+        yield maker.row(ROUTE_CHANGE, "topic_changed", moment, broker, topic=topic, **_mapping_columns(mapping))
 
 
 def _mapping_columns(mapping: TopicQueueMappingInfo) -> dict[str, object]:
@@ -432,10 +432,10 @@ def _change_kind(old: QueueData | None, new: QueueData | None) -> str:
     return "perm" if _settings(old)._replace(perm=new.perm) == _settings(new) else "queues"
 
 
-def _grouped(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str | None) -> Iterator[Row]:
+def _grouped(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str | None) -> Iterator[HistoryRow]:
     """Yield the topics of a change, those with the same settings together."""
     change = applied.change
-    groups: dict[Settings | None, list[str]] = {}
+    groups: dict[TopicSettings | None, list[str]] = {}
     for topic, data in change.queue_changes.queues.items():
         groups.setdefault(_settings(data), []).append(topic)
     groups[None] = list(change.removed_topics)

@@ -21,8 +21,7 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.process_collector import ProcessCollector
 
-from history.recorder import Counts as HistoryCounts
-from history.recorder import Recorder
+from history.recorder import Recorder, RecordingCounts
 from history.schemas import FAMILIES
 from remoting.protocol.codes import ResponseCode
 from remoting.server.statistics import ServerStatistics, timer_ns
@@ -149,11 +148,11 @@ class ServerMetrics(ABC, Generic[Config]):
 
     def _history(self) -> Iterator[tuple[Family, Values]]:
         families, recorder = self._families, self._server.recorder
-        counts = recorder.counts if recorder is not None else HistoryCounts()
+        counts = recorder.counts if recorder is not None else RecordingCounts()
         unsealed_us = recorder.unsealed_since_us if recorder is not None else None
         yield families.history_recording, single(counts.is_recording)
         yield families.history_events, by_label((name, counts.events[name]) for name in FAMILIES)
-        yield families.history_dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "beat"))
+        yield families.history_dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "heartbeat"))
         yield families.history_deleted, by_label((reason, counts.deleted_files[reason]) for reason in ("age", "size"))
         yield families.history_queued, single(recorder.queued if recorder is not None else 0)
         yield families.history_written_bytes, single(counts.written_bytes)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
 
 import msgspec
 
-from history.recorder import Identity
+from history.recorder import RecorderIdentity
 from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
@@ -298,7 +298,7 @@ def _recording(kind: ServerKind[Config], config: ServerConfig, logs: Logs) -> Re
     # A server that takes any free port has no name that outlives it.
     ns_id = f"{socket.gethostname()}:{config.listen_port or os.getpid()}"
     address = f"{config.bind_address}:{config.listen_port}"
-    identity = Identity(ns_id, kind.program.removeprefix("rmq-"), __version__, address)
+    identity = RecorderIdentity(ns_id, kind.program.removeprefix("rmq-"), __version__, address)
     return Recording(Path(config.history_dir).expanduser(), identity, logs, config.history_bytes_max)
 
 

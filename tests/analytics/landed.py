@@ -17,7 +17,7 @@ def a_beat(number, *, at=f"{DAY}T05:00:00.000001Z", server="ns-1", **changes):
     return {
         "schema_version": 1,
         "event_id": f"{server}-1-{number}",
-        "event_type": "beat",
+        "event_type": "heartbeat",
         "event_time": at,
         "mono_us": 1_000_000 * number,
         "ns_id": server,

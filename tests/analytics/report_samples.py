@@ -458,7 +458,7 @@ def _resources():
     days = list(range(20_514, 20_544))
     for source, resource, now, slope, limit in (
         ("namesrv", "connections", 9_000, 120.0, 16_384.0),
-        ("namesrv", "route_bytes", 600_000_000, 1_000_000.0, float(2**30)),
+        ("namesrv", "resident_memory_bytes", 600_000_000, 1_000_000.0, float(2**30)),
         ("namesrv", "queues", 80_000, 0.0, None),
         ("controller", "etcd_db_bytes", 4_000_000, 1_000.0, float(2**31)),
     ):

@@ -31,7 +31,7 @@ from synthetic.plants import flaps
 from analytics.jobs import a01_availability, a03_flapping, a06_divergence
 from analytics.shared.job import Span
 from analytics.spark.schemas import struct_of
-from history.server_rows import BEATS_MISSING
+from history.server_rows import HEARTBEATS_MISSING
 
 SPAN = Span(MONDAY + 10 * MINUTE, MONDAY + 6 * HOUR)
 PERIOD_S = 30
@@ -76,7 +76,7 @@ def is_turned_away(server):
 
 
 def loses_beats(server):
-    values = {"reason": BEATS_MISSING, "unobserved_from": at(300)}
+    values = {"reason": HEARTBEATS_MISSING, "unobserved_from": at(300)}
     return Happening(at(310), server.name, "ns_lifecycle", "recording_resumed", values)
 
 

@@ -158,11 +158,14 @@ def test_a_window_that_makes_no_sense_is_refused(start, end, why):
 
 
 def test_limits_of_resources_are_checked():
-    known = ("connections", "route_bytes")
-    assert limits(["route_bytes=5", "connections=7", "connections=8"], known) == {"route_bytes": 5, "connections": 8}
-    for wrong in ("route_bytes", "route_bytes=2Gi", "route_bytes=0", "disk=5"):
+    known = ("connections", "resident_memory_bytes")
+    assert limits(["resident_memory_bytes=5", "connections=7", "connections=8"], known) == {
+        "resident_memory_bytes": 5,
+        "connections": 8,
+    }
+    for wrong in ("resident_memory_bytes", "resident_memory_bytes=2Gi", "resident_memory_bytes=0", "disk=5"):
         with pytest.raises(
-            WrongOptions, match=f"--limit {wrong} is no limit: .* resources are connections, route_bytes"
+            WrongOptions, match=f"--limit {wrong} is no limit: .* resources are connections, resident_memory_bytes"
         ):
             limits([wrong], known)
 

@@ -313,7 +313,7 @@ def test_spark_jobs_wait_until_they_are_wanted_and_never_overtake_each_other():
         program, what, *options = its_container["command"]
         assert (program, what) == ("rmq-analytics", name.rpartition("-")[2])
         folder = "/var/lib/rocketmq/history"
-        of_job = ["--limit=route_bytes=2147483648"] if what == "run" else []
+        of_job = ["--limit=resident_memory_bytes=2147483648"] if what == "run" else []
         common = [f"--history={folder}", f"--output={folder}", "--master=local[2]", "--driver-memory=3g"]
         assert options == [*common, *of_job]
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pytest
 
-from history.recorder import Identity, Recorder
-from history.rows import Who
+from history.recorder import Recorder, RecorderIdentity
+from history.rows import BrokerRef
 from history.schemas import BROKER_STATE, ROUTE_CHANGE
-from history.server_rows import Life, Tick
+from history.server_rows import LifecycleEvent, Tick
 from remoting.clock import SystemClock
 from timemachine.moments import Moments
 from timemachine.rows import History
@@ -44,7 +44,7 @@ class Told:
     def recording_resumed(self):
         pass
 
-    def history_deleted(self, forgotten):
+    def history_deleted(self, deleted):
         pass
 
 
@@ -54,7 +54,7 @@ class Happened(NamedTuple):
     columns: dict
 
     def rows(self, maker, moment):
-        yield maker.row(self.family, self.event_type, moment, Who("C", "b", 0, "b:1"), **self.columns)
+        yield maker.row(self.family, self.event_type, moment, BrokerRef("C", "b", 0, "b:1"), **self.columns)
 
 
 class Recorded:
@@ -62,24 +62,24 @@ class Recorded:
 
     def __init__(self, folder):
         self.folder, self.clock = folder, Clock()
-        self.recorder = Recorder(folder, Identity("host:9876", "namesrv", "1.0", "x:1"), self.clock, Told())
+        self.recorder = Recorder(folder, RecorderIdentity("host:9876", "namesrv", "1.0", "x:1"), self.clock, Told())
         self.recorder.start()
-        self.recorder.note(Life("configured", detail=SETTINGS))
+        self.recorder.enqueue(LifecycleEvent("configured", detail=SETTINGS))
         members = {"set_ids": (0,), "set_addrs": ("b:1",), "set_clusters": ("C",), "set_cluster": "C"}
-        self.recorder.note(Happened(BROKER_STATE, "registered_first", members | {"role": "master", "topics": 1}))
+        self.recorder.enqueue(Happened(BROKER_STATE, "registered_first", members | {"role": "master", "topics": 1}))
         self.has(6)
 
     def has(self, perm):
         """Give the topic a permission."""
         values = {"topic": "T", "kind": "queues", "new_read": 8, "new_write": 8, "topic_sys_flag": 0}
-        self.recorder.note(Happened(ROUTE_CHANGE, "topic_changed", values | {"new_perm": perm}))
+        self.recorder.enqueue(Happened(ROUTE_CHANGE, "topic_changed", values | {"new_perm": perm}))
 
     def passes(self, seconds):
         """Let time pass, with a tick each 10 s."""
         for second in range(1, seconds + 1):
             self.clock.us += 1_000_000
             if second % 10 == 0:
-                self.recorder.note(Tick({"interval_ms": 10_000}))
+                self.recorder.enqueue(Tick({"interval_ms": 10_000}))
 
     def is_set(self, ahead):
         self.clock.ahead_us = ahead // timedelta(microseconds=1)
@@ -98,7 +98,7 @@ def recorded(tmp_path):
 
 
 @pytest.mark.parametrize("ahead", [HOUR, 30 * HOUR, 5 * SECOND, -HOUR], ids=str)
-def test_what_happened_while_the_clock_was_wrong_for_a_second_is_in_the_route_afterwards(recorded, ahead):
+def test_changes_while_the_clock_was_wrong_are_in_the_route_afterwards(recorded, ahead):
     recorded.passes(105)
     recorded.is_set(ahead)
     recorded.has(4)
@@ -113,7 +113,7 @@ def test_what_happened_while_the_clock_was_wrong_for_a_second_is_in_the_route_af
         assert recorded.perm_at(began + 140 * SECOND)[1] == ""
 
 
-def test_a_time_that_the_clock_showed_twice_is_doubted(recorded):
+def test_answer_about_a_time_shown_twice_carries_a_warning(recorded):
     recorded.passes(105)
     recorded.is_set(-60 * SECOND)
     recorded.has(4)
@@ -124,7 +124,7 @@ def test_a_time_that_the_clock_showed_twice_is_doubted(recorded):
     assert "twice" in doubt
 
 
-def test_a_time_that_the_clock_never_showed_is_doubted(recorded):
+def test_answer_about_a_time_never_shown_carries_a_warning(recorded):
     recorded.passes(100)
     recorded.is_set(HOUR)
     recorded.has(4)

@@ -5,17 +5,17 @@ from random import Random
 
 import pytest
 
-from history.heartbeats import Beat, Beats, NotedBeat, Summary
-from history.rows import Moment, Who
+from history.heartbeats import Heartbeat, HeartbeatAggregator, HeartbeatSummary, SingleHeartbeat
+from history.rows import BrokerRef, Moment
 from history.schemas import INTERVAL_BINS
 
-WHO = Who("C", "broker-a", 1, "127.0.0.1:1")
+WHO = BrokerRef("C", "broker-a", 1, "127.0.0.1:1")
 MINUTE_US = 60_000_000
 START_US = 1_700_000_040_000_000
 
 
 def a_beat(at_ms, interval_ms):
-    return Beat(Moment(START_US + at_ms * 1000, at_ms * 1000), WHO, "heartbeat", interval_ms, 10_000)
+    return Heartbeat(Moment(START_US + at_ms * 1000, at_ms * 1000), WHO, "heartbeat", interval_ms, 10_000)
 
 
 def heard(beats, *intervals_ms, at_ms=0):
@@ -23,72 +23,72 @@ def heard(beats, *intervals_ms, at_ms=0):
     noted = []
     for interval_ms in intervals_ms:
         at_ms += interval_ms or 0
-        noted += beats.take(a_beat(at_ms, interval_ms))
+        noted += beats.add(a_beat(at_ms, interval_ms))
     return noted, at_ms
 
 
-def test_each_beat_of_a_broker_that_registers_each_half_minute_is_a_row():
-    noted, _ = heard(Beats(), None, *[30_000] * 10)
-    assert [each.event_type for each in noted] == ["beat"] * 11
+def test_each_heartbeat_of_a_30_s_period_is_a_row():
+    noted, _ = heard(HeartbeatAggregator(), None, *[30_000] * 10)
+    assert [each.event_type for each in noted] == ["heartbeat"] * 11
     assert [each.period_ms for each in noted] == [None] * 5 + [30_000] * 6
 
 
-def test_beats_of_each_second_are_summarised_by_the_minute_once_the_rhythm_is_known():
-    beats = Beats()
+def test_heartbeats_of_a_1_s_period_are_summarised_once_the_period_is_known():
+    beats = HeartbeatAggregator()
     noted, at_ms = heard(beats, None, *[1_000] * 4)
     assert len(noted) == 5
     noted, at_ms = heard(beats, *[1_000] * 120, at_ms=at_ms)
-    assert all(isinstance(each, Summary) for each in noted)
+    assert all(isinstance(each, HeartbeatSummary) for each in noted)
     assert [len(each.intervals_ms) for each in noted] == [55, 60]
     assert [each.minute_us % MINUTE_US for each in noted] == [0, 0]
     assert [(each.missed, each.late) for each in noted] == [(0, 0), (0, 0)]
 
 
-def test_a_broker_that_becomes_slow_leaves_the_minute_behind_in_which_it_was_quick():
-    beats = Beats()
+def test_longer_period_ends_the_minute_of_the_short_one():
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     noted, _ = heard(beats, *[30_000] * 12, at_ms=at_ms)
-    summaries = [each for each in noted if isinstance(each, Summary)]
-    rows = [each for each in noted if isinstance(each, NotedBeat) and each.event_type == "beat"]
+    summaries = [each for each in noted if isinstance(each, HeartbeatSummary)]
+    rows = [each for each in noted if isinstance(each, SingleHeartbeat) and each.event_type == "heartbeat"]
     assert sum(len(each.intervals_ms) for each in summaries) + len(rows) == 6 + 12
     assert {each.period_ms for each in summaries} == {1_000}
 
 
-def test_a_late_beat_among_frequent_ones_is_a_row_and_counts_in_the_summary():
-    beats = Beats()
+def test_late_heartbeat_among_frequent_ones_is_a_row_and_counts_in_the_summary():
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     noted, at_ms = heard(beats, 3_400, at_ms=at_ms)
     assert [(each.event_type, each.period_ms) for each in noted] == [("gap", 1_000)]
     noted, _ = heard(beats, *[1_000] * 60, at_ms=at_ms)
-    summary = next(each for each in noted if isinstance(each, Summary))
+    summary = next(each for each in noted if isinstance(each, HeartbeatSummary))
     assert (summary.missed, summary.late, max(summary.intervals_ms)) == (2, 1, 3_400)
     assert sum(summary.hist) == len(summary.intervals_ms)
 
 
-def test_where_the_rhythm_changes_a_summary_judges_each_interval_as_its_row_did():
-    beats = Beats()
+def test_summary_after_a_changed_period_uses_the_period_of_each_interval():
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     noted, at_ms = heard(beats, *[5_000] * 9, at_ms=at_ms)
     # The fifth is the median: from the sixth on 5 s is the rule.
     assert [(each.event_type, each.period_ms) for each in noted] == [("gap", 1_000)] * 5
     noted, _ = heard(beats, *[5_000] * 3, at_ms=at_ms)
-    summary = next(each for each in noted if isinstance(each, Summary))
+    summary = next(each for each in noted if isinstance(each, HeartbeatSummary))
     assert (summary.late, summary.missed) == (5, 5 * 4)
     on_time = bisect_left(INTERVAL_BINS, 1.0)
     assert (summary.hist[on_time], summary.hist[bisect_left(INTERVAL_BINS, 5.0)]) == (len(summary.intervals_ms) - 5, 5)
 
 
 @pytest.mark.parametrize("apart_ms", [20, 200, 480])
-def test_two_streams_of_beats_miss_none_while_both_come(apart_ms):
-    beats = Beats()
+def test_two_complete_heartbeat_streams_miss_none(apart_ms):
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[apart_ms, 1_000 - apart_ms] * 10)
     noted, _ = heard(beats, *[apart_ms, 1_000 - apart_ms] * 70, at_ms=at_ms)
-    summary = next(each for each in noted if isinstance(each, Summary))
+    summary = next(each for each in noted if isinstance(each, HeartbeatSummary))
     assert (summary.missed, summary.late) == (0, 0)
 
 
 @pytest.mark.parametrize("share_lost", [0.05, 0.2, 0.3])
-def test_most_lost_beats_are_missed_however_many_are_lost(share_lost):
+def test_most_lost_heartbeats_count_as_missed_at_any_loss_rate(share_lost):
     random = Random(1)
     intervals_ms = []
     for _ in range(3_000):
@@ -96,34 +96,39 @@ def test_most_lost_beats_are_missed_however_many_are_lost(share_lost):
         while random.random() < share_lost:
             lost += 1
         intervals_ms.append(1_000 * (1 + lost))
-    beats = Beats()
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     noted, _ = heard(beats, *intervals_ms, at_ms=at_ms)
-    missed = sum(each.missed for each in noted if isinstance(each, Summary))
+    missed = sum(each.missed for each in noted if isinstance(each, HeartbeatSummary))
     assert missed >= 0.85 * (sum(intervals_ms) // 1_000 - len(intervals_ms))
 
 
-def test_a_long_pause_does_not_change_the_rhythm():
-    beats = Beats()
+def test_long_pause_does_not_change_the_period():
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     _, at_ms = heard(beats, 60_000, at_ms=at_ms)
     noted, _ = heard(beats, 2_000, at_ms=at_ms)
-    assert isinstance(noted[-1], NotedBeat)
+    assert isinstance(noted[-1], SingleHeartbeat)
     assert noted[-1].period_ms == 1_000
 
 
-def test_a_broker_that_comes_back_begins_anew_and_its_last_minute_is_told():
-    beats = Beats()
+def test_returning_broker_starts_anew_and_its_last_minute_is_summarised():
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     noted, _ = heard(beats, None, at_ms=at_ms)
-    assert isinstance(noted[0], Summary)
-    assert (noted[1].event_type, noted[1].beat.interval_ms, noted[1].period_ms) == ("beat", None, None)
+    assert isinstance(noted[0], HeartbeatSummary)
+    assert (noted[1].event_type, noted[1].heartbeat.interval_ms, noted[1].period_ms) == ("heartbeat", None, None)
 
 
-def test_the_last_minute_of_a_broker_that_leaves_is_told_once():
-    beats = Beats()
+def test_last_minute_of_a_removed_broker_is_summarised_once():
+    beats = HeartbeatAggregator()
     _, at_ms = heard(beats, None, *[1_000] * 10)
     moment = Moment(START_US + at_ms * 1000, at_ms * 1000)
-    (summary,) = beats.forget("C", "broker-a", 1, moment)
-    assert (len(summary.intervals_ms), summary.who, summary.kind, summary.timeout_ms) == (6, WHO, "heartbeat", 10_000)
-    assert list(beats.forget("C", "broker-a", 1, moment)) == []
+    (summary,) = beats.remove("C", "broker-a", 1, moment)
+    assert (len(summary.intervals_ms), summary.broker, summary.kind, summary.timeout_ms) == (
+        6,
+        WHO,
+        "heartbeat",
+        10_000,
+    )
+    assert list(beats.remove("C", "broker-a", 1, moment)) == []

@@ -30,7 +30,7 @@ def files(folder):
     return sorted(str(path.relative_to(folder / "landing/v1")) for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_file_lies_where_its_first_row_belongs_and_gets_its_name_when_it_is_sealed(tmp_path, landing):
+def test_file_lies_in_the_hour_of_its_first_row_and_gets_its_name_when_sealed(tmp_path, landing):
     landing.append("heartbeat", b'{"a":1}\n', AT_US)
     place = "family=heartbeat/date=2026-11-21/hour=20/"
     assert files(tmp_path) == [place + ".host_9876-17-1.jsonl.part"]
@@ -51,7 +51,7 @@ def test_an_old_file_is_sealed_and_so_is_one_of_another_hour(tmp_path, landing, 
     assert len(files(tmp_path)) == 2
 
 
-def test_snapshots_are_packed(tmp_path, landing):
+def test_sealed_snapshots_are_compressed(tmp_path, landing):
     landing.append("route_snapshot", b'{"topics":[]}\n', AT_US)
     landing.seal_all()
     (name,) = files(tmp_path)
@@ -59,7 +59,7 @@ def test_snapshots_are_packed(tmp_path, landing):
     assert gzip.decompress((tmp_path / "landing/v1" / name).read_bytes()) == b'{"topics":[]}\n'
 
 
-def test_what_grows_is_read_as_well_as_what_is_sealed_but_no_torn_line(tmp_path, landing):
+def test_growing_files_are_read_without_their_torn_line(tmp_path, landing):
     landing.append("heartbeat", b"1\n", AT_US)
     landing.seal_all()
     landing.append("heartbeat", b"2\n", AT_US)
@@ -71,7 +71,7 @@ def test_what_grows_is_read_as_well_as_what_is_sealed_but_no_torn_line(tmp_path,
     assert list(sealed_files(tmp_path, "heartbeat", AT + timedelta(hours=3), AT + timedelta(hours=4))) == []
 
 
-def test_a_file_that_was_sealed_since_it_was_listed_is_read_under_its_new_name(tmp_path, landing):
+def test_file_sealed_after_listing_is_read_under_its_new_name(tmp_path, landing):
     for family in ("heartbeat", "route_snapshot"):
         landing.append(family, b"1\n", AT_US)
     listed = [path for family in ("heartbeat", "route_snapshot") for path in sealed_files(tmp_path, family, AT, AT)]
@@ -79,7 +79,7 @@ def test_a_file_that_was_sealed_since_it_was_listed_is_read_under_its_new_name(t
     assert [list(lines_of(path)) for path in listed] == [[b"1"], [b"1"]]
 
 
-def test_the_files_of_a_living_process_are_left_to_it(tmp_path, landing):
+def test_files_of_a_running_process_are_not_recovered(tmp_path, landing):
     landing.append("heartbeat", b"1\n", AT_US)
     assert Landing(tmp_path, "host:1-1").recover() == []
     landing.append("heartbeat", b"2\n", AT_US)
@@ -87,7 +87,7 @@ def test_the_files_of_a_living_process_are_left_to_it(tmp_path, landing):
     assert len(files(tmp_path)) == 1
 
 
-def test_what_a_killed_process_left_is_sealed_without_its_torn_line(tmp_path):
+def test_files_of_a_killed_process_are_sealed_without_their_torn_line(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
@@ -112,7 +112,7 @@ def test_what_a_killed_process_left_is_sealed_without_its_torn_line(tmp_path):
     assert Landing(tmp_path, "host:4-1").recover() == []
 
 
-def test_who_has_a_name_and_no_port_seals_what_an_earlier_process_of_that_name_left(tmp_path):
+def test_process_without_a_port_seals_files_of_an_earlier_process_of_its_name(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
@@ -126,7 +126,7 @@ def test_who_has_a_name_and_no_port_seals_what_an_earlier_process_of_that_name_l
     assert found.name == "sampler_a-1-1.jsonl"
 
 
-def test_a_refused_writing_leaves_the_file_as_it_was(tmp_path, landing, monkeypatch):
+def test_failed_write_leaves_the_file_as_it_was(tmp_path, landing, monkeypatch):
     landing.append("heartbeat", b"1\n", AT_US)
     growing = landing._growing["heartbeat"]
     real = growing.file
@@ -151,7 +151,7 @@ def test_a_refused_writing_leaves_the_file_as_it_was(tmp_path, landing, monkeypa
     assert path.read_bytes() == b"1\n7\n"
 
 
-def test_rows_lie_in_the_hour_in_which_they_happened_however_late_they_are_written(tmp_path, landing):
+def test_late_written_rows_lie_in_the_hour_in_which_they_happened(tmp_path, landing):
     for hours in (0, 1, 3):
         landing.append("broker_state", b"%d\n" % hours, AT_US + hours * HOUR_US)
     landing.seal_all()
@@ -160,7 +160,7 @@ def test_rows_lie_in_the_hour_in_which_they_happened_however_late_they_are_writt
 
 
 @pytest.mark.parametrize("family", ["heartbeat", "route_snapshot"])
-def test_a_folder_that_is_deleted_meanwhile_is_told_once_and_then_written_anew(tmp_path, landing, family):
+def test_deleted_folder_raises_once_and_is_then_written_anew(tmp_path, landing, family):
     landing.append(family, b"1\n2\n", AT_US)
     shutil.rmtree(tmp_path / "landing")
     with pytest.raises(RowsLost, match=f"2 rows of {family} are lost") as raised:
@@ -179,7 +179,7 @@ def test_a_folder_that_is_deleted_meanwhile_is_told_once_and_then_written_anew(t
     assert list(lines_of(path)) == [b"4"]
 
 
-def test_a_file_that_was_packed_and_is_torn_is_read_as_far_as_it_goes(tmp_path):
+def test_torn_compressed_file_is_read_up_to_the_tear(tmp_path):
     lines = [b"%064x" % random.Random(number).getrandbits(256) for number in range(2_000)]
     path = tmp_path / "torn.jsonl.gz"
     whole = gzip.compress(b"\n".join(lines) + b"\n")
@@ -191,14 +191,14 @@ def test_a_file_that_was_packed_and_is_torn_is_read_as_far_as_it_goes(tmp_path):
     assert list(lines_of(path)) == []
 
 
-def test_any_two_times_can_be_asked_for(tmp_path, landing):
+def test_sealed_files_of_any_two_times_can_be_listed(tmp_path, landing):
     landing.append("heartbeat", b"1\n", AT_US)
     (tmp_path / "landing/v1/family=heartbeat/date=of-nobody/hour=1").mkdir(parents=True)
     ever = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     assert len(list(sealed_files(tmp_path, "heartbeat", *ever))) == 1
 
 
-def test_only_so_many_days_are_looked_through_for_what_dead_processes_left(tmp_path):
+def test_recovery_looks_only_at_days_from_the_given_one_on(tmp_path):
     place = tmp_path / "landing/v1/family=heartbeat/date=2026-11-20/hour=20"
     place.mkdir(parents=True)
     (place / ".host_1-1-1.jsonl.part").write_bytes(b"1\n")

@@ -9,16 +9,16 @@ from itertools import count
 import pytest
 from peers.waiting import wait_until
 
-from controller.recording.set_recorder import Told as Happened
-from history import landing
+from controller.recording.set_recorder import SetEvent
+from history import event_queue, landing
 from history import recorder as module
-from history.heartbeats import Beat, NotedBeat
+from history.heartbeats import Heartbeat, SingleHeartbeat
 from history.landing import lines_of
-from history.recorder import Identity, Recorder
-from history.retention import BYTES_MAX, Forgotten
-from history.rows import NOBODY, Moment, Who
+from history.recorder import Recorder, RecorderIdentity
+from history.retention import BYTES_MAX, DeletedFiles
+from history.rows import NO_BROKER, BrokerRef, Moment
 from history.schemas import FAMILIES, NS_LIFECYCLE, SCHEMA_VERSION
-from history.server_rows import Life, Tick
+from history.server_rows import LifecycleEvent, Tick
 from history.times import time_text
 
 WAIT_S = 20
@@ -39,7 +39,7 @@ class Clock:
         return self.us - 1_600_000_000_000_000
 
 
-class Told:
+class Observer:
     def __init__(self):
         self.all = []
 
@@ -49,8 +49,8 @@ class Told:
     def recording_resumed(self):
         self.all.append(("resumed", None))
 
-    def history_deleted(self, forgotten):
-        self.all.append(("deleted", forgotten))
+    def history_deleted(self, deleted):
+        self.all.append(("deleted", deleted))
 
 
 class Desk:
@@ -58,12 +58,12 @@ class Desk:
 
     def __init__(self, folder):
         self.folder = folder
-        self.clock, self.told = Clock(), Told()
+        self.clock, self.observed = Clock(), Observer()
         self.recorder = self.new()
 
     def new(self, bytes_max=BYTES_MAX):
-        identity = Identity("host:9876", "namesrv", "1.0", "127.0.0.1:9876")
-        return Recorder(self.folder, identity, self.clock, self.told, bytes_max)
+        identity = RecorderIdentity("host:9876", "namesrv", "1.0", "127.0.0.1:9876")
+        return Recorder(self.folder, identity, self.clock, self.observed, bytes_max)
 
     def rows(self, family="ns_lifecycle"):
         place = self.folder / "landing/v1" / f"family={family}"
@@ -79,9 +79,11 @@ class Desk:
         wait_until(is_true, seconds=WAIT_S, what="the recorder's thread")
 
 
-def a_beat(clock):
-    beat = Beat(Moment(clock.unix_us(), clock.mono_us()), Who("C", "broker-a", 0), "register", None, 120_000)
-    return NotedBeat(beat, "beat", None)
+def a_heartbeat(clock):
+    heartbeat = Heartbeat(
+        Moment(clock.unix_us(), clock.mono_us()), BrokerRef("C", "broker-a", 0), "register", None, 120_000
+    )
+    return SingleHeartbeat(heartbeat, "heartbeat", None)
 
 
 @pytest.fixture
@@ -94,12 +96,12 @@ def desk(tmp_path):
 @pytest.fixture
 def impatient(monkeypatch):
     """A disk that refused is tried again at once."""
-    monkeypatch.setattr(module, "_AGAIN_S", 0.02)
+    monkeypatch.setattr(module, "_RETRY_S", 0.02)
 
 
-def test_what_is_noted_is_written_with_its_envelope_and_sealed_at_the_end(desk):
+def test_enqueued_event_is_written_with_its_envelope_and_sealed_at_the_end(desk):
     desk.recorder.start()
-    desk.recorder.note(Life("ready", address="127.0.0.1:9876"))
+    desk.recorder.enqueue(LifecycleEvent("ready", address="127.0.0.1:9876"))
     desk.recorder.close()
     started, ready = desk.rows()
     assert started == {
@@ -119,7 +121,7 @@ def test_what_is_noted_is_written_with_its_envelope_and_sealed_at_the_end(desk):
     assert desk.recorder.counts.events == {"ns_lifecycle": 2}
 
 
-def test_each_column_that_is_written_is_one_of_its_family(desk):
+def test_written_columns_belong_to_their_family(desk):
     desk.recorder.start()
     desk.recorder.close()
     known = {column.name for column in NS_LIFECYCLE.all_columns}
@@ -130,7 +132,7 @@ def test_each_column_that_is_written_is_one_of_its_family(desk):
 def test_rows_of_one_process_are_numbered_without_a_gap(desk):
     desk.recorder.start()
     for number in range(3_000):
-        desk.recorder.note(Life("configured", detail=str(number)))
+        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(number)))
     desk.recorder.close()
     rows = desk.rows()
     assert [int(row["event_id"].rpartition("-")[2]) for row in rows] == list(range(1, 3_002))
@@ -151,29 +153,29 @@ def refusing(monkeypatch, desk):
     return refusals
 
 
-def test_a_full_disk_is_told_once_and_nothing_that_has_room_meanwhile_is_lost(desk, monkeypatch, impatient):
+def test_full_disk_is_reported_once_and_queued_events_are_kept(desk, monkeypatch, impatient):
     refusals = refusing(monkeypatch, desk)
     desk.recorder.start()
-    desk.recorder.note(Life("ready"))
-    desk.until(lambda: desk.told.all)
-    desk.recorder.note(Life("configured", detail="while it is full"))
+    desk.recorder.enqueue(LifecycleEvent("ready"))
+    desk.until(lambda: desk.observed.all)
+    desk.recorder.enqueue(LifecycleEvent("configured", detail="while it is full"))
     assert not desk.recorder.counts.is_recording
     refusals.clear()
     desk.until(lambda: desk.recorder.counts.is_recording)
     desk.recorder.close()
-    assert desk.told.all == [("stopped", "[Errno 28] No space left on device"), ("resumed", None)]
+    assert desk.observed.all == [("stopped", "[Errno 28] No space left on device"), ("resumed", None)]
     assert [row["event_type"] for row in desk.rows()] == ["started", "ready", "configured"]
-    assert not desk.recorder.take_wish_for_snapshot()
+    assert not desk.recorder.take_snapshot_request()
 
 
-def test_what_finds_no_room_is_counted_and_told_as_unobserved_and_a_snapshot_is_wanted(desk, monkeypatch, impatient):
-    monkeypatch.setattr(module, "STATES_MAX", 2)
+def test_events_beyond_the_queue_are_recorded_as_unobserved_and_request_a_snapshot(desk, monkeypatch, impatient):
+    monkeypatch.setattr(event_queue, "STATES_MAX", 2)
     refusals = refusing(monkeypatch, desk)
     desk.recorder.start()
-    desk.until(lambda: desk.told.all)
+    desk.until(lambda: desk.observed.all)
     for number in count():
         desk.clock.us += 1_000_000
-        desk.recorder.note(Life("configured", detail=str(number)))
+        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(number)))
         if desk.recorder.counts.dropped["state"] == 3:
             break
     refusals.clear()
@@ -184,32 +186,32 @@ def test_what_finds_no_room_is_counted_and_told_as_unobserved_and_a_snapshot_is_
     assert resumed["dropped"] == 3
     lost_since = sum(row["event_type"] == "configured" for row in rows) + 1
     assert resumed["unobserved_from"] == f"2023-11-14T22:13:2{lost_since}.000000Z"
-    assert desk.recorder.take_wish_for_snapshot()
-    assert not desk.recorder.take_wish_for_snapshot()
+    assert desk.recorder.take_snapshot_request()
+    assert not desk.recorder.take_snapshot_request()
 
 
-def test_dropped_heartbeats_are_told_as_missing_too_but_need_no_snapshot(desk, monkeypatch):
-    monkeypatch.setattr(module, "BEATS_MAX", 2)
+def test_dropped_heartbeats_are_recorded_but_request_no_snapshot(desk, monkeypatch):
+    monkeypatch.setattr(event_queue, "HEARTBEATS_MAX", 2)
     for _ in range(5):
         desk.clock.us += 1_000_000
-        desk.recorder.note_beat(a_beat(desk.clock))
+        desk.recorder.enqueue_heartbeat(a_heartbeat(desk.clock))
     desk.recorder.start()
     desk.recorder.close()
     (resumed,) = [row for row in desk.rows() if row["event_type"] == "recording_resumed"]
     assert (resumed["dropped"], resumed["reason"]) == (3, "heartbeats are missing")
     assert resumed["unobserved_from"] == "2023-11-14T22:13:23.000000Z"
-    assert desk.recorder.counts.dropped == {"beat": 3}
-    assert not desk.recorder.take_wish_for_snapshot()
+    assert desk.recorder.counts.dropped == {"heartbeat": 3}
+    assert not desk.recorder.take_snapshot_request()
 
 
-def test_what_waits_holds_no_more_topics_than_there_is_memory_for(desk, monkeypatch):
-    monkeypatch.setattr(module, "TOPICS_MAX", 10)
+def test_queue_holds_at_most_so_many_topics(desk, monkeypatch):
+    monkeypatch.setattr(event_queue, "TOPICS_MAX", 10)
     for topics in (25, 0, 1):
-        desk.recorder.note(Life("configured", detail=str(topics)), topics)
+        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(topics)), topics)
     assert desk.recorder.counts.dropped == {"state": 1}
     desk.recorder.start()
     desk.until(lambda: not desk.recorder.queued and len(desk.rows_growing()) >= 4)
-    desk.recorder.note(Life("configured", detail="there is room again"), 10)
+    desk.recorder.enqueue(LifecycleEvent("configured", detail="there is room again"), 10)
     desk.recorder.close()
     assert [row["detail"] for row in desk.rows() if row["event_type"] == "configured"] == [
         "25",
@@ -225,15 +227,15 @@ class Broken:
         raise ValueError("a fault")
 
 
-def test_a_fault_costs_the_happening_that_has_it_and_nothing_else(desk, impatient):
-    desk.recorder.note(Life("ready"))
+def test_event_that_cannot_become_a_row_costs_no_other(desk, impatient):
+    desk.recorder.enqueue(LifecycleEvent("ready"))
     desk.clock.us += 1_000_000
-    desk.recorder.note(Broken())
+    desk.recorder.enqueue(Broken())
     desk.clock.us += 1_000_000
-    desk.recorder.note(Life("configured", detail="\ud800"))
-    desk.recorder.note(Life("stopping"))
+    desk.recorder.enqueue(LifecycleEvent("configured", detail="\ud800"))
+    desk.recorder.enqueue(LifecycleEvent("stopping"))
     desk.recorder.start()
-    desk.until(lambda: desk.told.all)
+    desk.until(lambda: desk.observed.all)
     desk.until(lambda: desk.recorder.counts.is_recording)
     desk.recorder.close()
     rows = [row for row in desk.rows() if row["event_type"] != "started"]
@@ -241,26 +243,26 @@ def test_a_fault_costs_the_happening_that_has_it_and_nothing_else(desk, impatien
     assert (rows[-1]["dropped"], rows[-1]["unobserved_from"]) == (2, "2023-11-14T22:13:21.000000Z")
 
 
-def test_nothing_vouches_for_a_time_before_all_that_happened_in_it_is_written(desk, monkeypatch):
+def test_ticks_are_written_after_all_that_happened_before_them(desk, monkeypatch):
     written = []
     append = desk.recorder._landing.append
     monkeypatch.setattr(
         desk.recorder._landing, "append", lambda family, *args: (written.append(family), append(family, *args))
     )
-    desk.recorder.note(Tick({"interval_ms": 10_000}))
-    desk.recorder.note(Happened("registered", NOBODY, {}))
+    desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
+    desk.recorder.enqueue(SetEvent("registered", NO_BROKER, {}))
     for _ in range(1_200):
-        desk.recorder.note_beat(a_beat(desk.clock))
-    desk.recorder.note(Tick({"interval_ms": 10_000}))
+        desk.recorder.enqueue_heartbeat(a_heartbeat(desk.clock))
+    desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
     desk.recorder.start()
     desk.recorder.close()
     # The start is older than all of it, and so may come first.
     assert written == ["ns_lifecycle", "heartbeat", "heartbeat", "heartbeat", "controller", "ns_tick"]
 
 
-def test_rows_that_waited_for_hours_lie_where_they_happened(desk):
+def test_rows_queued_for_hours_lie_in_the_hours_in_which_they_happened(desk):
     for _ in range(3):
-        desk.recorder.note(Life("configured"))
+        desk.recorder.enqueue(LifecycleEvent("configured"))
         desk.clock.us += 3_600_000_000
     desk.recorder.start()
     desk.recorder.close()
@@ -268,32 +270,32 @@ def test_rows_that_waited_for_hours_lie_where_they_happened(desk):
     assert hours == {"hour=22", "hour=23", "hour=00"}
 
 
-def test_a_deleted_folder_is_told_as_missing_rows_and_recording_goes_on(desk, impatient):
+def test_deleted_folder_is_recorded_as_missing_rows_and_recording_goes_on(desk, impatient):
     desk.recorder.start()
-    desk.recorder.note(Life("ready"))
+    desk.recorder.enqueue(LifecycleEvent("ready"))
     desk.until(lambda: len(desk.rows_growing()) == 2)
     shutil.rmtree(desk.folder)
     desk.clock.us += 1_000_000
-    desk.recorder.note(Life("configured"))
+    desk.recorder.enqueue(LifecycleEvent("configured"))
     desk.until(lambda: any(row["event_type"] == "recording_resumed" for row in desk.rows_growing()))
     desk.recorder.close()
     configured, resumed = desk.rows()
     assert configured["event_type"] == "configured"
     assert (resumed["dropped"], resumed["unobserved_from"]) == (2, "2023-11-14T22:13:20.000000Z")
-    assert "was deleted while it was written to" in desk.told.all[0][1]
+    assert "was deleted while it was written to" in desk.observed.all[0][1]
 
 
-def test_files_that_are_deleted_for_their_age_are_counted_and_told(desk):
+def test_files_deleted_for_their_age_are_counted_and_reported(desk):
     place = desk.folder / "landing/v1/family=heartbeat/date=2023-10-01/hour=00"
     place.mkdir(parents=True)
     (place / "another_1-1-1.jsonl").write_text("{}\n")
     desk.recorder.start()
     desk.recorder.close()
-    assert desk.told.all == [("deleted", Forgotten("age", files=1, size_bytes=3))]
+    assert desk.observed.all == [("deleted", DeletedFiles("age", files=1, size_bytes=3))]
     assert desk.recorder.counts.deleted_files == {"age": 1}
 
 
-def test_a_small_limit_holds_within_a_part_of_it_however_much_is_written_in_an_hour(desk, monkeypatch):
+def test_small_size_limit_holds_within_a_sixteenth_at_any_write_rate(desk, monkeypatch):
     bytes_max, sizes = 48_000, []
     desk.recorder = desk.new(bytes_max)
     append = desk.recorder._landing.append
@@ -306,7 +308,7 @@ def test_a_small_limit_holds_within_a_part_of_it_however_much_is_written_in_an_h
     monkeypatch.setattr(desk.recorder._landing, "append", measured)
     for _ in range(1_000):
         desk.clock.us += 1
-        desk.recorder.note_beat(a_beat(desk.clock))
+        desk.recorder.enqueue_heartbeat(a_heartbeat(desk.clock))
     desk.recorder.start()
     desk.recorder.close()
     assert desk.recorder.counts.written_bytes > 5 * bytes_max
@@ -314,10 +316,10 @@ def test_a_small_limit_holds_within_a_part_of_it_however_much_is_written_in_an_h
     kept = sorted(row["event_time"] for row in desk.rows("heartbeat"))
     assert len(set(kept)) == len(kept) > 50
     assert kept[-1] == time_text(desk.clock.us)
-    assert desk.recorder.counts.deleted_files["size"] == sum(each.files for _, each in desk.told.all) > 50
+    assert desk.recorder.counts.deleted_files["size"] == sum(each.files for _, each in desk.observed.all) > 50
 
 
-def test_a_full_disk_is_relieved_though_nothing_can_be_sealed_on_it(desk, monkeypatch, impatient):
+def test_old_files_are_deleted_on_a_full_disk_that_cannot_seal(desk, monkeypatch, impatient):
     place = desk.folder / "landing/v1/family=heartbeat/date=2023-11-14/hour=20"
     place.mkdir(parents=True)
     (place / "another_1-1-1.jsonl").write_text("{}\n" * 1_000)
@@ -331,20 +333,20 @@ def test_a_full_disk_is_relieved_though_nothing_can_be_sealed_on_it(desk, monkey
     desk.recorder.start()
     desk.until(lambda: not place.exists())
     desk.recorder.close()
-    assert ("deleted", Forgotten("size", files=1, size_bytes=3_000)) in desk.told.all
+    assert ("deleted", DeletedFiles("size", files=1, size_bytes=3_000)) in desk.observed.all
 
 
-def test_what_of_several_families_is_lost_at_once_is_told_of_each(desk):
+def test_rows_lost_in_several_families_are_counted_by_kind(desk):
     desk.recorder = desk.new(bytes_max=1_000_000)
     desk.recorder.start()
-    desk.recorder.note_beat(a_beat(desk.clock))
+    desk.recorder.enqueue_heartbeat(a_heartbeat(desk.clock))
     desk.until(lambda: set(desk.recorder.counts.events) == {"ns_lifecycle", "heartbeat"})
     shutil.rmtree(desk.folder)
     desk.recorder.close()
-    assert desk.recorder.counts.dropped == {"state": 1, "beat": 1}
+    assert desk.recorder.counts.dropped == {"state": 1, "heartbeat": 1}
 
 
-def test_what_another_host_left_behind_does_not_keep_an_hour_for_ever(desk):
+def test_files_of_another_host_do_not_keep_an_hour_forever(desk):
     desk.clock.us = 2_000_000_000_000_000
     place = desk.folder / "landing/v1/family=heartbeat/date=2033-05-18/hour=03"
     place.mkdir(parents=True)
@@ -352,60 +354,60 @@ def test_what_another_host_left_behind_does_not_keep_an_hour_for_ever(desk):
         (place / name).write_text("{}\n")
     desk.recorder = desk.new(bytes_max=0)
     desk.recorder.start()
-    desk.until(lambda: desk.told.all)
+    desk.until(lambda: desk.observed.all)
     desk.recorder.close()
-    assert desk.told.all[0] == ("deleted", Forgotten("size", files=2, size_bytes=6))
+    assert desk.observed.all[0] == ("deleted", DeletedFiles("size", files=2, size_bytes=6))
 
 
 def writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch):
-    monkeypatch.setattr(module, "_FORGET_US", 0)
+    monkeypatch.setattr(module, "_RETENTION_US", 0)
     desk.recorder.start()
-    desk.recorder.note(Life("ready"))
+    desk.recorder.enqueue(LifecycleEvent("ready"))
     desk.until(lambda: len(desk.rows_growing()) == 2)
     desk.clock.ahead_us = 400 * 24 * 3_600_000_000
-    desk.recorder.note(Life("configured"))
+    desk.recorder.enqueue(LifecycleEvent("configured"))
     # Two of them tell that it was set.
     desk.until(lambda: len(desk.rows_growing()) == 5)
 
 
-def test_a_clock_that_is_set_far_ahead_deletes_nothing(desk, monkeypatch):
+def test_clock_set_far_ahead_deletes_nothing(desk, monkeypatch):
     writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch)
     desk.recorder.close()
     assert [row["event_type"] for row in desk.rows()] == ["started", "ready", "clock_set", "clock_set", "configured"]
-    assert desk.told.all == []
+    assert desk.observed.all == []
 
 
-def test_files_are_old_by_a_clock_that_has_stood_as_it_was_set_for_a_day(desk, monkeypatch):
+def test_clock_unchanged_for_a_day_after_it_was_set_decides_which_files_are_old(desk, monkeypatch):
     writes_before_and_after_the_clock_is_set_far_ahead(desk, monkeypatch)
     desk.clock.us += 25 * 3_600_000_000
-    desk.recorder.note(Life("configured"))
-    desk.until(lambda: desk.told.all)
-    ((what, forgotten),) = desk.told.all
-    assert (what, forgotten.reason, forgotten.files) == ("deleted", "age", 1)
+    desk.recorder.enqueue(LifecycleEvent("configured"))
+    desk.until(lambda: desk.observed.all)
+    ((what, deleted),) = desk.observed.all
+    assert (what, deleted.reason, deleted.files) == ("deleted", "age", 1)
 
 
-def test_a_file_that_cannot_be_sealed_gets_no_line_twice(desk, monkeypatch, impatient):
+def test_file_that_cannot_be_sealed_gets_no_line_twice(desk, monkeypatch, impatient):
     monkeypatch.setattr(landing, "SEAL_BYTES", 1)
-    settle, refusals = landing._settle, [OSError(errno.ENOSPC, "No space left on device")]
+    settle, refusals = landing._rename_finished, [OSError(errno.ENOSPC, "No space left on device")]
 
     def refuse(*args, **kwargs):
         if refusals:
             raise refusals[0]
         return settle(*args, **kwargs)
 
-    monkeypatch.setattr(landing, "_settle", refuse)
+    monkeypatch.setattr(landing, "_rename_finished", refuse)
     desk.recorder.start()
     desk.until(desk.rows_growing)
     for number in range(3):
-        desk.recorder.note(Life("configured", detail=str(number)))
-    desk.until(lambda: desk.told.all)
+        desk.recorder.enqueue(LifecycleEvent("configured", detail=str(number)))
+    desk.until(lambda: desk.observed.all)
     refusals.clear()
     desk.until(lambda: desk.recorder.counts.is_recording)
     desk.recorder.close()
     assert [row.get("detail") for row in desk.rows()] == [None, "0", "1", "2"]
 
 
-def test_a_disk_that_hangs_does_not_hold_up_the_end(desk, monkeypatch):
+def test_hanging_disk_does_not_delay_close(desk, monkeypatch):
     monkeypatch.setattr(module, "_CLOSE_S", 0.05)
     hangs = threading.Event()
     append = desk.recorder._landing.append
@@ -417,20 +419,20 @@ def test_a_disk_that_hangs_does_not_hold_up_the_end(desk, monkeypatch):
     desk.until(lambda: desk.recorder.counts.events)
 
 
-def test_a_folder_that_cannot_be_made_ends_nothing(tmp_path, impatient):
+def test_folder_that_cannot_be_created_stops_recording_only(tmp_path, impatient):
     blocked = tmp_path / "file"
     blocked.write_text("")
     desk = Desk(blocked / "history")
     desk.recorder.start()
-    desk.until(lambda: desk.told.all)
+    desk.until(lambda: desk.observed.all)
     desk.recorder.close()
-    assert [what for what, _ in desk.told.all] == ["stopped"]
+    assert [what for what, _ in desk.observed.all] == ["stopped"]
 
 
-def test_the_next_process_says_until_when_the_one_before_was_watching(desk):
+def test_started_row_says_until_when_the_previous_process_was_watching(desk):
     desk.recorder.start()
     desk.clock.us += 10_000_000
-    desk.recorder.note(Tick({"interval_ms": 10_000}))
+    desk.recorder.enqueue(Tick({"interval_ms": 10_000}))
     desk.recorder.close()
     desk.clock.us += 60_000_000
     desk.recorder = desk.new()
@@ -442,8 +444,8 @@ def test_the_next_process_says_until_when_the_one_before_was_watching(desk):
     assert started["unobserved_from"] == "2023-11-14T22:13:30.000000Z"
 
 
-def test_moments_are_those_of_the_noting_not_of_the_writing(desk):
-    desk.recorder.note(Life("ready"))
+def test_rows_carry_the_time_of_enqueueing_not_of_writing(desk):
+    desk.recorder.enqueue(LifecycleEvent("ready"))
     desk.clock.us += 5_000_000
     desk.recorder.start()
     desk.recorder.close()
@@ -476,35 +478,35 @@ class Deaf:
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-def test_whatever_fails_in_the_thread_recording_goes_on(tmp_path, impatient, is_told):
+def test_recording_goes_on_after_any_failure_in_the_thread(tmp_path, impatient, is_told):
     """Even what no server survives in its main thread, and whoever is to be told of it."""
     desk = Desk(tmp_path / "history")
     desk.clock = FailingClock()
     if not is_told:
-        desk.told = Deaf()
+        desk.observed = Deaf()
     desk.recorder = desk.new()
     desk.recorder.start()
     for failure in (RuntimeError("odd"), MemoryError(), RecursionError(), SystemExit(3), KeyboardInterrupt()):
         desk.clock.failures.append(failure)
         desk.until(lambda: not desk.clock.failures or not desk.recorder._thread.is_alive())
     desk.until(lambda: desk.recorder.counts.is_recording or not desk.recorder._thread.is_alive())
-    desk.recorder.note(Life("ready", address="127.0.0.1:9876"))
+    desk.recorder.enqueue(LifecycleEvent("ready", address="127.0.0.1:9876"))
     desk.recorder.close()
     assert [row["event_type"] for row in desk.rows()][-1] == "ready"
     if is_told:
-        assert desk.told.all[0] == ("stopped", "odd")
-        assert desk.told.all[-1] == ("resumed", None)
+        assert desk.observed.all[0] == ("stopped", "odd")
+        assert desk.observed.all[-1] == ("resumed", None)
 
 
-def test_where_the_system_has_no_thread_recording_begins_when_it_has(desk, monkeypatch):
+def test_recording_begins_when_the_os_has_a_thread_for_it(desk, monkeypatch):
     def no_thread(*_):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as full:
         full.setattr(threading, "_start_new_thread", no_thread)
         desk.recorder.start()
-    assert desk.told.all == [("stopped", "can't start new thread")]
+    assert desk.observed.all == [("stopped", "can't start new thread")]
     desk.recorder.start()
     desk.recorder.start()
     desk.until(lambda: desk.recorder.counts.is_recording)
-    assert desk.told.all[-1] == ("resumed", None)
+    assert desk.observed.all[-1] == ("resumed", None)

@@ -12,10 +12,9 @@ import pytest
 
 from history import rows
 from history.landing import Landing
-from history.recorder import encoded
-from history.rows import Moment, RowMaker, Who
+from history.rows import BrokerRef, Moment, RowMaker, encoded
 from history.schemas import BROKER_STATE, NS_LIFECYCLE, ROUTE_CHANGE, ROUTE_SNAPSHOT
-from history.server_rows import BEATS_MISSING, STATES_MISSING, Life, Tick
+from history.server_rows import HEARTBEATS_MISSING, STATES_MISSING, LifecycleEvent, Tick
 from remoting.clock import SystemClock
 from timemachine.__main__ import main
 
@@ -61,19 +60,19 @@ class Server:
 
     def row(self, at, family, event_type, who=None, **columns):
         moment = Moment(int(at.timestamp() * 1e6), int(at.timestamp() * 1e6))
-        row = self._maker.row(family, event_type, moment, who or Who(), **columns)
+        row = self._maker.row(family, event_type, moment, who or BrokerRef(), **columns)
         self._landing.append(family.name, encoded(row), row.unix_us)
 
     def starts(self, at):
         self.row(at, NS_LIFECYCLE, "started", reason="namesrv")
-        self.note(at, Life("configured", detail=SETTINGS))
+        self.note(at, LifecycleEvent("configured", detail=SETTINGS))
 
     def registers(self, at, broker, **topics):
         self.row(
             at,
             BROKER_STATE,
             "registered_first",
-            Who("C", broker, 0, f"{broker}:1"),
+            BrokerRef("C", broker, 0, f"{broker}:1"),
             role="master",
             topics=len(topics),
             set_ids=(0,),
@@ -88,18 +87,18 @@ class Server:
     def has(self, at, broker, topic, queues, flag=0):
         values = {"new_read": queues, "new_write": queues, "new_perm": 6, "topic_sys_flag": flag}
         known = values if queues else {}
-        self.row(at, ROUTE_CHANGE, "topic_changed", Who("C", broker), topic=topic, kind="queues", **known)
+        self.row(at, ROUTE_CHANGE, "topic_changed", BrokerRef("C", broker), topic=topic, kind="queues", **known)
 
     def shows(self, at, broker, topic, queues, *, rows=1):
         """Write a snapshot of one topic on one set, which says of itself that it has so many rows."""
         snapshot_id = f"{at.timestamp()}"
-        self.note(at, Life("configured", detail=SETTINGS))
-        self.row(at, ROUTE_CHANGE, "shown", topic=topic, kind="order", detail=f"{broker}:{queues}")
+        self.note(at, LifecycleEvent("configured", detail=SETTINGS))
+        self.row(at, ROUTE_CHANGE, "snapshot", topic=topic, kind="order", detail=f"{broker}:{queues}")
         self.row(
             at,
             BROKER_STATE,
-            "shown",
-            Who("C", broker),
+            "snapshot",
+            BrokerRef("C", broker),
             reason=snapshot_id,
             set_ids=(0,),
             set_addrs=(f"{broker}:1",),
@@ -168,7 +167,7 @@ def route(ask):
     return asked
 
 
-def test_a_time_right_after_a_server_died_or_stood_still_is_not_known(server, route):
+def test_time_after_a_crash_or_pause_is_unobserved(server, route):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.ticks(THEN, THEN + 60 * SECOND)
@@ -183,15 +182,15 @@ def test_a_time_right_after_a_server_died_or_stood_still_is_not_known(server, ro
     assert "stood still or was gone" in route(THEN + 241 * SECOND)[1]
 
 
-def test_after_an_orderly_stop_it_says_since_when(server, route):
+def test_answer_after_an_orderly_stop_names_its_time(server, route):
     server.starts(THEN)
     server.ticks(THEN, THEN + 30 * SECOND)
-    server.note(THEN + 31 * SECOND, Life("stopping"))
+    server.note(THEN + 31 * SECOND, LifecycleEvent("stopping"))
     assert route(THEN + 30.5 * SECOND)[1] == ""
     assert "had stopped at" in route(THEN + 33 * SECOND)[1]
 
 
-def test_a_moment_ago_is_known_although_the_next_tick_is_still_to_come(server, route):
+def test_last_seconds_are_observed_before_their_tick(server, route):
     began = now() - 20 * SECOND
     server.starts(began)
     server.registers(began, "a", orders=4)
@@ -199,7 +198,7 @@ def test_a_moment_ago_is_known_although_the_next_tick_is_still_to_come(server, r
     assert route(now()) == ({"a": 4}, "")
 
 
-def test_a_server_that_runs_for_longer_than_files_are_kept_is_read_from_its_snapshot(server, route):
+def test_server_older_than_its_files_is_read_from_its_snapshot(server, route):
     server.shows(THEN, "a", "orders", 8)
     server.has(THEN + SECOND, "a", "orders", 16)
     server.ticks(THEN, THEN + 30 * SECOND)
@@ -207,7 +206,7 @@ def test_a_server_that_runs_for_longer_than_files_are_kept_is_read_from_its_snap
     assert route(THEN + 0.5 * SECOND) == ({"a": 8}, "")
 
 
-def test_a_snapshot_of_which_rows_were_deleted_counts_for_nothing(server, route):
+def test_incomplete_snapshot_is_ignored(server, route):
     server.shows(THEN, "a", "orders", 8)
     server.shows(THEN + 60 * SECOND, "b", "orders", 4, rows=2)
     server.ticks(THEN, THEN + 90 * SECOND)
@@ -215,14 +214,14 @@ def test_a_snapshot_of_which_rows_were_deleted_counts_for_nothing(server, route)
     assert route(THEN + 50 * SECOND) == ({"a": 8}, "")
 
 
-def test_a_snapshot_of_the_first_version_counts_though_its_end_tells_of_topics(server, route, monkeypatch):
+def test_snapshot_of_schema_version_1_is_used_although_it_counts_topics(server, route, monkeypatch):
     monkeypatch.setattr(rows, "SCHEMA_VERSION", 1)
     server.shows(THEN, "broker-a", "orders", 4, rows=3)
     server.ticks(THEN, THEN + 30 * SECOND)
     assert route(THEN + 20 * SECOND) == ({"broker-a": 4}, "")
 
 
-def test_the_folder_may_be_named_before_the_question_and_in_it(server, tmp_path, capsys):
+def test_history_option_is_accepted_before_and_after_the_command(server, tmp_path, capsys):
     server.starts(THEN)
     server.registers(THEN + SECOND, "a", orders=4)
     server.ticks(THEN, THEN + 30 * SECOND)
@@ -233,15 +232,15 @@ def test_the_folder_may_be_named_before_the_question_and_in_it(server, tmp_path,
     assert told[: len(told) // 2] * 2 == told
 
 
-def test_without_a_start_and_a_snapshot_it_says_that_nothing_is_known(server, route, ask):
-    server.note(THEN, Life("configured", detail=SETTINGS))
+def test_without_start_and_snapshot_the_answer_is_unknown(server, route, ask):
+    server.note(THEN, LifecycleEvent("configured", detail=SETTINGS))
     server.ticks(THEN, THEN + 30 * SECOND)
     assert "routes are not known" in route(THEN + 20 * SECOND)[1]
     code, out, _ = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
     assert (code, "no route is known" in out) == (0, True)
 
 
-def test_a_new_process_knows_nothing_of_what_the_one_before_had_shown(server, route, tmp_path):
+def test_new_process_starts_without_the_routes_of_the_previous_one(server, route, tmp_path):
     server.starts(THEN)
     server.shows(THEN + SECOND, "a", "orders", 8)
     server.ticks(THEN, THEN + 30 * SECOND)
@@ -255,7 +254,7 @@ def test_a_new_process_knows_nothing_of_what_the_one_before_had_shown(server, ro
     assert route(THEN + 70 * SECOND) == ({"b": 2}, "")
 
 
-def test_missing_changes_are_doubted_until_a_snapshot_has_made_up_for_them(server, route):
+def test_missing_changes_carry_a_warning_until_the_next_snapshot(server, route):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.ticks(THEN, THEN + 120 * SECOND)
@@ -267,14 +266,14 @@ def test_missing_changes_are_doubted_until_a_snapshot_has_made_up_for_them(serve
     assert route(THEN + 80 * SECOND) == ({"a": 16}, "")
 
 
-def test_missing_heartbeats_say_nothing_against_a_route(server, route):
+def test_missing_heartbeats_carry_no_warning(server, route):
     server.starts(THEN)
     server.ticks(THEN, THEN + 60 * SECOND)
-    server.resumes(THEN + 40 * SECOND, THEN + 10 * SECOND, BEATS_MISSING)
+    server.resumes(THEN + 40 * SECOND, THEN + 10 * SECOND, HEARTBEATS_MISSING)
     assert route(THEN + 30 * SECOND) == (None, "")
 
 
-def test_a_time_that_a_clock_showed_twice_is_doubted(server, route):
+def test_time_that_a_clock_showed_twice_carries_a_warning(server, route):
     server.starts(THEN)
     for step in range(30):
         server.note(THEN + (step % 15) * 10 * SECOND, Tick({"interval_ms": 10_000}), mono=step * 10_000_000)
@@ -284,14 +283,14 @@ def test_a_time_that_a_clock_showed_twice_is_doubted(server, route):
 @pytest.mark.parametrize(
     "topic", ['with "quotes"', "back\\slash", "täglich/日本", "%RETRY%group", "a.b*c", "tab\there"]
 )
-def test_a_topic_of_any_name_is_found(server, route, topic):
+def test_topic_of_any_name_is_found(server, route, topic):
     server.starts(THEN)
     server.registers(THEN, "a", **{topic: 4, f"{topic}2": 8})
     server.ticks(THEN, THEN + 30 * SECOND)
     assert route(THEN + 20 * SECOND, topic) == ({"a": 4}, "")
 
 
-def test_a_topic_that_was_deleted_and_made_again(server, route):
+def test_deleted_and_recreated_topic_has_its_new_queues(server, route):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.registers(THEN, "b", orders=4)
@@ -304,18 +303,18 @@ def test_a_topic_that_was_deleted_and_made_again(server, route):
     assert route(THEN + 25 * SECOND) == ({"a": 2}, "")
 
 
-def test_a_change_of_properties_while_a_snapshot_is_taken_hides_no_order(server, ask):
+def test_changed_properties_during_a_snapshot_hide_no_order_configuration(server, ask):
     server.starts(THEN - 2 * HOUR)
     server.shows(THEN, "a", "orders", 8)
     # As if it had come between two pieces of the snapshot: later in time, before its end.
-    server.note(THEN, Life("configured", detail=SETTINGS))
+    server.note(THEN, LifecycleEvent("configured", detail=SETTINGS))
     server.row(THEN, ROUTE_SNAPSHOT, "finished", snapshot_id=f"{THEN.timestamp()}", scope="all", rows=1)
     server.ticks(THEN, THEN + 30 * SECOND)
     _, out, _ = ask("route", "orders", "--at", (THEN + 20 * SECOND).isoformat())
     assert "  order a:8" in out.splitlines()
 
 
-def test_lines_that_are_torn_are_left_out_and_counted(server, tmp_path, route, ask):
+def test_torn_lines_are_skipped_and_counted(server, tmp_path, route, ask):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.ticks(THEN, THEN + 30 * SECOND)
@@ -329,7 +328,7 @@ def test_lines_that_are_torn_are_left_out_and_counted(server, tmp_path, route, a
     assert "lines cannot be read and are left out" in error
 
 
-def test_a_difference_tells_what_is_not_known_of_either_side_and_of_servers_that_came_later(server, ask, tmp_path):
+def test_diff_names_what_is_unknown_of_either_time_and_of_later_servers(server, ask, tmp_path):
     server.starts(THEN)
     server.registers(THEN, "a", orders=4)
     server.ticks(THEN, THEN + 60 * SECOND)
@@ -369,7 +368,7 @@ def test_a_difference_tells_what_is_not_known_of_either_side_and_of_servers_that
         ([], "route|timeline"),
     ],
 )
-def test_a_question_that_is_none_is_told_so(server, ask, words, complaint):
+def test_invalid_arguments_are_refused_with_their_reason(server, ask, words, complaint):
     server.starts(THEN)
     code, _, error = ask(*words)
     assert code == 2
@@ -377,7 +376,7 @@ def test_a_question_that_is_none_is_told_so(server, ask, words, complaint):
     assert "Traceback" not in error
 
 
-def test_who_asks_for_another_time_or_server_is_told_what_there_is(server, ask):
+def test_unknown_server_or_time_is_answered_with_what_exists(server, ask):
     server.starts(THEN)
     told = re.escape(f"the history tells of host_9876, from {THEN.isoformat()} to {THEN.isoformat()}")
     for words, what in (
@@ -388,13 +387,13 @@ def test_who_asks_for_another_time_or_server_is_told_what_there_is(server, ask):
         assert (code, bool(re.search(what, error))) == (1, True), error
 
 
-def test_what_is_still_to_come_is_not_told(server, ask):
+def test_future_times_are_refused(server, ask):
     server.starts(THEN)
     code, _, error = ask("route", "orders", "--at", (now() + HOUR).isoformat())
     assert (code, "is still to come" in error) == (1, True)
 
 
-def test_a_time_zone_is_taken_as_it_is_written_and_none_means_utc(server, route):
+def test_time_without_a_zone_is_utc(server, route):
     server.starts(THEN)
     server.registers(THEN + 10 * SECOND, "a", orders=4)
     server.ticks(THEN, THEN + 40 * SECOND)
@@ -405,7 +404,7 @@ def test_a_time_zone_is_taken_as_it_is_written_and_none_means_utc(server, route)
         assert route(each) == ({"a": 4}, "")
 
 
-def test_a_folder_with_nothing_but_its_name_is_an_answer_too(tmp_path, ask):
+def test_empty_history_folder_is_reported(tmp_path, ask):
     (tmp_path / "landing/v1").mkdir(parents=True)
     code, _, error = ask("route", "orders")
     assert (code, "the history has nothing of any NameServer" in error) == (1, True)
@@ -413,7 +412,7 @@ def test_a_folder_with_nothing_but_its_name_is_an_answer_too(tmp_path, ask):
     assert (code, "nothing happened to a" in error) == (1, True)
 
 
-def test_the_story_of_a_broker_tells_when_nobody_was_watching(server, ask):
+def test_broker_events_include_unobserved_times(server, ask):
     server.starts(THEN)
     server.registers(THEN + SECOND, 'a "b"', orders=4)
     server.ticks(THEN, THEN + 30 * SECOND)
@@ -434,14 +433,14 @@ def test_the_story_of_a_broker_tells_when_nobody_was_watching(server, ask):
     assert (code, "nothing happened to nobody" in error, "stood still" in out) == (1, True, True)
 
 
-def test_the_last_beat_of_a_broker_is_not_told_before_it_registers(server, ask):
+def test_last_heartbeat_is_not_listed_before_the_registration(server, ask):
     server.starts(THEN)
     server.registers(THEN + SECOND, "a", orders=4)
     gone = THEN + 2 * SECOND
     # Silence is counted in whole ms: the beat that it counts from seems to be older than it is.
     heard = int((THEN + SECOND).timestamp() * 1e6) - 1000
     row = {"role": "master", "silent_ms": 1001, "last_heartbeat_time": heard}
-    server.row(gone, BROKER_STATE, "channel_closed", Who("C", "a", 0, "a:1"), **row)
+    server.row(gone, BROKER_STATE, "channel_closed", BrokerRef("C", "a", 0, "a:1"), **row)
     code, out, _ = ask("timeline", "--broker", "a", "--from", THEN.isoformat(), "--to", (THEN + HOUR).isoformat())
     told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
     assert (code, [line.split(":")[0] for line in told[1:]]) == (
@@ -450,7 +449,7 @@ def test_the_last_beat_of_a_broker_is_not_told_before_it_registers(server, ask):
     )
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(server, tmp_path):
+def test_closed_output_pipe_is_no_error(server, tmp_path):
     server.starts(THEN)
     for step in range(3_000):
         server.has(THEN, "a", "orders", step + 1)

@@ -9,11 +9,10 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from route_tables import pieces_of, route_tables
 from test_route_model import BrokerLives
 
-from history.recorder import encoded
-from history.rows import Moment, RowMaker
+from history.rows import Moment, RowMaker, encoded
 from namesrv.core.route_state import RouteState
 from namesrv.recording import rows
-from namesrv.recording.rows import OrderShown, RouteProperties, SetsChanged, configured, snapshot
+from namesrv.recording.rows import OrderSnapshot, RouteProperties, SetsChanged, configured, snapshot
 from namesrv.settings.config import NameServerConfig
 from timemachine.rows import Row
 from timemachine.topic_story import TopicStory
@@ -49,7 +48,7 @@ class RecordedLives(BrokerLives):
             for topic, story in self.read_back.items():
                 story._properties = old[topic]._properties
         # Who counts changes counts none of it.
-        assert self.record(pieces_of(self.state.tables)) <= {"shown", "queues", "finished"}
+        assert self.record(pieces_of(self.state.tables)) <= {"snapshot", "queues", "finished"}
 
     @invariant()
     def every_route_is_told(self):
@@ -98,9 +97,9 @@ def test_mappings_and_orders_are_shown_in_snapshots_and_are_no_changes_there():
     state.register_broker(a_registration(mappings={TOPIC: a_mapping()}), 0)
     maker = RowMaker("host_9876", 1, "namesrv")
     properties = RouteProperties(support_acting_master=False, order_message_enable=True)
-    pieces = [configured(properties), OrderShown(TOPIC, f"{BROKER}:8"), *pieces_of(state.tables)]
+    pieces = [configured(properties), OrderSnapshot(TOPIC, f"{BROKER}:8"), *pieces_of(state.tables)]
     rows = [row for piece in pieces for row in piece.rows(maker, MOMENT)]
-    assert {row.columns["event_type"] for row in rows} == {"configured", "shown", "queues", "finished"}
+    assert {row.columns["event_type"] for row in rows} == {"configured", "snapshot", "queues", "finished"}
     story = TopicStory(TOPIC)
     story.apply(msgspec.json.decode(encoded(row), type=Row) for row in rows)
     route = story.route()

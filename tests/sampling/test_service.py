@@ -7,7 +7,7 @@ from fakes.lines import Lines
 from sampling_site import Topics, a_route, peers, refusal
 
 from history.landing import LANDING, lines_of
-from history.recorder import Identity
+from history.recorder import RecorderIdentity
 from history.schemas import FAMILIES, SAMPLER, Type
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -28,7 +28,7 @@ class Desk:
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), SystemClock(), {})
         self.client = RemotingClient(SystemClock())
-        self.recording = Recording(folder, Identity("sampler_h", SAMPLER, "1", ""), self.logs)
+        self.recording = Recording(folder, RecorderIdentity("sampler_h", SAMPLER, "1", ""), self.logs)
         self.recording.recorder.start()
 
     def sampler(self, namesrv):

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 UP_US = 9 * DAY
 
 #: Names of rows that a server writes about a broker -> their families.
-_FAMILY_OF = {"beat": "heartbeat", "gap": "heartbeat", "summary": "heartbeat_summary"}
+_FAMILY_OF = {"heartbeat": "heartbeat", "gap": "heartbeat", "summary": "heartbeat_summary"}
 
 
 @dataclass
@@ -196,7 +196,7 @@ class _Recorder:
             "brokers": members,
             "topics": topics,
             "queues": queues,
-            "route_bytes": 60_000_000 + 500 * queues,
+            "resident_memory_bytes": 60_000_000 + 500 * queues,
             "connections": 2 * members,
             "loop_lag_ms": round(self._random.uniform(0.2, 3), 3),
             "requests_rejected": 0,
@@ -213,7 +213,7 @@ class _Recorder:
         if self._server.source != "namesrv":
             return
         for columns in self._book.shown():
-            yield "broker_state", self._row(at_us, boot, "shown", columns)
+            yield "broker_state", self._row(at_us, boot, "snapshot", columns)
         snapshot_id = f"{self._boot_id(boot)}-{at_us // MS}"
         alike = list(self._book.snapshot())
         for columns in alike:

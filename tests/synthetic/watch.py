@@ -187,7 +187,7 @@ class Watch:
             **_version_columns(self._plan, encounter.version),
         }
         if self._period_ms >= RAW_PERIOD_MS:
-            yield Seen(encounter.at_us, "beat", self._broker, values)
+            yield Seen(encounter.at_us, "heartbeat", self._broker, values)
             return
         if interval_ms is None:
             return

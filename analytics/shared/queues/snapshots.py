@@ -196,7 +196,7 @@ def _rows_of_last_snapshots(inputs: Inputs, span: Span) -> DataFrame:
         "seq", _number()
     )
     # It begins by telling the sets; a topic that came after that may not be in it.
-    sets = inputs["broker_state"].where((F.col("event_type") == "shown") & F.col("reason").isNotNull())
+    sets = inputs["broker_state"].where((F.col("event_type") == "snapshot") & F.col("reason").isNotNull())
     shown = sets.groupBy("ns_id", F.col("reason").alias("snapshot_id")).agg(F.min(_number()).alias("shown"))
     first = F.min("seq").over(Window.partitionBy("ns_id", "snapshot_id"))
     return mine.join(F.broadcast(shown), ["ns_id", "snapshot_id"], "left").withColumn(

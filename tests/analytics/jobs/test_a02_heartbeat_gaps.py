@@ -74,15 +74,15 @@ def stood_still():
     """A server that stood still from 5 to 70 s after three hours, and another one that did not."""
     boots = {"late": "ns-9-1", "really-late": "ns-8-1"}
     beats = [
-        by_hand(broker, "beat", ended_s, interval_ms, boot_id=boot)
+        by_hand(broker, "heartbeat", ended_s, interval_ms, boot_id=boot)
         for broker, boot in boots.items()
         for ended_s, interval_ms in ((-30, 30_000), (0, 30_000), (71, 71_000), (90, 19_000), (120, 30_000))
     ]
     return {
         "heartbeat": [
             *beats,
-            by_hand("late", "beat", 150, 30_000, source=None),
-            by_hand("without-id", "beat", 0, 30_000, broker_id=-1),
+            by_hand("late", "heartbeat", 150, 30_000, source=None),
+            by_hand("without-id", "heartbeat", 0, 30_000, broker_id=-1),
             # The longest of each minute of the quick one.
             *(
                 by_hand("quick-by-hand", "gap", ended_s, longest_ms, boot_id=boot, period_ms=1_000, kind="heartbeat")
@@ -218,7 +218,7 @@ PERIODS = {("slow-by-file", "register"): 60_000, ("quick-by-file", "register"): 
 
 def seen_beats():
     return [
-        by_hand(broker, "beat", number, interval_ms, kind=kind)
+        by_hand(broker, "heartbeat", number, interval_ms, kind=kind)
         for broker, kinds in SEEN.items()
         for number, (kind, interval_ms) in enumerate((kind, each) for kind, *all_ in kinds for each in all_)
     ]
@@ -233,7 +233,7 @@ def a_burst():
     late = by_hand("burst", "gap", 50, 29_998, period_ms=1_000)
     summary = by_hand("burst", "summary", 61, None, **minute, **sums)
     del summary["interval_ms"]
-    return [*(by_hand("burst", "beat", number, 1_000) for number in range(5)), late], [summary]
+    return [*(by_hand("burst", "heartbeat", number, 1_000) for number in range(5)), late], [summary]
 
 
 @pytest.fixture(scope="module")

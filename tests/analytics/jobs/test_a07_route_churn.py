@@ -91,10 +91,10 @@ def by_hand(spark):
         a_change(10 * HOUR_US + SECOND_US, 8, 8, topic="static", kind="mapping"),
         # How things stand, in each snapshot; and what a server is told right after its start.
         *(
-            row("shown", at_us, mono_us=at_us, topic="static", kind="mapping", broker_name="b", cluster=None)
+            row("snapshot", at_us, mono_us=at_us, topic="static", kind="mapping", broker_name="b", cluster=None)
             for at_us in range(0, 24 * HOUR_US, HOUR_US)
         ),
-        *(row("shown", at_us, mono_us=at_us, topic="ordered", kind="order") for at_us in (0, HOUR_US)),
+        *(row("snapshot", at_us, mono_us=at_us, topic="ordered", kind="order") for at_us in (0, HOUR_US)),
         a_change(20 * HOUR_US + SECOND_US, 8, 8, topic="static", kind="mapping"),
         a_change(20 * HOUR_US + SECOND_US, None, 8, topic="static", kind="added"),
         row("topic_changed", 20 * HOUR_US + SECOND_US, mono_us=1, topic="ordered", kind="order"),

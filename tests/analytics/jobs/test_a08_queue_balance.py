@@ -71,7 +71,7 @@ def two_days():
     yield "route_snapshot", a_snapshot("days", NOW_US + HOUR_US, (["a"], [HOSTILE], 99), rows=2)
     yield "route_snapshot", a_snapshot("days-2", NOW_US + MINUTE_US, (["a", "b"], [HOSTILE], 1))
     seen = {"cluster": "days", "broker_name": "b", "set_ids": [0, 1], "set_addrs": ["b:1", "b:2"]}
-    yield "broker_state", [*sets("days", "a"), row("shown", 5, ns_id="days", **seen)]
+    yield "broker_state", [*sets("days", "a"), row("snapshot", 5, ns_id="days", **seen)]
     yield "broker_state", sets("days-2", "a", cluster="days")
     started = {"ns_id": "days-2", "boot_id": "days-2-2", "cluster": None}
     yield "ns_lifecycle", [row("started", NOW_US + HOUR_US, **started)]

@@ -55,7 +55,7 @@ def registrations(count, at_us, *, every_us=SECOND_US, cluster="c", ns="ns-1", f
 
 def shown(count, cluster="c", *, at_us=HOUR_US, ns="ns-1", what=""):
     about = {"cluster": cluster, "ns_id": ns, "set_ids": [0], "set_addrs": ["x"], "set_clusters": [cluster]}
-    return [row("shown", at_us, broker_name=f"{what}{cluster}{n:03}", **about) for n in range(count)]
+    return [row("snapshot", at_us, broker_name=f"{what}{cluster}{n:03}", **about) for n in range(count)]
 
 
 def gone(event_type, broker_name, at_us, *, ns, silent_ms):

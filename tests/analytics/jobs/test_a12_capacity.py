@@ -37,7 +37,7 @@ def lines(spark):
     planted["constant"] = np.full(63, 1000.0)
     planted["noise"] = 1000 + random.normal(0, 30, 63)
     planted["connections"] = 10_000 + 40.0 * day
-    planted["route_bytes"] = np.full(63, 5e8)
+    planted["resident_memory_bytes"] = np.full(63, 5e8)
     planted["etcd_db_bytes"] = 2.2e9 + 1e6 * day
     planted["three days"] = [1, 2, 3]
     planted["a week"] = [10, 20, 30, 40, 50, 60, 70]
@@ -69,7 +69,7 @@ def test_a_forecast_knows_the_weekday_it_is_for(lines):
 def test_what_does_not_surely_grow_never_ends(lines):
     assert lines["constant"].slope_day == 0
     assert lines["constant"].days_left is None
-    assert lines["route_bytes"].days_left is None
+    assert lines["resident_memory_bytes"].days_left is None
     assert lines["noise"].slope_p10 < 0 < lines["noise"].slope_p90
 
 

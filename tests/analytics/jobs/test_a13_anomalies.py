@@ -126,7 +126,7 @@ def beats(*, intervals, ns="ns-1", broker="b", first_us=0, **more):
     for interval in intervals:
         at_us += interval * 1000
         about = {"broker_name": broker, "broker_id": 0, "interval_ms": interval, "period_ms": 30_000, "ns_id": ns}
-        told.append(row("beat", at_us, **about, **more))
+        told.append(row("heartbeat", at_us, **about, **more))
     return told
 
 
@@ -164,9 +164,9 @@ def test_windows_hold_beats_summaries_and_changes_as_the_mean_of_namesrvs(spark)
         heartbeat=[
             *beats(intervals=[30_000, 30_000, 90_000]),
             *beats(intervals=[30_000, 30_000, 60_000], ns="ns-2"),
-            row("beat", 5, broker_name="b", broker_id=0),
+            row("heartbeat", 5, broker_name="b", broker_id=0),
             row("gap", 5, **first, interval_ms=9_000, period_ms=1_000),
-            row("beat", 5, broker_name="b", broker_id=0, interval_ms=1, source="controller"),
+            row("heartbeat", 5, broker_name="b", broker_id=0, interval_ms=1, source="controller"),
         ],
         heartbeat_summary=[
             row("summary", 2 * MINUTE_US + 7, minute=MONDAY_US, **first, **summary),

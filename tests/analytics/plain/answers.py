@@ -209,7 +209,7 @@ def _shown(rows: list[Row]) -> dict[int, set[tuple[str, str]]]:
     """Return which sets each snapshot shows, by its time: there are no others then."""
     found: dict[int, set[tuple[str, str]]] = defaultdict(set)
     for row in rows:
-        if row["event_type"] == "shown":
+        if row["event_type"] == "snapshot":
             found[row["event_time"]].add((row["cluster"], row["broker_name"]))
     return found
 
@@ -217,7 +217,7 @@ def _shown(rows: list[Row]) -> dict[int, set[tuple[str, str]]]:
 def _after(row: Row, held: dict[Key, Told], shown: set[tuple[str, str]] | None) -> list[tuple[Key, Told]]:
     """Return what a NameServer answers after an event about the brokers of its set."""
     found: dict[Key, Told] = {}
-    if row["event_type"] == "shown" and shown:
+    if row["event_type"] == "snapshot" and shown:
         found |= {key: ABSENT for key in held if key[:2] not in shown}
     if row.get("broker_id") is not None:
         key = key_of(row)
@@ -239,7 +239,7 @@ def _after_own(row: Row, before: Told) -> Told:
             return ABSENT
         case "registered_first" | "changed" | "address_changed" | "role_changed":
             return Told(row.get("broker_addr", before.address), version)
-        case "beat" if before != ABSENT:
+        case "heartbeat" if before != ABSENT:
             return before._replace(version=version)
     return before
 

@@ -53,7 +53,7 @@ def heartbeat_gaps(rows: Rows, window: Span, configured: Configured = lambda key
     seen = {ns_id: _heard(rows, ns_id) for ns_id in {row["ns_id"] for row in rows["ns_tick"]}}
     silences: dict[tuple[str, Key], list[Silence]] = defaultdict(list)
     kinds: dict[tuple[str, Key], set[str]] = defaultdict(set)
-    for stream, beats in _streams(rows, "beat").items():
+    for stream, beats in _streams(rows, "heartbeat").items():
         place = (stream.source, stream.key)
         kinds[place] |= {row["kind"] for row in beats}
         silences[place] += [

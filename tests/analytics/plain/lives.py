@@ -13,7 +13,7 @@ from collections import defaultdict
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from history.server_rows import BEATS_MISSING
+from history.server_rows import HEARTBEATS_MISSING
 from plain.spans import Span, common
 from plain.watching import Boot, Row, Rows, boots, number, servers, watched
 
@@ -161,7 +161,7 @@ class _Memory:
             row["event_time"]
             for row in rows
             if (row["boot_id"], row["event_type"]) == (boot.boot_id, "recording_resumed")
-            and row.get("reason") != BEATS_MISSING
+            and row.get("reason") != HEARTBEATS_MISSING
         )
 
     def _doubt(self, at_us: int) -> None:
@@ -179,8 +179,8 @@ class _Memory:
         last = {(row["cluster"], row["broker_name"]): row for row in together if row.get("set_ids") is not None}
         for row in last.values():
             self._compare(row, at_us)
-        if any(row["event_type"] == "shown" for row in together):
-            shown = {(row["cluster"], row["broker_name"]) for row in together if row["event_type"] == "shown"}
+        if any(row["event_type"] == "snapshot" for row in together):
+            shown = {(row["cluster"], row["broker_name"]) for row in together if row["event_type"] == "snapshot"}
             had = [key for key, (state, _) in self._state.items() if state == HAVE]
             for key in [key for key in had if (key.cluster, key.broker_name) not in shown]:
                 # Rows of a snapshot are not all of one moment: it is not there if it does not register in time.
@@ -212,7 +212,7 @@ class _Memory:
         for key in [key for key, (state, _) in self._state.items() if key[:2] == place and state == HAVE]:
             if key.broker_id in members:
                 continue
-            if self._address[key] in members.values() or row["event_type"] != "shown":
+            if self._address[key] in members.values() or row["event_type"] != "snapshot":
                 self._tell(key, at_us)
                 self._state[key] = (MOVED, at_us)
                 self._moved.add(key)

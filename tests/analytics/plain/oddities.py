@@ -29,7 +29,7 @@ def values(rows: Rows) -> Values:
     intervals: dict[Key, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     changes: dict[Key, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for row in rows["heartbeat"]:
-        if row["event_type"] == "beat" and "interval_ms" in row and row["source"] == "namesrv":
+        if row["event_type"] == "heartbeat" and "interval_ms" in row and row["source"] == "namesrv":
             intervals[key_of(row)][row["event_time"] // WINDOW_US].append(row["interval_ms"])
     for row in rows["broker_state"]:
         counted = sum(row.get(f"topics_{what}", 0) for what in ("added", "removed", "changed"))

@@ -29,9 +29,8 @@ from synthetic.plan import (
 )
 from synthetic.plants import failover, flaps, storm
 
-from history.heartbeat_rows import BeatRow, moment_of
-from history.heartbeats import Beat, Beats
-from history.rows import Moment, Row, RowMaker, Who
+from history.heartbeats import Heartbeat, HeartbeatAggregator
+from history.rows import BrokerRef, Moment, Row, RowMaker
 
 NOON = MONDAY + 12 * HOUR
 END = NOON + 2 * HOUR
@@ -321,15 +320,15 @@ def story_of(name: str) -> tuple[Plan, History]:
 def _quick_beats() -> Iterator[Row]:
     """Yield what is recorded of an hour of registrations each 30 s and questions for the data version each second."""
     random = Random("quick")
-    beats, maker = Beats(), RowMaker("ns-0", NOON // 1000, "namesrv")
+    beats, maker = HeartbeatAggregator(), RowMaker("ns-0", NOON // 1000, "namesrv")
     due = [(NOON + 2 * SECOND + n * SECOND, "data_version") for n in range(3600)]
     due += [(NOON + 2 * SECOND + 300_000 + n * 30 * SECOND, "register") for n in range(120)]
     heard_us = None
     for at_us, kind in sorted(due):
         if heard_us is None or random.random() > 0.05:
             interval_ms = None if heard_us is None else (at_us - heard_us) // 1000
-            who = Who("DefaultCluster", "broker-000", 0, "broker-000-0:10911")
-            beat = Beat(Moment(at_us, at_us - NOON), who, kind, interval_ms, 10_000, (1, 2, 0))
-            for noted in beats.take(beat):
-                yield from BeatRow(noted).rows(maker, moment_of(noted))
+            who = BrokerRef("DefaultCluster", "broker-000", 0, "broker-000-0:10911")
+            beat = Heartbeat(Moment(at_us, at_us - NOON), who, kind, interval_ms, 10_000, (1, 2, 0))
+            for noted in beats.add(beat):
+                yield from noted.rows(maker, noted.moment)
             heard_us = at_us

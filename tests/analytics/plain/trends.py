@@ -11,9 +11,9 @@ from plain.watching import Rows
 
 Answer = dict[str, Any]
 
-RESOURCES = ("brokers", "topics", "queues", "route_bytes", "connections", "etcd_db_bytes")
+RESOURCES = ("brokers", "topics", "queues", "resident_memory_bytes", "connections", "etcd_db_bytes")
 #: Where resources end by default.
-LIMITS = {"route_bytes": 1 << 30, "connections": 16_384, "etcd_db_bytes": 2 << 30}
+LIMITS = {"resident_memory_bytes": 1 << 30, "connections": 16_384, "etcd_db_bytes": 2 << 30}
 DAY_US = 86_400_000_000
 #: A trend needs so many days.
 DAYS_LEAST = 4

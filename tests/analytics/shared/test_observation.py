@@ -7,7 +7,7 @@ from hand_tables import HOUR_US, MINUTE_US, SECOND_US, days, row, tables
 
 from analytics.shared.job import Span
 from analytics.shared.observation import observed_pieces, observed_times
-from history.server_rows import BEATS_MISSING, STATES_MISSING
+from history.server_rows import HEARTBEATS_MISSING, STATES_MISSING
 
 START = days(1).start_us
 
@@ -42,7 +42,7 @@ def a_history():
             "recording_resumed",
             45 * MINUTE_US + 4 * SECOND_US,
             unobserved_from=START + 42 * MINUTE_US,
-            reason=BEATS_MISSING,
+            reason=HEARTBEATS_MISSING,
             **second,
         ),
         an_event("stopping", 50 * MINUTE_US + 3 * SECOND_US, **second),

@@ -5,8 +5,8 @@ from controller_builders import SET, a_set, heard
 
 from controller.failure_detection.detector import BrokerFailure, ProbeOutcome, SuspicionReason
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
-from controller.recording.set_recorder import SetHistory
-from history.recorder import Identity, Recorder
+from controller.recording.set_recorder import SetRecorder
+from history.recorder import Recorder, RecorderIdentity
 from remoting.clock import SystemClock
 
 
@@ -19,14 +19,16 @@ class Unobserved:
     def recording_resumed(self):
         pass
 
-    def history_deleted(self, forgotten):
-        raise AssertionError(forgotten)
+    def history_deleted(self, deleted):
+        raise AssertionError(deleted)
 
 
 def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_path):
     clock = SystemClock()
-    recorder = Recorder(tmp_path, Identity("host:9878", "controller", "1.0", "127.0.0.1:9878"), clock, Unobserved())
-    history = SetHistory(recorder, HeartbeatTable(), lambda _: None, lambda: None)
+    recorder = Recorder(
+        tmp_path, RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878"), clock, Unobserved()
+    )
+    history = SetRecorder(recorder, HeartbeatTable(), lambda _: None, lambda: None)
     recorder.start()
     judged_ms = clock.now_ms() - 400
     dead = BrokerFailure(

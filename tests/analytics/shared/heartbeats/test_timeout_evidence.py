@@ -27,7 +27,7 @@ def beats(broker, gaps_ms, *, first_us=0, source="namesrv", broker_id=0, boot="n
         at_us += gap_ms * 1000
         rows.append(
             row(
-                "beat",
+                "heartbeat",
                 at_us,
                 mono_us=at_us,
                 broker_name=broker,
