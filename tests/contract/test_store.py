@@ -389,14 +389,14 @@ async def test_a_commit_that_nobody_waits_for_any_more_is_not_begun(embedded):
 KILLED_WHILE_COMMITTING = """
 import asyncio, os, sys
 from pathlib import Path
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.sets.broker_set import Floor
 from controller.storage.embedded import EmbeddedStore
 
 async def commit_on(backend, name):
     revision = (await backend.read(name)).revision
     while True:
-        revision = await backend.commit(name, Entry(floor=Floor(master_epoch=revision)), revision)
+        revision = await backend.commit(name, StoredSet(floor=Floor(master_epoch=revision)), revision)
         os.write(1, b"%s %d\\n" % (name.encode(), revision))
 
 async def main():

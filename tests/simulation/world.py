@@ -360,7 +360,7 @@ class World:
             self.elections += 1
         if not record.reason:
             self.fail("an election without a reason")
-        chosen = [each for each in record.standings if each.verdict in (Verdict.ELECTED, Verdict.KEPT)]
+        chosen = [each for each in record.reports if each.verdict in (Verdict.ELECTED, Verdict.KEPT)]
         if len(chosen) != (record.result is not ElectionResult.NOBODY):
             self.fail("%s with the chosen %s", record.result, chosen)
         if record.result is ElectionResult.NEW_MASTER:
@@ -369,7 +369,9 @@ class World:
             if record.is_unclean and not self.is_unclean and record.master_epoch not in self.unclean_epochs:
                 self.losses_allowed(record)
             # Strangers do not count: anybody can send a heartbeat. Nor does who is dead, however much it had.
-            living = [each for each in record.standings if each.verdict not in (Verdict.NOT_ALIVE, Verdict.UNHEARD)]
+            living = [
+                each for each in record.reports if each.verdict not in (Verdict.NOT_ALIVE, Verdict.NEVER_HEARD_FROM)
+            ]
             heard = max((each.epoch or 0 for each in living if self.is_honest(each.broker_id)), default=0)
             if record.master_epoch <= heard:
                 self.fail("epoch %d is handed out, %d was heard", record.master_epoch, heard)
