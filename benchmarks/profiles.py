@@ -30,7 +30,7 @@ from remoting.clock import SystemClock
 from remoting.server.connection import Connection
 from remoting.server.limits import ServerLimits
 from remoting.server.server import RemotingServer, ServerOptions
-from serving.process.event_log import Attributed
+from serving.process.event_log import AttributedDispatcher
 
 PROFILES: Final = REPOSITORY / "benchmarks" / "profiles"
 #: What uvloop hands over at once.
@@ -72,7 +72,7 @@ class Bench:
         handlers = Handlers(state, settings, SystemClock(), lambda _: None)
         options = ServerOptions(urgent=frozenset({105}), limits=ServerLimits(frame_bytes_max=2**26))
         server = RemotingServer(
-            Attributed(handlers, BROKER_CODES, busiest=105),
+            AttributedDispatcher(handlers, BROKER_CODES, busiest=105),
             Silent(),
             tasks,
             SystemClock(),

@@ -16,9 +16,9 @@ from serving import __version__
 from serving.config.options import LONG_MAX
 from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
-from serving.metrics.counters import Tally
+from serving.metrics.counters import CounterTable
 from serving.process.background_tasks import logged_tasks, write_held_lines
-from serving.process.broker_access import Denials, Names, UnsignedRequests
+from serving.process.broker_access import DenialLog, OptionNames, UnsignedRequestLog
 from serving.process.recording import Recording
 from serving.process.signals import Signals
 
@@ -85,10 +85,10 @@ async def serve(options: Options) -> None:
 
 def _client(options: Options, logs: Logs) -> RemotingClient:
     client = RemotingClient(SystemClock(), signer=options.signer)
-    names = Names(KEYS, ADDRESSES)
-    client.denied = Denials(logs, names, has_keys=options.signer is not None).denied
+    names = OptionNames(KEYS, ADDRESSES)
+    client.denied = DenialLog(logs, names, has_keys=options.signer is not None).denied
     # NameServers ask nobody for a signature.
-    unsigned = UnsignedRequests(logs, names, Tally(known=[()]), no_brokers=frozenset(options.name_servers))
+    unsigned = UnsignedRequestLog(logs, names, CounterTable(known=[()]), no_brokers=frozenset(options.name_servers))
     client.unsigned = unsigned.unsigned
     return client
 
@@ -105,10 +105,10 @@ async def _sample_until_stopped(
         history=str(options.history),
     )
     async with logged_tasks(logs) as tasks:
-        chores = [
+        running = [
             tasks.keep_running(sampler.sample_at_intervals, "sample", options.interval_s),
             tasks.keep_running(lambda: write_held_lines(logs), "write_held_lines"),
         ]
         await signals.stop.wait()
-        for chore in chores:
-            chore.cancel()
+        for task in running:
+            task.cancel()

@@ -5,7 +5,7 @@ Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here b
 
 from controller.config import ControllerConfig
 from controller.storage.store import Member
-from serving.process.own_address import address_towards_others, told_address
+from serving.process.own_address import address_towards_others, advertised_host
 from serving.process.start import StartFailed
 
 
@@ -22,7 +22,7 @@ def member_of(config: ControllerConfig, port: int) -> Member:
                 f"no address of this machine was found at which others reach it, and bindAddress is "
                 f"{config.bind_address}: set advertisedAddress to host:port, as others reach this controller"
             )
-        address = _joined(told_address(config.bind_address), port or config.listen_port)
+        address = _joined(advertised_host(config.bind_address), port or config.listen_port)
     return Member(id=config.controller_id or address, address=address)
 
 

@@ -11,7 +11,7 @@ from controller.app.controller_core import Edge, Engine
 from controller.app.identity import member_of
 from controller.config import CONTROLLER, ControllerConfig
 from controller.http.views import Views
-from controller.observability.counters import SetCounts
+from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, Journal
 from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
@@ -25,9 +25,9 @@ from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from remoting.server.oneway_fast_path import NoticeKind
 from remoting.server.server import ServerOptions
 from serving.config.stored_config import StoredConfig
-from serving.process.event_log import Attributed, ConnectionWatch
+from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
-from serving.process.process import ServerProcess, Surroundings
+from serving.process.process import Runtime, ServerProcess
 from serving.process.start import StartFailed
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ _URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER
 class Controller:
     """One controller with all its parts."""
 
-    def __init__(self, config: ControllerConfig, surroundings: Surroundings) -> None:
+    def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
-        self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
-        self._counts = SetCounts(lambda: {each.cluster for each in self._engine.store.sets()})
-        self._process = ServerProcess(CONTROLLER, config, self._counts, surroundings)
+        self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
+        self._counts = SetCounters(lambda: {each.cluster for each in self._engine.store.sets()})
+        self._process = ServerProcess(CONTROLLER, config, self._counts, runtime)
         self._journal = Journal(self._logs, self._counts, config)
         self._settings = StoredConfig(CONTROLLER, config, self._journal, self._process.follow)
         me = member_of(config, 0)
@@ -55,7 +55,7 @@ class Controller:
             warn_of_loopback(config.bind_address, self._logs)
         self._client = self._process.make_client()
         self._backend = self._open_store(config)
-        self._stop = surroundings.signals.stop
+        self._stop = runtime.signals.stop
         self._engine = Engine(
             me,
             Edge(
@@ -81,7 +81,7 @@ class Controller:
             self._measure = history.measure
         handlers = self._engine.handlers
         self._server = self._process.make_listener(
-            Attributed(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
+            AttributedDispatcher(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
             ConnectionWatch(self._journal, self._lost),
             ServerOptions(
                 urgent=_URGENT,

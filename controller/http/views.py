@@ -25,7 +25,7 @@ from controller.sets.health import health_of
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 from serving.http.pages import with_prefix
-from serving.http.views import Asked, MetricsText, NotFound, ServerViews, Unavailable, asked_page
+from serving.http.views import MetricsText, NotFound, ServerViews, Unavailable, ViewRequest, requested_page
 from serving.metrics.health import Health
 
 
@@ -50,7 +50,7 @@ class Views(ServerViews[ControllerConfig]):
         if self._control.group.known_leader is None:
             raise Unavailable("No controller leads at present.")
 
-    def controllers(self, _: Asked) -> ControllerListing:
+    def controllers(self, _: ViewRequest) -> ControllerListing:
         """Return the group."""
         group = self._control.group
         leader = group.known_leader
@@ -69,10 +69,10 @@ class Views(ServerViews[ControllerConfig]):
             ],
         )
 
-    def broker_sets(self, asked: Asked) -> BrokerSetListing:
+    def broker_sets(self, request: ViewRequest) -> BrokerSetListing:
         """Return a page of sets."""
-        names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), asked.prefix)
-        page = asked_page(names, asked, str)
+        names = with_prefix(sorted(each.broker_name for each in self._control.store.sets()), request.prefix)
+        page = requested_page(names, request, str)
         found = (self._control.store.get(name) for name in page.keys)
         suspects = self._control.detector.suspects
         return BrokerSetListing(
@@ -81,18 +81,18 @@ class Views(ServerViews[ControllerConfig]):
             next_cursor=page.next_cursor,
         )
 
-    def broker_set(self, asked: Asked) -> BrokerSetView:
+    def broker_set(self, request: ViewRequest) -> BrokerSetView:
         """Return one set."""
-        name = asked.path["name"]
+        name = request.path["name"]
         broker_set = self._control.store.get(name)
         if broker_set is None:
             raise NotFound(f"There is no broker set {name}.")
         return self._broker_set(broker_set, self._control.detector.suspects)
 
-    def elections(self, asked: Asked) -> ElectionListing:
+    def elections(self, request: ViewRequest) -> ElectionListing:
         """Return the last elections."""
-        records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(asked.prefix))
-        return ElectionListing(elections=[_election(each) for each in islice(records, asked.page.limit)])
+        records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
+        return ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
 
     def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> BrokerSetView:
         name = broker_set.broker_name

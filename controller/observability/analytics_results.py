@@ -12,7 +12,7 @@ import msgspec
 
 from controller.observability import metric_catalogue as catalogue
 from serving.metrics.counters import Labels
-from serving.metrics.families import Family
+from serving.metrics.families import MetricFamily
 
 
 class Latest(msgspec.Struct):
@@ -35,7 +35,7 @@ class Latest(msgspec.Struct):
 class Sample(NamedTuple):
     """One number."""
 
-    family: Family
+    family: MetricFamily
     labels: Labels
     value: float
 
@@ -43,7 +43,7 @@ class Sample(NamedTuple):
 class _Shown(NamedTuple):
     """How a column of a result becomes a metric of each broker set."""
 
-    family: Family
+    family: MetricFamily
     column: str
     #: What stands for the brokers of a set.
     combine: Callable[[float, float], float]

@@ -4,8 +4,8 @@ from typing import Final
 
 from controller.decisions.election import ElectionResult
 from controller.failure_detection.detector import ProbeOutcome, SuspicionReason
-from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, Living, Tally, everything
-from serving.metrics.server_counters import LATENCY_S, ServerCounts
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, Living, everything
+from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
 #: Upper bounds in seconds for the parts of a failover, the shortest of which take milliseconds.
 PHASE_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
@@ -16,29 +16,31 @@ FAILED_OVER: Final = "failed_over"
 NOTIFIED: Final = ("ok", "refused", "failed", "superseded")
 
 
-class SetCounts(ServerCounts):
+class SetCounters(ServerCounters):
     """What a controller counts."""
 
     def __init__(self, living: Living = everything) -> None:
         """Take what returns the clusters that have sets: those that have none make room for others."""
         super().__init__()
         #: Cluster, set and result.
-        self.elections = Tally(label_sets_max=BROKERS_MAX * len(RESULTS), peer_labels=2, each=RESULTS, living=living)
+        self.elections = CounterTable(
+            label_sets_max=BROKERS_MAX * len(RESULTS), peer_labels=2, each=RESULTS, living=living
+        )
         #: Seconds by result, from the request or the loss until it was stored.
         self.election_durations = HistogramTable(LATENCY_S, known=[(result,) for result in RESULTS])
         #: Cluster, what the election was held for, and result.
-        self.failovers = Tally(label_sets_max=CLUSTERS_MAX * 16, peer_labels=1, living=living)
+        self.failovers = CounterTable(label_sets_max=CLUSTERS_MAX * 16, peer_labels=1, living=living)
         #: Seconds by phase.
         self.failover_phases = HistogramTable(PHASE_S, known=[(phase,) for phase in PHASES])
-        self.notifications = Tally(known=[(result,) for result in NOTIFIED])
-        self.probes = Tally(known=[(outcome.value,) for outcome in ProbeOutcome])
+        self.notifications = CounterTable(known=[(result,) for result in NOTIFIED])
+        self.probes = CounterTable(known=[(outcome.value,) for outcome in ProbeOutcome])
         #: Cluster and why.
-        self.brokers_failed = Tally(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
+        self.brokers_failed = CounterTable(label_sets_max=CLUSTERS_MAX * 2, peer_labels=1, living=living)
         self.failure_detection_suspensions = 0
         #: How many hosts are silent while masters are left alone because of that.
         self.silent_hosts = 0
         #: What was asked of the store, and what came of it.
-        self.store_calls = Tally()
+        self.store_calls = CounterTable()
         self.store_durations = HistogramTable(LATENCY_S)
 
     def know(self, cluster: str) -> None:

@@ -15,14 +15,14 @@ from controller.failover.election_log import LOSSES, ElectionRecord, Notificatio
 from controller.failure_detection.detector import BrokerFailure, HostsChange, HostsChangeKind, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.observability import log_events as catalogue
-from controller.observability.counters import FAILED_OVER, SetCounts
+from controller.observability.counters import FAILED_OVER, SetCounters
 from controller.sets.broker_set import BrokerSet
 from controller.sets.events import MasterLost, ReplicaAdopted
 from controller.storage.store import Changed, Member, StoreError
 from remoting.protocol.codes import CONTROLLER_REQUESTS, RequestCode
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
-from serving.process.event_log import ServerJournal
+from serving.process.event_log import ServerEventLog
 
 if TYPE_CHECKING:
     from controller.recording.set_recorder import SetRecorder
@@ -41,12 +41,12 @@ BROKER_CODES = frozenset(
 )
 
 
-class Journal(ServerJournal[ControllerConfig]):
+class Journal(ServerEventLog[ControllerConfig]):
     """Observes the whole controller."""
 
-    _counts: SetCounts
+    _counts: SetCounters
 
-    def __init__(self, logs: Logs, counts: SetCounts, config: ControllerConfig) -> None:
+    def __init__(self, logs: Logs, counts: SetCounters, config: ControllerConfig) -> None:
         """Take the configuration in force, to tell later what changed of it."""
         super().__init__(CONTROLLER, logs, counts, config)
         #: None where nothing is recorded.

@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from controller.config import CONTROLLER
-from serving.metrics.families import Family, FamilyMaker, ServerFamilies, metric_page
+from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 
 _MAKE: Final = FamilyMaker(CONTROLLER.metric_prefix)
 
@@ -136,7 +136,7 @@ FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
     *SERVER.history,
-    *(each for each in list(globals().values()) if isinstance(each, Family)),
+    *(each for each in list(globals().values()) if isinstance(each, MetricFamily)),
     SERVER.config_changes,
 )
 

@@ -9,13 +9,13 @@ from controller.config import CONTROLLER, ControllerConfig
 from controller.failover.requests import BrokerRequests
 from controller.observability import metric_catalogue as catalogue
 from controller.observability.analytics_results import Sample
-from controller.observability.counters import SetCounts
+from controller.observability.counters import SetCounters
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import SetHealth, health_of
 from remoting.clock import Clock
-from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, HistogramTable, LabelGuard, Labels, Tally
+from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, LabelGuard, Labels
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, single
-from serving.metrics.families import Family
+from serving.metrics.families import MetricFamily
 
 #: So many sets are read at a time.
 _SETS_AT_ONCE: Final = 50
@@ -24,7 +24,7 @@ _SETS_AT_ONCE: Final = 50
 class MetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
-    counts: SetCounts
+    counts: SetCounters
     control: BrokerRequests
     clock: Clock
     #: What the Spark analyses have published last.
@@ -48,7 +48,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
         self._guards = {family: LabelGuard(BROKERS_MAX, peer_labels=len(family.labels)) for family in per_set}
         self._guards[catalogue.BROKER_SETS] = LabelGuard(CLUSTERS_MAX * len(SetHealth), peer_labels=1)
 
-    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
+    def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         """Yield what there is of the group, of sets and of brokers."""
         control, counts = self._sources.control, self._sources.counts
         yield catalogue.ROLE, single(control.group.role)
@@ -62,18 +62,18 @@ class Metrics(ServerMetrics[ControllerConfig]):
         for family, tally in _tallies(counts):
             yield family, tally.counts()
 
-    def own_histograms(self) -> Iterator[tuple[Family, Histograms]]:
+    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
         for family, table in _histogram_tables(self._sources.counts):
             yield family, table.histograms()
 
-    def own_guards(self) -> Mapping[Family, LabelGuard]:
+    def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits clusters and sets."""
         counts = self._sources.counts
         guards = self._guards | {family: tally.guard for family, tally in _tallies(counts)}
         return guards | {family: table.guard for family, table in _histogram_tables(counts)}
 
-    def _results(self) -> Iterator[tuple[Family, Values]]:
+    def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield what analyses have published; sets beyond the limit share the highest."""
         unlimited = LabelGuard(0, peer_labels=0)
         found = {family: Admitted(self._guards.get(family, unlimited), max) for family in catalogue.ANALYTICS_RESULTS}
@@ -81,7 +81,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
             found[sample.family].add(sample.labels, sample.value)
         yield from ((family, admitted.values) for family, admitted in found.items())
 
-    def _sets(self) -> Iterator[tuple[Family, Values] | None]:
+    def _sets(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         families = [family for family in self._guards if family not in catalogue.PER_SET_RESULTS]
         found = {family: Admitted(self._guards[family], _combine(family)) for family in families}
         # Summed before the limit is looked at: sets of a cluster that has its series belong into them, however late.
@@ -98,7 +98,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
             found[catalogue.BROKER_SETS].add(labels, count)
         yield from ((family, admitted.values) for family, admitted in found.items())
 
-    def _add_set(self, found: Mapping[Family, Admitted], states: Counter[Labels], broker_set: BrokerSet) -> None:
+    def _add_set(self, found: Mapping[MetricFamily, Admitted], states: Counter[Labels], broker_set: BrokerSet) -> None:
         clock = self._sources.clock
         now_ms, unix_ms = clock.now_ms(), clock.unix_ms()
         labels = broker_set.cluster, broker_set.broker_name
@@ -118,7 +118,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
             )
 
 
-def _combine(family: Family) -> Callable[[float, float], float]:
+def _combine(family: MetricFamily) -> Callable[[float, float], float]:
     """Return what sets and brokers beyond the limit share: of times the longest ago, of numbers the sum."""
     return min if family is catalogue.BROKER_LAST_HEARTBEAT else add
 
@@ -129,7 +129,7 @@ def _suspects(control: BrokerRequests) -> int:
     return sum(broker_set is not None and broker_id in broker_set.replicas for broker_set, broker_id in sets)
 
 
-def _tallies(counts: SetCounts) -> tuple[tuple[Family, Tally], ...]:
+def _tallies(counts: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], ...]:
     return (
         (catalogue.ELECTIONS, counts.elections),
         (catalogue.FAILOVERS, counts.failovers),
@@ -140,7 +140,7 @@ def _tallies(counts: SetCounts) -> tuple[tuple[Family, Tally], ...]:
     )
 
 
-def _histogram_tables(counts: SetCounts) -> tuple[tuple[Family, HistogramTable], ...]:
+def _histogram_tables(counts: SetCounters) -> tuple[tuple[MetricFamily, HistogramTable], ...]:
     return (
         (catalogue.ELECTION_DURATION, counts.election_durations),
         (catalogue.FAILOVER_PHASES, counts.failover_phases),

@@ -184,8 +184,8 @@ def _held_for_peers(prefix: str) -> tuple[Panel, ...]:
             unit="bytes",
             limits=worse_above(64 * _MIB, 256 * _MIB),
             queries=(
-                Query(now_of_each(f"{prefix}unfinished_frame_bytes").expr, "{{instance}} unfinished frames"),
-                Query(now_of_each(f"{prefix}unread_answer_bytes").expr, "{{instance}} unread answers"),
+                Query(now_of_each(f"{prefix}partial_frame_bytes").expr, "{{instance}} unfinished frames"),
+                Query(now_of_each(f"{prefix}response_buffer_bytes").expr, "{{instance}} unread answers"),
             ),
         ),
     )
@@ -246,7 +246,7 @@ def _health(prefix: str) -> tuple[Panel, ...]:
         Panel(
             kind=Kind.LINES,
             title="Failed background tasks",
-            description="By task. Each is a fault of the server, and a line chore_failed in its log; it goes on.",
+            description="By task. Each is a fault of the server, logged as background_task_failed; it goes on.",
             limits=bad_above(1),
             queries=(grown_of_each(f"{prefix}background_task_failures_total", "task"),),
         ),

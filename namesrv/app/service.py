@@ -11,7 +11,7 @@ from namesrv.app.connection_cleanup import LostConnections
 from namesrv.app.effect_runner import Performer
 from namesrv.core.expiry import Expiry
 from namesrv.core.route_state import RouteState
-from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import BROKER_CODES, Journal
 from namesrv.observability.log_events import SCAN_SKIPPED
 from namesrv.recording.route_recorder import RouteRecorder
@@ -23,8 +23,8 @@ from remoting.protocol.codes import RequestCode
 from remoting.server.observer import CloseReason
 from remoting.server.server import ServerOptions
 from remoting.server.statistics import timer_ns
-from serving.process.event_log import Attributed, ConnectionWatch
-from serving.process.process import ServerProcess, Surroundings
+from serving.process.event_log import AttributedDispatcher, ConnectionWatch
+from serving.process.process import Runtime, ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 class NameServer:
     """One NameServer with all its parts."""
 
-    def __init__(self, config: NameServerConfig, kv: KvConfig, surroundings: Surroundings) -> None:
+    def __init__(self, config: NameServerConfig, kv: KvConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
-        self._clock, self._logs, self._tasks = surroundings.clock, surroundings.logs, surroundings.tasks
+        self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
         self._state = RouteState(config)
-        self._counts = BrokerCounts(self._state.tables.brokers.clusters)
-        self._process = ServerProcess(NAMESRV, config, self._counts, surroundings)
+        self._counts = BrokerCounters(self._state.tables.brokers.clusters)
+        self._process = ServerProcess(NAMESRV, config, self._counts, runtime)
         self._journal = Journal(self._logs, self._counts, config)
         self._settings = Settings(
             config, kv, self._journal, self._follow, lambda topic: self._state.answers.drop((topic,))
@@ -52,7 +52,7 @@ class NameServer:
         self._performer = Performer(self._tasks, self._client, self, self._journal)
         self._handlers = Handlers(self._state, self._settings, self._clock, self._performer.perform)
         self._server = self._process.make_listener(
-            Attributed(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
+            AttributedDispatcher(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
             ConnectionWatch(self._journal, self._lost),
             ServerOptions(
                 urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),

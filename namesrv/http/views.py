@@ -35,7 +35,7 @@ from namesrv.settings.durable_settings import Settings
 from remoting.clock import Clock
 from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.pages import PageRequest, page_of, with_prefix
-from serving.http.views import Asked, HttpRefused, MetricsText, NotFound, ServerViews, asked_page
+from serving.http.views import HttpRefused, MetricsText, NotFound, ServerViews, ViewRequest, requested_page
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
 
@@ -69,27 +69,27 @@ class Views(ServerViews[NameServerConfig]):
 
     # Lists
 
-    def clusters(self, asked: Asked) -> ClusterListing:
+    def clusters(self, request: ViewRequest) -> ClusterListing:
         """Return a page of clusters."""
         numbers = cluster_summary.clusters(self._sources.state)
-        page = asked_page(sorted(numbers), asked, str)
+        page = requested_page(sorted(numbers), request, str)
         items = [_cluster_view(name, numbers[name]) for name in page.keys]
         return ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def brokers(self, asked: Asked) -> BrokerListing:
+    def brokers(self, request: ViewRequest) -> BrokerListing:
         """Return a page of living brokers."""
         members = {
             (member.cluster, broker_set.broker_name, broker_id): broker_set
             for broker_set in self._tables.brokers.sets()
             for broker_id, member in broker_set.members.items()
         }
-        page = asked_page(sorted(members), asked, tuple[str, str, int])
+        page = requested_page(sorted(members), request, tuple[str, str, int])
         items = [self._broker_view(members[key], key[2]) for key in page.keys]
         return BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def broker_set(self, asked: Asked) -> BrokerSetView:
+    def broker_set(self, request: ViewRequest) -> BrokerSetView:
         """Return one broker set."""
-        name = asked.path["name"]
+        name = request.path["name"]
         broker_set = self._tables.brokers.get(name)
         if broker_set is None:
             raise NotFound(f"No broker of the name {name} is registered.")
@@ -107,10 +107,10 @@ class Views(ServerViews[NameServerConfig]):
             brokers=[self._broker_view(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
-    async def topics(self, asked: Asked) -> TopicListing:
+    async def topics(self, request: ViewRequest) -> TopicListing:
         """Return a page of topics, of those that begin with the prefix."""
-        names = with_prefix(await self._topic_names.names(), asked.prefix)
-        page = asked_page(names, asked, str)
+        names = with_prefix(await self._topic_names.names(), request.prefix)
+        page = requested_page(names, request, str)
         items = [
             TopicView(
                 topic=topic, kind=kind_of(topic).value, broker_sets=len(self._tables.topics.queues_of(topic) or ())
@@ -119,9 +119,9 @@ class Views(ServerViews[NameServerConfig]):
         ]
         return TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def route(self, asked: Asked) -> TopicRouteData:
+    def route(self, request: ViewRequest) -> TopicRouteData:
         """Return what clients get for a topic, without a zone."""
-        topic = asked.path["topic"]
+        topic = request.path["topic"]
         settings = self._sources.settings
         order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None
         route = self._sources.state.route_of(topic, order_conf)
@@ -129,32 +129,32 @@ class Views(ServerViews[NameServerConfig]):
             raise NotFound(f"No broker has the topic {topic}.")
         return route
 
-    def kv_namespaces(self, asked: Asked) -> KvNamespaceListing:
+    def kv_namespaces(self, request: ViewRequest) -> KvNamespaceListing:
         """Return a page of KV namespaces."""
         table = self._sources.settings.kv.table
-        page = asked_page(sorted(table), asked, str)
+        page = requested_page(sorted(table), request, str)
         items = [KvNamespaceView(namespace=name, entries=len(table[name])) for name in page.keys]
         return KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def kv_entries(self, asked: Asked) -> KvListing:
+    def kv_entries(self, request: ViewRequest) -> KvListing:
         """Return a page of the entries of a KV namespace."""
-        namespace = asked.path["namespace"]
+        namespace = request.path["namespace"]
         entries = self._sources.settings.kv.namespace(namespace)
         if entries is None:
             raise NotFound(f"There is no KV namespace {namespace}.")
         keys = sorted(entries)
-        page = asked_page(keys, asked, str)
+        page = requested_page(keys, request, str)
         sizes = accumulate(len(key) + len(entries[key]) for key in page.keys)
         fitting = sum(size <= KV_PAGE_CHARS_MAX for size in sizes)
         if fitting < len(page.keys):
-            shorter = PageRequest(max(fitting, 1), asked.page.cursor)
+            shorter = PageRequest(max(fitting, 1), request.page.cursor)
             page = page_of(keys, shorter, str)
         items = [KvEntryView(key=key, value=entries[key]) for key in page.keys]
         return KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     # What Java clients look up
 
-    def nsaddr(self, asked: Asked) -> str:
+    def nsaddr(self, request: ViewRequest) -> str:
         """Return the NameServers that a client should use, `host:port;host:port`.
 
         Refused while draining, and never with an empty list: a Java client (DefaultTopAddressing) keeps the addresses
@@ -166,7 +166,7 @@ class Views(ServerViews[NameServerConfig]):
         if config.namesrv_addr_list:
             return config.namesrv_addr_list
         bound, port = self._sources.served_at
-        host = _host_of(asked.host) if bound in _ANY_ADDRESS else bound
+        host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def _broker_view(self, broker_set: BrokerSet, broker_id: int) -> BrokerView:

@@ -22,13 +22,13 @@ from serving.metrics.counters import (
     BROKERS_MAX,
     CLUSTERS_MAX,
     OTHER,
+    CounterTable,
     Histogram,
     HistogramTable,
     Living,
-    Tally,
     everything,
 )
-from serving.metrics.server_counters import LATENCY_S, ServerCounts
+from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
 #: Upper bounds in seconds, for how long it takes until a silence is noticed.
 DETECTION_S: Final = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 125, 130, 180, 300)
@@ -60,11 +60,11 @@ def is_late(interval_ms: int, heartbeat_timeout_ms: int) -> bool:
     return interval_ms > _LATE_PERIODS * period_ms
 
 
-def _by_cluster(each: tuple[str, ...], living: Living) -> Tally:
-    return Tally(label_sets_max=CLUSTERS_MAX * len(each), peer_labels=1, each=each, living=living)
+def _by_cluster(each: tuple[str, ...], living: Living) -> CounterTable:
+    return CounterTable(label_sets_max=CLUSTERS_MAX * len(each), peer_labels=1, each=each, living=living)
 
 
-class BrokerCounts(ServerCounts):
+class BrokerCounters(ServerCounters):
     """All that is counted in the NameServer itself."""
 
     def __init__(self, living: Living = everything) -> None:
@@ -73,7 +73,7 @@ class BrokerCounts(ServerCounts):
         #: Cluster and kind.
         self.heartbeats = _by_cluster(tuple(kind.value for kind in BeatKind), living)
         #: Cluster and broker name.
-        self.heartbeats_late = Tally(label_sets_max=BROKERS_MAX, peer_labels=2, living=living)
+        self.heartbeats_late = CounterTable(label_sets_max=BROKERS_MAX, peer_labels=2, living=living)
         #: Seconds between two beats, by cluster.
         self.heartbeat_interval = HistogramTable(DETECTION_S, label_sets_max=CLUSTERS_MAX, peer_labels=1, living=living)
         #: Cluster and result.
@@ -88,8 +88,8 @@ class BrokerCounts(ServerCounts):
         #: Cluster and kind.
         self.route_changes = _by_cluster(ROUTE_CHANGE_KINDS, living)
         #: Brokers told of a new smallest broker id, by result.
-        self.notifications = Tally(known=[("sent",), ("failed",)])
-        self.kv_changes = Tally(known=[("stored",), ("failed",)])
+        self.notifications = CounterTable(known=[("sent",), ("failed",)])
+        self.kv_changes = CounterTable(known=[("stored",), ("failed",)])
         #: Seconds.
         self.expiry_scan = Histogram(LATENCY_S)
 

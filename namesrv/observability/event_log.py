@@ -22,7 +22,7 @@ from namesrv.core.values.effects import (
     TopicsChangedByAdmin,
 )
 from namesrv.observability import log_events as catalogue
-from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
@@ -30,7 +30,7 @@ from remoting.protocol.errors import InvokeError
 from remoting.server.observer import Peer, Rejection
 from serving.config.stored_config import NotStored
 from serving.logging.logs import Logs
-from serving.process.event_log import ServerJournal
+from serving.process.event_log import ServerEventLog
 
 if TYPE_CHECKING:
     from namesrv.recording.route_recorder import RouteRecorder
@@ -53,12 +53,12 @@ BROKER_CODES: Final = frozenset(
 )
 
 
-class Journal(ServerJournal[NameServerConfig]):
+class Journal(ServerEventLog[NameServerConfig]):
     """Observes the whole server."""
 
-    _counts: BrokerCounts
+    _counts: BrokerCounters
 
-    def __init__(self, logs: Logs, counts: BrokerCounts, config: NameServerConfig) -> None:
+    def __init__(self, logs: Logs, counts: BrokerCounters, config: NameServerConfig) -> None:
         """Take the configuration in force, to tell later what changed of it."""
         super().__init__(NAMESRV, logs, counts, config)
         #: Broker name -> members that could not be told of the notification that is under way.

@@ -9,7 +9,7 @@ import sys
 from typing import Final
 
 from namesrv.settings.config import NAMESRV
-from serving.metrics.families import Family, FamilyMaker, ServerFamilies, metric_page
+from serving.metrics.families import FamilyMaker, MetricFamily, ServerFamilies, metric_page
 
 _MAKE: Final = FamilyMaker(NAMESRV.metric_prefix)
 
@@ -69,7 +69,7 @@ FAMILIES: Final = (
     *SERVER.life,
     *SERVER.traffic,
     *SERVER.history,
-    *(each for each in list(globals().values()) if isinstance(each, Family)),
+    *(each for each in list(globals().values()) if isinstance(each, MetricFamily)),
     SERVER.config_changes,
 )
 

@@ -12,13 +12,21 @@ from namesrv.core.route_query_counters import BODY_BYTES_BOUNDS, RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.observability import metric_catalogue as catalogue
-from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from remoting.clock import Clock
-from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, Histogram, HistogramTable, LabelGuard, Labels, Tally
+from serving.metrics.counters import (
+    BROKERS_MAX,
+    CLUSTERS_MAX,
+    CounterTable,
+    Histogram,
+    HistogramTable,
+    LabelGuard,
+    Labels,
+)
 from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, ServerSources, Values, by_label, single
-from serving.metrics.families import Family
+from serving.metrics.families import MetricFamily
 from serving.metrics.label_values import release_of
 
 #: So many brokers are read at a time.
@@ -28,7 +36,7 @@ _BROKERS_AT_ONCE: Final = 100
 class MetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
-    counts: BrokerCounts
+    counts: BrokerCounters
     state: RouteState
     settings: Settings
     route_counts: RouteCounts
@@ -55,7 +63,7 @@ class Metrics(ServerMetrics[NameServerConfig]):
             for family in (catalogue.BROKER_INFO, catalogue.BROKER_LAST_HEARTBEAT, catalogue.BROKER_TIMEOUT)
         }
 
-    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
+    def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         """Yield what there is of routes, clusters, brokers and the KV table."""
         yield from self._routes()
         yield from self._clusters()
@@ -65,7 +73,7 @@ class Metrics(ServerMetrics[NameServerConfig]):
         for family, tally in _tallies(self._sources.counts):
             yield family, tally.counts()
 
-    def own_histograms(self) -> Iterator[tuple[Family, Histograms]]:
+    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long, how large and how many."""
         counts, route_counts = self._sources.counts, self._sources.route_counts
         bodies = Histogram(BODY_BYTES_BOUNDS)
@@ -77,14 +85,14 @@ class Metrics(ServerMetrics[NameServerConfig]):
         for family, table in _histogram_tables(counts):
             yield family, table.histograms()
 
-    def own_guards(self) -> Mapping[Family, LabelGuard]:
+    def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits clusters and brokers."""
         counts = self._sources.counts
         guards = self._cluster_guards | self._broker_guards
         guards |= {family: tally.guard for family, tally in _tallies(counts)}
         return guards | {family: table.guard for family, table in _histogram_tables(counts)}
 
-    def _routes(self) -> Iterator[tuple[Family, Values]]:
+    def _routes(self) -> Iterator[tuple[MetricFamily, Values]]:
         counts, answers = self._sources.route_counts, self._sources.state.answers
         found = sum(counts.found.buckets)
         ended = {"found": found, "not_found": counts.not_found, "error": counts.error}
@@ -96,9 +104,9 @@ class Metrics(ServerMetrics[NameServerConfig]):
         }
         yield catalogue.ROUTE_CACHE, by_label(used.items())
 
-    def _clusters(self) -> Iterator[tuple[Family, Values]]:
+    def _clusters(self) -> Iterator[tuple[MetricFamily, Values]]:
         clusters = cluster_summary.clusters(self._sources.state)
-        samples: dict[Family, list[tuple[Labels, float]]] = {family: [] for family in self._cluster_guards}
+        samples: dict[MetricFamily, list[tuple[Labels, float]]] = {family: [] for family in self._cluster_guards}
         for name, numbers in clusters.items():
             samples[catalogue.ACTIVE_BROKERS] += [((name, each.value), n) for each, n in numbers.brokers.items()]
             samples[catalogue.BROKER_SETS] += [((name, each.value), n) for each, n in numbers.sets.items()]
@@ -113,11 +121,11 @@ class Metrics(ServerMetrics[NameServerConfig]):
                 admitted.add(labels, value)
             yield family, admitted.values
 
-    def _brokers(self) -> Iterator[tuple[Family, Values] | None]:
+    def _brokers(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         """Brokers beyond the limit share a sample: the longest silent of them, the shortest timeout."""
         clock = self._sources.clock
         now_to_unix_ms = clock.unix_ms() - clock.now_ms()
-        readers: dict[Family, Callable[[LiveRow], float]] = {
+        readers: dict[MetricFamily, Callable[[LiveRow], float]] = {
             catalogue.BROKER_INFO: lambda _: 1,
             catalogue.BROKER_LAST_HEARTBEAT: lambda row: (row.heard_ms + now_to_unix_ms) / 1000,
             catalogue.BROKER_TIMEOUT: lambda row: row.timeout_ms / 1000,
@@ -132,7 +140,7 @@ class Metrics(ServerMetrics[NameServerConfig]):
         yield from ((family, admitted.values) for family, admitted in found.items())
 
 
-def _tallies(counts: BrokerCounts) -> tuple[tuple[Family, Tally], ...]:
+def _tallies(counts: BrokerCounters) -> tuple[tuple[MetricFamily, CounterTable], ...]:
     return (
         (catalogue.HEARTBEATS, counts.heartbeats),
         (catalogue.HEARTBEATS_LATE, counts.heartbeats_late),
@@ -144,7 +152,7 @@ def _tallies(counts: BrokerCounts) -> tuple[tuple[Family, Tally], ...]:
     )
 
 
-def _histogram_tables(counts: BrokerCounts) -> tuple[tuple[Family, HistogramTable], ...]:
+def _histogram_tables(counts: BrokerCounters) -> tuple[tuple[MetricFamily, HistogramTable], ...]:
     return (
         (catalogue.HEARTBEAT_INTERVAL, counts.heartbeat_interval),
         (catalogue.DETECTION_DELAY, counts.detection_delay),

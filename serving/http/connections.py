@@ -32,7 +32,7 @@ class HttpConnections:
 
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of a connection that is being accepted."""
-        return _Connection(self._make(), self)
+        return _HttpConnection(self._make(), self)
 
     def opened(self, handler: Handler) -> None:
         """Give a new connection a place, and a moment for its first request."""
@@ -63,7 +63,7 @@ class HttpConnections:
             _close(handler, self)
 
 
-class _Connection(asyncio.Protocol):
+class _HttpConnection(asyncio.Protocol):
     """Hands all that happens on one connection to its handler."""
 
     def __init__(self, handler: Handler, connections: HttpConnections) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX
 from serving.http.shapes import ConfigView, HealthAnswer
-from serving.http.views import Asked, ServerViews
+from serving.http.views import ServerViews, ViewRequest
 
 #: The text format of Prometheus.
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -15,7 +15,7 @@ TEXT_TYPE: Final = "text/plain; charset=utf-8"
 JSON_TYPE: Final = "application/json"
 
 #: Takes the views of the server and what is asked.
-View = Callable[[Any, Asked], Any | Awaitable[Any]]
+View = Callable[[Any, ViewRequest], Any | Awaitable[Any]]
 
 
 class Parameter(msgspec.Struct, frozen=True):

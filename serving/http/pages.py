@@ -28,7 +28,7 @@ class BadCursor(ValueError):
     """The text is no cursor of such a list."""
 
 
-class Page(msgspec.Struct, Generic[Key], frozen=True):
+class ListPage(msgspec.Struct, Generic[Key], frozen=True):
     """A part of a sorted list of keys."""
 
     keys: Sequence[Key]
@@ -46,12 +46,12 @@ class PageRequest(msgspec.Struct, frozen=True):
     cursor: str | None = None
 
 
-def page_of(keys: Sequence[Key], request: PageRequest, kind: type[Key]) -> Page[Key]:
+def page_of(keys: Sequence[Key], request: PageRequest, kind: type[Key]) -> ListPage[Key]:
     """Return the part of sorted `keys` after the cursor; raises BadCursor."""
     start = 0 if request.cursor is None else bisect_right(keys, _key(request.cursor, kind))
     part = keys[start : start + request.limit]
     more = start + len(part) < len(keys)
-    return Page(part, len(keys), _cursor(part[-1]) if more else None)
+    return ListPage(part, len(keys), _cursor(part[-1]) if more else None)
 
 
 def with_prefix(names: Sequence[str], prefix: str) -> Sequence[str]:

@@ -24,10 +24,10 @@ from serving.http.connections import HttpConnections
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
 from serving.http.shapes import ErrorAnswer, Fault
-from serving.http.views import Asked, HttpRefused
+from serving.http.views import HttpRefused, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
-from serving.metrics.server_counters import ServerCounts
+from serving.metrics.server_counters import ServerCounters
 
 #: Seconds after which a connection without a further request is closed.
 IDLE_S: Final = 60
@@ -69,7 +69,7 @@ class HttpServer:
 
 
 def make_app(
-    kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counts: ServerCounts, logs: Logs
+    kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counts: ServerCounters, logs: Logs
 ) -> web.Application:
     """Return the application that answers every path of the table with the views of its server."""
     app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counts, logs)])
@@ -145,7 +145,7 @@ def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
     return answer
 
 
-def _observing(headers: Mapping[str, str], counts: ServerCounts, logs: Logs) -> Any:
+def _observing(headers: Mapping[str, str], counts: ServerCounters, logs: Logs) -> Any:
     """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
 
     Every answer gets the headers.
@@ -208,10 +208,10 @@ def _body(value: Any) -> bytes:
     return value if isinstance(value, bytes) else _encode(value)
 
 
-def _asked(endpoint: Endpoint, request: web.Request) -> Asked:
+def _asked(endpoint: Endpoint, request: web.Request) -> ViewRequest:
     """Return what a request asks; refuses a query that the path does not take."""
     query = {} if endpoint.parameters is None else _query(endpoint, request)
-    return Asked(
+    return ViewRequest(
         path=request.match_info,
         page=PageRequest(_limit(query), query.get("cursor")),
         prefix=query.get("prefix", ""),

@@ -8,7 +8,7 @@ import msgspec
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.stored_config import StoredConfig
-from serving.http.pages import BadCursor, Key, Page, PageRequest, page_of
+from serving.http.pages import BadCursor, Key, ListPage, PageRequest, page_of
 from serving.http.shapes import ConfigView, HealthAnswer
 from serving.metrics.health import Health, Serving
 
@@ -34,7 +34,7 @@ class Unavailable(HttpRefused):
     code = "unavailable"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks, checked against what its path takes."""
 
     #: Parts of the path by name.
@@ -63,20 +63,20 @@ class ServerViews(Generic[Config]):
         self._metrics = metrics
         self._settings = settings
 
-    def alive(self, _: Asked) -> HealthAnswer:
+    def alive(self, _: ViewRequest) -> HealthAnswer:
         """Answer from the loop: who can answer lives."""
         return HealthAnswer("ok")
 
-    def ready(self, _: Asked) -> HealthAnswer:
+    def ready(self, _: ViewRequest) -> HealthAnswer:
         """Tell whether peers should be sent here."""
         self.check_ready()
         return HealthAnswer("ready")
 
-    async def metrics(self, _: Asked) -> bytes:
+    async def metrics(self, _: ViewRequest) -> bytes:
         """Return the metrics."""
         return await self._metrics.text()
 
-    def config(self, _: Asked) -> ConfigView:
+    def config(self, _: ViewRequest) -> ConfigView:
         """Return the properties in force."""
         return ConfigView(listed_properties(self._kind, self._settings.config))
 
@@ -87,9 +87,9 @@ class ServerViews(Generic[Config]):
             raise Unavailable(f"This {self._kind.name} is {serving.value}.")
 
 
-def asked_page(keys: Sequence[Key], asked: Asked, kind: type[Key]) -> Page[Key]:
+def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -> ListPage[Key]:
     """Return the part of sorted `keys` that is asked for; raises HttpRefused."""
     try:
-        return page_of(keys, asked.page, kind)
+        return page_of(keys, request.page, kind)
     except BadCursor:
         raise HttpRefused("cursor must be the nextCursor of the page before, of the same list.") from None

@@ -94,7 +94,7 @@ class LabelGuard:
                 del table[labels]
 
 
-class Tally:
+class CounterTable:
     """Counts by label values."""
 
     def __init__(

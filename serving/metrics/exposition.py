@@ -30,10 +30,10 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.logging.logs import Logs
 from serving.metrics.counters import Histogram, LabelGuard, Labels
-from serving.metrics.families import Family, ServerFamilies
+from serving.metrics.families import MetricFamily, ServerFamilies
 from serving.metrics.health import Health
 from serving.metrics.label_values import UNKNOWN, request_name, response_name
-from serving.metrics.server_counters import LATENCY_S, ServerCounts
+from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
 #: The text is written in slices of so many ns at least, and requests are served between them. Not in a thread: uvloop
 #: takes Python's lock for each event anew, and would wait for a busy thread as often.
@@ -52,7 +52,7 @@ class ServerSources(msgspec.Struct, frozen=True, kw_only=True):
     """What is read in any server."""
 
     statistics: ServerStatistics
-    counts: ServerCounts
+    counts: ServerCounters
     logs: Logs
     health: Health
     #: None where nothing is recorded.
@@ -74,15 +74,15 @@ class ServerMetrics(ABC, Generic[Config]):
         self._true_until_s = 0.0
 
     @abstractmethod
-    def own_values(self) -> Iterator[tuple[Family, Values] | None]:
+    def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         """Yield the counters and gauges of this server alone, and None now and then where there is much to read."""
 
     @abstractmethod
-    def own_histograms(self) -> Iterator[tuple[Family, Histograms]]:
+    def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield the histograms of this server alone."""
 
     @abstractmethod
-    def own_guards(self) -> Mapping[Family, LabelGuard]:
+    def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits the label sets of this server's own metrics."""
 
     async def text(self) -> bytes:
@@ -109,7 +109,7 @@ class ServerMetrics(ABC, Generic[Config]):
             yield from _written(_histogram(family, histograms))
         yield generate_latest(_Collected(process))
 
-    def _values(self) -> Iterator[tuple[Family, Values] | None]:
+    def _values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         yield from self._life()
         yield from self._traffic()
         yield from self._history()
@@ -120,7 +120,7 @@ class ServerMetrics(ABC, Generic[Config]):
         folded = ((family.name, guard.folded) for family, guard in guards.items() if guard.has_limit)
         yield self._families.label_overflow, by_label(folded)
 
-    def _life(self) -> Iterator[tuple[Family, Values]]:
+    def _life(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, sources, logs = self._families, self._server, self._server.logs
         yield families.build_info, {(__version__, platform.python_version()): 1}
         yield families.ready, single(sources.health.is_ready)
@@ -131,22 +131,22 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.log_dropped, single(logs.lines_dropped)
         yield families.task_failures, by_label(sources.task_failures.items())
 
-    def _traffic(self) -> Iterator[tuple[Family, Values]]:
+    def _traffic(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, statistics = self._families, self._server.statistics
         yield families.requests, self._requests()
         yield families.requests_in_flight, single(statistics.in_flight)
         yield families.requests_rejected, by_label(statistics.rejected.items())
         yield families.received_bytes, single(statistics.received_bytes)
         yield families.sent_bytes, single(statistics.sent_bytes)
-        yield families.unfinished_bytes, single(statistics.unfinished_bytes)
-        yield families.unread_bytes, single(statistics.unsent_bytes)
+        yield families.partial_frame_bytes, single(statistics.unfinished_bytes)
+        yield families.response_buffer_bytes, single(statistics.unsent_bytes)
         yield families.connections_paused, single(statistics.paused)
         yield families.connection_pauses, single(statistics.pauses)
         yield families.connections, by_label(statistics.connections.items())
         yield families.connections_closed, by_label(statistics.closed.items())
         yield families.unsigned_requests, self._server.counts.unsigned_requests.counts()
 
-    def _history(self) -> Iterator[tuple[Family, Values]]:
+    def _history(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, recorder = self._families, self._server.recorder
         counts = recorder.counts if recorder is not None else RecordingCounts()
         unsealed_us = recorder.unsealed_since_us if recorder is not None else None
@@ -160,7 +160,7 @@ class ServerMetrics(ABC, Generic[Config]):
         while counts.writes_s:
             self._server.counts.history_writes.observe(counts.writes_s.popleft())
 
-    def _histograms(self) -> Iterator[tuple[Family, Histograms]]:
+    def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         counts = self._server.counts
         yield self._families.request_duration, self._durations()
         yield self._families.event_loop_lag, {(): counts.event_loop_lag}
@@ -250,7 +250,7 @@ def single(value: float) -> Values:
     return {(): value}
 
 
-def _gauge_or_counter(family: Family, values: Values) -> Metric:
+def _gauge_or_counter(family: MetricFamily, values: Values) -> Metric:
     make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
     metric = make(family.name, family.meaning, labels=family.labels)
     for labels, value in values.items():
@@ -258,7 +258,7 @@ def _gauge_or_counter(family: Family, values: Values) -> Metric:
     return metric
 
 
-def _histogram(family: Family, histograms: Histograms) -> Metric:
+def _histogram(family: MetricFamily, histograms: Histograms) -> Metric:
     metric = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
     for labels, histogram in histograms.items():
         metric.add_metric(labels, _cumulated(histogram), histogram.sum)

@@ -5,26 +5,26 @@ Everything is touched by one thread, the loop's, and read by `exposition.py` at 
 
 from typing import Final
 
-from serving.metrics.counters import Histogram, HistogramTable, Tally
+from serving.metrics.counters import CounterTable, Histogram, HistogramTable
 
 #: Upper bounds in seconds, for what takes a moment.
 LATENCY_S: Final = (0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
-class ServerCounts:
+class ServerCounters:
     """What any server counts in itself."""
 
     def __init__(self) -> None:
-        self.config_changes = Tally(known=[("stored",), ("failed",)])
+        self.config_changes = CounterTable(known=[("stored",), ("failed",)])
         #: To brokers that the operator does not name, where there are keys.
-        self.unsigned_requests = Tally(known=[()])
+        self.unsigned_requests = CounterTable(known=[()])
         #: Seconds by which a timer of the loop came late.
         self.event_loop_lag = Histogram(LATENCY_S)
         self._longest_lag_s = 0.0
         #: Seconds that writing a part of the history took.
         self.history_writes = Histogram(LATENCY_S)
         #: Method, route and class of the status.
-        self.http_requests = Tally()
+        self.http_requests = CounterTable()
         #: Seconds, by method and route.
         self.http_durations = HistogramTable(LATENCY_S)
         #: Which certificate -> Unix seconds of its end.

@@ -7,8 +7,8 @@ from typing import Final, Generic, TypeVar
 
 from remoting.background_tasks import BackgroundTasks
 from serving.logging.logs import Logs
-from serving.logging.server_events import CHORE_FAILED
-from serving.metrics.server_counters import ServerCounts
+from serving.logging.server_events import BACKGROUND_TASK_FAILED
+from serving.metrics.server_counters import ServerCounters
 
 #: A timer of the loop that comes late tells how long the loop was held.
 _LAG_TIMER_MS: Final = 100
@@ -17,15 +17,15 @@ _FREE_MEMORY_LOOK_S: Final = 10.0
 
 Item = TypeVar("Item")
 
-Chore = Callable[[], Awaitable[None]]
+BackgroundTask = Callable[[], Awaitable[None]]
 
 
 def logged_tasks(logs: Logs) -> BackgroundTasks:
     """Return what runs background tasks, each failure of which is a log line."""
-    return BackgroundTasks(lambda name, error: logs.write(CHORE_FAILED, chore=name, exc_info=error))
+    return BackgroundTasks(lambda name, error: logs.write(BACKGROUND_TASK_FAILED, task=name, exc_info=error))
 
 
-async def measure_lag(counts: ServerCounts) -> None:
+async def measure_lag(counts: ServerCounters) -> None:
     """Count by how much a timer of the loop comes late."""
     loop = asyncio.get_running_loop()
     while True:

@@ -11,7 +11,7 @@ from remoting.protocol.signing import Credentials, Signer
 from serving.config.server_config import ServerConfig
 from serving.logging.logs import Logs
 from serving.logging.server_events import BROKER_REQUEST_DENIED, BROKER_REQUEST_NOT_SIGNED
-from serving.metrics.counters import Tally
+from serving.metrics.counters import CounterTable
 from serving.process.start import StartFailed
 
 #: The longest key that is taken from a file; whoever names a wrong file shall not fill the memory.
@@ -64,17 +64,17 @@ def key_in(path: str, option: str) -> str:
     return key
 
 
-class Names(msgspec.Struct, frozen=True):
+class OptionNames(msgspec.Struct, frozen=True):
     """How an operator sets what requests are signed with, and for whom."""
 
     keys: str
     addresses: str
 
 
-class Denials:
+class DenialLog:
     """Tells which requests brokers do not take, and what to do about it."""
 
-    def __init__(self, logs: Logs, names: Names, *, has_keys: bool) -> None:
+    def __init__(self, logs: Logs, names: OptionNames, *, has_keys: bool) -> None:
         """Tell it with the `names` of what an operator sets."""
         self._logs = logs
         self._if_signed = f"{names.keys} must be a user that this broker knows, with its password and its rights"
@@ -96,10 +96,12 @@ class Denials:
         )
 
 
-class UnsignedRequests:
+class UnsignedRequestLog:
     """Counts the requests that go unsigned to who is not named, and tells of each address once."""
 
-    def __init__(self, logs: Logs, names: Names, counts: Tally, no_brokers: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, logs: Logs, names: OptionNames, counts: CounterTable, no_brokers: frozenset[str] = frozenset()
+    ) -> None:
         """Tell it with the `names` of what an operator sets; `no_brokers` need no signature."""
         self._logs = logs
         self._advice = f"name it or its network in {names.addresses}, if it is a broker of yours that has ACL"

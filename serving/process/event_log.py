@@ -21,12 +21,12 @@ from serving.logging import server_events as events
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 from serving.metrics.label_values import UNKNOWN, request_name
-from serving.metrics.server_counters import ServerCounts
+from serving.metrics.server_counters import ServerCounters
 
 Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
 
 
-class Asker(msgspec.Struct, frozen=True):
+class Requester(msgspec.Struct, frozen=True):
     """Who asked for what is being done."""
 
     peer: str
@@ -34,10 +34,10 @@ class Asker(msgspec.Struct, frozen=True):
     opaque: int
 
 
-_asker: ContextVar[Asker | None] = ContextVar("asker", default=None)
+_requester: ContextVar[Requester | None] = ContextVar("requester", default=None)
 
 
-class Attributed:
+class AttributedDispatcher:
     """Hands requests on to a dispatcher, so that audit lines can tell who asked.
 
     It also notes on each connection whether a broker or a client is at its other end.
@@ -57,27 +57,27 @@ class Attributed:
             connection.kind = ConnectionKind.CLIENT
         if request.code == self._busiest:
             return self._dispatch(request, connection)
-        asker = Asker(connection.peer, request.code, request.opaque)
-        token = _asker.set(asker)
+        requester = Requester(connection.peer, request.code, request.opaque)
+        token = _requester.set(requester)
         try:
             answer = self._dispatch(request, connection)
         finally:
-            _asker.reset(token)
-        return answer if isinstance(answer, RemotingCommand | PreparedAnswer) else _asked_by(asker, answer)
+            _requester.reset(token)
+        return answer if isinstance(answer, RemotingCommand | PreparedAnswer) else _answered_for(requester, answer)
 
 
-async def _asked_by(asker: Asker, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
-    token = _asker.set(asker)
+async def _answered_for(requester: Requester, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
+    token = _requester.set(requester)
     try:
         return await answer
     finally:
-        _asker.reset(token)
+        _requester.reset(token)
 
 
-class ServerJournal(Generic[Config]):
+class ServerEventLog(Generic[Config]):
     """Observes the connections of a server and its configuration."""
 
-    def __init__(self, kind: ServerKind[Config], logs: Logs, counts: ServerCounts, config: Config) -> None:
+    def __init__(self, kind: ServerKind[Config], logs: Logs, counts: ServerCounters, config: Config) -> None:
         """Take the configuration in force, to tell later what changed of it."""
         self._kind = kind
         self._logs = logs
@@ -157,11 +157,11 @@ class ServerJournal(Generic[Config]):
 
     def audit(self, event: LogEvent, **keys: object) -> None:
         """Log a change that somebody asked for, and who it was."""
-        if (asker := _asker.get()) is not None:
+        if (requester := _requester.get()) is not None:
             keys |= {
-                "peer": asker.peer,
-                "request_code": request_name(self._kind, asker.request_code),
-                "opaque": asker.opaque,
+                "peer": requester.peer,
+                "request_code": request_name(self._kind, requester.request_code),
+                "opaque": requester.opaque,
             }
         self._logs.write(event, **keys)
 
@@ -178,7 +178,7 @@ class ServerJournal(Generic[Config]):
 class ConnectionWatch:
     """Passes everything on to a journal, and tells the server of connections that ended."""
 
-    def __init__(self, journal: ServerJournal[Any], lost: Callable[[int], None]) -> None:
+    def __init__(self, journal: ServerEventLog[Any], lost: Callable[[int], None]) -> None:
         self._lost = lost
         self._journal = journal
         self.connection_opened = journal.connection_opened

@@ -33,7 +33,7 @@ def address_towards_others(bind_address: str) -> str | None:
     return bind_address if family is None else _own_address(family)
 
 
-def told_address(bind_address: str) -> str:
+def advertised_host(bind_address: str) -> str:
     """Return the same, and at worst that of loopback."""
     return address_towards_others(bind_address) or _LOOPBACKS[_FAMILIES[bind_address]]
 
@@ -41,7 +41,7 @@ def told_address(bind_address: str) -> str:
 def warn_of_loopback(bind_address: str, logs: Logs) -> None:
     """Tell the operator if others are told the address of loopback."""
     if address_towards_others(bind_address) is None:
-        logs.write(LOOPBACK_ADVERTISED, addr=told_address(bind_address), bind_address=bind_address)
+        logs.write(LOOPBACK_ADVERTISED, addr=advertised_host(bind_address), bind_address=bind_address)
 
 
 @lru_cache(maxsize=_HOSTS_MAX)

@@ -36,10 +36,10 @@ from serving.logging import server_events as events
 from serving.logging.logs import STDOUT, Logs, open_logs
 from serving.logging.writer import LineWriter
 from serving.metrics.health import Health, Serving
-from serving.metrics.server_counters import ServerCounts
+from serving.metrics.server_counters import ServerCounters
 from serving.process import background_tasks
-from serving.process.background_tasks import Chore, logged_tasks
-from serving.process.broker_access import ADDRESSES, PROPERTIES, Denials, Names, UnsignedRequests, signer_of
+from serving.process.background_tasks import BackgroundTask, logged_tasks
+from serving.process.broker_access import ADDRESSES, PROPERTIES, DenialLog, OptionNames, UnsignedRequestLog, signer_of
 from serving.process.recording import Measure, Recording
 from serving.process.server_certificate import ServerCertificate
 from serving.process.signals import Signals
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _LOG_CLOSE_S: Final = 2.0
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class Runtime(msgspec.Struct, frozen=True):
     """What a server finds in its process."""
 
     clock: Clock
@@ -83,7 +83,7 @@ async def serve(
     kind: ServerKind[Config],
     config: Config,
     ignored: Sequence[IgnoredKey],
-    make: Callable[[Surroundings], Server],
+    make: Callable[[Runtime], Server],
     shared: Shared,
     own_id: str = "",
 ) -> None:
@@ -102,7 +102,7 @@ async def serve(
     start_failures: list[BaseException] = []
     try:
         async with logged_tasks(logs) as tasks:
-            await make(Surroundings(clock, logs, tasks, shared.signals)).run()
+            await make(Runtime(clock, logs, tasks, shared.signals)).run()
     except* StartFailed as group:
         logs.write(events.SERVER_START_FAILED, error=str(group.exceptions[0]))
         start_failures += group.exceptions
@@ -141,17 +141,15 @@ class ServerProcess(Generic[Config]):
     In this order: `make_listener`, `open`, `start_http`, `serve`, `drain`, `close`.
     """
 
-    def __init__(
-        self, kind: ServerKind[Config], config: Config, counts: ServerCounts, surroundings: Surroundings
-    ) -> None:
+    def __init__(self, kind: ServerKind[Config], config: Config, counts: ServerCounters, runtime: Runtime) -> None:
         self._kind = kind
         #: As it was at the start.
         self._config = config
         self._counts = counts
-        self._clock = surroundings.clock
-        self._logs = surroundings.logs
-        self._tasks = surroundings.tasks
-        self._signals = surroundings.signals
+        self._clock = runtime.clock
+        self._logs = runtime.logs
+        self._tasks = runtime.tasks
+        self._signals = runtime.signals
         self._started_ms = self._clock.now_ms()
         self._draining_ms = 0
         self._certificate = ServerCertificate(security_options.tls_settings_of(config), self._clock, self._logs, counts)
@@ -210,7 +208,7 @@ class ServerProcess(Generic[Config]):
         endpoints, views = load()
         return partial(start_http, make_app(self._kind, endpoints, views, self._counts, self._logs), port)
 
-    async def serve(self, *own: Chore, measure: Measure = dict) -> None:
+    async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and do what is done at intervals, until told to stop; `measure` tells what the tables hold."""
         free_memory = _settled_memory()
         self.health.serving = Serving.READY
@@ -222,8 +220,8 @@ class ServerProcess(Generic[Config]):
             http_addr=f"{config.http_bind_address}:{config.http_port}" if self._http_socket else None,
             duration_ms=self._clock.now_ms() - self._started_ms,
         )
-        named: dict[str, Chore] = {
-            **{chore.__name__.strip("_"): chore for chore in own},
+        named: dict[str, BackgroundTask] = {
+            **{task.__name__.strip("_"): task for task in own},
             "measure_lag": lambda: background_tasks.measure_lag(self._counts),
             "write_held_lines": lambda: background_tasks.write_held_lines(self._logs),
             "watch_certificate": self._certificate.watch,
@@ -232,7 +230,7 @@ class ServerProcess(Generic[Config]):
         if (recording := self.recording) is not None:
             recording.start(f"{host}:{port}")
             named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counts)
-        tasks = [self._tasks.keep_running(chore, name) for name, chore in named.items()]
+        tasks = [self._tasks.keep_running(task, name) for name, task in named.items()]
         await self._signals.stop.wait()
         for task in tasks:
             task.cancel()
@@ -244,7 +242,7 @@ class ServerProcess(Generic[Config]):
         self._logs.write(events.SERVER_DRAINING, reason="signal", connections=len(self._listener.connections))
         self._listener.drain()
         if config.enable_shutdown_gracefully:
-            await _wait_at_most(self._signals.hurry, config.shutdown_wait_time_seconds)
+            await _wait_at_most(self._signals.force_stop, config.shutdown_wait_time_seconds)
 
     async def close(self, *others: Callable[[], Awaitable[None]]) -> None:
         """Answer what was asked and close; the others are closed when no peer can ask any more."""
@@ -271,9 +269,9 @@ class ServerProcess(Generic[Config]):
         signer = signer_of(self._config)
         serialize_type = SerializeType[self._config.serialize_type]
         client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer)
-        names = Names(PROPERTIES, ADDRESSES)
-        client.denied = Denials(self._logs, names, has_keys=signer is not None).denied
-        client.unsigned = UnsignedRequests(self._logs, names, self._counts.unsigned_requests).unsigned
+        names = OptionNames(PROPERTIES, ADDRESSES)
+        client.denied = DenialLog(self._logs, names, has_keys=signer is not None).denied
+        client.unsigned = UnsignedRequestLog(self._logs, names, self._counts.unsigned_requests).unsigned
         return client
 
     def _connections_max(self) -> int:

@@ -5,10 +5,8 @@ Without a folder (`historyDir`) nothing is recorded. What a server knows of brok
 
 import asyncio
 import contextlib
-import resource
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 from history.recorder import Recorder, RecorderIdentity
 from history.retention import BYTES_MAX, DeletedFiles
@@ -18,9 +16,8 @@ from remoting.clock import SystemClock
 from remoting.server.statistics import ServerStatistics
 from serving.logging import server_events as events
 from serving.logging.logs import Logs
-from serving.metrics.server_counters import ServerCounts
-
-_STATM: Final = Path("/proc/self/statm")
+from serving.metrics.server_counters import ServerCounters
+from serving.process.system_limits import resident_bytes
 
 #: Returns the size of a server's tables, by column of NS_TICK.
 Measure = Callable[[], Mapping[str, int | float | None]]
@@ -36,11 +33,11 @@ class Recording:
         self.recorder = Recorder(folder, identity, SystemClock(), self, bytes_max)
 
     def start(self, address: str) -> None:
-        """Begin to record: the server serves."""
+        """Begin to record: the server is ready."""
         self.recorder.start()
         self.recorder.enqueue(LifecycleEvent("ready", address=address))
 
-    async def tick(self, measure: Measure, statistics: ServerStatistics, counts: ServerCounts) -> None:
+    async def tick(self, measure: Measure, statistics: ServerStatistics, counts: ServerCounters) -> None:
         """Record a tick each 10 s, for as long as it serves."""
         ticked_s = self._loop.time()
         rejected = sum(statistics.rejected.values())
@@ -54,14 +51,15 @@ class Recording:
                 "connections": sum(statistics.connections.values()),
                 "loop_lag_ms": counts.take_longest_lag_s() * 1000,
                 "requests_rejected": rejected - rejected_before,
-                "resident_memory_bytes": _memory_bytes(),
+                # Null where the system has no /proc.
+                "resident_memory_bytes": resident_bytes() or None,
                 "interval_ms": round((now_s - ticked_s) * 1000),
             }
             self.recorder.enqueue(Tick({**common, **measure()}))
             ticked_s = now_s
 
     async def close(self) -> None:
-        """Write what waits, and seal all files."""
+        """Write the rows that wait, and seal all files."""
         self.recorder.enqueue(LifecycleEvent("stopping"))
         await asyncio.to_thread(self.recorder.close)
 
@@ -84,10 +82,3 @@ class Recording:
         # At the very end the loop is closed, and nothing can be logged.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(call)
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return int(_STATM.read_text().split()[1]) * resource.getpagesize()
-    except OSError:
-        return None

@@ -8,7 +8,7 @@ from remoting.clock import Clock
 from remoting.transport.tls import TlsContexts, TlsError, TlsSettings
 from serving.logging.logs import Logs
 from serving.logging.server_events import CERTIFICATE_LOAD_FAILED, CERTIFICATE_LOADED
-from serving.metrics.server_counters import ServerCounts
+from serving.metrics.server_counters import ServerCounters
 from serving.process.start import StartFailed
 
 #: Java looks at certificate files as often.
@@ -19,7 +19,7 @@ _SERVER: Final = "server"
 class ServerCertificate:
     """Loads and watches it."""
 
-    def __init__(self, settings: TlsSettings, clock: Clock, logs: Logs, counts: ServerCounts) -> None:
+    def __init__(self, settings: TlsSettings, clock: Clock, logs: Logs, counts: ServerCounters) -> None:
         self.contexts = TlsContexts(settings, clock)
         self._logs = logs
         self._counts = counts

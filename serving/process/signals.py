@@ -20,7 +20,7 @@ class Signals:
         #: Set by the first of the signals that stop.
         self.stop = asyncio.Event()
         #: Set by the second one: whoever waits for peers to leave waits no longer.
-        self.hurry = asyncio.Event()
+        self.force_stop = asyncio.Event()
         self._at_hangup: list[Callable[[], None]] = []
         self._in_terminal = os.isatty(_STDIN)
 
@@ -37,7 +37,7 @@ class Signals:
 
     def _stop(self) -> None:
         if self.stop.is_set():
-            self.hurry.set()
+            self.force_stop.set()
         self.stop.set()
 
     def _hang_up(self) -> None:

@@ -53,13 +53,13 @@ def test_peers_that_ask_and_never_read_are_held_back_closed_and_told(serve, watc
         for each in crowd.connect(count, receive_bytes=RECEIVE_BYTES):
             push(each, queries)
         served.wait_for_metric("connections_paused", lambda paused: paused > 0)
-        served.wait_for_metric("unread_answer_bytes", lambda unread: unread > 1_000_000)
+        served.wait_for_metric("response_buffer_bytes", lambda unread: unread > 1_000_000)
         watch.look()
         closed = {"reason": "slow_reader"}
         served.wait_for_metric("connections_closed_total", lambda n: n == count, seconds=3 * idle_s + 60, **closed)
         assert served.metric("connection_pauses_total") == count
         assert served.metric("connections_paused") == 0
-        assert served.metric("unread_answer_bytes") == 0
+        assert served.metric("response_buffer_bytes") == 0
         # Lines about one host are limited.
         told = len(served.events(SLOW))
         left_out = served.metric("log_suppressed_total", event=SLOW) if told < count else 0
@@ -121,7 +121,7 @@ def test_unread_answers_over_the_limit_end_those_who_left_most_and_the_others_ar
         served.wait_for_metric("connections_closed_total", lambda n: n > 0, reason="slow_reader")
         # On a busy machine the first go before the server has come to the requests of the others.
         served.wait_for_metric("connections_paused", lambda paused: paused > 0)
-        assert served.metric("unread_answer_bytes") <= limit
+        assert served.metric("response_buffer_bytes") <= limit
     assert served.events(SLOW)
     watch.assert_unharmed(p99_ms_max=IN_CI)
     served.assert_unharmed()
@@ -135,11 +135,11 @@ def test_unfinished_frames_over_the_limit_end_the_largest_and_a_brokers_registra
             each.sendall(begun)
         broker = ScriptedBroker(Line(Halves(slow)), "slow", address="10.0.0.1:10911")
         broker.send_registration({f"topic-{number:06}": 4 for number in range(2000)})
-        served.wait_for_metric("unfinished_frame_bytes", lambda unfinished: unfinished > 3 * len(begun))
+        served.wait_for_metric("partial_frame_bytes", lambda unfinished: unfinished > 3 * len(begun))
         for each in crowd.connect(3):
             push(each, begun)
         served.wait_for_metric("requests_rejected_total", lambda count: count >= 2, reason="unfinished_bytes")
-        assert served.metric("unfinished_frame_bytes") < 20 * 1024 * 1024
+        assert served.metric("partial_frame_bytes") < 20 * 1024 * 1024
         broker.line._connection.send_rest()
         assert broker.line.receive()[1].code == SUCCESS
     assert "unfinishedBytesMax" in served.events("frame_rejected")[0]["error"]

@@ -99,7 +99,7 @@ def test_peers_that_send_a_byte_now_and_then_are_answered_if_they_end_in_time_an
         late = [each for each in sockets if each not in set(in_time)]
         wait_until(lambda: all(map(is_closed, late)), seconds=20, what="the late ones are closed")
         assert served.metric("requests_rejected_total", reason="bad_frame") == len(late)
-        assert served.metric("unfinished_frame_bytes") == 0
+        assert served.metric("partial_frame_bytes") == 0
     assert "unfinished" in served.events("frame_rejected")[0]["error"]
     watch.assert_memory_came_back()
     tell(connections=count, **watch.figures())

@@ -41,7 +41,7 @@ HELD_BY_ALL_MS = 100
 UNKNOWN_CODE = 9_999
 
 #: What is logged of faults of the server itself.
-FAULTS = ("request_failed", "chore_failed", "server_failed", "http_request_failed", "library_logged")
+FAULTS = ("request_failed", "background_task_failed", "server_failed", "http_request_failed", "library_logged")
 
 
 class HostilePeers:

@@ -29,7 +29,7 @@ CODES = {
     "namesrv": [code for code in NAMESRV_REQUESTS if code is not RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE],
     "controller": CONTROLLER_REQUESTS,
 }
-FAULTS = ("Traceback", "request_failed", "chore_failed", "server_failed")
+FAULTS = ("Traceback", "request_failed", "background_task_failed", "server_failed")
 #: With its header it fits into the longest frame.
 BODY_BYTES_MAX = 63 * 1024 * 1024
 

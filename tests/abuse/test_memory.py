@@ -26,7 +26,7 @@ def unfinished_frames(served, crowd):
     begun = frame(REGISTER_BROKER, body=bytes(1024 * 1024))[:-1]
     for each in crowd.connect(40):
         each.sendall(begun)
-    served.wait_for_metric("unfinished_frame_bytes", lambda unfinished: unfinished == 40 * len(begun))
+    served.wait_for_metric("partial_frame_bytes", lambda unfinished: unfinished == 40 * len(begun))
 
 
 def connections(served, crowd):

@@ -17,7 +17,7 @@ from controller.storage.store import Kept, Member, StoreError
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process.background_tasks import logged_tasks
-from serving.process.process import Surroundings
+from serving.process.process import Runtime
 from serving.process.signals import Signals
 
 OTHER = Member(id="n1", address="10.0.0.2:9878")
@@ -68,7 +68,7 @@ class Stored:
 
 
 class Candidate:
-    """A controller with its surroundings, on a store that is not there yet."""
+    """A controller with its runtime, on a store that is not there yet."""
 
     def __init__(self, folder):
         self.lines, self.signals = Lines(), Signals()
@@ -81,7 +81,7 @@ class Candidate:
             controller_store_path=str(folder / "store"),
             config_store_path=str(folder / "kept"),
         )
-        self.controller = Controller(config, Surroundings(SystemClock(), self.logs, self.tasks, self.signals))
+        self.controller = Controller(config, Runtime(SystemClock(), self.logs, self.tasks, self.signals))
         self.file = self.controller._backend
         self.engine = self.controller._engine
         self.group, self.store = self.engine.group, self.engine.store
@@ -153,7 +153,7 @@ async def test_whatever_a_load_raises_it_is_told_and_tried_again(candidate, erro
     candidate.group.leads(None)
     await eventually(lambda: candidate.group.is_leader, seconds=SOON_S, what="it leads")
     assert candidate.stored.passed_on == 0
-    assert len(candidate.events("store_failed") + candidate.events("chore_failed")) == 2
+    assert len(candidate.events("store_failed") + candidate.events("background_task_failed")) == 2
 
 
 @pytest.mark.parametrize("error", [StoreError("no answer"), MemoryError(), asyncio.CancelledError(), OddFailure()])
@@ -162,7 +162,7 @@ async def test_whatever_joining_raises_it_is_told_and_tried_again(candidate, err
     running = asyncio.create_task(candidate.controller.run())
     await eventually(lambda: candidate.events("server_ready") or running.done(), seconds=SOON_S, what="it leads")
     assert not running.done()
-    assert len(candidate.events("store_failed") + candidate.events("chore_failed")) == 2
+    assert len(candidate.events("store_failed") + candidate.events("background_task_failed")) == 2
     candidate.signals.stop.set()
     await asyncio.wait_for(running, SOON_S)
 

@@ -23,7 +23,7 @@ from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.log_ends import LogEnds
 from controller.http.endpoints import ENDPOINTS
 from controller.http.views import Views
-from controller.observability.counters import SetCounts
+from controller.observability.counters import SetCounters
 from controller.observability.event_log import Journal
 from controller.observability.metrics import Metrics, MetricSources
 from controller.storage.embedded import EmbeddedStore
@@ -106,7 +106,7 @@ class ControlRoom:
         self.clock = FakeClock()
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
-        self.counts = SetCounts()
+        self.counts = SetCounters()
         self.journal = Journal(self.logs, self.counts, self.config)
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())

@@ -11,7 +11,7 @@ from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.http.endpoints import ENDPOINTS
 from namesrv.http.views import Views, ViewSources
-from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import Journal
 from namesrv.observability.metrics import Metrics, MetricSources
 from namesrv.settings.config import NAMESRV, NameServerConfig
@@ -31,7 +31,7 @@ class Site:
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.state = RouteState(self.config)
-        self.counts = BrokerCounts(self.state.tables.brokers.clusters)
+        self.counts = BrokerCounters(self.state.tables.brokers.clusters)
         self.journal = Journal(self.logs, self.counts, self.config)
         self.settings = Settings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
         self.health = Health()

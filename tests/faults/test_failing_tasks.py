@@ -24,7 +24,7 @@ from remoting.protocol.frame import CommandReader, encode
 from serving.logging.logs import Logs, json_line
 from serving.process import background_tasks, recording, server_certificate
 from serving.process.background_tasks import logged_tasks
-from serving.process.process import Surroundings
+from serving.process.process import Runtime
 from serving.process.signals import Signals
 
 SOON_S = 60
@@ -82,7 +82,7 @@ class Served:
         self.lines, self.signals = Lines(), Signals()
         self.logs = Logs(self.lines, json_line(), SystemClock(), {})
         self.tasks = logged_tasks(self.logs)
-        self.server = make(Surroundings(SystemClock(), self.logs, self.tasks, self.signals))
+        self.server = make(Runtime(SystemClock(), self.logs, self.tasks, self.signals))
         self.running = loop.create_task(self._run())
 
     async def _run(self):
@@ -141,7 +141,7 @@ def a_name_server(folder, http_port):
         scan_not_active_broker_interval_ms=50,
         notify_min_broker_id_changed=True,
     )
-    return Served(lambda surroundings: NameServer(config, KvConfig(), surroundings))
+    return Served(lambda runtime: NameServer(config, KvConfig(), runtime))
 
 
 def a_controller(folder, http_port):
@@ -154,7 +154,7 @@ def a_controller(folder, http_port):
         history_dir=str(folder / "history"),
         analytics_dir=str(folder / "analytics"),
     )
-    return Served(lambda surroundings: Controller(config, surroundings))
+    return Served(lambda runtime: Controller(config, runtime))
 
 
 async def failures_scraped(http_port):
@@ -189,8 +189,8 @@ async def test_what_a_server_does_for_ever_fails_in_every_way_and_the_server_goe
     assert (await served.ask(code)).code == 0
     scraped = await failures_scraped(http_port)
     assert {name: scraped[name] for name in forever} == dict.fromkeys(forever, len(FAILURES))
-    assert {line["chore"] for line in served.events("chore_failed")} <= forever
-    assert served.events("chore_failed")
+    assert {line["task"] for line in served.events("background_task_failed")} <= forever
+    assert served.events("background_task_failed")
     # They all run again: what is thrown once more is met again.
     served.failures.update({name: [RuntimeError] for name in forever})
     await served.until(lambda: not any(served.failures.values()), "all run again")

@@ -16,7 +16,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import CommandReader, encode
 from serving.logging.logs import Logs, json_line
 from serving.process.background_tasks import logged_tasks
-from serving.process.process import Surroundings
+from serving.process.process import Runtime
 from serving.process.signals import Signals
 
 SOON_S = 30
@@ -34,7 +34,7 @@ async def server(tmp_path):
     )
     logs, signals = Logs(Lines(), json_line(), SystemClock(), {}), Signals()
     tasks = logged_tasks(logs)
-    server = NameServer(config, KvConfig(), Surroundings(SystemClock(), logs, tasks, signals))
+    server = NameServer(config, KvConfig(), Runtime(SystemClock(), logs, tasks, signals))
 
     async def run():
         async with tasks:

@@ -13,7 +13,7 @@ from controller.storage.store import Member
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process import own_address
-from serving.process.process import Surroundings
+from serving.process.process import Runtime
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
 
@@ -39,7 +39,7 @@ async def made(config):
     lines = Lines()
     logs = Logs(lines, json_line(), SystemClock(), {})
     async with background_tasks() as tasks:
-        controller = Controller(config, Surroundings(SystemClock(), logs, tasks, Signals()))
+        controller = Controller(config, Runtime(SystemClock(), logs, tasks, Signals()))
         await controller._backend.close()
     return [line for line in lines.decoded() if line["event"] == "loopback_advertised"]
 

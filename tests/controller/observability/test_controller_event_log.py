@@ -15,7 +15,7 @@ from controller.storage.store import Member, OutcomeUnknown
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from serving.logging.events import common_keys
-from serving.process.event_log import Attributed
+from serving.process.event_log import AttributedDispatcher
 
 OTHER = Member(id="n1", address="10.0.0.2:9878")
 
@@ -251,7 +251,7 @@ async def test_what_an_operator_cleaned_is_an_audit_line_with_who_asked(desk):
         "isCleanLivingBroker": "true",
     }
     request = RemotingCommand(RequestCode.CLEAN_BROKER_DATA, opaque=5, ext_fields=fields)
-    attributed = Attributed(desk.handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT)
+    attributed = AttributedDispatcher(desk.handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT)
     assert (await attributed.dispatch(request, APeer(9))).code == 0
     assert desk.taken() == [
         {

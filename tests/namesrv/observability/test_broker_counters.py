@@ -7,7 +7,7 @@ from clusters import register
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import BeatKind
-from namesrv.observability.broker_counters import BrokerCounts, is_late
+from namesrv.observability.broker_counters import BrokerCounters, is_late
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.shapes.route import DataVersion
 
@@ -17,7 +17,7 @@ class Counted:
 
     def __init__(self):
         self.state = RouteState(NameServerConfig())
-        self.counts = BrokerCounts()
+        self.counts = BrokerCounters()
 
     def count(self, outcome):
         for event in outcome.events:

@@ -9,7 +9,7 @@ from fakes.lines import Lines
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import BeatKind, NotifyMinBrokerIdChange
-from namesrv.observability.broker_counters import BrokerCounts
+from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import BROKER_CODES, Journal
 from namesrv.observability.log_events import EVENTS
 from namesrv.settings.config import NAMESRV, NameServerConfig
@@ -22,7 +22,7 @@ from serving.config.stored_config import NotStored
 from serving.logging.events import common_keys
 from serving.logging.logs import Logs, json_line
 from serving.metrics.counters import OTHER
-from serving.process.event_log import Attributed
+from serving.process.event_log import AttributedDispatcher
 
 A = LiveKey("broker-a", "broker-a-0:10911")
 
@@ -45,7 +45,7 @@ class Desk:
         self.seen = []
         self.logs = Logs(self.lines, json_line(), FakeClock(), {})
         self.logs.set_level("debug")
-        self.counts = BrokerCounts()
+        self.counts = BrokerCounters()
         self.journal = Journal(self.logs, self.counts, NameServerConfig(tls_server_key_password="hunter2"))
         self.state = RouteState(NameServerConfig())
 
@@ -270,7 +270,7 @@ ASKER = {"audit": True, "peer": "10.0.0.9:50000", "opaque": 42}
 
 
 def attributed(commands):
-    return Attributed(commands, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC)
+    return AttributedDispatcher(commands, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 def command(act, code):

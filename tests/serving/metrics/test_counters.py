@@ -2,23 +2,23 @@
 
 import pytest
 
-from serving.metrics.counters import LABEL_CHARS_MAX, OTHER, Histogram, HistogramTable, Tally
+from serving.metrics.counters import LABEL_CHARS_MAX, OTHER, CounterTable, Histogram, HistogramTable
 
 
 def test_known_label_sets_start_at_zero():
-    tally = Tally(known=[("peer",), ("idle",)])
+    tally = CounterTable(known=[("peer",), ("idle",)])
     tally.add(("idle",), 2)
     assert tally.counts() == {("peer",): 0, ("idle",): 2}
 
 
 def test_a_new_cluster_gets_all_values_of_the_last_label_at_zero():
-    tally = Tally(label_sets_max=10, peer_labels=1, each=("first", "changed"))
+    tally = CounterTable(label_sets_max=10, peer_labels=1, each=("first", "changed"))
     tally.add(("c1", "first"))
     assert tally.counts() == {("c1", "first"): 1, ("c1", "changed"): 0}
 
 
 def test_label_sets_beyond_the_limit_are_folded_and_counted():
-    tally = Tally(label_sets_max=2, peer_labels=1)
+    tally = CounterTable(label_sets_max=2, peer_labels=1)
     for cluster in ("a", "b", "c", "d", "a"):
         tally.add((cluster, "x"))
     assert tally.counts() == {("a", "x"): 2, ("b", "x"): 1, (OTHER, "x"): 2}
@@ -26,14 +26,14 @@ def test_label_sets_beyond_the_limit_are_folded_and_counted():
 
 
 def test_a_name_that_is_too_long_is_folded():
-    tally = Tally(label_sets_max=100, peer_labels=1)
+    tally = CounterTable(label_sets_max=100, peer_labels=1)
     tally.add(("a" * LABEL_CHARS_MAX,))
     tally.add(("a" * (LABEL_CHARS_MAX + 1),))
     assert set(tally.counts()) == {("a" * LABEL_CHARS_MAX,), (OTHER,)}
 
 
 def test_labels_that_no_peer_names_have_no_limit():
-    tally = Tally()
+    tally = CounterTable()
     for number in range(100):
         tally.add((str(number),))
     assert len(tally.counts()) == 100
@@ -41,7 +41,7 @@ def test_labels_that_no_peer_names_have_no_limit():
 
 
 def test_a_forgotten_label_set_starts_again():
-    tally = Tally(label_sets_max=1, peer_labels=1)
+    tally = CounterTable(label_sets_max=1, peer_labels=1)
     tally.add(("a",), 5)
     tally.forget(("a",))
     tally.forget(("never",))
@@ -70,7 +70,7 @@ def test_known_histograms_start_empty():
 
 def test_a_cluster_without_members_keeps_its_counts_until_another_needs_the_place():
     living = {"a", "b"}
-    tally = Tally(label_sets_max=4, peer_labels=1, each=("x", "y"), living=lambda: living)
+    tally = CounterTable(label_sets_max=4, peer_labels=1, each=("x", "y"), living=lambda: living)
     tally.add(("a", "x"))
     tally.add(("b", "x"))
     tally.add(("c", "x"))
@@ -112,7 +112,7 @@ def test_thousands_that_find_no_place_cost_one_look_until_the_next_scrape(kind):
 
     limits = {"label_sets_max": 10, "peer_labels": 1, "living": living}
     if kind == "tally":
-        tally = Tally(**limits)
+        tally = CounterTable(**limits)
         count, read, guard = tally.add, tally.counts, tally.guard
     else:
         table = HistogramTable((1,), **limits)

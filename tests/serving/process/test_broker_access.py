@@ -12,13 +12,13 @@ from remoting.protocol.signing import Credentials, Signer
 from serving.config.options import Fixed
 from serving.config.server_kind import listed_properties, shown_unknown
 from serving.logging.logs import Logs, json_line
-from serving.metrics.counters import Tally
+from serving.metrics.counters import CounterTable
 from serving.process.broker_access import (
     ADDRESSES_MAX,
     KEY_BYTES_MAX,
-    Denials,
-    Names,
-    UnsignedRequests,
+    DenialLog,
+    OptionNames,
+    UnsignedRequestLog,
     credentials_of,
     signer_of,
 )
@@ -102,7 +102,7 @@ def test_a_misspelled_key_is_not_shown_either():
     assert shown_unknown(misspelled.key, misspelled.value) == "******"
 
 
-NAMES = Names("the keys", "the list")
+NAMES = OptionNames("the keys", "the list")
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def logs(lines, clock):
 )
 def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advice):
     denial = Denial(address="a:1", request_code=1008, remark=" no ", is_signed=is_signed)
-    Denials(logs, NAMES, has_keys=has_keys).denied(denial)
+    DenialLog(logs, NAMES, has_keys=has_keys).denied(denial)
     (line,) = lines.decoded()
     assert (line["event"], line["addr"], line["request_code"]) == ("broker_request_denied", "a:1", 1008)
     assert (line["signed"], line["error"]) == (is_signed, "no")
@@ -140,8 +140,8 @@ def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advi
 
 
 def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs):
-    counts = Tally(known=[()])
-    unsigned = UnsignedRequests(logs, NAMES, counts, no_brokers=frozenset({"ns:9876"}))
+    counts = CounterTable(known=[()])
+    unsigned = UnsignedRequestLog(logs, NAMES, counts, no_brokers=frozenset({"ns:9876"}))
     for address in ("a:1", "b:1", "a:1", "ns:9876"):
         unsigned.unsigned(address)
     assert [(line["event"], line["addr"]) for line in lines.decoded()] == [
@@ -153,7 +153,7 @@ def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs)
 
 
 def test_so_many_addresses_are_remembered_and_then_the_oldest_is_told_again(lines, logs, clock):
-    unsigned = UnsignedRequests(logs, NAMES, Tally(known=[()]))
+    unsigned = UnsignedRequestLog(logs, NAMES, CounterTable(known=[()]))
     others = [f"b{number}:1" for number in range(ADDRESSES_MAX - 1)]
     for address in ("a:1", *others, "a:1", "c:1", "a:1"):
         # The limit of all lines together is another one's.

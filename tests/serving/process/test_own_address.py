@@ -8,7 +8,7 @@ from fakes.lines import Lines
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process import own_address as module
-from serving.process.own_address import address_towards_others, is_own_host, told_address, warn_of_loopback
+from serving.process.own_address import address_towards_others, advertised_host, is_own_host, warn_of_loopback
 
 #: No system has a route there: broadcast and multicast are refused to plain sockets.
 NOWHERE = {socket.AF_INET: "255.255.255.255", socket.AF_INET6: "ff00::"}
@@ -29,7 +29,7 @@ def cut_off(monkeypatch):
 
 
 def test_an_address_that_is_bound_alone_is_where_others_reach_it(cut_off):
-    assert address_towards_others("10.1.2.3") == told_address("10.1.2.3") == "10.1.2.3"
+    assert address_towards_others("10.1.2.3") == advertised_host("10.1.2.3") == "10.1.2.3"
 
 
 @pytest.mark.parametrize(("bound", "loopback"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("[::]", "::1")])
@@ -40,7 +40,7 @@ def test_without_a_route_and_a_name_none_is_found_and_loopback_is_told_with_a_wa
     warn_of_loopback(bound, logs)
     (line,) = lines.decoded()
     assert (line["event"], line["level"], line["addr"]) == ("loopback_advertised", "warning", loopback)
-    assert told_address(bound) == loopback
+    assert advertised_host(bound) == loopback
 
 
 def test_without_a_route_the_name_of_the_machine_is_looked_up(monkeypatch):

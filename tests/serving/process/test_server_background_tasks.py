@@ -12,7 +12,7 @@ from serving.logging.logs import Logs, json_line
 from serving.process.background_tasks import SerialQueue, logged_tasks
 
 
-async def test_a_chore_that_failed_is_told_and_begun_again():
+async def test_failed_background_task_is_logged_and_started_again():
     lines = Lines()
     logs = Logs(lines, json_line(), FakeClock(), {})
     begun_again = asyncio.Event()
@@ -29,7 +29,7 @@ async def test_a_chore_that_failed_is_told_and_begun_again():
         await asyncio.wait_for(begun_again.wait(), 5)
         running.cancel()
     (line,) = lines.decoded()
-    assert (line["event"], line["chore"]) == ("chore_failed", "look_around")
+    assert (line["event"], line["task"]) == ("background_task_failed", "look_around")
     assert line["exception"][0]["exc_value"] == "disk gone"
     assert tasks.failures == {"look_around": 1}
     logs.close(1)

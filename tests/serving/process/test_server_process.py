@@ -26,10 +26,10 @@ from serving.config.stored_config import StoredConfig
 from serving.http.endpoints import CONFIG, PROBES
 from serving.http.views import ServerViews
 from serving.logging.logs import Logs, json_line
-from serving.metrics.server_counters import ServerCounts
+from serving.metrics.server_counters import ServerCounters
 from serving.process.background_tasks import logged_tasks
-from serving.process.event_log import Attributed, ServerJournal
-from serving.process.process import ServerProcess, Surroundings, serve, serve_together
+from serving.process.event_log import AttributedDispatcher, ServerEventLog
+from serving.process.process import Runtime, ServerProcess, serve, serve_together
 from serving.process.signals import Signals
 from serving.process.start import StartFailed
 
@@ -37,13 +37,13 @@ from serving.process.start import StartFailed
 class OtherServer:
     """The least that is a server: it answers every request, and shows its configuration over HTTP."""
 
-    def __init__(self, surroundings, **config):
+    def __init__(self, runtime, **config):
         self.config = OtherConfig(bind_address="127.0.0.1", listen_port=0, http_port=free_port(), **config)
-        counts = ServerCounts()
-        journal = ServerJournal(OTHER, surroundings.logs, counts, self.config)
-        self.process = ServerProcess(OTHER, self.config, counts, surroundings)
+        counts = ServerCounters()
+        journal = ServerEventLog(OTHER, runtime.logs, counts, self.config)
+        self.process = ServerProcess(OTHER, self.config, counts, runtime)
         self.settings = StoredConfig(OTHER, self.config, journal, self.process.follow)
-        dispatcher = Attributed(self, frozenset(), busiest=-1)
+        dispatcher = AttributedDispatcher(self, frozenset(), busiest=-1)
         self.listener = self.process.make_listener(
             dispatcher,
             journal,
@@ -60,7 +60,7 @@ class OtherServer:
         await self.process.open()
         await self.process.start_http(self.site)
         self.is_open.set()
-        await self.process.serve(self.own_chore)
+        await self.process.serve(self.own_task)
         await self.process.drain(self.settings.config)
         await self.process.close(self.close_more)
 
@@ -70,7 +70,7 @@ class OtherServer:
     async def text(self):
         return b"nothing 0\n"
 
-    async def own_chore(self):
+    async def own_task(self):
         raise OSError("disk gone")
 
     async def close_more(self):
@@ -91,7 +91,7 @@ async def around():
     lines = Lines()
     logs = Logs(lines, json_line(), SystemClock(), {"other_id": "h:1"})
     async with logged_tasks(logs) as tasks:
-        yield Surroundings(SystemClock(), logs, tasks, Signals())
+        yield Runtime(SystemClock(), logs, tasks, Signals())
     logs.close(1)
 
 
@@ -125,7 +125,7 @@ async def test_two_servers_live_side_by_side_and_stop_at_one_signal(around):
     assert (one.closed, two.closed) == ([0], [0])
     told = events_of(around)
     assert [told.count(event) for event in ("server_ready", "server_draining", "server_stopped")] == [2, 2, 2]
-    assert "chore_failed" in told
+    assert "background_task_failed" in told
 
 
 async def test_a_second_signal_ends_the_wait_for_peers_to_leave(around):
