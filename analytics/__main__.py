@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from analytics.jobs.registry import MODULES, UnknownJob
+from analytics.engine.registry import MODULES, UnknownJob
 
 FAILED: Final = 1
 WRONG_OPTIONS: Final = 2
@@ -59,8 +59,11 @@ def _do(options: argparse.Namespace) -> int:
     # Only now is it known that PySpark is there.
     from analytics.cli.options import WrongOptions  # noqa: PLC0415
     from analytics.cli.session import NoJava  # noqa: PLC0415
-    from analytics.spark.failures import FAILURES, SomeFailed  # noqa: PLC0415
-    from analytics.spark.spark_failures import sentence  # noqa: PLC0415
+    from analytics.spark.failures import (  # noqa: PLC0415
+        FAILURES,
+        SomeFailed,
+        sentence,
+    )
 
     task: Task = options.task
     try:

@@ -37,9 +37,9 @@ from synthetic.plants import correlated_failure, flaps, renewal_outages, storm
 from analytics.cli.report import report
 from analytics.cli.session import SparkOptions, start_session
 from analytics.engine.publication import Latest
+from analytics.engine.registry import load_jobs
 from analytics.engine.runner import Run, run_jobs
 from analytics.ingest.ingest import Places, ingest
-from analytics.jobs.registry import load_jobs
 from analytics.shared.days import DAY_US, HOUR_US, iso, span_of
 from analytics.shared.job import Job, Span
 from analytics.spark.storage import LocalStorage

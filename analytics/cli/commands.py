@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from analytics.cli.options import limits, periods, require_history, require_stored, settings, window
 from analytics.cli.session import SparkOptions, start_session
+from analytics.engine.registry import MODULES, job_id, load_jobs
 from analytics.engine.retention import forget
 from analytics.engine.runner import Run, run_id_at, run_jobs
 from analytics.ingest.compaction import compact as compact_days
@@ -16,7 +17,6 @@ from analytics.ingest.streaming import follow, take_what_is_there
 from analytics.jobs import a02_heartbeat_gaps, a05_timeout_recommendation
 from analytics.jobs.a12_capacity import JOB as CAPACITY
 from analytics.jobs.a12_capacity import RESOURCES, with_limits
-from analytics.jobs.registry import MODULES, job_id, load_jobs
 from analytics.spark.failures import SomeFailed
 from analytics.spark.progress import to_stderr, unix_us
 from analytics.spark.storage import Storage, local_storage, open_storage

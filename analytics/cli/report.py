@@ -13,7 +13,7 @@ import msgspec
 
 from analytics.cli.options import WrongOptions
 from analytics.engine.publication import LATEST, Latest
-from analytics.jobs.registry import MODULES
+from analytics.engine.registry import MODULES
 from analytics.reporting import brokers, incidents, outlook, routes
 from analytics.reporting.advice import advice
 from analytics.reporting.page import Page, Section, as_page

@@ -12,7 +12,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from analytics.engine.inputs import Stored, ingredients, inputs_of, is_known, rows_at_most
-from analytics.ingest.tables import append
+from analytics.ingest.curated import append_table
 from analytics.shared.days import date_at
 from analytics.shared.job import Job, Span
 from analytics.spark.schemas import in_columns, no_rows, struct_of
@@ -145,7 +145,7 @@ def _write_day(stored: Stored, job: Job, day: Span) -> DayParts:
     stored.storage.delete(f"{folder}/_temporary")
     # The parts of a day are small: one file. A shuffle makes it, so that what comes before has all cores.
     made = make_parts(stored, job, day).repartition(1)
-    paths = append(made, stored.storage, folder)
+    paths = append_table(made, stored.storage, folder)
     return DayParts(recipe=recipe(stored, job, day), input_rows=rows_at_most(stored, job, day), paths=tuple(paths))
 
 

@@ -5,12 +5,12 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from analytics.engine.parts import drop_parts
+from analytics.engine.registry import MODULES
 from analytics.engine.runner import RESULTS
 from analytics.ingest.closing import REMEMBERED_DAYS, drop_closings
 from analytics.ingest.ingest import STORED_HISTORY, Places
 from analytics.ingest.landing import by_hour, family_landing, landing_path
 from analytics.ingest.manifest import Day, Days, delete_day, family_folder, load_days, save_day
-from analytics.jobs.registry import MODULES
 from analytics.shared.days import date_at, span_of
 from analytics.spark.failures import Failures, SomeFailed
 from analytics.spark.progress import Progress

@@ -14,9 +14,8 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from analytics.ingest.curated import rows_of
+from analytics.ingest.curated import append_table, rows_of
 from analytics.ingest.manifest import Day, Days
-from analytics.ingest.tables import append
 from analytics.shared.days import date_at, earlier
 from analytics.shared.job import Span
 from analytics.spark.schemas import row_schema
@@ -132,7 +131,7 @@ def _close(
     ended = last_rows(
         every.withColumn("_own_day", F.unix_date(F.to_date("event_time"))), (*KEYS[family.name], "date", "_own_day")
     )
-    fresh = append(ended.drop("_own_day").repartition("date"), storage, folder, by=("date",))
+    fresh = append_table(ended.drop("_own_day").repartition("date"), storage, folder, by=("date",))
     digests = _digests(spark, storage, family, folder, fresh)
     made = {
         date: Closing(

@@ -2,18 +2,21 @@
 
 from collections.abc import Iterable, Iterator
 from typing import Final
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from analytics.ingest.lines import hour_facts
 from analytics.ingest.manifest import WHOLE_DAY, Days, Hour, family_folder
-from analytics.ingest.tables import append
 from analytics.shared.days import DAY_US, HOUR_US, date_at, hour_at
 from analytics.shared.job import Span
 from analytics.spark.schemas import no_rows, row_schema
 from analytics.spark.storage import Storage
 from history.schemas import RowFamily
+
+#: What Hadoop's name of a file begins with.
+_BASENAME: Final = "mapreduce.output.basename"
 
 #: A landing file is in the folder of the hour of its first row, and may hold rows of the next one.
 _SPILL_US: Final = HOUR_US
@@ -73,7 +76,7 @@ def all_there(days: Days, span: Span) -> bool:
 def write_hours(rows: DataFrame, storage: Storage, family: RowFamily) -> dict[str, list[str]]:
     """Add files to the hours that rows belong to; return them by `<date>/<hour>`. No manifest names them yet."""
     found: dict[str, list[str]] = {}
-    for path in append(rows, storage, family_folder(family.name), by=("date", "hour")):
+    for path in append_table(rows, storage, family_folder(family.name), by=("date", "hour")):
         date, hour = (part.partition("=")[2] for part in path.split("/")[-3:-1])
         found.setdefault(f"{date}/{hour}", []).append(path)
     return found
@@ -89,3 +92,15 @@ def facts_of(
     base = storage.uri(family_folder(family.name))
     rows = spark.read.schema("event_id string, date string, hour string").option("basePath", base).parquet(*uris)
     return {f"{row.date}/{row.hour}": (row.rows, row.digest) for row in hour_facts(rows).collect()}
+
+
+def append_table(rows: DataFrame, storage: Storage, folder: str, by: Iterable[str] = ()) -> list[str]:
+    """Write rows as Parquet files, in a folder below for each value of `by`; return their paths.
+
+    The files have a name of this write's own: the Java of a killed process may go on writing for a moment, and its
+    files must not count.
+    """
+    mark = f"part-{uuid4().hex}"
+    writer = rows.write.mode("append").option(_BASENAME, mark)
+    writer.partitionBy(*by).parquet(storage.uri(folder))
+    return [file.path for file in storage.files(folder) if file.path.rpartition("/")[2].startswith(mark)]

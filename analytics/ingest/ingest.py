@@ -41,10 +41,9 @@ from analytics.ingest.manifest import (
     save_day,
     strays,
 )
-from analytics.spark.failures import Failures, SomeFailed
+from analytics.spark.failures import SPARK_FAILURES, Failures, SomeFailed
 from analytics.spark.progress import Progress
 from analytics.spark.schemas import CORRUPT, line_schema
-from analytics.spark.spark_failures import SPARK_FAILURES
 from analytics.spark.storage import Storage
 from history.schemas import FAMILIES, SCHEMA_VERSION, RowFamily
 

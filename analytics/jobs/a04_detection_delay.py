@@ -17,9 +17,9 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import IDLE_MS, ended_by_silence
 from analytics.shared.heartbeats.gap_histogram import NAMESRV, of_brokers
 from analytics.shared.job import Inputs, Job, Span
+from analytics.shared.state_points import IDLE_MS, ended_by_silence
 from analytics.spark.schemas import in_columns
 from history.schemas import Column, Type
 

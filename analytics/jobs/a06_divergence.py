@@ -13,10 +13,11 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import STATE_INPUTS, STATE_PARTS, UP, answers, of_name_servers, state_parts
+from analytics.shared.broker_states import STATE_INPUTS, STATE_PARTS, answers, of_name_servers, state_parts
 from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, unheard, watched
 from analytics.shared.intervals import joined, levels
 from analytics.shared.job import Inputs, Job, Span
+from analytics.shared.state_points import UP
 from analytics.spark.schemas import in_columns
 from history.schemas import Column, Type
 

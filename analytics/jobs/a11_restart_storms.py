@@ -11,9 +11,10 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import BROKER, STATE_INPUTS, STATE_PARTS, UP, lives, of_name_servers, state_parts
+from analytics.shared.broker_states import BROKER, STATE_INPUTS, STATE_PARTS, lives, of_name_servers, state_parts
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
+from analytics.shared.state_points import UP
 from history.schemas import TICK_INTERVAL_MS, Column, Type
 
 #: A pause that ends a run of registrations.

@@ -12,10 +12,11 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import GRACE_US, UP
+from analytics.shared.broker_states import GRACE_US
 from analytics.shared.intervals import joined, levels, overlaps
 from analytics.shared.job import Inputs, Span
 from analytics.shared.observation import BLIND, WATCHED, lost_states, observed_times
+from analytics.shared.state_points import UP
 from history.schemas import UNOBSERVED_AFTER_MS, Column, Type
 
 STARTED: Final = "started"

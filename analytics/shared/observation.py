@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from analytics.shared.intervals import clipped, joined, levels
 from analytics.shared.job import Inputs, Span
-from history.schemas import UNOBSERVED_AFTER_MS
+from history.schemas import TICK_INTERVAL_MS, UNOBSERVED_AFTER_MS
 
 #: A piece of time, from `start_us` to `end_us`, in which the server was watching.
 WATCHED = "watched"
@@ -17,6 +17,9 @@ WATCHED = "watched"
 BLIND = "blind"
 
 _UNOBSERVED_AFTER_US = UNOBSERVED_AFTER_MS * 1000
+
+#: A tick after a process pause came so much later than due: no shorter interval spans a pause.
+_PAUSE_SHORTEST_MS = UNOBSERVED_AFTER_MS - TICK_INTERVAL_MS
 
 #: Why recording resumed, as history/server_rows.py has it.
 _BEATS_MISSING = "heartbeats are missing"
@@ -85,3 +88,22 @@ def _between_marks(marks: DataFrame) -> DataFrame:
     before_us = F.coalesce(F.lag("end_us").over(process), F.col("end_us") - F.col("interval_us"))
     timed = marks.select("ns_id", "source", before_us.alias("start_us"), "end_us", pause_us.alias("pause_us"))
     return timed.filter((F.col("pause_us") <= _UNOBSERVED_AFTER_US) & (F.col("start_us") < F.col("end_us")))
+
+
+def without_process_pauses(
+    rows: DataFrame, ticks: DataFrame, longest_ms: Column, since_us: Column, until_us: Column
+) -> DataFrame:
+    """Return the rows whose time contains no pause of the process that wrote them.
+
+    A paused process receives the heartbeats of all its brokers late at once; its next tick shows the pause.
+    `longest_ms` is the longest interval of a row; `since_us` and `until_us` bound its time, by the monotonic clock.
+    Pauses are few and broadcast; rows of short intervals are not compared with them at all.
+    """
+    pauses = ticks.filter(F.col("interval_ms") > UNOBSERVED_AFTER_MS).select(
+        F.xxhash64("boot_id").alias("_process"),
+        (F.col("mono_us") - F.col("interval_ms") * 1000).alias("_from_us"),
+        F.col("mono_us").alias("_to_us"),
+    )
+    process = F.when(longest_ms > _PAUSE_SHORTEST_MS, F.xxhash64("boot_id"))
+    overlap = (process == F.col("_process")) & (since_us < F.col("_to_us")) & (until_us > F.col("_from_us"))
+    return rows.join(F.broadcast(pauses), overlap, "left_anti")

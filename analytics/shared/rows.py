@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -51,3 +52,22 @@ def of_kinds(frames: dict[str, DataFrame], columns: Sequence[Column]) -> DataFra
 def of_kind(rows: DataFrame, kind: str) -> DataFrame:
     """Return the rows of one kind, without the word for it."""
     return rows.where(F.col(KIND.name) == kind).drop(KIND.name)
+
+
+#: Columns that are of the wall clock of the server that wrote the row.
+_WALL: Final = ("event_time", "last_heartbeat_time", "unobserved_from")
+
+
+def by_last_clock(rows: DataFrame, lifecycle: DataFrame) -> DataFrame:
+    """Return rows of servers with the times of those processes mended whose clock was set, as `lifecycle` tells."""
+    offset_us = F.from_json("detail", "offsetUs bigint")["offsetUs"]
+    steps = lifecycle.filter("event_type = 'clock_set'").select("ns_id", "boot_id", "mono_us", offset_us.alias("by_us"))
+    last = steps.groupBy("ns_id", "boot_id").agg(F.max_by("by_us", "mono_us").alias("_offset_us"))
+    wrong_us = F.unix_micros("event_time") - F.col("mono_us") - F.col("_offset_us")
+    mended: dict[str, SparkColumn] = {
+        name: F.timestamp_micros(F.unix_micros(name) - F.coalesce("_wrong_us", F.lit(0)))
+        for name in _WALL
+        if name in rows.columns
+    }
+    told = rows.join(F.broadcast(last), ["ns_id", "boot_id"], "left").withColumn("_wrong_us", wrong_us)
+    return told.withColumns(mended).select(*rows.columns)

@@ -4,9 +4,10 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, GroupedData, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import BROKER, DOWN, MOVED, UP, lives
+from analytics.shared.broker_states import BROKER, lives
 from analytics.shared.intervals import levels
 from analytics.shared.job import Span
+from analytics.shared.state_points import DOWN, MOVED, UP
 
 
 def runs(parts: DataFrame, span: Span) -> DataFrame:

@@ -5,13 +5,24 @@ from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa  # type: ignore[import-untyped]  # it has no types
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 
 from analytics.spark.progress import Progress
-from analytics.spark.spark_failures import SPARK_FAILURES, sentence
 from analytics.spark.storage import BadStorage
 
-#: None of these is a fault of the whole run.
+#: PySpark translates most exceptions of its JVM. Others, such as that of a full disk, come from the bridge to the JVM.
+SPARK_FAILURES: Final[tuple[type[Exception], ...]] = (PySparkException, Py4JError)
+
+#: None of these ends the whole run.
 FAILURES: Final[tuple[type[Exception], ...]] = (*SPARK_FAILURES, BadStorage, pa.ArrowException, OSError)
+
+
+def sentence(failure: Exception) -> str:
+    """Return the message of a failure, without the stack of the JVM."""
+    if isinstance(failure, Py4JJavaError):
+        return str(failure.java_exception.toString()).partition("\n")[0]
+    return str(failure)
 
 
 class SomeFailed(Exception):

@@ -3,7 +3,7 @@
 import msgspec
 
 from analytics.engine.publication import Latest, LatestColumn
-from analytics.jobs.registry import load_jobs
+from analytics.engine.registry import load_jobs
 from analytics.shared.job import RESULT_COLUMNS
 
 WINDOW = ("2026-03-02T00:00:00.000000Z", "2026-03-09T00:00:00.000000Z")

@@ -21,10 +21,10 @@ from synthetic.plan import Plan
 from test_plain_model import JOBS, judged
 
 from analytics.cli.report import report
+from analytics.engine.registry import load_jobs
 from analytics.engine.runner import Run, run_jobs
 from analytics.ingest.ingest import Places, ingest
 from analytics.jobs.a06_divergence import PRESENCE_US
-from analytics.jobs.registry import load_jobs
 from analytics.shared.days import DAY_US, unix_us
 from analytics.shared.job import Span
 from analytics.spark.storage import LocalStorage

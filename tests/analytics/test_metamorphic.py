@@ -32,8 +32,8 @@ from synthetic.plan import (
 from synthetic.plants import churner, correlated_failure, failover, flaps, offset_samples, storm
 
 from analytics.engine.inputs import with_look_back
+from analytics.engine.registry import load_jobs
 from analytics.ingest.closing import KEYS
-from analytics.jobs.registry import load_jobs
 from analytics.shared.job import Span
 from history.schemas import FAMILIES
 

@@ -17,8 +17,8 @@ from plain.stories import STORIES, story_of
 from plain.together import apart, together
 from synthetic.frames import frame
 
+from analytics.engine.registry import load_jobs
 from analytics.jobs import a02_heartbeat_gaps, a05_timeout_recommendation
-from analytics.jobs.registry import load_jobs
 from analytics.shared.days import unix_us
 from analytics.shared.job import Span
 

@@ -13,7 +13,7 @@ from landed import DAY, a_beat, beats, land, stored_ids
 from analytics.__main__ import FAILED, INTERRUPTED, NOT_INSTALLED, WRONG_OPTIONS, main
 from analytics.cli.options import WrongOptions, limits, periods, require_history, require_stored, settings, window
 from analytics.cli.session import SparkOptions, spark_settings
-from analytics.jobs.registry import MODULES, UnknownJob, job_id, load_jobs
+from analytics.engine.registry import MODULES, UnknownJob, job_id, load_jobs
 from analytics.shared.days import DAY_US, date_at, span_of
 from analytics.spark.storage import HadoopStorage
 

@@ -24,8 +24,8 @@ from analytics.shared.heartbeats.periods import (
     missed_in,
     promised_ms,
 )
-from analytics.shared.heartbeats.process_pauses import without_standstills
 from analytics.shared.job import Inputs, Span
+from analytics.shared.observation import without_process_pauses
 from history.schemas import INTERVAL_BINS, Column, Type
 
 GAP_INPUTS: Final = ("heartbeat", "heartbeat_summary", "ns_tick")
@@ -72,7 +72,7 @@ def intervals(inputs: Inputs, span: Span) -> DataFrame:
     """Return the rows of intervals that ended in the span, but for those in which the server stood still."""
     told = of_brokers(inputs["heartbeat"]).filter(ended_in(span) & F.col("interval_ms").isNotNull())
     since_us = F.col("mono_us") - F.col("interval_ms") * 1000
-    return without_standstills(told, inputs["ns_tick"], F.col("interval_ms"), since_us, F.col("mono_us"))
+    return without_process_pauses(told, inputs["ns_tick"], F.col("interval_ms"), since_us, F.col("mono_us"))
 
 
 def of_brokers(rows: DataFrame) -> DataFrame:
@@ -192,7 +192,7 @@ def _summaries(inputs: Inputs, span: Span) -> DataFrame:
     )
     since_us = F.col("mono_us") - (F.unix_micros("event_time") - F.unix_micros("minute"))
     longest_ms = F.col("interval_max_ms")
-    return without_standstills(
+    return without_process_pauses(
         told, inputs["ns_tick"], longest_ms, since_us - longest_ms * 1000, since_us + F.lit(_MINUTE_US)
     )
 

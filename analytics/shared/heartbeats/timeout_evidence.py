@@ -27,8 +27,8 @@ from analytics.shared.heartbeats.gap_histogram import (
     intervals,
     of_brokers,
 )
-from analytics.shared.heartbeats.process_pauses import without_standstills
 from analytics.shared.job import Inputs, Span
+from analytics.shared.observation import without_process_pauses
 from analytics.spark.schemas import in_columns
 from history.schemas import Column, Type
 
@@ -162,7 +162,7 @@ def _removals(inputs: Inputs, span: Span) -> list[DataFrame]:
     slow = rows.filter(came_back & (F.col("silent_before_ms") <= SILENCE_MAX_MS))
     gap_ms = F.ceil("silent_before_ms")
     since_us = F.col("mono_us") - gap_ms * 1000
-    false_alarms = without_standstills(slow, inputs["ns_tick"], gap_ms, since_us, F.col("mono_us")).select(
+    false_alarms = without_process_pauses(slow, inputs["ns_tick"], gap_ms, since_us, F.col("mono_us")).select(
         *_BROKER,
         F.lit(NAMESRV).alias("source"),
         F.lit(GAP).alias("what"),

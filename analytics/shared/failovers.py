@@ -1,0 +1,121 @@
+"""Failovers from the events of controllers: which events belong to one, and when each of its phases began.
+
+The moments are those of the controller; what NameServers saw of them is joined by the analysis (A10).
+"""
+
+from typing import Final
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+#: The beginning of an election is told by its length in whole ms: so much too early at most.
+ROUNDED_US: Final = 1_000
+
+#: Who was deposed by an operator, or for a broker that asked, was not detected as dead.
+UNDETECTED_CAUSES: Final = ("operator", "broker", "manual")
+
+CONTROLLER_EVENTS: Final = ("failure_detected", "election_started", "elected", "role_notified")
+
+
+def keyed(events: DataFrame) -> DataFrame:
+    """Return the events with the failover that each belongs to.
+
+    What came before an election may not have known its epoch: it belongs to the next one of its set, and what came
+    after it to the last one. Of a set for which nobody was elected, it belongs to `<cluster>/<set>/none`.
+    """
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("at_us", _order())
+    after = by_set.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    before = by_set.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    own_id = F.concat_ws("/", "cluster", "broker_name", F.col("master_epoch").cast("string"))
+    elected = (F.col("event_type") == "elected") & F.col("new_master").isNotNull() & _has_new_master()
+    anchor = F.when(elected, F.coalesce("failover_id", own_id))
+    told_after = F.col("event_type") == "role_notified"
+    nobody = F.concat_ws("/", "cluster", "broker_name", F.lit("none"))
+    following, last = F.first("anchor", ignorenulls=True).over(after), F.last("anchor", ignorenulls=True).over(before)
+    key = F.when(told_after, last).otherwise(F.coalesce(following, nobody))
+    known = F.max("anchor").over(Window.partitionBy("cluster", "broker_name", "failover_id"))
+    return (
+        events.withColumn("anchor", anchor)
+        # An id that no election has is one that was expected, and did not come to be.
+        .withColumn("key", F.coalesce(F.when(known.isNotNull(), F.col("failover_id")), key))
+        .where(F.col("key").isNotNull())
+    )
+
+
+def _has_new_master() -> Expression:
+    return F.coalesce(F.col("result"), F.lit("new_master_elected")) == "new_master_elected"
+
+
+def _order() -> Expression:
+    return F.array_position(F.array(*map(F.lit, CONTROLLER_EVENTS)), F.col("event_type"))
+
+
+def timelines(events: DataFrame) -> DataFrame:
+    """Return one row per failover with its moments in Unix us; first elections of a set are none."""
+    event, at_us, told = F.col("event_type"), F.col("at_us"), F.col("since_us") <= F.col("at_us")
+    is_anchor, started = F.col("anchor").isNotNull(), event == "election_started"
+    confirmed = (event == "role_notified") & (F.coalesce(F.col("result"), F.lit("ok")) == "ok")
+    by_master = confirmed & (F.coalesce(F.col("broker_id"), F.col("new_master")) == F.col("new_master"))
+    grouped = _with_beginnings(events).groupBy("cluster", "broker_name", F.col("key").alias("failover_id"))
+    rows = grouped.agg(
+        F.max("former").alias("old_master"),
+        F.max(F.when(is_anchor, F.col("new_master"))).alias("new_master"),
+        F.max(F.when(is_anchor, F.col("broker_addr"))).alias("new_addr"),
+        F.coalesce(F.max("anchor_cause"), F.max(F.when(F.col("death"), F.col("cause")))).alias("cause"),
+        F.max("planned").alias("planned"),
+        F.max(F.when(is_anchor, F.col("bytes_at_stake"))).alias("bytes_at_stake"),
+        F.count_if((event == "elected") & ~is_anchor & told).alias("attempts"),
+        F.count_if(started | (event == "elected")).alias("elections"),
+        F.max_by("last_beat_us", F.when(F.col("death"), at_us)).alias("last_beat"),
+        F.max(F.when(F.col("death"), at_us)).alias("detected"),
+        # What it began with was before it, also where its beginning is rounded.
+        F.min(F.when(started & (F.col("since_us") <= at_us + ROUNDED_US), F.greatest(at_us, "since_us"))).alias(
+            "election_started"
+        ),
+        F.max(F.when(is_anchor, at_us)).alias("elected"),
+        F.min(F.when(by_master, at_us)).alias("notified"),
+    )
+    changed = F.col("old_master").isNotNull() & ~F.col("new_master").eqNullSafe(F.col("old_master"))
+    return rows.where((F.col("elections") > 0) & (changed | F.col("detected").isNotNull()))
+
+
+def _with_beginnings(events: DataFrame) -> DataFrame:
+    """Return the events with `death`, whether this is what began their failover, and `since_us`, when that began.
+
+    Slaves die too, and a master may have died and come back before: only the last death of the former master counts,
+    and none where somebody had another master chosen.
+    """
+    of_key = Window.partitionBy("key")
+    is_anchor = F.col("anchor").isNotNull()
+    of_anchor = {name: F.max(F.when(is_anchor, F.col(name))).over(of_key) for name in ("new_master", "cause")}
+    # A set that had lost its master already was not made to leave it, whoever asked for a new one.
+    deposed = F.max(is_anchor & F.col("old_master").isNotNull()).over(of_key)
+    planned = F.coalesce(F.col("anchor_cause").isin(*UNDETECTED_CAUSES), F.lit(False)) & deposed
+    of_master = F.col("broker_id").isNull() | (F.col("broker_id") == F.col("former"))
+    last = {
+        what: F.max(F.when(condition, F.col("at_us"))).over(of_key)
+        for what, condition in (("death", F.col("death")), ("start", F.col("event_type") == "election_started"))
+    }
+    return (
+        _with_masters(events.where("NOT (event_type = 'elected' AND result <=> 'keep_current_master')"))
+        .withColumn("anchor_cause", of_anchor["cause"])
+        .withColumn("planned", planned)
+        .withColumn("former", F.max_by("master_before", F.struct(is_anchor, "at_us", _order())).over(of_key))
+        .withColumn("new_master", of_anchor["new_master"])
+        .withColumn("death", (F.col("event_type") == "failure_detected") & of_master & ~F.col("planned"))
+        .withColumn("since_us", F.coalesce(last["death"], last["start"]))
+    )
+
+
+def _with_masters(events: DataFrame) -> DataFrame:
+    """Return the events with `master_before`, the last master of the set as far as it was told until then.
+
+    The controller forgets a master whom nobody can follow: the election that ends this has none to tell of.
+    """
+    by_set = Window.partitionBy("cluster", "broker_name").orderBy("at_us", _order())
+    before = by_set.rowsBetween(Window.unboundedPreceding, -1)
+    of_election = F.col("event_type").isin("election_started", "elected")
+    led = F.when(of_election, F.coalesce("new_master", "old_master"))
+    told = F.when(of_election, F.col("old_master"))
+    return events.withColumn("master_before", F.coalesce(told, F.last(led, ignorenulls=True).over(before)))
