@@ -503,7 +503,7 @@ def test_recording_begins_when_the_os_has_a_thread_for_it(desk, monkeypatch):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as full:
-        full.setattr(threading, "_start_new_thread", no_thread)
+        full.setattr(threading.Thread, "start", no_thread)
         desk.recorder.start()
     assert desk.observed.all == [("stopped", "can't start new thread")]
     desk.recorder.start()

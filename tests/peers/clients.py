@@ -67,8 +67,11 @@ class Consumer:
         """Return the bodies of the messages received."""
         return set(re.findall(r"^GOT \d+ (\S+)$", self.process.text(), re.MULTILINE))
 
-    def wait_for_all(self, bodies, *, seconds=90):
-        """Wait until every one of `bodies` was received: a Java client starts, and shares out queues each 20 s."""
+    def wait_for_all(self, bodies, *, seconds=180):
+        """Wait until every one of `bodies` was received: a Java client starts, and shares out queues each 20 s.
+
+        It may share them out several times on a busy machine: `seconds` is when it never will.
+        """
         missing = lambda: sorted(bodies - self.got())  # noqa: E731
         wait_until(lambda: not missing(), seconds=seconds, what=lambda: f"to receive {missing()[:5]} and more")
 

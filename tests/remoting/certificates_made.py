@@ -15,6 +15,16 @@ def end_unix_s(end=END):
     return int(end.timestamp())
 
 
+def _usage(*, signs_certificates):
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        **dict.fromkeys((*unused, "encipher_only", "decipher_only"), False),
+    )
+
+
 class Authority:
     """Signs certificates that name "localhost"."""
 
@@ -39,6 +49,10 @@ class Authority:
                 ),
                 critical=False,
             )
+            # Python 3.13 takes no certificate without these.
+            .add_extension(_usage(signs_certificates=is_authority), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
 
