@@ -17,7 +17,7 @@ from controller.failover.requests import BrokerRequests
 from controller.failover.set_writer import FailoverObserver, Parts
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import HeartbeatTable
-from controller.storage.store import Backend, Member, SetStore, StoreError
+from controller.storage.store import ControllerMember, SetStore, StoreBackend, StoreError
 from controller.wire.effect_runner import Performer, PerformObserver
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
@@ -40,7 +40,7 @@ class EngineObserver(FailoverObserver, PerformObserver, Protocol):
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
         """Learn that this controller answers for the sets."""
 
-    def leadership_lost(self, group: str, leader: Member | None) -> None:
+    def leadership_lost(self, group: str, leader: ControllerMember | None) -> None:
         """Learn that this controller does not any more."""
 
 
@@ -52,7 +52,7 @@ class Edge(NamedTuple):
     tasks: BackgroundTasks
     #: Asks brokers.
     client: Asker
-    backend: Backend
+    backend: StoreBackend
     settings: StoredConfig[ControllerConfig]
     observer: EngineObserver
     #: Set once this controller is to end.
@@ -62,7 +62,7 @@ class Edge(NamedTuple):
 class Engine:
     """One controller, which takes requests, signs of life and connections that end, and does the rest by itself."""
 
-    def __init__(self, me: Member, edge: Edge) -> None:
+    def __init__(self, me: ControllerMember, edge: Edge) -> None:
         self._clock, self._tasks, self._backend, self._stop = edge.clock, edge.tasks, edge.backend, edge.stop
         self._observer = edge.observer
         settings = edge.settings
@@ -105,7 +105,7 @@ class Engine:
 
     # The group
 
-    async def join(self, me: Member) -> None:
+    async def join(self, me: ControllerMember) -> None:
         """Belong to the controllers of the store; a store that cannot be asked is asked again."""
         self.group.me = me
         self._elections.controller_address = me.address

@@ -4,12 +4,12 @@ Answers to the addresses of DLedger's peers in Java's `ControllerConfig`; here b
 """
 
 from controller.config import ControllerConfig
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 from serving.process.own_address import address_towards_others, advertised_host
 from serving.process.start import StartFailed
 
 
-def member_of(config: ControllerConfig, port: int) -> Member:
+def member_of(config: ControllerConfig, port: int) -> ControllerMember:
     """Return this controller as the group and `/v1/controllers` show it; `port` is 0 while it does not listen yet.
 
     Raises StartFailed for a controller on etcd that would tell others a loopback address because it found no other: all
@@ -23,7 +23,7 @@ def member_of(config: ControllerConfig, port: int) -> Member:
                 f"{config.bind_address}: set advertisedAddress to host:port, as others reach this controller"
             )
         address = _joined(advertised_host(config.bind_address), port or config.listen_port)
-    return Member(id=config.controller_id or address, address=address)
+    return ControllerMember(id=config.controller_id or address, address=address)
 
 
 def logged_id(config: ControllerConfig, host_name: str) -> str:

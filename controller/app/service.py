@@ -17,7 +17,7 @@ from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
 from controller.storage.opening import open_store
-from controller.storage.store import Backend, StoreError
+from controller.storage.store import StoreBackend, StoreError
 from controller.wire.handlers import BODY_LIMITS
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codes import RequestCode
@@ -140,7 +140,7 @@ class Controller:
         views = Views(self._process.health, Metrics(sources), self._settings, self._engine.control, self._clock)
         return ENDPOINTS, views
 
-    def _open_store(self, config: ControllerConfig) -> Backend:
+    def _open_store(self, config: ControllerConfig) -> StoreBackend:
         try:
             return open_store(config, self._clock, _StoreCalls(self._journal, self._tasks))
         except StoreError as error:

@@ -2,7 +2,7 @@
 
 Epochs in logs, and what a master reports, tell it. Such a set waits for all of its brokers to be heard, and then the
 longest log leads at an epoch that none of them has seen (docs/protocol/controller.md 5.3, 6.3). Claims that prove
-nothing are only told to operators. Kept in memory only.
+nothing are only told to operators. VersionedEntry in memory only.
 """
 
 from collections.abc import Mapping

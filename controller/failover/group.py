@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from controller.refusals import NotLeader
-from controller.storage.store import Kept, Member
+from controller.storage.store import ControllerMember, VersionedEntry
 from remoting.clock import Clock
 
 
@@ -25,12 +25,14 @@ class ControllerRole(IntEnum):
 class Group:
     """The controllers of one store."""
 
-    def __init__(self, name: str, me: Member, clock: Clock, entry_changed: Callable[[str, Kept], None]) -> None:
+    def __init__(
+        self, name: str, me: ControllerMember, clock: Clock, entry_changed: Callable[[str, VersionedEntry], None]
+    ) -> None:
         self.name = name
         #: Where this controller is may only be known once it listens.
         self.me = me
-        self.leader: Member | None = None
-        self.members: tuple[Member, ...] = (me,)
+        self.leader: ControllerMember | None = None
+        self.members: tuple[ControllerMember, ...] = (me,)
         #: Changes of the leader that were seen from here.
         self.leader_changes = 0
         #: How often this controller has begun to lead.
@@ -59,18 +61,18 @@ class Group:
         self._led_by(self.me)
         self.on_elected()
 
-    def follows(self, leader: Member | None) -> None:
+    def follows(self, leader: ControllerMember | None) -> None:
         """Learn that this controller does not lead."""
         led, self._leads, self._is_ready = self._leads, False, False
         self._led_by(leader)
         if led:
             self.on_deposed()
 
-    def members_changed(self, members: tuple[Member, ...]) -> None:
+    def members_changed(self, members: tuple[ControllerMember, ...]) -> None:
         """Learn who belongs to the group."""
         self.members = members
 
-    def entry_changed(self, broker_name: str, kept: Kept) -> None:
+    def entry_changed(self, broker_name: str, kept: VersionedEntry) -> None:
         """Learn what another controller has made of a set."""
         self._entry_changed(broker_name, kept)
 
@@ -78,7 +80,7 @@ class Group:
         """Learn that the store was put back to an older state; every entry is told anew."""
         self.on_put_back()
 
-    def _led_by(self, leader: Member | None) -> None:
+    def _led_by(self, leader: ControllerMember | None) -> None:
         if leader != self.leader:
             self.leader_changes += 1
             self.leader = leader
@@ -112,7 +114,7 @@ class Group:
         return ControllerRole.FOLLOWER if self.known_leader is not None else ControllerRole.CANDIDATE
 
     @property
-    def known_leader(self) -> Member | None:
+    def known_leader(self) -> ControllerMember | None:
         """Who leads, for brokers that ask; None if nobody can be named."""
         return None if self._leads and not self._is_in_time else self.leader
 

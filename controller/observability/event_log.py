@@ -18,7 +18,7 @@ from controller.observability import log_events as catalogue
 from controller.observability.counters import FAILED_OVER, SetCounters
 from controller.sets.broker_set import BrokerSet
 from controller.sets.events import MasterLost, ReplicaAdopted
-from controller.storage.store import Changed, Member, StoreError
+from controller.storage.store import Changed, ControllerMember, StoreError
 from remoting.protocol.codes import CONTROLLER_REQUESTS, RequestCode
 from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
@@ -55,13 +55,13 @@ class Journal(ServerEventLog[ControllerConfig]):
     # Leadership and store
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
-        """Note that this controller answers for the sets."""
+        """Log that this controller answers for the sets."""
         if self.history is not None:
             self.history.leadership("leader_gained", group)
         self._logs.write(catalogue.LEADERSHIP_GAINED, group=group, duration_ms=duration_ms, broker_sets=broker_sets)
 
-    def leadership_lost(self, group: str, leader: Member | None) -> None:
-        """Note that this controller does not any more."""
+    def leadership_lost(self, group: str, leader: ControllerMember | None) -> None:
+        """Log that this controller does not any more."""
         if self.history is not None:
             self.history.leadership("leader_lost", group)
         self._logs.write(
@@ -71,7 +71,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         )
 
     def store_failed(self, broker_name: str, error: StoreError) -> None:
-        """Note a change that could not be stored."""
+        """Log a change that could not be stored."""
         self._logs.write(catalogue.STORE_FAILED, broker=broker_name, error=str(error))
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
@@ -80,32 +80,32 @@ class Journal(ServerEventLog[ControllerConfig]):
         self._counts.store_durations.observe((kind,), seconds)
 
     def store_file_removed(self, error: str) -> None:
-        """Note that the file of the embedded store is gone."""
+        """Log that the file of the embedded store is gone."""
         self._logs.write(catalogue.STORE_FILE_REMOVED, error=error)
 
     def store_file_unseen(self, error: str) -> None:
-        """Note that nobody can tell whether it is there."""
+        """Log that nobody can tell whether it is there."""
         self._logs.write(catalogue.STORE_FILE_UNSEEN, error=error)
 
     def store_calls_failing(self, kind: str, error: str) -> None:
-        """Note that the store does not do what is asked of it."""
+        """Log that the store does not do what is asked of it."""
         if self.history is not None:
             self.history.leadership("etcd_lost", error)
         self._logs.write(catalogue.STORE_CALLS_FAILING, operation=kind, error=error)
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Note that it does so again."""
+        """Log that it does so again."""
         if self.history is not None:
             self.history.leadership("etcd_restored", kind)
         self._logs.write(catalogue.STORE_CALLS_ANSWERED, operation=kind, silent_ms=silent_ms)
 
     def failure_detection_suspended(self, held_ms: int) -> None:
-        """Note that this process stood still, or its store did."""
+        """Log that this process stood still, or its store did."""
         self._counts.failure_detection_suspensions += 1
         self._logs.write(catalogue.FAILURE_DETECTION_SUSPENDED, held_ms=held_ms)
 
     def hosts_changed(self, news: HostsChange) -> None:
-        """Note that most hosts of brokers are silent, or no longer."""
+        """Log that most hosts of brokers are silent, or no longer."""
         silence = news.silence
         self._counts.silent_hosts = silence.silent if news.event is HostsChangeKind.SILENT else 0
         if news.event is HostsChangeKind.BACK:
@@ -115,13 +115,13 @@ class Journal(ServerEventLog[ControllerConfig]):
         self._logs.write(event, silent_hosts=silence.silent, other_hosts=silence.hosts, silent_ms=news.silent_ms)
 
     def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
-        """Note that brokers beat and cannot be asked."""
+        """Log that brokers beat and cannot be asked."""
         self._logs.write(catalogue.BROKERS_UNREACHABLE, brokers=brokers, **_who(key, broker_set))
 
     # Brokers
 
     def id_applied(self, applicant: Applicant, changed: Changed[None]) -> None:
-        """Note a broker's id, once."""
+        """Log a broker's id, once."""
         if changed.before == changed.after:
             return
         self._logs.write(
@@ -134,7 +134,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         )
 
     def broker_started(self, registrant: Registrant, changed: Changed[None]) -> None:
-        """Note a broker's start."""
+        """Log a broker's start."""
         before, after = changed.before, changed.after
         assert after is not None, "only members start"
         if before == after and after.is_rebuilding:
@@ -162,11 +162,11 @@ class Journal(ServerEventLog[ControllerConfig]):
             self._logs.write(catalogue.MASTER_RESTARTED, **who, **_epochs(after))
 
     def broker_suspected(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:
-        """Note a closed connection of a broker."""
+        """Log a closed connection of a broker."""
         self._logs.write(catalogue.BROKER_SUSPECTED, **_who(key, broker_set))
 
     def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet | None) -> None:
-        """Note a death."""
+        """Log a death."""
         if self.history is not None and broker_set is not None:
             self.history.broker_failed(dead, broker_set)
         self._counts.brokers_failed.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
@@ -184,7 +184,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         self._counts.probes.add((outcome.value,))
 
     def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
-        """Note who is in sync now."""
+        """Log who is in sync now."""
         before, after = changed.before, changed.after
         assert before is not None, "a set was altered"
         assert after is not None, "as above"
@@ -201,7 +201,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         )
 
     def set_expired(self, broker_set: BrokerSet) -> None:
-        """Note a set that never came to be."""
+        """Log a set that never came to be."""
         if self.history is not None:
             self.history.cleaned(broker_set, broker_set.replicas)
         self._logs.write(
@@ -212,7 +212,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         )
 
     def cleaned(self, wanted: Cleaning, changed: Changed[None]) -> None:
-        """Note what an operator removed."""
+        """Log what an operator removed."""
         before, after = changed.before, changed.after
         assert before is not None, "a set was cleaned"
         gone = before.replicas.keys() - (after.replicas.keys() if after is not None else set())
@@ -230,7 +230,7 @@ class Journal(ServerEventLog[ControllerConfig]):
     # Elections
 
     def election_held(self, record: ElectionRecord, *, is_new: bool, seconds: float) -> None:
-        """Note an election with its reason."""
+        """Log an election with its reason."""
         counts = self._counts
         result = record.reported_result
         counts.elections.add((record.cluster, record.broker_name, result.value))
@@ -254,7 +254,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         self._logs.write(_event_of(record), **_election_keys(record))
 
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
-        """Note brokers that claim to know more than the store, and are not followed."""
+        """Log brokers that claim to know more than the store, and are not followed."""
         self._logs.write(
             catalogue.MASTER_EPOCH_DISPUTED,
             cluster=broker_set.cluster,
@@ -268,7 +268,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         )
 
     def role_notification_resent(self, broker_set: BrokerSet) -> None:
-        """Note a set that may not know who leads it."""
+        """Log a set that may not know who leads it."""
         self._logs.write(
             catalogue.ROLE_NOTIFICATION_RESENT,
             cluster=broker_set.cluster,
@@ -284,7 +284,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         notified: NotificationResult,
         record: ElectionRecord | None,
     ) -> None:
-        """Note what came of telling a broker its role."""
+        """Log what came of telling a broker its role."""
         counts = self._counts
         counts.notifications.add((notified.result,))
         if self.history is not None:
@@ -296,7 +296,7 @@ class Journal(ServerEventLog[ControllerConfig]):
                 counts.failover_phases.observe(("total",), (sum(spent) + notified.after_ms) / 1000)
 
     def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
-        """Note a broker that does not confirm."""
+        """Log a broker that does not confirm."""
         self._logs.write(
             catalogue.ROLE_NOTIFICATION_FAILED,
             broker=effect.broker_name,

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from controller.storage.store import Backend, StoreError
+from controller.storage.store import StoreBackend, StoreError
 from history.schemas import TICK_INTERVAL_MS
 
 #: One answer for each tick.
@@ -13,7 +13,7 @@ _ASK_S: Final = TICK_INTERVAL_MS / 1000
 class StoreSize:
     """The newest answer of a store."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         #: Bytes; None where the store has no such size, or did not tell when it was asked last.
         self.latest: int | None = None

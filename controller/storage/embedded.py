@@ -20,7 +20,14 @@ import msgspec
 from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
 from controller.storage.high_water import DamagedMark, FileWatch, FolderLock, HighWater, Unseen
 from controller.storage.observer import NoObserver, StoreObserver
-from controller.storage.store import EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
+from controller.storage.store import (
+    ControllerMember,
+    EntryMoved,
+    LeadershipListener,
+    OutcomeUnknown,
+    StoreError,
+    VersionedEntry,
+)
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from serving.durable_file import DurableFileError
@@ -33,9 +40,9 @@ FILE_FORMAT: Final = 1
 #: How long after a commit its number is written there.
 MARK_LAG_S: Final = 0.05
 #: How often a controller that stores nothing looks whether its files are there.
-LOOK_S: Final = 1.0
+FILE_CHECK_S: Final = 1.0
 #: Commits in one transaction: those that come later wait for it.
-TOGETHER_MAX: Final = 500
+BATCH_MAX: Final = 500
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -101,7 +108,7 @@ class EmbeddedStore:
         self._marking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embedded-store-mark")
         self._is_marking = False
         self._closing = threading.Event()
-        self._witness: Witness | None = None
+        self._listener: LeadershipListener | None = None
         self._background = BackgroundTasks(self._observer.task_failed)
         self._looking: asyncio.Task[None] | None = None
         self._gone: StoreGone | None = None
@@ -117,12 +124,12 @@ class EmbeddedStore:
             self._thread.shutdown()
             raise
 
-    async def join(self, me: Member, witness: Witness) -> None:
+    async def join(self, me: ControllerMember, listener: LeadershipListener) -> None:
         """Lead alone for as long as the file is there: nobody else can open it."""
-        self._witness = witness
-        witness.members_changed((me,))
-        witness.leads(None)
-        self._looking = self._background.keep_running(self._look, "embedded_store")
+        self._listener = listener
+        listener.members_changed((me,))
+        listener.leads(None)
+        self._looking = self._background.keep_running(self._check_files_forever, "embedded_store")
 
     async def resign(self) -> None:
         """Nobody is there to lead instead."""
@@ -130,11 +137,11 @@ class EmbeddedStore:
     def pass_on(self) -> None:
         """Nobody is there to lead instead."""
 
-    async def load(self) -> Mapping[str, Kept]:
+    async def load(self) -> Mapping[str, VersionedEntry]:
         """Return all entries."""
         return await self._call("load", self._load_if_there)
 
-    async def read(self, broker_name: str) -> Kept:
+    async def read(self, broker_name: str) -> VersionedEntry:
         """Return one entry."""
         return await self._call("read", lambda: self._read(broker_name))
 
@@ -158,22 +165,22 @@ class EmbeddedStore:
         await self._call("close", self._close)
         self._thread.shutdown(wait=False)
 
-    async def _look(self) -> None:
+    async def _check_files_forever(self) -> None:
         """Look again and again whether the files are there."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(FILE_CHECK_S)
             try:
                 await loop.run_in_executor(self._thread, self._check_files)
             except StoreGone:
-                self._lead_no_more()
+                self._stop_leading()
             except StoreUnseen:
                 # It was told; the next look may tell more.
                 continue
 
-    def _lead_no_more(self) -> None:
-        if self._witness is not None:
-            self._witness.follows(None)
+    def _stop_leading(self) -> None:
+        if self._listener is not None:
+            self._listener.follows(None)
 
     def _close(self) -> None:
         self._closing.set()
@@ -262,30 +269,30 @@ class EmbeddedStore:
         connection.execute(f"PRAGMA user_version = {FILE_FORMAT}")
         connection.execute("COMMIT")
 
-    def _load(self) -> dict[str, Kept]:
+    def _load(self) -> dict[str, VersionedEntry]:
         rows = self._connection.execute("SELECT broker_name, entry, revision, digest FROM entries").fetchall()
-        return {row[0]: self._kept(*row) for row in rows}
+        return {row[0]: self._versioned(*row) for row in rows}
 
-    def _load_if_there(self) -> dict[str, Kept]:
+    def _load_if_there(self) -> dict[str, VersionedEntry]:
         self._check_files()
         return self._load()
 
-    def _read(self, broker_name: str) -> Kept:
+    def _read(self, broker_name: str) -> VersionedEntry:
         self._check_files()
         query = "SELECT broker_name, entry, revision, digest FROM entries WHERE broker_name = ?"
         row = self._connection.execute(query, (broker_name,)).fetchone()
-        return Kept() if row is None else self._kept(*row)
+        return VersionedEntry() if row is None else self._versioned(*row)
 
     def _check_files(self) -> None:
         """Raise StoreGone if what is written would not be found by the next start, StoreUnseen if nobody can tell."""
         if self._gone is None:
-            self._gone = self._looked_for()
+            self._gone = self._find_missing()
             if self._gone is not None:
                 self._observer.store_file_removed(str(self._gone))
         if self._gone is not None:
             raise self._gone
 
-    def _looked_for(self) -> StoreGone | None:
+    def _find_missing(self) -> StoreGone | None:
         try:
             path = self._files.missing(self._clock.now_ms())
         except Unseen as unseen:
@@ -312,18 +319,18 @@ class EmbeddedStore:
 
     def _commit_some(self) -> None:
         """Store what waits, in one transaction: all of it is on the disk after this, or nobody knows."""
-        taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), TOGETHER_MAX))]
-        together = [each for each in taken if not each.is_given_up]
+        taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), BATCH_MAX))]
+        batch = [each for each in taken if not each.is_given_up]
         failure: Exception | None = None
         try:
             self._connection.rollback()  # where the one before failed so badly that it could not be undone
             self._check_files()
             with self._connection:
                 self._connection.execute("BEGIN IMMEDIATE")
-                for each in together:
+                for each in batch:
                     each.is_stored = self._put(each)
             # They are in the file, wherever that is.
-            self._number += sum(each.is_stored for each in together)
+            self._number += sum(each.is_stored for each in batch)
             self._check_files()
             if not self._is_marking:
                 self._is_marking = True
@@ -357,7 +364,7 @@ class EmbeddedStore:
             run("UPDATE removed SET revisions = revisions + ?", (wanted.revision + 1,))
         return bool(removed.rowcount)
 
-    def _kept(self, broker_name: str, text: str, revision: int, digest: int | None) -> Kept:
+    def _versioned(self, broker_name: str, text: str, revision: int, digest: int | None) -> VersionedEntry:
         try:
             entry = decode_stored_set(text)
         except NewerFormat as error:
@@ -373,7 +380,7 @@ class EmbeddedStore:
                 f"{self._path}: the entry of {broker_name} is damaged; restore the folder from a backup, or remove "
                 "it and adopt the brokers"
             )
-        return Kept(entry, revision)
+        return VersionedEntry(entry, revision)
 
     async def _call(self, kind: str, work: Callable[[], Result]) -> Result:
         loop = asyncio.get_running_loop()
@@ -387,7 +394,7 @@ class EmbeddedStore:
             raise
         except StoreGone:
             result = "failed"
-            self._lead_no_more()
+            self._stop_leading()
             raise
         else:
             result = "ok"

@@ -1,4 +1,4 @@
-"""Who is told about each call to a store; for metrics."""
+"""Observer of the calls to a store; for logs and metrics."""
 
 from typing import Protocol
 
@@ -7,29 +7,29 @@ class StoreObserver(Protocol):
     """Calls may come from any thread."""
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
-        """Learn of one call: what was asked (`commit`, `read`, `load`, ...), what came of it, and how long it took.
+        """Report one call: what was asked (`commit`, `read`, `load`, ...), its result, and how long it took.
 
         The result is `ok`, `moved`, `deposed`, `unknown` or `failed`.
         """
 
     def store_calls_failing(self, kind: str, error: str) -> None:
-        """Learn that calls of this kind fail from now on; told once, until one succeeds."""
+        """Report that calls of this kind fail from now on; called once, until one succeeds."""
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Learn that they succeed again, and how long they did not."""
+        """Report that they succeed again, and how long they did not."""
 
     def task_failed(self, name: str, error: BaseException) -> None:
-        """Learn that something in the background failed by a fault of ours; it goes on."""
+        """Report that something in the background failed by a fault of ours; it goes on."""
 
     def store_file_removed(self, error: str) -> None:
-        """Learn that the file of the store is gone, and nothing can be stored any more; told once."""
+        """Report that the file of the store is gone, and nothing can be stored any more; called once."""
 
     def store_file_unseen(self, error: str) -> None:
-        """Learn that nobody can tell at the moment whether it is there; told once, until somebody can."""
+        """Report that nobody can tell at the moment whether it is there; called once, until it can be told."""
 
 
 class NoObserver:
-    """Nobody wants to know."""
+    """Ignores everything."""
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
         """Do nothing."""

@@ -5,11 +5,11 @@ from pathlib import Path
 from controller.config import ControllerConfig
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.observer import StoreObserver
-from controller.storage.store import Backend
+from controller.storage.store import StoreBackend
 from remoting.clock import Clock
 
 
-def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) -> Backend:
+def open_store(config: ControllerConfig, clock: Clock, observer: StoreObserver) -> StoreBackend:
     """Return the store; raises StoreError if it cannot be opened."""
     if config.controller_store == "embedded":
         return EmbeddedStore(Path(config.controller_store_path), observer)

@@ -24,7 +24,7 @@ COMMIT_S: Final = 2.0
 READ_AGAIN_S: Final = 0.5
 
 
-class Kept(NamedTuple):
+class VersionedEntry(NamedTuple):
     """An entry and its revision; revision 0 is that of an entry that does not exist."""
 
     entry: StoredSet = StoredSet()
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 
 
 #: What is known of a name that is not stored.
-_NOTHING: Final = Kept()
+_NOTHING: Final = VersionedEntry()
 
 
 class StoreError(RemotingError):
@@ -53,7 +53,7 @@ class OutcomeUnknown(StoreError):
     """Nobody knows whether it is stored: read it again."""
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class ControllerMember(msgspec.Struct, frozen=True, kw_only=True):
     """One controller of a group."""
 
     id: str
@@ -61,29 +61,29 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
-class Witness(Protocol):
-    """Who is told what a backend learns of the other controllers. Calls come from the event loop."""
+class LeadershipListener(Protocol):
+    """Receives what a store learns of the other controllers; called in the event loop."""
 
     def leads(self, until_ms: int | None) -> None:
-        """Learn that this controller leads until then (monotonic ms), None for ever; told again at each renewal."""
+        """Report that this controller leads until then (monotonic ms), None for ever; called again at each renewal."""
 
-    def follows(self, leader: Member | None) -> None:
-        """Learn that this controller does not lead, and who does, if anybody is known to."""
+    def follows(self, leader: ControllerMember | None) -> None:
+        """Report that this controller does not lead, and who does, if anybody is known to."""
 
-    def members_changed(self, members: tuple[Member, ...]) -> None:
-        """Learn who belongs to the group now, this controller too; in the order of their ids."""
+    def members_changed(self, members: tuple[ControllerMember, ...]) -> None:
+        """Report who belongs to the group now, this controller too; in the order of their ids."""
 
     def put_back(self) -> None:
-        """Learn that the store was put back to an older state; all entries follow, and may be older ones."""
+        """Report that the store was put back to an older state; all entries follow, and may be older ones."""
 
-    def entry_changed(self, broker_name: str, kept: Kept) -> None:
-        """Learn of an entry that another process has written or removed."""
+    def entry_changed(self, broker_name: str, versioned: VersionedEntry) -> None:
+        """Report an entry that another process has written or removed."""
 
 
-class Backend(Protocol):
+class StoreBackend(Protocol):
     """One kind of store. Everything may raise StoreError, and nothing of it blocks the event loop."""
 
-    async def join(self, me: Member, witness: Witness) -> None:
+    async def join(self, me: ControllerMember, listener: LeadershipListener) -> None:
         """Belong to the controllers of this store from now on, and lead them once nobody else does."""
 
     async def resign(self) -> None:
@@ -92,10 +92,10 @@ class Backend(Protocol):
     def pass_on(self) -> None:
         """Let another controller lead, if there is one; this one stands again after some seconds."""
 
-    async def load(self) -> Mapping[str, Kept]:
+    async def load(self) -> Mapping[str, VersionedEntry]:
         """Return all entries as they are now; what is wrong with one keeps no other from its readers."""
 
-    async def read(self, broker_name: str) -> Kept:
+    async def read(self, broker_name: str) -> VersionedEntry:
         """Return one entry as it is now."""
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
@@ -126,9 +126,9 @@ class Changed(NamedTuple, Generic[Reply]):
 class SetStore:
     """All broker sets as this controller knows them."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
-        self._kept: dict[str, Kept] = {}
+        self._entries: dict[str, VersionedEntry] = {}
         self._members = 0
         #: The master epochs of sets before the store was put back: who led at them may not have been heard since.
         self._epochs_seen: dict[str, int] = {}
@@ -143,29 +143,29 @@ class SetStore:
 
         Nothing is changed if it `is_wanted` no more by then: what was told meanwhile may be newer.
         """
-        kept = dict(await self._backend.load())
+        versioned = dict(await self._backend.load())
         if is_wanted():
-            self._kept = kept
-            self._members = sum(map(_members_of, kept.values()))
+            self._entries = versioned
+            self._members = sum(map(_members_of, versioned.values()))
             self.on_loaded()
 
     def problems(self) -> Mapping[str, str]:
         """Return what is stored and cannot be read: by the name of its set, why."""
-        return {name: kept.problem for name, kept in self._kept.items() if kept.problem}
+        return {name: versioned.problem for name, versioned in self._entries.items() if versioned.problem}
 
     def check_readable(self, broker_name: str) -> None:
         """Raise StoreError if what is stored under a name cannot be read: it is not known what the set is."""
-        if (kept := self._kept.get(broker_name)) is not None and kept.problem:
-            raise StoreError(kept.problem)
+        if (versioned := self._entries.get(broker_name)) is not None and versioned.problem:
+            raise StoreError(versioned.problem)
 
     def entry(self, broker_name: str) -> StoredSet:
         """Return what is stored under a name, as it is known here."""
-        return self._kept.get(broker_name, _NOTHING).entry
+        return self._entries.get(broker_name, _NOTHING).entry
 
     def get(self, broker_name: str) -> BrokerSet | None:
         """Return a set as it is known here."""
-        kept = self._kept.get(broker_name)
-        return None if kept is None else kept.entry.broker_set
+        versioned = self._entries.get(broker_name)
+        return None if versioned is None else versioned.entry.broker_set
 
     def address_of(self, key: BrokerKey) -> str | None:
         """Return where a broker is by what is stored; None if it belongs to no set that is known here."""
@@ -174,7 +174,7 @@ class SetStore:
         return None if replica is None else replica.address
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     @property
     def members(self) -> int:
@@ -183,12 +183,14 @@ class SetStore:
 
     def sets(self) -> Iterable[BrokerSet]:
         """Return every set as it is known here."""
-        return (kept.entry.broker_set for kept in self._kept.values() if kept.entry.broker_set is not None)
+        return (
+            versioned.entry.broker_set for versioned in self._entries.values() if versioned.entry.broker_set is not None
+        )
 
-    def entry_changed(self, broker_name: str, kept: Kept) -> None:
+    def entry_changed(self, broker_name: str, versioned: VersionedEntry) -> None:
         """Take over what has become of a set, unless it is older than what is known."""
-        if kept.revision > self._kept.get(broker_name, _NOTHING).revision:
-            self._keep(broker_name, kept)
+        if versioned.revision > self._entries.get(broker_name, _NOTHING).revision:
+            self._keep(broker_name, versioned)
 
     def epoch_seen(self, broker_name: str) -> int:
         """Return the highest master epoch that was known here before the store was put back, 0 if it never was."""
@@ -199,19 +201,19 @@ class SetStore:
         for broker_set in self.sets():
             seen = self._epochs_seen.get(broker_set.broker_name, 0)
             self._epochs_seen[broker_set.broker_name] = max(seen, broker_set.master_epoch)
-        self._kept = {name: kept._replace(revision=-1) for name, kept in self._kept.items()}
+        self._entries = {name: versioned._replace(revision=-1) for name, versioned in self._entries.items()}
 
     def names(self) -> list[str]:
         """Return the names of everything that is stored."""
-        return list(self._kept)
+        return list(self._entries)
 
-    def _keep(self, broker_name: str, kept: Kept) -> None:
-        self._members += _members_of(kept) - _members_of(self._kept.get(broker_name, _NOTHING))
-        if kept.entry == _NOTHING.entry and not kept.problem:
+    def _keep(self, broker_name: str, versioned: VersionedEntry) -> None:
+        self._members += _members_of(versioned) - _members_of(self._entries.get(broker_name, _NOTHING))
+        if versioned.entry == _NOTHING.entry and not versioned.problem:
             # It is not stored any more; who begins it again begins at revision 0.
-            self._kept.pop(broker_name, None)
+            self._entries.pop(broker_name, None)
         else:
-            self._kept[broker_name] = kept
+            self._entries[broker_name] = versioned
         self.on_changed(broker_name)
 
     async def change(
@@ -239,18 +241,18 @@ class SetStore:
     ) -> Changed[Reply]:
         for _ in range(_TRIES):
             self.check_readable(broker_name)
-            kept = self._kept.get(broker_name, _NOTHING)
-            decision = decide(kept.entry)
-            before = kept.entry.broker_set
-            wanted = decision.after(kept.entry)
-            if wanted == kept.entry:
+            versioned = self._entries.get(broker_name, _NOTHING)
+            decision = decide(versioned.entry)
+            before = versioned.entry.broker_set
+            wanted = decision.after(versioned.entry)
+            if wanted == versioned.entry:
                 return Changed(decision, before, before)
             try:
-                revision = await self._commit(broker_name, wanted, kept.revision, ends_s)
+                revision = await self._commit(broker_name, wanted, versioned.revision, ends_s)
             except EntryMoved:
                 await self._read_again(broker_name, ends_s)
                 continue
-            self.entry_changed(broker_name, Kept(wanted, revision))
+            self.entry_changed(broker_name, VersionedEntry(wanted, revision))
             return Changed(decision, before, wanted.broker_set)
         raise EntryMoved(f"{broker_name} was changed by others {_TRIES} times while it was decided about")
 
@@ -263,28 +265,28 @@ class SetStore:
         except (OutcomeUnknown, TimeoutError) as error:
             cause = str(error) or "the store did not answer in time"
         try:
-            kept = await self._read_again(broker_name, ends_s)
+            versioned = await self._read_again(broker_name, ends_s)
         except OutcomeUnknown:
             raise OutcomeUnknown(f"{broker_name}: it is not known whether the store has it: {cause}") from None
-        if kept.entry == entry and kept.revision > revision:
-            return kept.revision
+        if versioned.entry == entry and versioned.revision > revision:
+            return versioned.revision
         raise OutcomeUnknown(f"{broker_name}: the store does not have it: {cause}")
 
-    async def _read_again(self, broker_name: str, ends_s: float) -> Kept:
+    async def _read_again(self, broker_name: str, ends_s: float) -> VersionedEntry:
         """Know an entry as it is stored, and return it; raises OutcomeUnknown if that takes too long after the end."""
         try:
             async with asyncio.timeout_at(ends_s + READ_AGAIN_S):
                 while True:
-                    known = self._kept.get(broker_name)
-                    kept = await self._backend.read(broker_name)
+                    known = self._entries.get(broker_name)
+                    versioned = await self._backend.read(broker_name)
                     # What was told meanwhile may be newer than what was read, and may have been answered to somebody.
-                    if self._kept.get(broker_name) is known:
-                        self._keep(broker_name, kept)
-                        return kept
+                    if self._entries.get(broker_name) is known:
+                        self._keep(broker_name, versioned)
+                        return versioned
         except TimeoutError:
             raise OutcomeUnknown(f"{broker_name}: it could not be read again in time") from None
 
 
-def _members_of(kept: Kept) -> int:
-    broker_set = kept.entry.broker_set
+def _members_of(versioned: VersionedEntry) -> int:
+    broker_set = versioned.entry.broker_set
     return len(broker_set.replicas) if broker_set is not None else 0

@@ -3,11 +3,11 @@
 import contextlib
 
 from controller_builders import SET, a_set
-from fakes.witness import RecordingWitness, eventually
+from fakes.leadership_listener import RecordingListener, eventually
 
 from controller.sets.stored_set import StoredSet
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 from remoting.clock import SystemClock
 
 #: Far longer than any lease: how long a slow machine may take to come to a leader.
@@ -22,9 +22,9 @@ class Controller:
     """A store, and who is told what it learns."""
 
     def __init__(self, number, endpoints, **options):
-        self.member = Member(id=f"n{number}", address=f"10.0.0.{number}:9878")
+        self.member = ControllerMember(id=f"n{number}", address=f"10.0.0.{number}:9878")
         self.store = EtcdStore(EtcdOptions(endpoints=tuple(endpoints), **options), SystemClock())
-        self.witness = RecordingWitness()
+        self.witness = RecordingListener()
         self.is_closed = False
 
     async def join(self):

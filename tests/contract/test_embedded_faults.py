@@ -17,10 +17,10 @@ from controller.sets.stored_set import StoredSet
 from controller.storage import high_water
 from controller.storage.embedded import FILE_NAME, MARK_NAME, EmbeddedStore
 from controller.storage.high_water import HighWater
-from controller.storage.store import Member, StoreError
+from controller.storage.store import ControllerMember, StoreError
 
 SET = "broker-a"
-ME = Member(id="n0", address="10.0.0.1:9878")
+ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 
 
 class Told:

@@ -8,12 +8,12 @@ import textwrap
 import pytest
 from contract.etcd_group import SOON_S, Controller, an_entry, group, leader_of
 from controller_builders import SET
-from fakes.witness import eventually
+from fakes.leadership_listener import eventually
 from peers.etcd import Way, certificate, running_etcd
 
 from controller.sets.stored_set import StoredSet
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
-from controller.storage.store import Deposed, EntryMoved, Kept, OutcomeUnknown, StoreError
+from controller.storage.store import Deposed, EntryMoved, OutcomeUnknown, StoreError, VersionedEntry
 from remoting.clock import SystemClock
 
 pytestmark = pytest.mark.etcd
@@ -36,14 +36,14 @@ class Writer:
 
     def __init__(self, store):
         self.store = store
-        self.kept = Kept()
+        self.kept = VersionedEntry()
         self.done = 0
         self.unknown = 0
 
     async def commit_once(self):
         wanted = an_entry(self.kept.entry.broker_set.master_epoch + 1 if self.kept.revision else 1)
         try:
-            self.kept = Kept(wanted, await self.store.commit(SET, wanted, self.kept.revision))
+            self.kept = VersionedEntry(wanted, await self.store.commit(SET, wanted, self.kept.revision))
         except OutcomeUnknown:
             self.unknown += 1
             await self._read_again(wanted)
@@ -117,7 +117,7 @@ async def test_nothing_is_lost_when_all_members_are_killed_and_come_back(three):
         await asyncio.to_thread(three.restart)
         await eventually(lambda: any(each.witness.is_leading for each in controllers), seconds=SOON_S, what="one leads")
         now = leader if leader.witness.is_leading else other
-        assert dict(await now.store.load()) == {SET: Kept(an_entry(), revision)}
+        assert dict(await now.store.load()) == {SET: VersionedEntry(an_entry(), revision)}
         await now.commit(6, revision)
         assert now.store.last_error == ""
 
@@ -140,7 +140,7 @@ async def test_what_is_missed_during_a_compaction_is_told_afterwards(etcd):
         await eventually(lambda: other.store._watch.openings > openings, seconds=SOON_S, what="it watches again")
         await eventually(lambda: len(other.witness.entries) == 4, seconds=SOON_S, what="it knows both changes")
         told = dict(other.witness.entries[2:])
-        assert told["stays"] == Kept(an_entry(5), kept)
+        assert told["stays"] == VersionedEntry(an_entry(5), kept)
         assert told["goes"].entry == StoredSet()
         assert told["goes"].revision > gone
         await leader.commit(6, kept, name="stays")
@@ -160,7 +160,9 @@ async def test_the_watch_survives_a_restart_of_etcd(etcd):
         other = next(each for each in controllers if each is not leader)
         revision = await leader.commit(2, revision)
         await eventually(
-            lambda: (SET, Kept(an_entry(2), revision)) in other.witness.entries, seconds=SOON_S, what="it is told"
+            lambda: (SET, VersionedEntry(an_entry(2), revision)) in other.witness.entries,
+            seconds=SOON_S,
+            what="it is told",
         )
 
 
@@ -171,7 +173,7 @@ async def test_a_restored_backup_is_noticed_by_all(etcd, tmp_path):
         revision = old
         for epoch in range(2, 8):
             revision = await controllers[0].commit(epoch, revision)
-        told = (SET, Kept(an_entry(7), revision))
+        told = (SET, VersionedEntry(an_entry(7), revision))
         await eventually(lambda: controllers[1].witness.entries[-1:] == [told], seconds=SOON_S, what="both know it")
         leads = sum(len(each.witness.led_at) for each in controllers)
         etcd.kill()
@@ -182,9 +184,9 @@ async def test_a_restored_backup_is_noticed_by_all(etcd, tmp_path):
         )
         leader = await leader_of(controllers)
         other = next(each for each in controllers if each is not leader)
-        told = (SET, Kept(an_entry(1), old))
+        told = (SET, VersionedEntry(an_entry(1), old))
         await eventually(lambda: other.witness.entries[-1:] == [told], seconds=SOON_S, what="the other is told")
-        assert dict(await leader.store.load()) == {SET: Kept(an_entry(1), old)}
+        assert dict(await leader.store.load()) == {SET: VersionedEntry(an_entry(1), old)}
         await leader.commit(9, old)
 
 
@@ -233,7 +235,7 @@ async def test_a_user_with_a_password_is_let_in_and_logs_in_anew_when_the_token_
         await eventually(lambda: leader.witness.is_leading, seconds=SOON_S, what="it leads again")
         leader.store._client._token = "ended"
         revision = await leader.commit(6, revision)
-        assert await leader.store.read(SET) == Kept(an_entry(6), revision)
+        assert await leader.store.read(SET) == VersionedEntry(an_entry(6), revision)
 
 
 @pytest.mark.parametrize(
@@ -322,15 +324,15 @@ async def test_where_nothing_listens_joining_says_so_and_may_be_tried_again(tmp_
 
 ENDS_WITHOUT_CLOSING = """
 import asyncio, subprocess, sys
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 from controller.sets.stored_set import Entry
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
-from fakes.witness import RecordingWitness, eventually
+from fakes.leadership_listener import RecordingListener, eventually
 from remoting.clock import SystemClock
 
 async def main():
-    store, witness = EtcdStore(EtcdOptions(endpoints=(sys.argv[1],)), SystemClock()), RecordingWitness()
-    await store.join(Member(id="n", address="h:1"), witness)
+    store, witness = EtcdStore(EtcdOptions(endpoints=(sys.argv[1],)), SystemClock()), RecordingListener()
+    await store.join(ControllerMember(id="n", address="h:1"), witness)
     await eventually(lambda: witness.is_leading, seconds=30, what="it leads")
     await store.commit("a", Entry(), 0)
     subprocess.run(["true"], check=True)

@@ -7,7 +7,7 @@ import time
 import pytest
 from contract.etcd_group import SOON_S, Controller, an_entry, group, leader_of
 from controller_builders import SET
-from fakes.witness import RecordingWitness, eventually
+from fakes.leadership_listener import RecordingListener, eventually
 from peers.etcd import Way, running_etcd
 
 from controller.storage.etcd import calls
@@ -15,7 +15,7 @@ from controller.storage.etcd.client import EtcdClient, EtcdOptions
 from controller.storage.etcd.keys import Keys, entry_value
 from controller.storage.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS
 from controller.storage.etcd.registration import IdTaken
-from controller.storage.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError
+from controller.storage.store import ControllerMember, Deposed, EntryMoved, OutcomeUnknown, StoreError, VersionedEntry
 from remoting.clock import SystemClock
 
 pytestmark = pytest.mark.etcd
@@ -54,18 +54,18 @@ async def test_of_three_one_leads_and_all_know_it(etcd, name):
 @pytest.mark.parametrize(("run", "is_left"), [("another", True), ("mine", False)])
 def test_the_key_of_the_leader_is_deleted_only_by_the_run_that_created_it(etcd, name, run, is_left):
     """Create revisions come again where etcd was put back to an older state."""
-    keys, me, clock = Keys(name), Member(id="n1", address="10.0.0.1:9878"), SystemClock()
+    keys, me, clock = Keys(name), ControllerMember(id="n1", address="10.0.0.1:9878"), SystemClock()
     client = EtcdClient(EtcdOptions(endpoints=tuple(etcd.endpoints)), clock)
     with contextlib.closing(client):
 
         def ask(question):
-            return client.ask(question, deadline_ms=clock.now_ms() + 10_000)
+            return client.request(question, deadline_ms=clock.now_ms() + 10_000)
 
-        lease_id, _ = ask(calls.grant(LEASE_TTL_S))
+        lease_id, _ = ask(calls.grant_lease(LEASE_TTL_S))
         token = ask(calls.campaign(keys, me, "mine", lease_id)).holder.token
-        ask(calls.release(keys, calls.Lead(me, run, token)))
-        assert (ask(calls.look(keys)).holder is not None) == is_left
-        ask(calls.revoke(lease_id))
+        ask(calls.release(keys, calls.OwnLeaderKey(me, run, token)))
+        assert (ask(calls.read_leader(keys)).holder is not None) == is_left
+        ask(calls.revoke_lease(lease_id))
 
 
 async def test_a_lead_is_renewed_before_it_ends(etcd, name):
@@ -83,7 +83,7 @@ async def test_what_cannot_be_read_is_named_and_keeps_nobody_from_the_other_entr
         etcd.ctl("put", keys.broker_set(SET).decode(), "{nonsense")
         etcd.ctl("put", keys.sets.decode() + "%FF", "{}")
         kept = dict(await leader.store.load())
-        assert kept.pop("other") == Kept(an_entry(), revision)
+        assert kept.pop("other") == VersionedEntry(an_entry(), revision)
         assert "cannot be read" in kept.pop(SET).problem
         ((_, no_name),) = kept.items()
         assert "%FF is not ours" in no_name.problem
@@ -133,7 +133,7 @@ async def test_when_the_leader_vanishes_another_takes_over(etcd, name):
         revision = await controllers[0].commit()
         await controllers[0].vanish()
         leader = await leader_of(controllers[1:])
-        assert dict(await leader.store.load()) == {SET: Kept(an_entry(), revision)}
+        assert dict(await leader.store.load()) == {SET: VersionedEntry(an_entry(), revision)}
         await leader.commit(6, revision)
 
 
@@ -141,7 +141,7 @@ async def test_the_others_learn_what_the_leader_stores_and_removes(etcd, name):
     async with group(etcd.endpoints, number=2, group=name) as (leader, other):
         revision = await leader.commit()
         await eventually(
-            lambda: other.witness.entries == [(SET, Kept(an_entry(), revision))], seconds=SOON_S, what="it"
+            lambda: other.witness.entries == [(SET, VersionedEntry(an_entry(), revision))], seconds=SOON_S, what="it"
         )
         assert leader.witness.entries == []
         key = leader.store._keys.broker_set(SET).decode()
@@ -182,7 +182,7 @@ async def test_two_processes_of_one_controller_do_not_depose_each_other_for_ever
 async def test_two_controllers_with_one_id_are_refused_by_both_addresses(etcd, name):
     async with group(etcd.endpoints, group=name):
         other = Controller(1, etcd.endpoints, group=name)
-        other.member = Member(id="n1", address="10.9.9.9:1")
+        other.member = ControllerMember(id="n1", address="10.9.9.9:1")
         with pytest.raises(IdTaken, match=r"n1: this one at 10\.9\.9\.9:1 and one at 10\.0\.0\.1:9878"):
             await other.join()
         await other.close()
@@ -228,13 +228,13 @@ async def test_a_leader_that_is_cut_off_stops_before_another_leads(etcd, name, w
 
 
 async def test_the_time_that_answers_take_is_none_in_which_a_controller_may_lead(etcd, name, way, monkeypatch):
-    left_ms, told = [], RecordingWitness.leads
+    left_ms, told = [], RecordingListener.leads
 
     def noting(witness, until_ms):
         left_ms.append(until_ms - SystemClock().now_ms())
         told(witness, until_ms)
 
-    monkeypatch.setattr(RecordingWitness, "leads", noting)
+    monkeypatch.setattr(RecordingListener, "leads", noting)
     way.delay_s = 0.4
     slow = Controller(1, [way.endpoint], group=name)
     try:
@@ -297,10 +297,10 @@ async def test_what_a_deposed_leader_has_sent_does_not_go_in_when_it_arrives_lat
         with pytest.raises(OutcomeUnknown):
             await sent
         await other.leads()
-        assert await other.store.read(SET) == Kept(an_entry(5), revision)
+        assert await other.store.read(SET) == VersionedEntry(an_entry(5), revision)
         way.let_go()
         await late.knows(other.member)
-        assert await other.store.read(SET) == Kept(an_entry(5), revision)
+        assert await other.store.read(SET) == VersionedEntry(an_entry(5), revision)
         await other.commit(7, revision)
     finally:
         way.let_go()
@@ -315,7 +315,7 @@ async def test_a_leader_that_does_not_know_it_was_deposed_learns_it_from_its_com
         await slow.join()
         await slow.leads()
         revision = await slow.commit(5)
-        stranger = Member(id="n2", address="10.0.0.2:9878")
+        stranger = ControllerMember(id="n2", address="10.0.0.2:9878")
         key = slow.store._keys.leader.decode()
         way.delay_s = 0.4
         sent = asyncio.create_task(slow.commit(6, revision))
@@ -325,7 +325,7 @@ async def test_a_leader_that_does_not_know_it_was_deposed_learns_it_from_its_com
             await sent
         assert not slow.witness.is_leading
         await slow.knows(stranger)
-        assert (await slow.store.read(SET)) == Kept(an_entry(5), revision)
+        assert (await slow.store.read(SET)) == VersionedEntry(an_entry(5), revision)
     finally:
         way.delay_s = 0
         etcd.ctl("del", key)
@@ -345,7 +345,7 @@ async def test_connections_that_break_again_and_again_do_not_keep_anybody_from_l
         while revision is None:
             with contextlib.suppress(OutcomeUnknown, Deposed):
                 revision = await controller.commit(revision=(await controller.store.read(SET)).revision)
-        assert await controller.store.read(SET) == Kept(an_entry(), revision)
+        assert await controller.store.read(SET) == VersionedEntry(an_entry(), revision)
     finally:
         await controller.close()
 

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from controller_builders import CLUSTER, SET, a_set
-from fakes.witness import RecordingWitness, eventually
+from fakes.leadership_listener import RecordingListener, eventually
 from peers.etcd import running_etcd
 
 from controller.decisions.membership import Applicant, apply_id, new_set
@@ -17,13 +17,21 @@ from controller.refusals import BrokerIdInvalid
 from controller.sets.broker_set import Floor
 from controller.sets.events import MasterElected, MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.embedded import TOGETHER_MAX, EmbeddedStore, StoreInUse
+from controller.storage.embedded import BATCH_MAX, EmbeddedStore, StoreInUse
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
-from controller.storage.store import Changed, EntryMoved, Kept, Member, OutcomeUnknown, SetStore, StoreError
+from controller.storage.store import (
+    Changed,
+    ControllerMember,
+    EntryMoved,
+    OutcomeUnknown,
+    SetStore,
+    StoreError,
+    VersionedEntry,
+)
 from remoting.clock import SystemClock
 
 AN_ENTRY = StoredSet(broker_set=a_set())
-ME = Member(id="n0", address="10.0.0.1:9878")
+ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +56,7 @@ def made(kind, request, tmp_path):
 
 @pytest.fixture
 def witness():
-    return RecordingWitness()
+    return RecordingListener()
 
 
 @pytest.fixture
@@ -90,7 +98,7 @@ async def test_the_size_is_that_of_etcd_and_nothing_where_there_is_none(kind, ba
 
 async def test_nothing_is_there_at_first(backend):
     assert dict(await backend.load()) == {}
-    assert await backend.read(SET) == Kept()
+    assert await backend.read(SET) == VersionedEntry()
 
 
 @pytest.mark.parametrize(
@@ -105,14 +113,14 @@ async def test_what_is_committed_is_there_after_a_restart(opened, entry):
     backend = await opened()
     revision = await backend.commit(SET, entry, 0)
     backend = await opened()
-    assert dict(await backend.load()) == {SET: Kept(entry, revision)}
+    assert dict(await backend.load()) == {SET: VersionedEntry(entry, revision)}
 
 
 async def test_names_may_be_any_text(backend):
     for name in ("", "a/b", "%", "é中", "x" * 1000):
         revision = await backend.commit(name, AN_ENTRY, 0)
         assert revision > 0
-        assert await backend.read(name) == Kept(AN_ENTRY, revision)
+        assert await backend.read(name) == VersionedEntry(AN_ENTRY, revision)
     assert len(await backend.load()) == 5
 
 
@@ -121,13 +129,13 @@ async def test_an_entry_that_moved_is_not_overwritten(backend):
     for other in (0, revision - 1, revision + 1, revision + 9):
         with pytest.raises(EntryMoved, match=SET):
             await backend.commit(SET, StoredSet(), other)
-    assert await backend.read(SET) == Kept(AN_ENTRY, revision)
+    assert await backend.read(SET) == VersionedEntry(AN_ENTRY, revision)
     assert await backend.commit(SET, StoredSet(), revision) > revision
 
 
 async def test_a_name_is_another_entry_than_all_others(backend):
     await backend.commit("a", AN_ENTRY, 0)
-    assert await backend.read("A") == await backend.read("a/") == await backend.read("") == Kept()
+    assert await backend.read("A") == await backend.read("a/") == await backend.read("") == VersionedEntry()
 
 
 async def test_of_many_that_commit_at_once_one_succeeds(backend):
@@ -146,7 +154,7 @@ async def test_many_entries_are_all_there_after_a_restart(opened):
         revisions += await asyncio.gather(*(backend.commit(name, AN_ENTRY, 0) for name in part))
     backend = await opened()
     assert dict(await backend.load()) == {
-        name: Kept(AN_ENTRY, revision) for name, revision in zip(names, revisions, strict=True)
+        name: VersionedEntry(AN_ENTRY, revision) for name, revision in zip(names, revisions, strict=True)
     }
 
 
@@ -154,7 +162,7 @@ async def test_what_this_process_stores_is_not_told_to_it_as_news(backend, witne
     revision = 0
     for epoch in range(20):
         revision = await backend.commit(SET, StoredSet(broker_set=a_set(master_epoch=epoch)), revision)
-    assert await backend.read(SET) == Kept(StoredSet(broker_set=a_set(master_epoch=19)), revision)
+    assert await backend.read(SET) == VersionedEntry(StoredSet(broker_set=a_set(master_epoch=19)), revision)
     assert witness.entries == []
 
 
@@ -228,7 +236,7 @@ async def test_a_refusal_goes_through_and_nothing_has_changed(store, backend):
     with pytest.raises(BrokerIdInvalid):
         await store.change(SET, applying(7, "me"))
     assert store.get(SET) is None
-    assert await backend.read(SET) == Kept()
+    assert await backend.read(SET) == VersionedEntry()
 
 
 async def test_each_number_is_handed_out_once_however_many_ask_at_once(store):
@@ -331,7 +339,7 @@ async def test_commits_that_wait_for_the_disk_go_there_together_each_with_its_ow
     assert revisions == [1] * 100
     assert len(seen()) == 1
     kept = await embedded.load()
-    assert kept == {name: Kept(AN_ENTRY, 1) for name in ["moved", *names]}
+    assert kept == {name: VersionedEntry(AN_ENTRY, 1) for name in ["moved", *names]}
     await embedded.close()
 
 
@@ -341,13 +349,13 @@ async def test_commits_of_one_entry_that_wait_together_are_compared_in_their_ord
     tasks = await begun(*(embedded.commit(SET, entry, n) for n, entry in enumerate(epochs)))
     disk.free()
     assert await asyncio.gather(*tasks) == [1, 2, 3]
-    assert await embedded.read(SET) == Kept(epochs[2], 3)
+    assert await embedded.read(SET) == VersionedEntry(epochs[2], 3)
     await embedded.close()
 
 
 async def test_no_transaction_takes_more_than_its_share(embedded):
     seen, disk = transactions(embedded), BusyDisk(embedded)
-    tasks = await begun(*(embedded.commit(f"broker-{n}", AN_ENTRY, 0) for n in range(TOGETHER_MAX + 1)))
+    tasks = await begun(*(embedded.commit(f"broker-{n}", AN_ENTRY, 0) for n in range(BATCH_MAX + 1)))
     disk.free()
     await asyncio.gather(*tasks)
     assert len(seen()) == 2
@@ -370,7 +378,7 @@ async def test_where_the_transaction_fails_nobody_in_it_knows_and_the_next_one_i
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(each) for each in results] == [OutcomeUnknown, OutcomeUnknown]
     embedded._thread.submit(embedded._connection.set_authorizer, None).result()
-    assert dict(await embedded.load()) == {"a": Kept(AN_ENTRY, 1)}
+    assert dict(await embedded.load()) == {"a": VersionedEntry(AN_ENTRY, 1)}
     assert await embedded.commit("b", AN_ENTRY, 0) == 1
     await embedded.close()
 
@@ -382,7 +390,7 @@ async def test_a_commit_that_nobody_waits_for_any_more_is_not_begun(embedded):
     await asyncio.sleep(0)
     disk.free()
     assert await waits == 1
-    assert dict(await embedded.load()) == {"b": Kept(AN_ENTRY, 1)}
+    assert dict(await embedded.load()) == {"b": VersionedEntry(AN_ENTRY, 1)}
     await embedded.close()
 
 
@@ -434,12 +442,12 @@ async def test_an_entry_that_becomes_empty_is_gone_and_can_begin_again(opened):
     sets = SetStore(backend)
     await sets.load()
     revision = await backend.commit(SET, AN_ENTRY, 0)
-    sets.entry_changed(SET, Kept(AN_ENTRY, revision))
+    sets.entry_changed(SET, VersionedEntry(AN_ENTRY, revision))
     with pytest.raises(EntryMoved):
         await backend.commit(SET, StoredSet(), revision + 7)
     await sets.change(SET, lambda _: SetDecision(reply=None, expires=True))
     assert len(sets) == 0
-    assert await backend.read(SET) == Kept()
+    assert await backend.read(SET) == VersionedEntry()
     assert await (await opened()).load() == {}
     again = SetStore(await opened())
     await again.load()

@@ -12,12 +12,12 @@ from controller.failure_detection.detector import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import Kept, Member, SetStore
+from controller.storage.store import ControllerMember, SetStore, VersionedEntry
 from serving.http import openapi
 from serving.http.shapes import ErrorAnswer
 from serving.metrics.health import Serving
 
-OTHER = Member(id="n1", address="10.0.0.2:9878")
+OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 PATHS = [each.path for each in ENDPOINTS]
 
 
@@ -30,7 +30,7 @@ async def room(tmp_path):
 def stored(room, *names, **values):
     """Let sets be known, as another controller has left them."""
     for name in names:
-        room.store.entry_changed(name, Kept(StoredSet(broker_set=a_set(broker_name=name, **values)), 1))
+        room.store.entry_changed(name, VersionedEntry(StoredSet(broker_set=a_set(broker_name=name, **values)), 1))
 
 
 async def master_dies(room, master=1):
@@ -230,7 +230,7 @@ async def test_sets_are_paged_in_the_order_of_their_names_and_found_by_prefix(ro
 async def test_a_page_goes_on_where_it_was_left_off_although_that_set_is_gone(room):
     stored(room, "a", "b", "c")
     _, body = await room.get("/v1/broker-sets?limit=2")
-    room.store.entry_changed("b", Kept(StoredSet(), 2))
+    room.store.entry_changed("b", VersionedEntry(StoredSet(), 2))
     _, rest = await room.get(f"/v1/broker-sets?limit=2&cursor={body['nextCursor']}")
     assert [each["brokerName"] for each in rest["brokerSets"]] == ["c"]
     assert rest["total"] == 2
@@ -497,6 +497,8 @@ async def test_every_refusal_that_is_described_happens_and_no_other(room, endpoi
 
 
 async def test_a_set_without_brokers_is_told_as_one_without_a_master(room):
-    room.store.entry_changed("empty", Kept(StoredSet(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1))
+    room.store.entry_changed(
+        "empty", VersionedEntry(StoredSet(broker_set=BrokerSet(broker_name="empty", cluster=CLUSTER)), 1)
+    )
     _, body = await room.get("/v1/broker-sets/empty")
     assert (body["state"], body["replicas"], body["masterAddress"]) == ("no_master", [], None)

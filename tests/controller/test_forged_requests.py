@@ -14,7 +14,7 @@ from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import Kept
+from controller.storage.store import VersionedEntry
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 ONE = BrokerKey(SET, 1)
@@ -426,7 +426,7 @@ async def test_no_epoch_is_given_out_twice_by_a_controller_that_saw_it_before_th
     await pass_s(room, 6, refusing=(1,), silent=(2,))
     revision = await room.backend.commit(SET, backup, room.store._kept[SET].revision)
     room.store.put_back()
-    room.store.entry_changed(SET, Kept(backup, revision))
+    room.store.entry_changed(SET, VersionedEntry(backup, revision))
     await pass_s(room, 30, refusing=(1,), silent=(2,))
     assert room.stored().master == 3
     assert room.stored().master_epoch > first.master_epoch

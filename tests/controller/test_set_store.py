@@ -7,10 +7,10 @@ from controller_builders import SET, a_set, replicas
 
 from controller.sets.events import MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.store import EntryMoved, Kept, SetStore, StoreError
+from controller.storage.store import EntryMoved, SetStore, StoreError, VersionedEntry
 
-OLD = Kept(StoredSet(broker_set=a_set()), 5)
-NEW = Kept(StoredSet(broker_set=a_set(master=None, master_epoch=6)), 6)
+OLD = VersionedEntry(StoredSet(broker_set=a_set()), 5)
+NEW = VersionedEntry(StoredSet(broker_set=a_set(master=None, master_epoch=6)), 6)
 WITHIN_S = 0.2
 
 
@@ -57,7 +57,7 @@ def lose_master(_):
 
 
 async def test_a_store_that_was_put_back_is_followed_to_older_revisions(store):
-    older = Kept(StoredSet(broker_set=a_set(master_epoch=1)), OLD.revision - 1)
+    older = VersionedEntry(StoredSet(broker_set=a_set(master_epoch=1)), OLD.revision - 1)
     store.entry_changed(SET, older)
     assert store.entry(SET) == OLD.entry
     store.put_back()
@@ -82,7 +82,7 @@ async def test_what_was_loaded_for_a_term_that_has_ended_is_not_taken(backend, s
 
 
 async def test_an_entry_that_cannot_be_read_is_refused_until_it_can_be_and_keeps_no_other_from_its_readers(backend):
-    backend.stored = {SET: Kept(revision=7, problem="the entry is nonsense"), "other": OLD}
+    backend.stored = {SET: VersionedEntry(revision=7, problem="the entry is nonsense"), "other": OLD}
     store = SetStore(backend)
     loading = asyncio.create_task(store.load())
     await asyncio.sleep(0)
@@ -96,7 +96,7 @@ async def test_an_entry_that_cannot_be_read_is_refused_until_it_can_be_and_keeps
     with pytest.raises(StoreError, match="the entry is nonsense"):
         await store.change(SET, lose_master)
     assert backend.commits == 0
-    store.entry_changed(SET, Kept(OLD.entry, 8))
+    store.entry_changed(SET, VersionedEntry(OLD.entry, 8))
     store.check_readable(SET)
     assert store.problems() == {}
 
@@ -112,9 +112,9 @@ async def test_no_commit_begins_once_the_time_for_it_is_over(backend, store):
 
 async def test_the_brokers_of_all_sets_are_counted_whatever_becomes_of_the_sets(store):
     assert store.members == 3
-    store.entry_changed("broker-b", Kept(StoredSet(broker_set=a_set(broker_name="broker-b")), 7))
+    store.entry_changed("broker-b", VersionedEntry(StoredSet(broker_set=a_set(broker_name="broker-b")), 7))
     assert store.members == 6
-    store.entry_changed(SET, Kept(StoredSet(broker_set=a_set(replicas=replicas(1, 2))), 8))
+    store.entry_changed(SET, VersionedEntry(StoredSet(broker_set=a_set(replicas=replicas(1, 2))), 8))
     assert store.members == 5
-    store.entry_changed("broker-b", Kept(StoredSet(), 9))
+    store.entry_changed("broker-b", VersionedEntry(StoredSet(), 9))
     assert store.members == 2

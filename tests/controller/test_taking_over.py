@@ -5,24 +5,24 @@ import asyncio
 import pytest
 from controller_builders import SET, a_set
 from fakes.clock import FakeClock
+from fakes.leadership_listener import eventually
 from fakes.lines import Lines
-from fakes.witness import eventually
 
 from controller.app import controller_core
 from controller.app.service import Controller
 from controller.config import ControllerConfig
 from controller.sets.stored_set import StoredSet
 from controller.storage.opening import open_store
-from controller.storage.store import Kept, Member, StoreError
+from controller.storage.store import ControllerMember, StoreError, VersionedEntry
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process.background_tasks import logged_tasks
 from serving.process.process import Runtime
 from serving.process.signals import Signals
 
-OTHER = Member(id="n1", address="10.0.0.2:9878")
-OLD = Kept(StoredSet(broker_set=a_set(master=1, master_epoch=1)), 1)
-NEW = Kept(StoredSet(broker_set=a_set(master=2, master_epoch=2)), 2)
+OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
+OLD = VersionedEntry(StoredSet(broker_set=a_set(master=1, master_epoch=1)), 1)
+NEW = VersionedEntry(StoredSet(broker_set=a_set(master=2, master_epoch=2)), 2)
 SOON_S = 20
 
 
@@ -178,7 +178,7 @@ async def test_who_cannot_load_lets_another_controller_lead(candidate):
 
 
 async def test_what_cannot_be_read_is_told_and_the_rest_is_led(candidate):
-    candidate.stored.kept = {SET: NEW, "other": Kept(revision=3, problem="the entry of other cannot be read")}
+    candidate.stored.kept = {SET: NEW, "other": VersionedEntry(revision=3, problem="the entry of other cannot be read")}
     candidate.group.leads(None)
     await eventually(lambda: candidate.group.is_leader, seconds=SOON_S, what="it leads")
     (failed,) = candidate.events("store_failed")

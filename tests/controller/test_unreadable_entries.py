@@ -6,7 +6,7 @@ import pytest
 from fakes.control_room import SET, ControlRoom
 from peers.wire import SUCCESS
 
-from controller.storage.store import Kept
+from controller.storage.store import VersionedEntry
 from remoting.protocol.codes import RequestCode
 
 PROBLEM = "etcd: the entry at /rmq-controller/g/sets/broker-a cannot be read"
@@ -17,7 +17,7 @@ async def room(tmp_path):
     async with ControlRoom(tmp_path) as room:
         await room.a_set(1, 2, name="other")
         await room.a_set(1, 2)
-        room.store.entry_changed(SET, Kept(revision=99, problem=PROBLEM))
+        room.store.entry_changed(SET, VersionedEntry(revision=99, problem=PROBLEM))
         yield room
 
 
@@ -50,5 +50,5 @@ async def test_what_cannot_be_read_is_refused_and_said_and_nothing_else_is(room,
 
 
 async def test_once_it_can_be_read_again_it_is_as_it_was(room):
-    room.store.entry_changed(SET, Kept(room.store.entry("other"), 100))
+    room.store.entry_changed(SET, VersionedEntry(room.store.entry("other"), 100))
     assert (await room.info()).code == SUCCESS

@@ -27,7 +27,7 @@ from controller.observability.counters import SetCounters
 from controller.observability.event_log import Journal
 from controller.observability.metrics import Metrics, MetricSources
 from controller.storage.embedded import EmbeddedStore
-from controller.storage.store import Member, SetStore
+from controller.storage.store import ControllerMember, SetStore
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LOG_END_MS
 from fakes.clock import FakeClock
@@ -46,7 +46,7 @@ from serving.process.background_tasks import logged_tasks
 
 CLUSTER = "C"
 SET = "broker-a"
-ME = Member(id="n0", address="10.0.0.1:9878")
+ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 
 
 def at(broker_id):

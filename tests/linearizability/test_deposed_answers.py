@@ -7,9 +7,9 @@ from fakes.control_room import SET, ControlRoom
 from linearizability.answers import NOT_LEADER
 from peers.wire import SUCCESS
 
-from controller.storage.store import Deposed, Member
+from controller.storage.store import ControllerMember, Deposed
 
-OTHER = Member(id="n1", address="10.0.0.2:9878")
+OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 
 
 class SlowShared:

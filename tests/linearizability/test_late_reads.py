@@ -5,10 +5,10 @@ from controller_builders import SET, a_set
 
 from controller.sets.events import MasterLost
 from controller.sets.stored_set import SetDecision, StoredSet
-from controller.storage.store import Kept, OutcomeUnknown, SetStore
+from controller.storage.store import OutcomeUnknown, SetStore, VersionedEntry
 
-OLD = Kept(StoredSet(broker_set=a_set()), 5)
-NEW = Kept(StoredSet(broker_set=a_set(master=None, master_epoch=6)), 6)
+OLD = VersionedEntry(StoredSet(broker_set=a_set()), 5)
+NEW = VersionedEntry(StoredSet(broker_set=a_set(master=None, master_epoch=6)), 6)
 
 
 class SlowToRead:

@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
+from fakes.leadership_listener import eventually
 from fakes.lines import Lines
-from fakes.witness import eventually
 
 from namesrv.app.service import NameServer
 from namesrv.core.values.effects import CloseConnection, Outcome

@@ -9,7 +9,7 @@ import asyncio
 from controller.app.controller_core import Edge, Engine
 from controller.config import CONTROLLER, ControllerConfig
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore, System
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -38,7 +38,7 @@ class Controller:
     def __init__(self, world, index):
         self.world = world
         self.index = index
-        self.me = Member(id=f"n{index}", address=f"10.0.1.{index}:9878")
+        self.me = ControllerMember(id=f"n{index}", address=f"10.0.1.{index}:9878")
         self.runs = 0
         self.process = None
         self.is_up = False

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 from controller.sets.stored_set import StoredSet, decode_stored_set
-from controller.storage.etcd.messages import grpc
+from controller.storage.etcd.client import grpc
 from simulation.processes import TIME_IS_OVER
 
 LATENCY_MS = 1

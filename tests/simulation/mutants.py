@@ -24,7 +24,7 @@ from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.etcd import calls, etcd_store
 from controller.storage.etcd.client import EtcdClient
 from controller.storage.etcd.lease import Election as EtcdElection
-from controller.storage.etcd.lease_state_machine import Grant, Leadership, Renew
+from controller.storage.etcd.lease_state_machine import GrantLease, Leadership, Renew
 from simulation.etcd import MESSAGES
 
 
@@ -210,7 +210,7 @@ def counted_from_its_answer(kind):
     return performed
 
 
-_ask = EtcdClient.ask
+_ask = EtcdClient.request
 
 
 def asks_again(self, question, *, deadline_ms, is_repeatable=True):
@@ -299,9 +299,9 @@ MUTANTS = {
         EtcdElection, "_perform", counted_from_its_answer(Renew), seed=8, profile="safe"
     ),
     "a granted lease is counted from its answer": wrong(
-        EtcdElection, "_perform", counted_from_its_answer(Grant), profile="safe"
+        EtcdElection, "_perform", counted_from_its_answer(GrantLease), profile="safe"
     ),
-    "an unknown outcome is sent again": wrong(EtcdClient, "ask", asks_again, seed=3, profile="safe"),
+    "an unknown outcome is sent again": wrong(EtcdClient, "request", asks_again, seed=3, profile="safe"),
     "the answers of some are enough": wrong(ClusterView, "lacks_answers", lambda *_: False, seed=711, profile="fixed"),
     "old heartbeats tell how far logs are": wrong(ElectionRunner, "_fresh_from_ms", lambda *_: 0, profile="fixed"),
     "who has not beaten is left out of the longest": wrong(

@@ -6,11 +6,10 @@ Each takes a connection, the seconds it may take, and metadata, which `client.py
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from controller.storage.etcd.client import Compacted, Connection, EtcdClient, Metadata
+from controller.storage.etcd.client import Compacted, Connection, EtcdClient, Metadata, messages
 from controller.storage.etcd.keys import Keys, address_of, after_prefix, holder_of, leader_value, member_value
 from controller.storage.etcd.lease_state_machine import Holder
-from controller.storage.etcd.messages import messages
-from controller.storage.store import Member, OutcomeUnknown
+from controller.storage.store import ControllerMember, OutcomeUnknown
 
 #: A page of 1 KB entries is half a MB.
 PAGE_ENTRIES: Final = 500
@@ -19,20 +18,20 @@ PAGE_MS: Final = 5000
 #: How often reading all entries begins anew, because etcd was compacted meanwhile.
 _SWEEPS: Final = 3
 
-Question = Callable[[Connection, float, Metadata], Any]
+EtcdCall = Callable[[Connection, float, Metadata], Any]
 
 
-class Sight(NamedTuple):
+class LeaderKeyState(NamedTuple):
     """Who holds the key `leader` at a revision of etcd."""
 
     holder: Holder | None
     revision: int
 
 
-class Lead(NamedTuple):
+class OwnLeaderKey(NamedTuple):
     """The key `leader` of one run of one controller."""
 
-    me: Member
+    me: ControllerMember
     run: str
     #: Its create revision.
     token: int
@@ -42,38 +41,38 @@ class Lead(NamedTuple):
         return holder is not None and (holder.token, holder.run) == (self.token, self.run)
 
 
-class Outcome(NamedTuple):
+class CommitOutcome(NamedTuple):
     """What came of a commit."""
 
     is_stored: bool
-    sight: Sight
+    leader_key: LeaderKeyState
 
 
-def look(keys: Keys) -> Callable[[Connection, float, Metadata], Sight]:
+def read_leader(keys: Keys) -> Callable[[Connection, float, Metadata], LeaderKeyState]:
     """Read the key `leader`."""
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> Sight:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> LeaderKeyState:
         answer = connection.kv.Range(messages.RangeRequest(key=keys.leader), timeout=seconds, metadata=metadata)
-        return _sight(answer.kvs, answer.header.revision)
+        return _leader_key(answer.kvs, answer.header.revision)
 
-    return question
+    return call
 
 
-def grant(ttl_s: int) -> Callable[[Connection, float, Metadata], tuple[int, int]]:
+def grant_lease(ttl_s: int) -> Callable[[Connection, float, Metadata], tuple[int, int]]:
     """Ask for a lease, and return its id and how many seconds it has: that is for etcd to say."""
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> tuple[int, int]:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> tuple[int, int]:
         request = messages.LeaseGrantRequest(TTL=ttl_s)
         answer = connection.lease.LeaseGrant(request, timeout=seconds, metadata=metadata)
         return int(answer.ID), int(answer.TTL)
 
-    return question
+    return call
 
 
-def renew(lease_id: int) -> Callable[[Connection, float, Metadata], int]:
+def renew_lease(lease_id: int) -> Callable[[Connection, float, Metadata], int]:
     """Renew a lease, and return the seconds it has again; 0: there is no such lease."""
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> int:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> int:
         request = messages.LeaseKeepAliveRequest(ID=lease_id)
         call = connection.lease.LeaseKeepAlive(iter((request,)), timeout=seconds, metadata=metadata)
         answer = next(call, None)
@@ -82,19 +81,21 @@ def renew(lease_id: int) -> Callable[[Connection, float, Metadata], int]:
             raise OutcomeUnknown(f"etcd at {connection.address} did not say whether a lease is renewed")
         return int(answer.TTL)
 
-    return question
+    return call
 
 
-def revoke(lease_id: int) -> Callable[[Connection, float, Metadata], None]:
+def revoke_lease(lease_id: int) -> Callable[[Connection, float, Metadata], None]:
     """Give a lease back, and with it the keys that are bound to it."""
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> None:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> None:
         connection.lease.LeaseRevoke(messages.LeaseRevokeRequest(ID=lease_id), timeout=seconds, metadata=metadata)
 
-    return question
+    return call
 
 
-def campaign(keys: Keys, me: Member, run: str, lease_id: int) -> Callable[[Connection, float, Metadata], Sight]:
+def campaign(
+    keys: Keys, me: ControllerMember, run: str, lease_id: int
+) -> Callable[[Connection, float, Metadata], LeaderKeyState]:
     """Create the key `leader` if there is none, and return who holds it then."""
     request = messages.TxnRequest(
         compare=[_created_at(keys.leader, 0)],
@@ -102,32 +103,35 @@ def campaign(keys: Keys, me: Member, run: str, lease_id: int) -> Callable[[Conne
         failure=[_get(keys.leader)],
     )
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> Sight:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> LeaderKeyState:
         answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
         revision = answer.header.revision
         if answer.succeeded:
-            return Sight(Holder(member=me, run=run, token=revision, lease_id=lease_id), revision)
-        return _sight(answer.responses[0].response_range.kvs, revision)
+            return LeaderKeyState(Holder(member=me, run=run, token=revision, lease_id=lease_id), revision)
+        return _leader_key(answer.responses[0].response_range.kvs, revision)
 
-    return question
+    return call
 
 
-def release(keys: Keys, lead: Lead) -> Callable[[Connection, float, Metadata], None]:
+def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[Connection, float, Metadata], None]:
     """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
     request = messages.TxnRequest(
-        compare=[_created_at(keys.leader, lead.token), _has_value(keys.leader, leader_value(lead.me, lead.run))],
+        compare=[
+            _created_at(keys.leader, own_key.token),
+            _has_value(keys.leader, leader_value(own_key.me, own_key.run)),
+        ],
         success=[_delete(keys.leader)],
     )
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> None:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> None:
         connection.kv.Txn(request, timeout=seconds, metadata=metadata)
 
-    return question
+    return call
 
 
 def commit(
-    keys: Keys, lead: Lead, key: bytes, value: bytes | None, revision: int
-) -> Callable[[Connection, float, Metadata], Outcome]:
+    keys: Keys, own_key: OwnLeaderKey, key: bytes, value: bytes | None, revision: int
+) -> Callable[[Connection, float, Metadata], CommitOutcome]:
     """Put a value if the key is still at this revision (0: not there) and this controller still leads.
 
     None removes the key. Revisions come again where etcd was put back to an older state, so the key `leader` has to say
@@ -135,64 +139,66 @@ def commit(
     """
     request = messages.TxnRequest(
         compare=[
-            _created_at(keys.leader, lead.token),
-            _has_value(keys.leader, leader_value(lead.me, lead.run)),
+            _created_at(keys.leader, own_key.token),
+            _has_value(keys.leader, leader_value(own_key.me, own_key.run)),
             _modified_at(key, revision),
         ],
         success=[_delete(key) if value is None else _put(key, value, 0)],
         failure=[_get(keys.leader)],
     )
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> Outcome:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> CommitOutcome:
         answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
         kvs = () if answer.succeeded else answer.responses[0].response_range.kvs
-        return Outcome(answer.succeeded, _sight(kvs, answer.header.revision))
+        return CommitOutcome(answer.succeeded, _leader_key(kvs, answer.header.revision))
 
-    return question
+    return call
 
 
 def read(key: bytes) -> Callable[[Connection, float, Metadata], Any]:
     """Return a key with its value and revisions, None if it is not there."""
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> Any:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> Any:
         answer = connection.kv.Range(messages.RangeRequest(key=key), timeout=seconds, metadata=metadata)
         return answer.kvs[0] if answer.kvs else None
 
-    return question
+    return call
 
 
-def address_at(key: bytes) -> Callable[[Connection, float, Metadata], tuple[str | None, int]]:
+def member_address(key: bytes) -> Callable[[Connection, float, Metadata], tuple[str | None, int]]:
     """Return the address of the controller that holds this key of a member, and the revision of the key."""
     ask = read(key)
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
         kv = ask(connection, seconds, metadata)
         return (None, 0) if kv is None else (address_of(kv), kv.mod_revision)
 
-    return question
+    return call
 
 
-def enter(keys: Keys, me: Member, lease_id: int, revision: int) -> Callable[[Connection, float, Metadata], bool]:
+def put_member(
+    keys: Keys, me: ControllerMember, lease_id: int, revision: int
+) -> Callable[[Connection, float, Metadata], bool]:
     """Write the key of this member, and return whether it was still at this revision."""
     key = keys.member(me.id)
     request = messages.TxnRequest(
         compare=[_modified_at(key, revision)], success=[_put(key, member_value(me), lease_id)]
     )
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> bool:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> bool:
         return bool(connection.kv.Txn(request, timeout=seconds, metadata=metadata).succeeded)
 
-    return question
+    return call
 
 
 def database_bytes() -> Callable[[Connection, float, Metadata], int]:
     """Return how large the database of the endpoint is: what its quota limits; free pages count too."""
 
-    def question(connection: Connection, seconds: float, metadata: Metadata) -> int:
+    def call(connection: Connection, seconds: float, metadata: Metadata) -> int:
         answer = connection.maintenance.Status(messages.StatusRequest(), timeout=seconds, metadata=metadata)
         return int(answer.dbSize)
 
-    return question
+    return call
 
 
 def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Callable[[Connection, Metadata], Any]:
@@ -209,14 +215,14 @@ def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Calla
         )
         until()
 
-    def question(connection: Connection, metadata: Metadata) -> Any:
-        # A member that has lost the others ends the watch instead of saying nothing.
+    def call(connection: Connection, metadata: Metadata) -> Any:
+        # A member that has lost the others ends the watch instead of phrase nothing.
         return connection.watch.Watch(requests(), metadata=(*metadata, ("hasleader", "true")))
 
-    return question
+    return call
 
 
-def everything(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tuple[list[Any], int]:
+def read_all(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tuple[list[Any], int]:
     """Return all keys below a prefix as they were at one revision, and that revision; in pages."""
     for _ in range(_SWEEPS):
         try:
@@ -231,7 +237,7 @@ def _sweep(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tupl
     key, revision = prefix, 0
     while True:
         request = messages.RangeRequest(key=key, range_end=after_prefix(prefix), limit=PAGE_ENTRIES, revision=revision)
-        page = client.ask(_ranging(request), deadline_ms=now_ms() + PAGE_MS)
+        page = client.request(_ranging(request), deadline_ms=now_ms() + PAGE_MS)
         kvs.extend(page.kvs)
         revision = revision or page.header.revision
         if not page.more:
@@ -239,12 +245,12 @@ def _sweep(client: EtcdClient, prefix: bytes, now_ms: Callable[[], int]) -> tupl
         key = page.kvs[-1].key + b"\0"
 
 
-def _ranging(request: Any) -> Question:
+def _ranging(request: Any) -> EtcdCall:
     return lambda connection, seconds, metadata: connection.kv.Range(request, timeout=seconds, metadata=metadata)
 
 
-def _sight(kvs: Any, revision: int) -> Sight:
-    return Sight(holder_of(kvs[0]) if kvs else None, revision)
+def _leader_key(kvs: Any, revision: int) -> LeaderKeyState:
+    return LeaderKeyState(holder_of(kvs[0]) if kvs else None, revision)
 
 
 def _created_at(key: bytes, revision: int) -> Any:

@@ -13,17 +13,25 @@ from typing import Any, Final
 
 from controller.sets.stored_set import StoredSet
 from controller.storage.etcd import calls
-from controller.storage.etcd.calls import Lead, Sight
+from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
 from controller.storage.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
-from controller.storage.etcd.keys import Keys, entry_value, kept_of, shown_key
-from controller.storage.etcd.lease import Election
+from controller.storage.etcd.keys import Keys, entry_value, shown_key, versioned_entry_of
+from controller.storage.etcd.lease import LeaderElection
 from controller.storage.etcd.lease_state_machine import Leadership
 from controller.storage.etcd.registration import Membership
 from controller.storage.etcd.revisions import KnownRevisions
 from controller.storage.etcd.threads import CallThreads
-from controller.storage.etcd.watch import TASK, Change, EntryChanged, MemberChanged, Swept, Unreadable, Watch
+from controller.storage.etcd.watch import TASK, Change, EntryChanged, KeySnapshot, MemberChanged, UnreadableKey, Watch
 from controller.storage.observer import NoObserver, StoreObserver
-from controller.storage.store import Deposed, EntryMoved, Kept, Member, OutcomeUnknown, StoreError, Witness
+from controller.storage.store import (
+    ControllerMember,
+    Deposed,
+    EntryMoved,
+    LeadershipListener,
+    OutcomeUnknown,
+    StoreError,
+    VersionedEntry,
+)
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 
@@ -33,22 +41,22 @@ __all__ = ["EtcdOptions", "EtcdStore", "System"]
 CALLS_MAX: Final = 8
 #: Renewals do not wait behind commits: one thread for the election, one for the membership.
 RENEWALS_MAX: Final = 2
-#: The question for the size of the database has a thread of its own: nobody waits behind it.
+#: The call for the size of the database has a thread of its own: nobody waits behind it.
 SIZES_MAX: Final = 1
 #: How long the answer to it may take.
 SIZE_MS: Final = 1000
 #: How long closing waits for what is under way to end.
 CLOSE_S: Final = 0.3
 
-News = Swept | list[Change]
+News = KeySnapshot | list[Change]
 
 
 class DeposedBy(Deposed):
-    """The store said so; it also said who leads instead."""
+    """The store text so; it also text who leads instead."""
 
-    def __init__(self, sight: Sight) -> None:
-        self.sight = sight
-        holder = sight.holder
+    def __init__(self, leader_key: LeaderKeyState) -> None:
+        self.leader_key = leader_key
+        holder = leader_key.holder
         super().__init__(
             "nobody leads" if holder is None else f"{holder.member.id} at {holder.member.address} leads instead"
         )
@@ -74,9 +82,9 @@ class EtcdStore:
         # Nobody is told of it: it says nothing about whether etcd serves.
         self._sizes = CallThreads(SIZES_MAX, clock, NoObserver())
         self._known = KnownRevisions()
-        self._members: dict[str, Member] = {}
-        self._witness: Witness | None = None
-        self._election: Election | None = None
+        self._members: dict[str, ControllerMember] = {}
+        self._listener: LeadershipListener | None = None
+        self._election: LeaderElection | None = None
         self._membership: Membership | None = None
         self._watch: Watch | None = None
         self._background = BackgroundTasks(told.task_failed)
@@ -96,23 +104,23 @@ class EtcdStore:
         answers = (self._renewals.answered_unix_ms, self._calls.answered_unix_ms)
         return max((each for each in answers if each is not None), default=None)
 
-    async def join(self, me: Member, witness: Witness) -> None:
+    async def join(self, me: ControllerMember, listener: LeadershipListener) -> None:
         """Register, follow the others, and stand for election; raises StoreError, after which it may be tried again."""
         membership = Membership(self._client, self._keys, self._renewals, me)
         await membership.register()
-        self._membership, self._witness = membership, witness
-        self._election = Election(self._client, self._keys, self._renewals, self._clock, self._begin_again)
+        self._membership, self._listener = membership, listener
+        self._election = LeaderElection(self._client, self._keys, self._renewals, self._clock, self._on_rollback)
         loop = asyncio.get_running_loop()
         self._watch = Watch(
             self._client,
             self._keys,
             self._clock,
-            lambda news: _tell(loop, self._hear, news),
+            lambda news: _post(loop, self._on_news, news),
             self._observer.task_failed,
         )
         leadership = Leadership(me=me, run=secrets.token_hex(8))
         self._tasks = [
-            self._election.start(leadership, witness, self._background),
+            self._election.start(leadership, listener, self._background),
             self._background.keep_running(lambda: membership.stay(lambda: me.id in self._members), "etcd_membership"),
         ]
         self._watch.start()
@@ -127,55 +135,55 @@ class EtcdStore:
         if self._election is not None:
             self._election.pass_on()
 
-    async def load(self) -> Mapping[str, Kept]:
+    async def load(self) -> Mapping[str, VersionedEntry]:
         """Return all entries, those that cannot be read too."""
         entries = await self._calls.run("load", lambda _: self._load())
-        for name, kept in entries.items():
-            self._known.learned(name, kept.revision)
+        for name, versioned in entries.items():
+            self._known.revision_known(name, versioned.revision)
         return entries
 
-    async def read(self, broker_name: str) -> Kept:
+    async def read(self, broker_name: str) -> VersionedEntry:
         """Return one entry."""
-        question = calls.read(self._keys.broker_set(broker_name))
+        call = calls.read(self._keys.broker_set(broker_name))
         try:
-            kv = await self._calls.run("read", lambda deadline_ms: self._client.ask(question, deadline_ms=deadline_ms))
+            kv = await self._calls.run("read", lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms))
         except Unreachable as error:
             raise OutcomeUnknown(str(error)) from None  # for who reads to learn what has become of a commit
         if kv is None:
-            return Kept()
-        kept = kept_of(kv)
-        self._known.learned(broker_name, kept.revision)
-        return kept
+            return VersionedEntry()
+        versioned = versioned_entry_of(kv)
+        self._known.revision_known(broker_name, versioned.revision)
+        return versioned
 
     async def commit(self, broker_name: str, entry: StoredSet, revision: int) -> int:
         """Store an entry in one transaction; a majority of etcd has it when this returns."""
         election = self._election
-        lead = None if election is None else election.lead
-        if election is None or lead is None:
+        own_key = None if election is None else election.own_key
+        if election is None or own_key is None:
             raise Deposed(f"{broker_name}: this controller does not lead")
         value = entry_value(entry) if entry != StoredSet() else None
-        self._known.begins(broker_name)
+        self._known.commit_begins(broker_name)
         try:
             stored = await self._calls.run(
                 "commit",
-                partial(self._commit, self._keys.broker_set(broker_name), value, revision, lead),
+                partial(self._commit, self._keys.broker_set(broker_name), value, revision, own_key),
             )
-            self._known.learned(broker_name, stored)
-            election.knowing(stored)
+            self._known.revision_known(broker_name, stored)
+            election.revision_seen(stored)
         except DeposedBy as error:
-            election.heard(error.sight)
-            election.doubted()
+            election.observed(error.leader_key)
+            election.recheck()
             raise
         finally:
-            self._report(self._known.ends(broker_name))
+            self._report(self._known.commit_ends(broker_name))
         return stored
 
     async def size_bytes(self) -> int | None:
         """Return how large the database of the endpoint is that is asked now; raises StoreError."""
-        question = calls.database_bytes()
+        call = calls.database_bytes()
         return await self._sizes.run(
             "size",
-            lambda deadline_ms: self._client.ask_beside(question, deadline_ms=deadline_ms),
+            lambda deadline_ms: self._client.request_once(call, deadline_ms=deadline_ms),
             within_ms=SIZE_MS,
         )
 
@@ -199,82 +207,82 @@ class EtcdStore:
         self._renewals.close()
         self._sizes.close()
 
-    def _load(self) -> dict[str, Kept]:
-        kvs, _ = calls.everything(self._client, self._keys.sets, self._clock.now_ms)
+    def _load(self) -> dict[str, VersionedEntry]:
+        kvs, _ = calls.read_all(self._client, self._keys.sets, self._clock.now_ms)
         return dict(self._loaded(kv) for kv in kvs)
 
-    def _loaded(self, kv: Any) -> tuple[str, Kept]:
+    def _loaded(self, kv: Any) -> tuple[str, VersionedEntry]:
         name = shown_key(kv.key)
         try:
             name = self._keys.broker_name(kv.key)
-            return name, kept_of(kv)
+            return name, versioned_entry_of(kv)
         except StoreError as error:
-            return name, Kept(revision=kv.mod_revision, problem=str(error))
+            return name, VersionedEntry(revision=kv.mod_revision, problem=str(error))
 
-    def _commit(self, key: bytes, value: bytes | None, revision: int, lead: Lead, deadline_ms: int) -> int:
-        question = calls.commit(self._keys, lead, key, value, revision)
-        outcome = self._client.ask(question, deadline_ms=deadline_ms, is_repeatable=False)
+    def _commit(self, key: bytes, value: bytes | None, revision: int, own_key: OwnLeaderKey, deadline_ms: int) -> int:
+        call = calls.commit(self._keys, own_key, key, value, revision)
+        outcome = self._client.request(call, deadline_ms=deadline_ms, is_repeatable=False)
         if outcome.is_stored:
-            return outcome.sight.revision
-        if not lead.is_of(outcome.sight.holder):
-            raise DeposedBy(outcome.sight)
+            return outcome.leader_key.revision
+        if not own_key.is_of(outcome.leader_key.holder):
+            raise DeposedBy(outcome.leader_key)
         raise EntryMoved(f"{self._keys.broker_name(key)} is no longer at revision {revision}")
 
-    def _begin_again(self) -> None:
+    def _on_rollback(self) -> None:
         """Doubt everything: etcd was put back to an older state."""
-        self._known.doubted()
-        if self._witness is not None:
-            self._witness.put_back()
+        self._known.invalidate()
+        if self._listener is not None:
+            self._listener.put_back()
         assert self._watch is not None, "who stands for election watches too"
-        self._watch.begin_again()
+        self._watch.restart()
 
-    def _hear(self, news: Swept | list[Change]) -> None:
-        if isinstance(news, Swept):
-            self._attempt(lambda: self._hear_everything(news))
+    def _on_news(self, news: KeySnapshot | list[Change]) -> None:
+        if isinstance(news, KeySnapshot):
+            self._attempt(lambda: self._on_snapshot(news))
             return
         for change in news:
-            self._attempt(partial(self._hear_change, change))
+            self._attempt(partial(self._on_change, change))
 
-    def _attempt(self, hear: Callable[[], None]) -> None:
+    def _attempt(self, on_news: Callable[[], None]) -> None:
         try:
-            hear()
+            on_news()
         except Exception as error:  # noqa: BLE001  # whatever it is, the other changes are heard of
             self._background.report(TASK, error)
 
-    def _hear_everything(self, swept: Swept) -> None:
+    def _on_snapshot(self, snapshot: KeySnapshot) -> None:
         assert self._election is not None, "the watch begins after the election"
-        self._election.heard(swept.sight)
-        self._members = dict(swept.members)
-        self._tell_members()
-        self._report(self._known.swept(swept.entries, swept.sight.revision))
+        self._election.observed(snapshot.leader_key)
+        self._members = dict(snapshot.members)
+        self._report_members()
+        self._report(self._known.snapshot_read(snapshot.entries, snapshot.leader_key.revision))
 
-    def _hear_change(self, change: Change) -> None:
+    def _on_change(self, change: Change) -> None:
         assert self._election is not None, "the watch begins after the election"
         match change:
-            case Sight():
-                self._election.heard(change)
+            case LeaderKeyState():
+                self._election.observed(change)
             case MemberChanged(member_id, None):
                 self._members.pop(member_id, None)
-                self._tell_members()
+                self._report_members()
             case MemberChanged(member_id, member) if member is not None:
                 self._members[member_id] = member
-                self._tell_members()
-            case EntryChanged(broker_name, kept):
-                self._election.knowing(kept.revision)
-                self._report(self._known.heard(broker_name, kept))
-            case Unreadable(text):
+                self._report_members()
+            case EntryChanged(broker_name, versioned):
+                self._election.revision_seen(versioned.revision)
+                self._report(self._known.observed(broker_name, versioned))
+            case UnreadableKey(text):
                 self.unreadable = text
 
-    def _tell_members(self) -> None:
-        if self._witness is not None:
-            self._witness.members_changed(tuple(self._members[each] for each in sorted(self._members)))
+    def _report_members(self) -> None:
+        if self._listener is not None:
+            self._listener.members_changed(tuple(self._members[each] for each in sorted(self._members)))
 
-    def _report(self, reports: Iterable[tuple[str, Kept]]) -> None:
-        for broker_name, kept in reports:
-            if self._witness is not None:
-                self._witness.entry_changed(broker_name, kept)
+    def _report(self, reports: Iterable[tuple[str, VersionedEntry]]) -> None:
+        for broker_name, versioned in reports:
+            if self._listener is not None:
+                self._listener.entry_changed(broker_name, versioned)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[[News], None], news: News) -> None:
+def _post(loop: asyncio.AbstractEventLoop, on_news: Callable[[News], None], news: News) -> None:
     with suppress(RuntimeError):  # the loop has ended, and nobody is there to hear
-        loop.call_soon_threadsafe(hear, news)
+        loop.call_soon_threadsafe(on_news, news)

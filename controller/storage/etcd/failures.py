@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 
-class Fate(enum.Enum):
+class FailureKind(enum.Enum):
     """What has become of a call that failed."""
 
     #: It never left this process: any endpoint may be asked.
@@ -27,7 +27,7 @@ class Fate(enum.Enum):
 class Failure(msgspec.Struct, frozen=True):
     """A call that failed, and why."""
 
-    fate: Fate
+    kind: FailureKind
     #: For operators: names the endpoint, and says what to do where that is known.
     text: str
     #: There was no answer at all: the connection is not to be used again.
@@ -40,24 +40,28 @@ _FULL: Final = (
 )
 
 #: What etcd or gRPC say, and what follows. The first that is found counts.
-_SAYINGS: Final = (
-    ("failed to connect", Fate.NOT_SENT, ""),
-    ("DNS resolution failed", Fate.NOT_SENT, ""),
-    ("invalid auth token", Fate.TOKEN_REFUSED, ""),
-    ("revision of auth store is old", Fate.TOKEN_REFUSED, ""),
-    ("user name is empty", Fate.REFUSED, "; it asks for a user and a password"),
-    ("permission denied", Fate.REFUSED, "; the user needs a role that may read and write the keys of the controllers"),
-    ("authentication failed", Fate.REFUSED, "; the user or the password is wrong"),
+_KNOWN_ERRORS: Final = (
+    ("failed to connect", FailureKind.NOT_SENT, ""),
+    ("DNS resolution failed", FailureKind.NOT_SENT, ""),
+    ("invalid auth token", FailureKind.TOKEN_REFUSED, ""),
+    ("revision of auth store is old", FailureKind.TOKEN_REFUSED, ""),
+    ("user name is empty", FailureKind.REFUSED, "; it asks for a user and a password"),
+    (
+        "permission denied",
+        FailureKind.REFUSED,
+        "; the user needs a role that may read and write the keys of the controllers",
+    ),
+    ("authentication failed", FailureKind.REFUSED, "; the user or the password is wrong"),
     (
         "database space exceeded",
-        Fate.REFUSED,
+        FailureKind.REFUSED,
         _FULL,
     ),
-    ("has been compacted", Fate.COMPACTED, ""),
-    ("requested lease not found", Fate.REFUSED, ""),
-    ("request is too large", Fate.REFUSED, "; raise its --max-request-bytes"),
-    ("too many requests", Fate.REFUSED, ""),
-    ("Channel closed", Fate.UNKNOWN, ""),
+    ("has been compacted", FailureKind.COMPACTED, ""),
+    ("requested lease not found", FailureKind.REFUSED, ""),
+    ("request is too large", FailureKind.REFUSED, "; raise its --max-request-bytes"),
+    ("too many requests", FailureKind.REFUSED, ""),
+    ("Channel closed", FailureKind.UNKNOWN, ""),
 )
 
 #: Where a handshake fails the reason is not in this sentence; what usually is behind it.
@@ -73,15 +77,15 @@ _REFUSALS: Final = frozenset({"INVALID_ARGUMENT", "FAILED_PRECONDITION", "PERMIS
 
 def failure_of(endpoint: str, code: str, details: str) -> Failure:
     """Return what follows from the name of a gRPC status code and its text."""
-    said = details.replace("\n", " ").strip() or code
-    for saying, fate, advice in _SAYINGS:
-        if saying in said:
-            return Failure(fate, f"etcd at {endpoint}: {said}{advice or _hint(said)}")
-    fate = Fate.REFUSED if code in _REFUSALS else Fate.UNKNOWN
+    text = details.replace("\n", " ").strip() or code
+    for phrase, kind, advice in _KNOWN_ERRORS:
+        if phrase in text:
+            return Failure(kind, f"etcd at {endpoint}: {text}{advice or _hint(text)}")
+    kind = FailureKind.REFUSED if code in _REFUSALS else FailureKind.UNKNOWN
     return Failure(
-        fate, f"etcd at {endpoint}: {said}{_hint(said)}", is_silence="DEADLINE" in code or "Deadline" in said
+        kind, f"etcd at {endpoint}: {text}{_hint(text)}", is_silence="DEADLINE" in code or "Deadline" in text
     )
 
 
-def _hint(said: str) -> str:
-    return next((hint for sign, hint in _HINTS if sign in said), "")
+def _hint(text: str) -> str:
+    return next((hint for sign, hint in _HINTS if sign in text), "")

@@ -7,7 +7,7 @@ import msgspec
 
 from controller.sets.stored_set import NewerFormat, StoredSet, decode_stored_set
 from controller.storage.etcd.lease_state_machine import Holder
-from controller.storage.store import Kept, Member, StoreError
+from controller.storage.store import ControllerMember, StoreError, VersionedEntry
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -55,7 +55,7 @@ def after_prefix(prefix: bytes) -> bytes:
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
-def leader_value(member: Member, run: str) -> bytes:
+def leader_value(member: ControllerMember, run: str) -> bytes:
     """Return what the leader writes into its key."""
     return _encode(_LeaderValue(member.id, member.address, run))
 
@@ -64,11 +64,14 @@ def holder_of(kv: Any) -> Holder:
     """Return who wrote the key; raises StoreError."""
     value = _read(kv, _LeaderValue)
     return Holder(
-        member=Member(id=value.id, address=value.addr), run=value.run, token=kv.create_revision, lease_id=kv.lease
+        member=ControllerMember(id=value.id, address=value.addr),
+        run=value.run,
+        token=kv.create_revision,
+        lease_id=kv.lease,
     )
 
 
-def member_value(member: Member) -> bytes:
+def member_value(member: ControllerMember) -> bytes:
     """Return what a controller writes into its key."""
     return _encode(_MemberValue(member.address))
 
@@ -83,10 +86,10 @@ def entry_value(entry: StoredSet) -> bytes:
     return _encode(entry)
 
 
-def kept_of(kv: Any) -> Kept:
+def versioned_entry_of(kv: Any) -> VersionedEntry:
     """Return the entry of a key; raises StoreError."""
     try:
-        return Kept(decode_stored_set(kv.value), kv.mod_revision)
+        return VersionedEntry(decode_stored_set(kv.value), kv.mod_revision)
     except NewerFormat as error:
         raise StoreError(f"etcd: the entry at {shown_key(kv.key)} {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,30 +1,30 @@
-"""Performs what `lease_state_machine.py` asks for next, one step at a time, and tells the witness what came of it."""
+"""Performs what `lease_state_machine.py` asks for next, one step at a time, and tells the listener what came of it."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from controller.storage.etcd import calls
-from controller.storage.etcd.calls import Lead, Sight
+from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
 from controller.storage.etcd.client import CALL_MS, Connection, EtcdClient, Metadata
 from controller.storage.etcd.keys import Keys
 from controller.storage.etcd.lease_state_machine import (
     LEASE_TTL_S,
     Campaign,
     Follows,
-    Grant,
+    GrantLease,
     Leadership,
+    LeadershipRole,
     Leads,
     Leave,
     Look,
     Release,
     Renew,
-    Rest,
-    Role,
     Step,
+    Wait,
 )
 from controller.storage.etcd.threads import CallThreads
-from controller.storage.store import StoreError, Witness
+from controller.storage.store import LeadershipListener, StoreError
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import Clock
 
@@ -38,7 +38,7 @@ _AGAIN_S: Final = 0.1
 Answer = TypeVar("Answer")
 
 
-class Election:
+class LeaderElection:
     """One controller's part in finding out who leads."""
 
     def __init__(
@@ -49,15 +49,17 @@ class Election:
         self._threads = threads
         self._clock = clock
         #: Called when etcd is found to have gone back to an older state.
-        self._went_back = went_back
+        self._on_rollback = went_back
 
-    def start(self, leadership: Leadership, witness: Witness, tasks: BackgroundTasks) -> "asyncio.Task[bool]":
-        """Stand for election from now on, in a task that ends when the lead is given up."""
+    def start(
+        self, leadership: Leadership, listener: LeadershipListener, tasks: BackgroundTasks
+    ) -> "asyncio.Task[bool]":
+        """Stand for election from now on, in a task that ends when leadership is given up."""
         self._tasks = tasks
         self._has_left = False
         self._state = leadership
-        self._witness = witness
-        self._told: Role | None = None
+        self._listener = listener
+        self._reported: LeadershipRole | None = None
         self._woken = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._take(leadership)
@@ -65,24 +67,24 @@ class Election:
         return self._task
 
     @property
-    def lead(self) -> Lead | None:
+    def own_key(self) -> OwnLeaderKey | None:
         """The key `leader` while it is this controller's."""
         self._take(self._state.at(self._clock.now_ms()))
         state = self._state
-        return Lead(state.me, state.run, state.token) if state.token else None
+        return OwnLeaderKey(state.me, state.run, state.token) if state.token else None
 
-    def heard(self, sight: Sight) -> None:
-        """Learn of a change of the key `leader`."""
-        self._take(self._state.heard(*sight))
+    def observed(self, leader_key: LeaderKeyState) -> None:
+        """Record a change of the key `leader`."""
+        self._take(self._state.observed(*leader_key))
         self._woken.set()
 
-    def knowing(self, revision: int) -> None:
-        """Learn that etcd has come to this revision."""
-        self._take(self._state.knowing(revision))
+    def revision_seen(self, revision: int) -> None:
+        """Record that etcd has come to this revision."""
+        self._take(self._state.revision_seen(revision))
 
-    def doubted(self) -> None:
+    def recheck(self) -> None:
         """Have the key looked at."""
-        self._take(self._state.doubted())
+        self._take(self._state.recheck())
         self._woken.set()
 
     def pass_on(self) -> None:
@@ -104,9 +106,9 @@ class Election:
 
     def _take(self, state: Leadership) -> None:
         self._state = state
-        if state.role == self._told:
+        if state.role == self._reported:
             return
-        self._told = state.role
+        self._reported = state.role
         if self._timer is not None:
             self._timer.cancel()
         match state.role:
@@ -114,9 +116,9 @@ class Election:
                 # A step under way may take longer than the lead lasts.
                 seconds = (until_ms - self._clock.now_ms()) / 1000
                 self._timer = asyncio.get_running_loop().call_later(seconds, self._expire)
-                self._witness.leads(until_ms)
+                self._listener.leads(until_ms)
             case Follows(leader):
-                self._witness.follows(leader)
+                self._listener.follows(leader)
 
     def _expire(self) -> None:
         self._take(self._state.at(self._clock.now_ms()))
@@ -124,35 +126,35 @@ class Election:
             self._timer = asyncio.get_running_loop().call_later(0.01, self._expire)  # the two clocks differ a little
 
     async def _run(self) -> None:
-        """Stand until the lead is given up, whatever fails: who stops before never leads again, or never stops."""
+        """Stand until leadership is given up, whatever fails: who stops before never leads again, or never stops."""
         while not self._has_left:
-            await self._tasks.attempt(self._stand(), _NAME)
+            await self._tasks.attempt(self._run_steps(), _NAME)
             if not self._has_left:
                 await asyncio.sleep(_AGAIN_S)
 
-    async def _stand(self) -> None:
+    async def _run_steps(self) -> None:
         while True:
             now_ms = self._clock.now_ms()
             self._take(self._state.at(now_ms))
             self._woken.clear()
             match self._state.next_step(now_ms):
-                case Rest(until_ms):
-                    await self._rest((until_ms - now_ms) / 1000)
+                case Wait(until_ms):
+                    await self._wait((until_ms - now_ms) / 1000)
                 case Leave(token, lease_id):
                     self._has_left = True
                     await self._leave(token, lease_id)
                     return
                 case step:
-                    await self._try(step)
+                    await self._attempt_step(step)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
             pass
 
-    async def _try(self, step: Step) -> None:
+    async def _attempt_step(self, step: Step) -> None:
         sent_ms = self._clock.now_ms()
         try:
             state = await self._perform(step, sent_ms)
@@ -168,50 +170,52 @@ class Election:
         match step:
             case Look():
                 known_before = self._state.known_revision
-                return self._after_look(await self._ask("look", calls.look(self._keys)), known_before)
-            case Grant():
-                lease_id, ttl_s = await self._ask("grant", calls.grant(LEASE_TTL_S))
+                return self._after_look(await self._request("look", calls.read_leader(self._keys)), known_before)
+            case GrantLease():
+                lease_id, ttl_s = await self._request("grant", calls.grant_lease(LEASE_TTL_S))
                 return self._state.granted(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
             case Campaign(lease_id):
                 me, run = self._state.me, self._state.run
-                sight = await self._ask("campaign", calls.campaign(self._keys, me, run, lease_id), is_repeatable=False)
-                return self._state.heard(*sight)
+                leader_key = await self._request(
+                    "campaign", calls.campaign(self._keys, me, run, lease_id), is_repeatable=False
+                )
+                return self._state.observed(*leader_key)
             case Renew(lease_id):
-                ttl_s = await self._ask("renew", calls.renew(lease_id))
+                ttl_s = await self._request("renew", calls.renew_lease(lease_id))
                 return self._state.renewed(lease_id, ttl_s=ttl_s, sent_ms=sent_ms)
             case Release(holder):
-                lead = calls.Lead(holder.member, holder.run, holder.token)
-                await self._ask("release", calls.release(self._keys, lead))
+                own_key = calls.OwnLeaderKey(holder.member, holder.run, holder.token)
+                await self._request("release", calls.release(self._keys, own_key))
                 return self._state.released()
         raise AssertionError(f"{step} is not performed here")
 
-    def _after_look(self, sight: Sight, known_before: int) -> Leadership:
-        if sight.revision < known_before:
-            self._went_back()
-        return self._state.looked(*sight, self._clock.now_ms(), known_before=known_before)
+    def _after_look(self, leader_key: LeaderKeyState, known_before: int) -> Leadership:
+        if leader_key.revision < known_before:
+            self._on_rollback()
+        return self._state.looked(*leader_key, self._clock.now_ms(), known_before=known_before)
 
     async def _leave(self, token: int, lease_id: int | None) -> None:
         try:
             if token:
-                lead = calls.Lead(self._state.me, self._state.run, token)
-                await self._ask("release", calls.release(self._keys, lead), within_ms=LEAVE_MS)
+                own_key = calls.OwnLeaderKey(self._state.me, self._state.run, token)
+                await self._request("release", calls.release(self._keys, own_key), within_ms=LEAVE_MS)
             if lease_id is not None:
-                await self._ask("revoke", calls.revoke(lease_id), within_ms=LEAVE_MS)
+                await self._request("revoke", calls.revoke_lease(lease_id), within_ms=LEAVE_MS)
         except StoreError:
             pass  # the lease ends by itself
         finally:
             self._take(self._state.left())
 
-    async def _ask(
+    async def _request(
         self,
         kind: str,
-        question: Callable[[Connection, float, Metadata], Answer],
+        call: Callable[[Connection, float, Metadata], Answer],
         *,
         within_ms: int = CALL_MS,
         is_repeatable: bool = True,
     ) -> Answer:
         return await self._threads.run(
             kind,
-            lambda deadline_ms: self._client.ask(question, deadline_ms=deadline_ms, is_repeatable=is_repeatable),
+            lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms, is_repeatable=is_repeatable),
             within_ms=within_ms,
         )

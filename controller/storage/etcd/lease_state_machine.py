@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 
 #: How long the key `leader` outlives a leader that does not renew it.
 LEASE_TTL_S: Final = 5
@@ -22,13 +22,13 @@ LOOK_EVERY_MS: Final = 1500
 #: How long after a step that failed the next one begins.
 RETRY_MS: Final = 200
 #: How long a controller that has passed the lead on leaves it to others.
-STAND_AGAIN_MS: Final = 10_000
+CAMPAIGN_AGAIN_MS: Final = 10_000
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds the key `leader`."""
 
-    member: Member
+    member: ControllerMember
     #: Which run of that controller's process: a restarted one is another holder.
     run: str
     #: The create revision of the key: no two holders have the same, but where the store was put back to an older state.
@@ -55,7 +55,7 @@ class Look(msgspec.Struct, frozen=True):
     """Read the key `leader`."""
 
 
-class Grant(msgspec.Struct, frozen=True):
+class GrantLease(msgspec.Struct, frozen=True):
     """Ask for a lease."""
 
 
@@ -84,13 +84,13 @@ class Leave(msgspec.Struct, frozen=True):
     lease_id: int | None
 
 
-class Rest(msgspec.Struct, frozen=True):
+class Wait(msgspec.Struct, frozen=True):
     """Do nothing until then, or until something is heard."""
 
     until_ms: int
 
 
-Step = Look | Grant | Campaign | Renew | Release | Leave | Rest
+Step = Look | GrantLease | Campaign | Renew | Release | Leave | Wait
 
 
 class Leads(msgspec.Struct, frozen=True):
@@ -102,23 +102,23 @@ class Leads(msgspec.Struct, frozen=True):
 class Follows(msgspec.Struct, frozen=True):
     """This controller does not lead; None: nobody is known to."""
 
-    leader: Member | None
+    leader: ControllerMember | None
 
 
-Role = Leads | Follows
+LeadershipRole = Leads | Follows
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     """All that one controller knows about who leads; each thing it learns makes another."""
 
-    me: Member
+    me: ControllerMember
     run: str
     lease: Lease | None = None
-    #: The create revision of the key `leader` while it is this controller's; 0 if this one does not lead.
+    #: The create revision of the key `leader` while it is this controller's; 0 if it does not lead.
     token: int = 0
     #: Who held the key when it was last seen.
     holder: Holder | None = None
-    #: When the store last said who holds the key; None if that is too long ago to be believed.
+    #: When the store last text who holds the key; None if that is too long ago to be believed.
     seen_ms: int | None = None
     #: The revision of the store of which `holder` is known.
     seen_revision: int = 0
@@ -128,13 +128,13 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     #: No step begins before.
     pause_until_ms: int = 0
     #: This controller does not stand for election before.
-    stands_from_ms: int = 0
+    campaigns_from_ms: int = 0
     #: Nothing was seen yet: a key of the same member is left over from an earlier run of it.
     is_new: bool = True
     is_leaving: bool = False
 
     @property
-    def role(self) -> Role:
+    def role(self) -> LeadershipRole:
         """Whether this controller leads."""
         if self.token and self.lease is not None and not self.is_leaving:
             return Leads(self.lease.until_ms)
@@ -155,7 +155,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_leaving:
             return Leave(self.token, None if self.lease is None else self.lease.id)
         if now_ms < self.pause_until_ms:
-            return Rest(self.pause_until_ms)
+            return Wait(self.pause_until_ms)
         if self.token and self.lease is not None:
             return self._step_of_leader(self.lease, now_ms)
         return self._step_of_follower(now_ms)
@@ -166,20 +166,20 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
             return Renew(lease.id)
         if now_ms >= self.look_due_ms:
             return Look()
-        return Rest(min(renew_due_ms, self.look_due_ms))
+        return Wait(min(renew_due_ms, self.look_due_ms))
 
     def _step_of_follower(self, now_ms: int) -> Step:
         if self.seen_ms is None or now_ms >= self.look_due_ms:
             return Look()
         if self.holder is None:
-            if now_ms < self.stands_from_ms:
-                return Rest(min(self.stands_from_ms, self.look_due_ms))
+            if now_ms < self.campaigns_from_ms:
+                return Wait(min(self.campaigns_from_ms, self.look_due_ms))
             if self.lease is None or now_ms >= self.lease.renewed_ms + RENEW_EVERY_MS:
-                return Grant()
+                return GrantLease()
             return Campaign(self.lease.id)
         if self.is_left_over(self.holder):
             return Release(self.holder)
-        return Rest(self.look_due_ms)
+        return Wait(self.look_due_ms)
 
     def is_left_over(self, holder: Holder) -> bool:
         """Whether the key is this controller's, but not one under which it leads."""
@@ -188,7 +188,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         return holder.run == self.run or (self.is_new and holder.member == self.me)
 
     def looked(self, holder: Holder | None, revision: int, now_ms: int, *, known_before: int) -> "Leadership":
-        """Learn who holds the key at this revision of the store, asked when `known_before` was the highest known.
+        """Record who holds the key at this revision of the store, asked when `known_before` was the highest known.
 
         A lower one means that a backup was restored. What is known of the sets is not what is stored, even if the key
         is in the backup: whoever leads begins again.
@@ -198,15 +198,15 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
             known = replace(
                 known, token=0, lease=None, known_revision=revision, seen_revision=min(revision, self.seen_revision)
             )
-        seen = known.heard(holder, revision)
+        seen = known.observed(holder, revision)
         is_new = self.is_new and holder is not None and seen.is_left_over(holder)
         return replace(seen, is_new=is_new)
 
-    def heard(self, holder: Holder | None, revision: int) -> "Leadership":
-        """Learn of a change of the key; what is older than what is known changes nothing."""
+    def observed(self, holder: Holder | None, revision: int) -> "Leadership":
+        """Record a change of the key; what is older than what is known changes nothing."""
         if revision < self.seen_revision:
             return self
-        seen = replace(self, holder=holder, seen_revision=revision).knowing(revision)
+        seen = replace(self, holder=holder, seen_revision=revision).revision_seen(revision)
         if self.token:
             # Where the store was put back to an older state, its revisions come again.
             is_mine = holder is not None and (holder.token, holder.run) == (self.token, self.run)
@@ -215,20 +215,20 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
             return replace(seen, token=holder.token, is_new=False)  # the answer to a campaign was lost
         return seen
 
-    def knowing(self, revision: int) -> "Leadership":
-        """Learn that the store has come to this revision."""
+    def revision_seen(self, revision: int) -> "Leadership":
+        """Record that the store has come to this revision."""
         return replace(self, known_revision=max(revision, self.known_revision))
 
-    def doubted(self) -> "Leadership":
-        """Learn that something is not as it was thought: look at once."""
+    def recheck(self) -> "Leadership":
+        """Record that something is not as it was thought: look at once."""
         return replace(self, look_due_ms=0)
 
     def granted(self, lease_id: int, *, ttl_s: int, sent_ms: int) -> "Leadership":
-        """Learn of the lease asked for at that time, and for how long it was granted."""
+        """Record the lease asked for at that time, and for how long it was granted."""
         return replace(self, lease=Lease(id=lease_id, renewed_ms=sent_ms, ttl_s=ttl_s), pause_until_ms=0)
 
     def renewed(self, lease_id: int, *, ttl_s: int, sent_ms: int) -> "Leadership":
-        """Learn what came of a renewal sent at that time; a TTL of 0: the lease is gone."""
+        """Record what came of a renewal sent at that time; a TTL of 0: the lease is gone."""
         if self.lease is None or self.lease.id != lease_id:
             return self
         if ttl_s <= 0:
@@ -236,25 +236,25 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, lease=Lease(id=lease_id, renewed_ms=sent_ms, ttl_s=ttl_s), pause_until_ms=0)
 
     def released(self) -> "Leadership":
-        """Learn that a key left over was deleted, or has changed meanwhile."""
-        return replace(self.doubted(), is_new=False, pause_until_ms=0)
+        """Record that a key left over was deleted, or has changed meanwhile."""
+        return replace(self.recheck(), is_new=False, pause_until_ms=0)
 
     def failed(self, now_ms: int) -> "Leadership":
-        """Learn that a step came to nothing, or that nobody knows what it came to."""
-        return replace(self.doubted(), pause_until_ms=now_ms + RETRY_MS)
+        """Record that a step came to nothing, or that nobody knows what it came to."""
+        return replace(self.recheck(), pause_until_ms=now_ms + RETRY_MS)
 
     def passed_on(self, now_ms: int) -> "Leadership":
-        """Learn that this controller cannot lead now: the key is released, and left to others for a while."""
-        return replace(self.without_key(), stands_from_ms=now_ms + STAND_AGAIN_MS)
+        """Record that this controller cannot lead now: the key is released, and left to others for a while."""
+        return replace(self.without_key(), campaigns_from_ms=now_ms + CAMPAIGN_AGAIN_MS)
 
     def leaving(self) -> "Leadership":
-        """Learn that this controller is to lead no more."""
+        """Record that this controller is to lead no more."""
         return replace(self, is_leaving=True)
 
     def left(self) -> "Leadership":
-        """Learn that key and lease were given back, or end by themselves."""
+        """Record that key and lease were given back, or end by themselves."""
         return replace(self, token=0, lease=None)
 
     def without_key(self) -> "Leadership":
-        """Learn that this controller does not lead, nor has a lease under which it could."""
+        """Record that this controller does not lead, nor has a lease under which it could."""
         return replace(self, token=0, lease=None, look_due_ms=0)

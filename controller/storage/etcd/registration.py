@@ -9,7 +9,7 @@ from controller.storage.etcd import calls
 from controller.storage.etcd.client import CALL_MS, Connection, EtcdClient, Metadata
 from controller.storage.etcd.keys import Keys
 from controller.storage.etcd.threads import CallThreads
-from controller.storage.store import Member, OutcomeUnknown, StoreError
+from controller.storage.store import ControllerMember, OutcomeUnknown, StoreError
 
 #: How long a controller that is gone is still listed.
 MEMBER_TTL_S: Final = 15
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 class IdTaken(StoreError):
     """Another controller has this id."""
 
-    def __init__(self, me: Member, address: str) -> None:
+    def __init__(self, me: ControllerMember, address: str) -> None:
         self.me = me
         self.address = address
         super().__init__(
@@ -36,7 +36,7 @@ class IdTaken(StoreError):
 class Membership:
     """One controller's key and the lease it is bound to."""
 
-    def __init__(self, client: EtcdClient, keys: Keys, threads: CallThreads, me: Member) -> None:
+    def __init__(self, client: EtcdClient, keys: Keys, threads: CallThreads, me: ControllerMember) -> None:
         self._client = client
         self._keys = keys
         self._threads = threads
@@ -45,11 +45,11 @@ class Membership:
 
     async def register(self) -> None:
         """Enter this controller into the list; raises IdTaken, StoreError."""
-        address, revision = await self._ask("read", calls.address_at(self._keys.member(self._me.id)))
+        address, revision = await self._request("read", calls.member_address(self._keys.member(self._me.id)))
         if address not in (None, self._me.address):
             raise IdTaken(self._me, address)
-        lease_id, _ = await self._ask("grant", calls.grant(MEMBER_TTL_S))
-        if not await self._ask("register", calls.enter(self._keys, self._me, lease_id, revision)):
+        lease_id, _ = await self._request("grant", calls.grant_lease(MEMBER_TTL_S))
+        if not await self._request("register", calls.put_member(self._keys, self._me, lease_id, revision)):
             raise OutcomeUnknown(f"another controller calls itself {self._me.id} at this moment")
         self._lease_id = lease_id
 
@@ -58,7 +58,7 @@ class Membership:
         while True:
             await asyncio.sleep(RENEW_EVERY_S)
             try:
-                ttl_s = await self._ask("renew", calls.renew(self._lease_id))
+                ttl_s = await self._request("renew", calls.renew_lease(self._lease_id))
                 if not ttl_s or not is_listed():
                     await self.register()
             except StoreError:
@@ -67,11 +67,11 @@ class Membership:
     async def leave(self) -> None:
         """Take this controller off the list at once, if etcd answers."""
         with suppress(StoreError):  # the lease ends by itself
-            await self._ask("revoke", calls.revoke(self._lease_id), within_ms=LEAVE_MS)
+            await self._request("revoke", calls.revoke_lease(self._lease_id), within_ms=LEAVE_MS)
 
-    async def _ask(
-        self, kind: str, question: Callable[[Connection, float, Metadata], Answer], *, within_ms: int = CALL_MS
+    async def _request(
+        self, kind: str, call: Callable[[Connection, float, Metadata], Answer], *, within_ms: int = CALL_MS
     ) -> Answer:
         return await self._threads.run(
-            kind, lambda deadline_ms: self._client.ask(question, deadline_ms=deadline_ms), within_ms=within_ms
+            kind, lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms), within_ms=within_ms
         )

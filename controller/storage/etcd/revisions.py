@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import Kept
+from controller.storage.store import VersionedEntry
 
 #: An entry that is stored, and not known.
 _UNKNOWN = -1
@@ -18,40 +18,46 @@ class KnownRevisions:
         #: Commits of this process of which nobody knows yet what they come to.
         self._under_way: Counter[str] = Counter()
         #: What is heard of an entry meanwhile: it may be this very commit.
-        self._held: dict[str, list[Kept]] = {}
+        self._deferred: dict[str, list[VersionedEntry]] = {}
 
-    def learned(self, broker_name: str, revision: int) -> None:
-        """Learn that whoever asked has been told this revision."""
+    def revision_known(self, broker_name: str, revision: int) -> None:
+        """Record that whoever asked has been told this revision."""
         self._known[broker_name] = max(revision, self._known.get(broker_name, 0))
 
-    def begins(self, broker_name: str) -> None:
-        """Learn that a commit is sent."""
+    def commit_begins(self, broker_name: str) -> None:
+        """Record that a commit is sent."""
         self._under_way[broker_name] += 1
 
-    def ends(self, broker_name: str) -> Iterable[tuple[str, Kept]]:
-        """Learn that a commit has ended; `learned` came before if it was stored."""
+    def commit_ends(self, broker_name: str) -> Iterable[tuple[str, VersionedEntry]]:
+        """Record that a commit has ended; `revision_known` came before if it was stored."""
         self._under_way[broker_name] -= 1
         if self._under_way[broker_name]:
             return ()
         del self._under_way[broker_name]
-        return [report for kept in self._held.pop(broker_name, ()) for report in self.heard(broker_name, kept)]
+        return [
+            report
+            for versioned in self._deferred.pop(broker_name, ())
+            for report in self.observed(broker_name, versioned)
+        ]
 
-    def heard(self, broker_name: str, kept: Kept) -> Iterable[tuple[str, Kept]]:
-        """Learn what an entry is at a revision; one that is gone is empty."""
+    def observed(self, broker_name: str, versioned: VersionedEntry) -> Iterable[tuple[str, VersionedEntry]]:
+        """Record what an entry is at a revision; one that is gone is empty."""
         if broker_name in self._under_way:
-            self._held.setdefault(broker_name, []).append(kept)
+            self._deferred.setdefault(broker_name, []).append(versioned)
             return ()
-        if kept.revision <= self._known.get(broker_name, 0):
+        if versioned.revision <= self._known.get(broker_name, 0):
             return ()
-        self._known[broker_name] = kept.revision
-        return ((broker_name, kept),)
+        self._known[broker_name] = versioned.revision
+        return ((broker_name, versioned),)
 
-    def swept(self, entries: Mapping[str, Kept], revision: int) -> Iterable[tuple[str, Kept]]:
-        """Learn all entries as they are at a revision."""
+    def snapshot_read(
+        self, entries: Mapping[str, VersionedEntry], revision: int
+    ) -> Iterable[tuple[str, VersionedEntry]]:
+        """Take all entries as they are at a revision."""
         gone = [name for name, known in self._known.items() if name not in entries and known < revision]
-        reports = [report for name in gone for report in self.heard(name, Kept(StoredSet(), revision))]
-        return reports + [report for name, kept in entries.items() for report in self.heard(name, kept)]
+        reports = [report for name in gone for report in self.observed(name, VersionedEntry(StoredSet(), revision))]
+        return reports + [report for name, versioned in entries.items() for report in self.observed(name, versioned)]
 
-    def doubted(self) -> None:
-        """Learn that the store has gone back to an older state: nothing known of it holds."""
+    def invalidate(self) -> None:
+        """Record that the store has gone back to an older state: nothing known of it holds."""
         self._known = dict.fromkeys(self._known, _UNKNOWN)

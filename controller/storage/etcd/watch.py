@@ -8,11 +8,10 @@ import msgspec
 
 from controller.sets.stored_set import StoredSet
 from controller.storage.etcd import calls
-from controller.storage.etcd.calls import Sight
-from controller.storage.etcd.client import CALL_MS, EtcdClient
-from controller.storage.etcd.keys import Keys, address_of, holder_of, kept_of
-from controller.storage.etcd.messages import grpc
-from controller.storage.store import Kept, Member, StoreError
+from controller.storage.etcd.calls import LeaderKeyState
+from controller.storage.etcd.client import CALL_MS, EtcdClient, grpc
+from controller.storage.etcd.keys import Keys, address_of, holder_of, versioned_entry_of
+from controller.storage.store import ControllerMember, StoreError, VersionedEntry
 from remoting.clock import Clock
 
 #: How long after a break the watch is opened again.
@@ -23,58 +22,58 @@ FAULT_PAUSE_S: Final = 1.0
 TASK: Final = "etcd_watch"
 
 
-class Swept(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything as it is at a revision."""
+class KeySnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All keys of the group at one revision."""
 
-    sight: Sight
-    members: Mapping[str, Member]
-    entries: Mapping[str, Kept]
+    leader_key: LeaderKeyState
+    members: Mapping[str, ControllerMember]
+    entries: Mapping[str, VersionedEntry]
 
 
 class MemberChanged(msgspec.Struct, frozen=True):
-    """A controller has come, or moved, or gone (None)."""
+    """A controller joined, moved or left (None)."""
 
     id: str
-    member: Member | None
+    member: ControllerMember | None
 
 
 class EntryChanged(msgspec.Struct, frozen=True):
-    """An entry was written, or removed: then it is empty."""
+    """An entry was written, or removed (then it is empty)."""
 
     broker_name: str
-    kept: Kept
+    versioned: VersionedEntry
 
 
-class Unreadable(msgspec.Struct, frozen=True):
-    """Somebody has written what nobody here can read."""
+class UnreadableKey(msgspec.Struct, frozen=True):
+    """A key whose value cannot be read here."""
 
     text: str
 
 
-Change = Sight | MemberChanged | EntryChanged | Unreadable
+Change = LeaderKeyState | MemberChanged | EntryChanged | UnreadableKey
 
 
 class Watch:
-    """Tells `hear`, in the watching thread, first everything, then each change, in the order of etcd."""
+    """Calls `on_news` in the watching thread: first with a KeySnapshot, then with each change, in the order of etcd."""
 
     def __init__(
         self,
         client: EtcdClient,
         keys: Keys,
         clock: Clock,
-        hear: Callable[[Swept | list[Change]], None],
+        on_news: Callable[[KeySnapshot | list[Change]], None],
         report: Callable[[str, BaseException], None],
     ) -> None:
         self._client = client
         self._keys = keys
         self._clock = clock
-        self._hear = hear
-        #: Told, in the watching thread, what failed by a fault of ours.
+        self._on_news = on_news
+        #: Called in the watching thread with a failure of our own code.
         self._report = report
         self._threads = threads = client.system.threads
         self._stopped = threads.Event()
         self._is_lost = threads.Event()
-        #: The first revision not heard of yet; 0: nothing is known.
+        #: The first revision not received yet; 0: none received.
         self._next_revision = 0
         self._call: Any = None
         # A daemon: a process that ends without closing its store does not wait for news.
@@ -86,8 +85,8 @@ class Watch:
         """Begin."""
         self._thread.start()
 
-    def begin_again(self) -> None:
-        """Tell everything anew: what was told so far does not hold."""
+    def restart(self) -> None:
+        """Report everything anew: what was reported so far is invalid."""
         self._is_lost.set()
         self._cancel()
 
@@ -109,9 +108,9 @@ class Watch:
             try:
                 with suppress(StoreError, grpc.RpcError, ValueError):
                     self._follow()
-            except BaseException as error:  # noqa: BLE001  # whatever it is: who ceases to watch knows no leader
+            except BaseException as error:  # noqa: BLE001  # a thread that ends would never learn of a new leader
                 self._next_revision = 0
-                # Who is to be told may be what fails.
+                # The report itself may be what fails.
                 with suppress(Exception):
                     self._report(TASK, error)
                 self._stopped.wait(FAULT_PAUSE_S)
@@ -142,23 +141,23 @@ class Watch:
             self._cancel()
 
     def _sweep(self) -> None:
-        kvs, revision = calls.everything(self._client, self._keys.prefix, self._clock.now_ms)
+        kvs, revision = calls.read_all(self._client, self._keys.prefix, self._clock.now_ms)
         changes = [self._change(self._written, kv) for kv in kvs]
-        holder = next((each.holder for each in changes if isinstance(each, Sight)), None)
-        self._hear(
-            Swept(
-                sight=Sight(holder, revision),
+        holder = next((each.holder for each in changes if isinstance(each, LeaderKeyState)), None)
+        self._on_news(
+            KeySnapshot(
+                leader_key=LeaderKeyState(holder, revision),
                 members={each.id: each.member for each in changes if isinstance(each, MemberChanged) and each.member},
-                entries={each.broker_name: each.kept for each in changes if isinstance(each, EntryChanged)},
+                entries={each.broker_name: each.versioned for each in changes if isinstance(each, EntryChanged)},
             )
         )
-        if unreadable := [each for each in changes if isinstance(each, Unreadable)]:
-            self._hear([*unreadable])
+        if unreadable := [each for each in changes if isinstance(each, UnreadableKey)]:
+            self._on_news([*unreadable])
         self._next_revision = revision + 1
 
     def _take(self, answer: Any) -> None:
         if answer.events:
-            self._hear(list(self._changes(answer.events)))
+            self._on_news(list(self._changes(answer.events)))
             # The header may be ahead of what has been sent so far.
             self._next_revision = answer.events[-1].kv.mod_revision + 1
         elif not answer.created:
@@ -174,23 +173,23 @@ class Watch:
         try:
             return read(kv)
         except StoreError as error:
-            return Unreadable(str(error))
+            return UnreadableKey(str(error))
 
     def _written(self, kv: Any) -> Change | None:
         if kv.key == self._keys.leader:
-            return Sight(holder_of(kv), kv.mod_revision)
+            return LeaderKeyState(holder_of(kv), kv.mod_revision)
         if kv.key.startswith(self._keys.members):
             member_id = self._keys.member_id(kv.key)
-            return MemberChanged(member_id, Member(id=member_id, address=address_of(kv)))
+            return MemberChanged(member_id, ControllerMember(id=member_id, address=address_of(kv)))
         if kv.key.startswith(self._keys.sets):
-            return EntryChanged(self._keys.broker_name(kv.key), kept_of(kv))
+            return EntryChanged(self._keys.broker_name(kv.key), versioned_entry_of(kv))
         return None
 
     def _removed(self, kv: Any) -> Change | None:
         if kv.key == self._keys.leader:
-            return Sight(None, kv.mod_revision)
+            return LeaderKeyState(None, kv.mod_revision)
         if kv.key.startswith(self._keys.members):
             return MemberChanged(self._keys.member_id(kv.key), None)
         if kv.key.startswith(self._keys.sets):
-            return EntryChanged(self._keys.broker_name(kv.key), Kept(StoredSet(), kv.mod_revision))
+            return EntryChanged(self._keys.broker_name(kv.key), VersionedEntry(StoredSet(), kv.mod_revision))
         return None

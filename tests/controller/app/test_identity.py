@@ -9,7 +9,7 @@ from fakes.lines import Lines
 from controller.app.identity import logged_id, member_of
 from controller.app.service import Controller
 from controller.config import ControllerConfig
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 from remoting.clock import SystemClock
 from serving.logging.logs import Logs, json_line
 from serving.process import own_address
@@ -63,7 +63,9 @@ async def test_with_etcd_it_is_refused_and_told_what_to_set():
 @pytest.mark.usefixtures("_cut_off")
 async def test_with_an_address_that_it_is_given_it_starts_anywhere_without_a_warning(tmp_path):
     told = {"advertised_address": "c0.example:9878"}
-    assert member_of(a_config(**ETCD, **told), 9878) == Member(id="c0.example:9878", address="c0.example:9878")
+    assert member_of(a_config(**ETCD, **told), 9878) == ControllerMember(
+        id="c0.example:9878", address="c0.example:9878"
+    )
     assert await made(a_config(tmp_path, **told)) == []
     assert member_of(a_config(**ETCD, bind_address="10.1.2.3"), 9878).address == "10.1.2.3:9878"
 

@@ -10,7 +10,7 @@ from controller.failure_detection.log_ends import LogEnd
 from controller.sets.broker_set import RAISED_EPOCH_MAX, RECOVERY_MARGIN
 from controller.sets.events import MasterElected
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import Kept, OutcomeUnknown
+from controller.storage.store import OutcomeUnknown, VersionedEntry
 from remoting.protocol.codes import ResponseCode
 
 FAILED = ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
@@ -44,7 +44,7 @@ async def other_controller_stores(room, make):
     """Store what another controller makes of the set, and hear of it as from a watch."""
     entry = StoredSet(broker_set=make(room.stored()))
     revision = await room.backend.commit(SET, entry, (await room.backend.read(SET)).revision)
-    room.store.entry_changed(SET, Kept(entry, revision))
+    room.store.entry_changed(SET, VersionedEntry(entry, revision))
 
 
 # A set that was lost

@@ -5,10 +5,10 @@ from fakes.clock import FakeClock
 
 from controller.failover.group import ControllerRole, Group
 from controller.refusals import NotLeader
-from controller.storage.store import Kept, Member
+from controller.storage.store import ControllerMember, VersionedEntry
 
-ME = Member(id="n0", address="10.0.0.1:9878")
-OTHER = Member(id="n1", address="10.0.0.2:9878")
+ME = ControllerMember(id="n0", address="10.0.0.1:9878")
+OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 LEASE_MS = 5_000
 
 
@@ -173,13 +173,13 @@ def test_each_change_of_the_leader_is_counted_and_news_that_are_none_are_not(gro
 
 def test_a_leader_that_has_moved_is_named_at_its_new_address(group):
     group.follows(OTHER)
-    moved = Member(id="n1", address="10.0.0.9:9878")
+    moved = ControllerMember(id="n1", address="10.0.0.9:9878")
     group.follows(moved)
     assert group.known_leader == moved
 
 
 def test_members_and_what_others_have_stored_are_taken_over(group):
     group.members_changed((ME, OTHER))
-    group.entry_changed("broker-a", Kept(revision=7))
+    group.entry_changed("broker-a", VersionedEntry(revision=7))
     assert group.members == (ME, OTHER)
-    assert group.happened == [("broker-a", Kept(revision=7))]
+    assert group.happened == [("broker-a", VersionedEntry(revision=7))]

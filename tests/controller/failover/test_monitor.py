@@ -11,7 +11,7 @@ from controller.failover.monitor import LOOK_MS, REACHABILITY_CHECKS_MAX
 from controller.failure_detection import detector
 from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
 OTHER = "broker-b"
@@ -205,7 +205,7 @@ async def test_a_controller_that_starts_cut_off_moves_no_master_of_the_other_hos
 async def a_follower_that_found_the_master_dead(room):
     await room.a_set(1, 2)
     await pass_ms(room, 15_000, ProbeOutcome.ANSWERED, *((i, SET, i) for i in (1, 2)))
-    room.group.follows(Member(id="n1", address="10.0.0.2:9878"))
+    room.group.follows(ControllerMember(id="n1", address="10.0.0.2:9878"))
     await pass_ms(room, 6_000, ProbeOutcome.NO_ANSWER, (2, SET, 2))
     assert [line["broker_id"] for line in room.events("broker_failed")] == [1]
     room.group.leads(None)

@@ -7,7 +7,7 @@ from fakes.control_room import SET, ControlRoom
 from controller.failover import monitor, new_sets
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import Kept
+from controller.storage.store import VersionedEntry
 
 INVALID = 2005
 HOURS_MS = 3_600_000
@@ -123,7 +123,7 @@ def fill(room, sets):
     for number in range(sets):
         name = f"made-up-{number}"
         broker_set = BrokerSet(broker_name=name, cluster="C", replicas=replicas(1), next_broker_id=2)
-        room.store.entry_changed(name, Kept(StoredSet(broker_set=broker_set), 1))
+        room.store.entry_changed(name, VersionedEntry(StoredSet(broker_set=broker_set), 1))
 
 
 async def test_a_look_goes_over_so_many_sets_however_many_there_are(room, monkeypatch):

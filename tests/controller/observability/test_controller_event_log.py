@@ -11,13 +11,13 @@ from controller.failure_detection.detector import BrokerFailure, ProbeOutcome, S
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.observability.event_log import BROKER_CODES
 from controller.observability.log_events import EVENTS
-from controller.storage.store import Member, OutcomeUnknown
+from controller.storage.store import ControllerMember, OutcomeUnknown
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from serving.logging.events import common_keys
 from serving.process.event_log import AttributedDispatcher
 
-OTHER = Member(id="n1", address="10.0.0.2:9878")
+OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")
 
 
 class Desk(ControlRoom):

@@ -11,11 +11,11 @@ from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
 from controller.sets.stored_set import StoredSet
-from controller.storage.store import Kept, Member
+from controller.storage.store import ControllerMember, VersionedEntry
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, OTHER
 from serving.metrics.health import Serving
 
-OTHER_CONTROLLER = Member(id="n1", address="10.0.0.2:9878")
+OTHER_CONTROLLER = ControllerMember(id="n1", address="10.0.0.2:9878")
 OF_SETS = (
     "active_brokers",
     "broker_sets",
@@ -65,7 +65,7 @@ def states(samples, cluster=CLUSTER):
 
 def stored(room, broker_set):
     """Let a set be known, as another controller has left it."""
-    room.store.entry_changed(broker_set.broker_name, Kept(StoredSet(broker_set=broker_set), 1))
+    room.store.entry_changed(broker_set.broker_name, VersionedEntry(StoredSet(broker_set=broker_set), 1))
 
 
 # The text

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.witness import eventually
+from fakes.leadership_listener import eventually
 
 from controller.recording import store_size
 from controller.recording.store_size import StoreSize

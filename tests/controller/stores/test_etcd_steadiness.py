@@ -3,25 +3,24 @@
 import threading
 
 import pytest
-from fakes.witness import RecordingWitness, eventually
+from fakes.leadership_listener import RecordingListener, eventually
 from peers.processes import free_port
 from peers.waiting import wait_until
 
 from controller.storage.etcd import calls, registration, watch
-from controller.storage.etcd.client import EtcdClient, EtcdOptions, System, Unreachable
+from controller.storage.etcd.client import EtcdClient, EtcdOptions, System, Unreachable, grpc
 from controller.storage.etcd.keys import Keys
-from controller.storage.etcd.lease import Election
+from controller.storage.etcd.lease import LeaderElection
 from controller.storage.etcd.lease_state_machine import Leadership
-from controller.storage.etcd.messages import grpc
 from controller.storage.etcd.registration import Membership
 from controller.storage.etcd.threads import CallThreads
 from controller.storage.etcd.watch import Watch
 from controller.storage.observer import NoObserver
-from controller.storage.store import Member, OutcomeUnknown
+from controller.storage.store import ControllerMember, OutcomeUnknown
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 
-ME = Member(id="n0", address="10.0.0.1:9878")
+ME = ControllerMember(id="n0", address="10.0.0.1:9878")
 KEYS = Keys("g")
 SOON_S = 20
 
@@ -75,36 +74,36 @@ async def test_a_connection_that_another_thread_leaves_stays_open_for_who_has_it
     other.start()
     other.join()
     with pytest.raises(grpc.RpcError):
-        calls.look(KEYS)(connection, 0.2, ())
+        calls.read_leader(KEYS)(connection, 0.2, ())
     connection.release()
     with pytest.raises(ValueError, match="closed"):
-        calls.look(KEYS)(connection, 0.2, ())
+        calls.read_leader(KEYS)(connection, 0.2, ())
 
 
 def test_where_grpc_says_that_a_channel_is_closed_the_next_endpoint_is_asked(client):
     asked = []
 
-    def question(connection, seconds, metadata):
+    def call(connection, seconds, metadata):
         asked.append(connection.address)
         if len(asked) == 1:
             raise ValueError("Cannot invoke RPC on closed channel!")
         return "answer"
 
-    assert client.ask(question, deadline_ms=soon_ms(), is_repeatable=False) == "answer"
+    assert client.request(call, deadline_ms=soon_ms(), is_repeatable=False) == "answer"
     assert len(set(asked)) == 2
 
 
 def test_where_it_says_so_everywhere_etcd_cannot_be_reached(client):
-    def question(connection, seconds, metadata):
+    def call(connection, seconds, metadata):
         raise ValueError("Cannot invoke RPC on closed channel!")
 
     with pytest.raises(Unreachable, match="closed channel"):
-        client.ask(question, deadline_ms=soon_ms())
+        client.request(call, deadline_ms=soon_ms())
 
 
 async def test_an_election_goes_on_whatever_a_step_of_it_raises_and_tells_it(client, threads, told, tasks):
-    election = Election(client, KEYS, threads, SystemClock(), lambda: None)
-    task = election.start(Leadership(me=ME, run="r"), RecordingWitness(), tasks)
+    election = LeaderElection(client, KEYS, threads, SystemClock(), lambda: None)
+    task = election.start(Leadership(me=ME, run="r"), RecordingListener(), tasks)
     await eventually(lambda: threads.calls >= 3 or task.done(), seconds=SOON_S, what="it is tried again")
     assert not task.done()
     assert {str(each) for each in told} == {"nobody thought of that"}
@@ -125,12 +124,12 @@ class BrokenOff(grpc.RpcError):
 def test_what_may_have_been_done_is_not_asked_again_unless_that_harms_nobody(client, is_repeatable, times):
     asked = []
 
-    def question(connection, seconds, metadata):
+    def call(connection, seconds, metadata):
         asked.append(connection.address)
         raise BrokenOff
 
     with pytest.raises(OutcomeUnknown, match="reset by peer"):
-        client.ask(question, deadline_ms=soon_ms(), is_repeatable=is_repeatable)
+        client.request(call, deadline_ms=soon_ms(), is_repeatable=is_repeatable)
     assert len(asked) == times
 
 
@@ -153,7 +152,7 @@ class Answering:
         self.faults = faults
         self.asked = 0
 
-    def ask(self, question, *, deadline_ms):
+    def request(self, call, *, deadline_ms):
         self.asked += 1
         if self.faults:
             raise self.faults.pop()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.storage.etcd.failures import Failure, Fate, failure_of
+from controller.storage.etcd.failures import Failure, FailureKind, failure_of
 
 
 def failure(code, details):
@@ -10,24 +10,28 @@ def failure(code, details):
 
 
 @pytest.mark.parametrize(
-    ("code", "details", "fate"),
+    ("code", "details", "kind"),
     [
-        ("UNAVAILABLE", "failed to connect to all addresses; last error: UNKNOWN: Connection refused", Fate.NOT_SENT),
-        ("UNAVAILABLE", "DNS resolution failed for nowhere:2379", Fate.NOT_SENT),
-        ("UNAVAILABLE", "etcdserver: request timed out", Fate.UNKNOWN),
-        ("UNAVAILABLE", "etcdserver: leader changed", Fate.UNKNOWN),
-        ("UNAVAILABLE", "Connection reset by peer", Fate.UNKNOWN),
-        ("CANCELLED", "Channel closed!", Fate.UNKNOWN),
-        ("UNKNOWN", "", Fate.UNKNOWN),
-        ("UNAUTHENTICATED", "etcdserver: invalid auth token", Fate.TOKEN_REFUSED),
-        ("INVALID_ARGUMENT", "etcdserver: revision of auth store is old", Fate.TOKEN_REFUSED),
-        ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted", Fate.COMPACTED),
-        ("INVALID_ARGUMENT", "etcdserver: key is not provided", Fate.REFUSED),
-        ("NOT_FOUND", "etcdserver: requested lease not found", Fate.REFUSED),
+        (
+            "UNAVAILABLE",
+            "failed to connect to all addresses; last error: UNKNOWN: Connection refused",
+            FailureKind.NOT_SENT,
+        ),
+        ("UNAVAILABLE", "DNS resolution failed for nowhere:2379", FailureKind.NOT_SENT),
+        ("UNAVAILABLE", "etcdserver: request timed out", FailureKind.UNKNOWN),
+        ("UNAVAILABLE", "etcdserver: leader changed", FailureKind.UNKNOWN),
+        ("UNAVAILABLE", "Connection reset by peer", FailureKind.UNKNOWN),
+        ("CANCELLED", "Channel closed!", FailureKind.UNKNOWN),
+        ("UNKNOWN", "", FailureKind.UNKNOWN),
+        ("UNAUTHENTICATED", "etcdserver: invalid auth token", FailureKind.TOKEN_REFUSED),
+        ("INVALID_ARGUMENT", "etcdserver: revision of auth store is old", FailureKind.TOKEN_REFUSED),
+        ("OUT_OF_RANGE", "etcdserver: mvcc: required revision has been compacted", FailureKind.COMPACTED),
+        ("INVALID_ARGUMENT", "etcdserver: key is not provided", FailureKind.REFUSED),
+        ("NOT_FOUND", "etcdserver: requested lease not found", FailureKind.REFUSED),
     ],
 )
-def test_what_became_of_the_call(code, details, fate):
-    assert failure(code, details).fate is fate
+def test_what_became_of_the_call(code, details, kind):
+    assert failure(code, details).kind is kind
 
 
 def test_only_silence_makes_a_connection_useless():
@@ -54,4 +58,4 @@ def test_the_text_names_the_endpoint_what_was_said_and_what_to_do(details, advic
 
 
 def test_a_failure_that_says_nothing_is_named_by_its_code():
-    assert failure("INTERNAL", "") == Failure(Fate.UNKNOWN, "etcd at h:2379: INTERNAL")
+    assert failure("INTERNAL", "") == Failure(FailureKind.UNKNOWN, "etcd at h:2379: INTERNAL")

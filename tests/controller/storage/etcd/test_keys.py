@@ -12,15 +12,15 @@ from controller.storage.etcd.keys import (
     after_prefix,
     entry_value,
     holder_of,
-    kept_of,
     leader_value,
     member_value,
+    versioned_entry_of,
 )
 from controller.storage.etcd.lease_state_machine import Holder
-from controller.storage.store import Kept, Member, StoreError
+from controller.storage.store import ControllerMember, StoreError, VersionedEntry
 
 KEYS = Keys("a/b")
-ME = Member(id="n1", address="h:1")
+ME = ControllerMember(id="n1", address="h:1")
 
 
 def a_kv(value, key=KEYS.leader):
@@ -40,7 +40,7 @@ def test_what_is_written_is_read_again():
     assert holder_of(a_kv(leader_value(ME, "run"))) == Holder(member=ME, run="run", token=7, lease_id=3)
     assert address_of(a_kv(member_value(ME))) == "h:1"
     entry = StoredSet(broker_set=a_set())
-    assert kept_of(a_kv(entry_value(entry))) == Kept(entry, 9)
+    assert versioned_entry_of(a_kv(entry_value(entry))) == VersionedEntry(entry, 9)
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"%FF"])
@@ -52,7 +52,7 @@ def test_a_key_that_is_no_name_is_named_as_it_is(name):
 
 
 def test_text_that_is_none_cannot_be_read():
-    for read in (kept_of, holder_of, address_of):
+    for read in (versioned_entry_of, holder_of, address_of):
         with pytest.raises(StoreError):
             read(a_kv(b'{"id":"\xff","addr":"\xff","run":"\xff","broker_set":"\xff"}'))
 
@@ -61,4 +61,4 @@ def test_what_cannot_be_read_is_named_by_its_key():
     with pytest.raises(StoreError, match="at /rmq-controller/a%2Fb/leader is not ours"):
         holder_of(a_kv(b"{}"))
     with pytest.raises(StoreError, match=r"entry at /rmq-controller/a%2Fb/sets/x cannot be read.*backup"):
-        kept_of(a_kv(b"x", KEYS.broker_set("x")))
+        versioned_entry_of(a_kv(b"x", KEYS.broker_set("x")))

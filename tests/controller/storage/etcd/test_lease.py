@@ -4,19 +4,19 @@ import asyncio
 
 import pytest
 from fakes.clock import FakeClock
-from fakes.witness import RecordingWitness, eventually
+from fakes.leadership_listener import RecordingListener, eventually
 
-from controller.storage.etcd.calls import Sight
+from controller.storage.etcd.calls import LeaderKeyState
 from controller.storage.etcd.client import Unreachable
 from controller.storage.etcd.keys import Keys
-from controller.storage.etcd.lease import Election
+from controller.storage.etcd.lease import LeaderElection
 from controller.storage.etcd.lease_state_machine import LEASE_TTL_S, MARGIN_MS, RENEW_EVERY_MS, Holder, Leadership
 from controller.storage.etcd.threads import CallThreads
 from controller.storage.observer import NoObserver
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 from remoting.background_tasks import BackgroundTasks
 
-ME, OTHER = Member(id="n0", address="10.0.0.1:9878"), Member(id="n1", address="10.0.0.2:9878")
+ME, OTHER = ControllerMember(id="n0", address="10.0.0.1:9878"), ControllerMember(id="n1", address="10.0.0.2:9878")
 MINE = Holder(member=ME, run="r", token=20, lease_id=77)
 THEIRS = Holder(member=OTHER, run="theirs", token=30, lease_id=5)
 SOON_S = 20
@@ -28,11 +28,11 @@ class Etcd(CallThreads):
     def __init__(self, clock):
         super().__init__(1, clock, NoObserver())
         self._clock = clock
-        self.sight = Sight(None, 10)
+        self.leader_key = LeaderKeyState(None, 10)
         self.takes_ms = 0
         self.is_there = True
         self.ttl_s = LEASE_TTL_S
-        #: Each kind of question, and when it was asked last.
+        #: Each kind of call, and when it was asked last.
         self.asked_ms = {}
 
     async def run(self, kind, work, **more):
@@ -43,18 +43,18 @@ class Etcd(CallThreads):
         if not self.is_there:
             raise Unreachable("nobody is there")
         if kind == "campaign":
-            self.sight = Sight(MINE, 20)
+            self.leader_key = LeaderKeyState(MINE, 20)
         elif kind in ("release", "revoke"):
-            self.sight = Sight(None, self.sight.revision + 1)
-        return {"grant": (77, self.ttl_s), "renew": self.ttl_s}.get(kind, self.sight)
+            self.leader_key = LeaderKeyState(None, self.leader_key.revision + 1)
+        return {"grant": (77, self.ttl_s), "renew": self.ttl_s}.get(kind, self.leader_key)
 
 
 class Story:
     def __init__(self):
-        self.clock, self.witness = FakeClock(), RecordingWitness()
+        self.clock, self.witness = FakeClock(), RecordingListener()
         self.etcd = Etcd(self.clock)
         self.went_back = []
-        self.election = Election(None, Keys("g"), self.etcd, self.clock, lambda: self.went_back.append(True))
+        self.election = LeaderElection(None, Keys("g"), self.etcd, self.clock, lambda: self.went_back.append(True))
 
     def begin(self):
         tasks = BackgroundTasks(lambda _, error: pytest.fail(f"{error!r}"))
@@ -93,11 +93,11 @@ async def test_a_lease_counts_from_when_it_was_asked_for_and_not_from_its_answer
             what=f"the lead lasts from when the {kind} was asked for",
         )
         story.clock.pass_ms(RENEW_EVERY_MS)
-        story.election.doubted()
+        story.election.recheck()
 
 
 async def test_a_leader_stops_when_its_lease_may_end_though_nothing_wakes_it_and_not_before_by_its_own_clock(story):
-    # It has 50 ms to lead, which pass for the loop alone at first.
+    # It has 50 ms to own_key, which pass for the loop alone at first.
     story.etcd.ttl_s, story.etcd.takes_ms = 2, 950
     await story.leads()
     story.etcd.is_there = False
@@ -105,11 +105,11 @@ async def test_a_leader_stops_when_its_lease_may_end_though_nothing_wakes_it_and
     assert story.witness.is_leading
     story.clock.pass_ms(50)
     await story.until(lambda: not story.witness.is_leading, "it does not lead")
-    assert story.election.lead is None
+    assert story.election.own_key is None
 
 
 async def test_the_leader_that_is_seen_is_named(story):
-    story.etcd.sight = Sight(THEIRS, 30)
+    story.etcd.leader_key = LeaderKeyState(THEIRS, 30)
     story.begin()
     await story.until(lambda: story.witness.leader == OTHER, "it knows who leads")
     assert not story.witness.is_leading
@@ -119,7 +119,7 @@ async def test_who_passes_the_lead_on_leads_no_more_at_once_and_gives_the_key_aw
     await story.leads()
     story.election.pass_on()
     assert not story.witness.is_leading
-    assert story.election.lead is None
+    assert story.election.own_key is None
     await story.asked("release")
 
 
@@ -130,22 +130,22 @@ async def test_who_resigns_gives_back_key_and_lease_and_asks_nothing_more(story)
     assert not story.witness.is_leading
     story.etcd.asked_ms.clear()
     story.clock.pass_ms(RENEW_EVERY_MS)
-    story.election.doubted()
+    story.election.recheck()
     await asyncio.sleep(0.1)
     assert story.etcd.asked_ms == {}
 
 
 async def test_an_etcd_that_was_put_back_to_an_older_state_ends_the_lead_and_is_told(story):
     await story.leads()
-    story.election.knowing(40)
+    story.election.revision_seen(40)
     assert not story.went_back
-    story.election.doubted()
+    story.election.recheck()
     await story.until(lambda: story.went_back, "it is told")
     assert story.witness.deposed_at
 
 
 async def test_a_change_of_the_key_is_taken_as_it_is_heard(story):
     await story.leads()
-    story.election.heard(Sight(THEIRS, 30))
+    story.election.observed(LeaderKeyState(THEIRS, 30))
     assert not story.witness.is_leading
     assert story.witness.leader == OTHER

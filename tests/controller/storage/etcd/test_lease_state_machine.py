@@ -3,15 +3,15 @@
 import pytest
 
 from controller.storage.etcd.lease_state_machine import (
+    CAMPAIGN_AGAIN_MS,
     LEASE_TTL_S,
     LOOK_EVERY_MS,
     MARGIN_MS,
     RENEW_EVERY_MS,
     RETRY_MS,
-    STAND_AGAIN_MS,
     Campaign,
     Follows,
-    Grant,
+    GrantLease,
     Holder,
     Leadership,
     Leads,
@@ -19,12 +19,12 @@ from controller.storage.etcd.lease_state_machine import (
     Look,
     Release,
     Renew,
-    Rest,
+    Wait,
 )
-from controller.storage.store import Member
+from controller.storage.store import ControllerMember
 
-ME = Member(id="n1", address="10.0.0.1:9878")
-OTHER = Member(id="n2", address="10.0.0.2:9878")
+ME = ControllerMember(id="n1", address="10.0.0.1:9878")
+OTHER = ControllerMember(id="n2", address="10.0.0.2:9878")
 LEASE = 77
 UNTIL_MS = LEASE_TTL_S * 1000 - MARGIN_MS
 
@@ -49,7 +49,7 @@ def following(new):
 @pytest.fixture
 def leading(new):
     """It leads since 0, by the lease it was granted then."""
-    return new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).heard(MINE, 20)
+    return new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).observed(MINE, 20)
 
 
 # Passing the lead on
@@ -63,10 +63,10 @@ def test_who_passes_the_lead_on_releases_the_key_and_stands_only_after_a_while(l
     assert seen.next_step(1000) == Release(MINE)
     gone = seen.released().looked(None, 21, 1100, known_before=20)
     # It goes on to look, so that it can name whoever leads instead.
-    assert gone.next_step(1100) == Rest(1100 + LOOK_EVERY_MS)
-    late = gone.looked(None, 21, 1000 + STAND_AGAIN_MS, known_before=21)
-    assert late.next_step(999 + STAND_AGAIN_MS) == Rest(1000 + STAND_AGAIN_MS)
-    assert late.next_step(1000 + STAND_AGAIN_MS) == Grant()
+    assert gone.next_step(1100) == Wait(1100 + LOOK_EVERY_MS)
+    late = gone.looked(None, 21, 1000 + CAMPAIGN_AGAIN_MS, known_before=21)
+    assert late.next_step(999 + CAMPAIGN_AGAIN_MS) == Wait(1000 + CAMPAIGN_AGAIN_MS)
+    assert late.next_step(1000 + CAMPAIGN_AGAIN_MS) == GrantLease()
 
 
 # Coming to lead
@@ -79,38 +79,38 @@ def test_who_knows_nothing_looks_first_and_names_no_leader(new):
 
 def test_where_nobody_leads_a_lease_is_asked_for_and_then_the_key(new):
     seen = new.looked(None, 10, 0, known_before=0)
-    assert seen.next_step(0) == Grant()
+    assert seen.next_step(0) == GrantLease()
     granted = seen.granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=100)
     assert granted.next_step(100) == Campaign(LEASE)
     assert granted.role == Follows(None)
-    assert granted.heard(MINE, 20).role == Leads(100 + UNTIL_MS)
+    assert granted.observed(MINE, 20).role == Leads(100 + UNTIL_MS)
 
 
 def test_a_lease_that_has_waited_is_not_used_to_campaign(new):
     granted = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0)
     later = granted.looked(None, 10, RENEW_EVERY_MS, known_before=0)
-    assert later.next_step(RENEW_EVERY_MS) == Grant()
+    assert later.next_step(RENEW_EVERY_MS) == GrantLease()
 
 
 def test_who_loses_the_campaign_follows(new):
-    lost = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).heard(a_holder(), 20)
+    lost = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).observed(a_holder(), 20)
     assert lost.role == Follows(OTHER)
-    assert lost.next_step(0) == Rest(LOOK_EVERY_MS)
+    assert lost.next_step(0) == Wait(LOOK_EVERY_MS)
 
 
 def test_who_follows_looks_now_and_then_although_it_watches(following):
     assert following.role == Follows(OTHER)
-    assert following.next_step(0) == Rest(LOOK_EVERY_MS)
+    assert following.next_step(0) == Wait(LOOK_EVERY_MS)
     assert following.next_step(LOOK_EVERY_MS) == Look()
 
 
 def test_when_the_key_goes_a_follower_campaigns_at_once(following):
-    assert following.heard(None, 11).next_step(1) == Grant()
+    assert following.observed(None, 11).next_step(1) == GrantLease()
 
 
 def test_a_campaign_whose_answer_was_lost_is_found_to_be_won(new):
     sent = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).failed(900)
-    assert sent.next_step(900) == Rest(900 + RETRY_MS)
+    assert sent.next_step(900) == Wait(900 + RETRY_MS)
     assert sent.next_step(900 + RETRY_MS) == Look()
     assert sent.looked(MINE, 20, 1200, known_before=0).role == Leads(UNTIL_MS)
 
@@ -132,7 +132,7 @@ def test_a_campaign_found_to_be_won_too_late_is_not_led_upon(new):
 
 
 def test_a_lead_is_renewed_and_lasts_from_when_the_renewal_was_sent(leading):
-    assert leading.next_step(0) == Rest(min(RENEW_EVERY_MS, LOOK_EVERY_MS))
+    assert leading.next_step(0) == Wait(min(RENEW_EVERY_MS, LOOK_EVERY_MS))
     assert leading.next_step(RENEW_EVERY_MS) == Renew(LEASE)
     assert leading.renewed(LEASE, ttl_s=LEASE_TTL_S, sent_ms=1500).role == Leads(1500 + UNTIL_MS)
 
@@ -145,7 +145,7 @@ def test_a_leader_looks_too(leading):
 
 def test_a_leader_that_cannot_renew_stops_by_itself_at_its_deadline(leading):
     failing = leading.failed(1600)
-    assert failing.next_step(1600) == Rest(1600 + RETRY_MS)
+    assert failing.next_step(1600) == Wait(1600 + RETRY_MS)
     assert failing.next_step(1600 + RETRY_MS) == Renew(LEASE)
     assert failing.at(UNTIL_MS - 1).role == Leads(UNTIL_MS)
     assert failing.at(UNTIL_MS).role == Follows(None)
@@ -165,38 +165,38 @@ def test_the_answer_for_a_lease_of_before_changes_nothing(leading):
 
 @pytest.mark.parametrize("seen", [None, a_holder(token=30), a_holder(ME, run="mine", token=30)])
 def test_a_leader_whose_key_is_another_stops(leading, seen):
-    stopped = leading.heard(seen, 30)
+    stopped = leading.observed(seen, 30)
     assert stopped.token == 0
     assert not isinstance(stopped.role, Leads)
 
 
 def test_what_is_heard_late_changes_nothing(leading):
-    assert leading.heard(None, 19) == leading
-    assert leading.heard(a_holder(), 10) == leading
+    assert leading.observed(None, 19) == leading
+    assert leading.observed(a_holder(), 10) == leading
 
 
 def test_a_doubt_is_looked_into_at_once(following):
-    assert following.doubted().next_step(1) == Look()
+    assert following.recheck().next_step(1) == Look()
 
 
 def test_a_store_put_back_to_an_older_state_ends_the_lead_even_if_the_key_is_in_it(leading):
-    committed = leading.knowing(40).knowing(30)
+    committed = leading.revision_seen(40).revision_seen(30)
     restored = committed.looked(MINE, 25, 3000, known_before=committed.known_revision)
     assert restored.role == Follows(None)
     assert restored.next_step(3000) == Release(MINE)
     assert restored.released().next_step(3000) == Look()
     assert restored.known_revision == 25
-    assert restored.looked(None, 26, 3000, known_before=25).next_step(3000) == Grant()
+    assert restored.looked(None, 26, 3000, known_before=25).next_step(3000) == GrantLease()
 
 
 def test_whoever_holds_the_key_in_a_store_put_back_to_an_older_state_is_followed(leading):
-    restored = leading.knowing(40).looked(a_holder(), 12, 3000, known_before=40)
+    restored = leading.revision_seen(40).looked(a_holder(), 12, 3000, known_before=40)
     assert restored.role == Follows(OTHER)
-    assert restored.heard(None, 13).next_step(3000) == Grant()
+    assert restored.observed(None, 13).next_step(3000) == GrantLease()
 
 
 def test_a_look_that_was_overtaken_by_news_is_no_return_to_an_older_state(leading):
-    assert leading.knowing(40).looked(MINE, 25, 1500, known_before=20).token == MINE.token
+    assert leading.revision_seen(40).looked(MINE, 25, 1500, known_before=20).token == MINE.token
 
 
 # Former lives, and other processes
@@ -212,13 +212,13 @@ def test_a_restarted_leader_removes_its_old_key_once(new):
     assert released.next_step(RETRY_MS) == Look()
     assert released.looked(a_holder(ME, run="another", token=11), 11, RETRY_MS, known_before=0).next_step(
         RETRY_MS
-    ) == Rest(RETRY_MS + LOOK_EVERY_MS)
+    ) == Wait(RETRY_MS + LOOK_EVERY_MS)
 
 
 def test_another_process_under_the_same_name_is_not_deposed_by_who_runs_already(leading):
-    twin = leading.heard(None, 30).looked(a_holder(ME, run="twin", token=31), 31, 100, known_before=0)
+    twin = leading.observed(None, 30).looked(a_holder(ME, run="twin", token=31), 31, 100, known_before=0)
     assert twin.role == Follows(None)
-    assert twin.next_step(100) == Rest(100 + LOOK_EVERY_MS)
+    assert twin.next_step(100) == Wait(100 + LOOK_EVERY_MS)
 
 
 # Without the store, and the end
@@ -248,7 +248,7 @@ def test_a_lead_without_a_lease_is_none(leading):
 
 @pytest.mark.parametrize("ttl_s", [2, 3, 60])
 def test_a_lease_lasts_as_long_as_it_was_granted_from_the_moment_it_was_asked_for(new, ttl_s):
-    leading = new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=ttl_s, sent_ms=100).heard(MINE, 20)
+    leading = new.looked(None, 19, 0, known_before=0).granted(LEASE, ttl_s=ttl_s, sent_ms=100).observed(MINE, 20)
     until_ms = 100 + ttl_s * 1000 - MARGIN_MS
     assert leading.role == Leads(until_ms)
     assert isinstance(leading.at(until_ms - 1).role, Leads)
@@ -262,5 +262,5 @@ def test_a_renewal_counts_for_as_long_as_it_says(leading):
 def test_the_key_of_another_is_not_taken_for_the_own_though_its_revision_is_the_same(leading):
     # etcd was put back to an older state, twice: its revisions have come again.
     other = a_holder(OTHER, run="theirs", token=MINE.token)
-    assert leading.heard(other, 21).role == Follows(OTHER)
-    assert leading.heard(other, 21).token == 0
+    assert leading.observed(other, 21).role == Follows(OTHER)
+    assert leading.observed(other, 21).token == 0

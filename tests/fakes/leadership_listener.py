@@ -4,7 +4,7 @@ import asyncio
 import time
 
 
-class RecordingWitness:
+class RecordingListener:
     """What was told, in order; `time.perf_counter()` at the beginning of each lead and at its end."""
 
     def __init__(self):
