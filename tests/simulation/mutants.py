@@ -23,7 +23,7 @@ from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRa
 from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.etcd import calls, etcd_store
 from controller.storage.etcd.client import EtcdClient
-from controller.storage.etcd.lease import Election as EtcdElection
+from controller.storage.etcd.lease import LeaderElection
 from controller.storage.etcd.lease_state_machine import GrantLease, Leadership, Renew
 from simulation.etcd import MESSAGES
 
@@ -199,7 +199,7 @@ def commits_without(*compared):
 
 def counted_from_its_answer(kind):
     """Let a lease live from when its answer came."""
-    perform = EtcdElection._perform
+    perform = LeaderElection._perform
 
     async def performed(self, step, sent_ms):
         state = await perform(self, step, sent_ms)
@@ -296,10 +296,10 @@ MUTANTS = {
     "the store does not compare the revision": wrong(calls, "commit", commits_without(2), seed=9, profile="safe"),
     "leaders are told apart by revisions alone": wrong(calls, "commit", commits_without(1), seed=214, profile="lost"),
     "a renewed lease is counted from its answer": wrong(
-        EtcdElection, "_perform", counted_from_its_answer(Renew), seed=8, profile="safe"
+        LeaderElection, "_perform", counted_from_its_answer(Renew), seed=8, profile="safe"
     ),
     "a granted lease is counted from its answer": wrong(
-        EtcdElection, "_perform", counted_from_its_answer(GrantLease), profile="safe"
+        LeaderElection, "_perform", counted_from_its_answer(GrantLease), profile="safe"
     ),
     "an unknown outcome is sent again": wrong(EtcdClient, "request", asks_again, seed=3, profile="safe"),
     "the answers of some are enough": wrong(ClusterView, "lacks_answers", lambda *_: False, seed=711, profile="fixed"),
