@@ -19,12 +19,16 @@ import uvloop
 from load import TOPIC, frames
 from servers import REPOSITORY
 
+from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
-from namesrv.observability.event_log import BROKER_CODES
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.handlers import Handlers
+from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.request_table import BROKER_CODES, RequestTable
+from namesrv.wire.route_requests import RouteRequests
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from remoting.server.connection import Connection
@@ -69,10 +73,16 @@ class Bench:
         config = NameServerConfig()
         state = RouteState(config)
         settings = Settings(config, KvConfig(), Silent(), state.configure, lambda _: None)
-        handlers = Handlers(state, settings, SystemClock(), lambda _: None)
+        clock = SystemClock()
+        runner = CooperativeRunner()
+        requests = RequestTable(
+            BrokerRequests(state, settings, clock, runner, _ignore),
+            RouteRequests(state, settings, clock, runner, RouteCounts()),
+            OperatorRequests(state, settings, runner, _ignore),
+        )
         options = ServerOptions(urgent=frozenset({105}), limits=ServerLimits(frame_bytes_max=2**26))
         server = RemotingServer(
-            AttributedDispatcher(handlers, BROKER_CODES, busiest=105),
+            AttributedDispatcher(requests, BROKER_CODES, busiest=105),
             Silent(),
             tasks,
             SystemClock(),
@@ -99,6 +109,10 @@ def split(data: bytes) -> list[bytes]:
         out.append(data[at:end])
         at = end
     return out
+
+
+def _ignore(_: object) -> None:
+    """Run no effect."""
 
 
 def _fail(name: str, error: BaseException) -> None:

@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING
 from namesrv.app.connection_cleanup import LostConnections
 from namesrv.app.effect_runner import Performer
 from namesrv.core.expiry import Expiry
+from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.observability.broker_counters import BrokerCounters
-from namesrv.observability.event_log import BROKER_CODES, Journal
+from namesrv.observability.event_log import Journal
 from namesrv.observability.log_events import SCAN_SKIPPED
 from namesrv.recording.route_recorder import RouteRecorder
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.handlers import BODY_LIMITS, Handlers
+from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.request_table import BODY_LIMITS, BROKER_CODES, RequestTable
+from namesrv.wire.route_requests import RouteRequests
 from remoting.protocol.codes import RequestCode
 from remoting.server.observer import CloseReason
 from remoting.server.server import ServerOptions
@@ -50,9 +55,16 @@ class NameServer:
             self._journal.history = RouteRecorder(self._process.recording.recorder, self._state, self._settings)
         self._client = self._process.make_client()
         self._performer = Performer(self._tasks, self._client, self, self._journal)
-        self._handlers = Handlers(self._state, self._settings, self._clock, self._performer.perform)
+        self._runner = CooperativeRunner()
+        self._route_counters = RouteCounts()
+        perform = self._performer.perform
+        requests = RequestTable(
+            BrokerRequests(self._state, self._settings, self._clock, self._runner, perform),
+            RouteRequests(self._state, self._settings, self._clock, self._runner, self._route_counters),
+            OperatorRequests(self._state, self._settings, self._runner, perform),
+        )
         self._server = self._process.make_listener(
-            AttributedDispatcher(self._handlers, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
+            AttributedDispatcher(requests, BROKER_CODES, RequestCode.GET_ROUTEINFO_BY_TOPIC),
             ConnectionWatch(self._journal, self._lost),
             ServerOptions(
                 urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
@@ -75,7 +87,7 @@ class NameServer:
             await self._process.serve(self._scan)
         else:
             await self._process.serve(
-                self._scan, history.take_snapshots, measure=partial(history.measure, self._handlers.route_counts)
+                self._scan, history.take_snapshots, measure=partial(history.measure, self._route_counters)
             )
         await self._process.drain(self._settings.config)
         self._closing = True
@@ -91,7 +103,7 @@ class NameServer:
         measured = MetricSources(
             state=self._state,
             settings=self._settings,
-            route_counts=self._handlers.route_counts,
+            route_counts=self._route_counters,
             statistics=self._server.statistics,
             counts=self._counts,
             logs=self._logs,
@@ -123,7 +135,7 @@ class NameServer:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):
                 began_ns = timer_ns()
-                self._performer.perform(await self._handlers.slices.do_first(self._state.expiry_steps(now_ms)))
+                self._performer.perform(await self._runner.run_first(self._state.expiry_steps(now_ms)))
                 self._counts.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
 
     # What the parts call
@@ -141,7 +153,7 @@ class NameServer:
     async def _forget(self, connection_id: int) -> None:
         """Remove the brokers of a lost connection."""
         steps = self._state.connection_loss_steps(connection_id, self._clock.now_ms())
-        self._performer.perform(await self._handlers.slices.do_first(steps))
+        self._performer.perform(await self._runner.run_first(steps))
 
     def close_connection(self, connection_id: int) -> None:
         """Close the connection of a broker that was given up."""

@@ -42,16 +42,6 @@ _LEFT: Final = {
     DepartureReason.CONFLICT: catalogue.BROKER_EVICTED,
 }
 
-#: Only brokers send these; what else a broker sends, clients and tools send too.
-BROKER_CODES: Final = frozenset(
-    {
-        RequestCode.REGISTER_BROKER,
-        RequestCode.UNREGISTER_BROKER,
-        RequestCode.QUERY_DATA_VERSION,
-        RequestCode.BROKER_HEARTBEAT,
-    }
-)
-
 
 class Journal(ServerEventLog[NameServerConfig]):
     """Observes the whole server."""

@@ -76,7 +76,7 @@ class NameServerConfig(ServerConfig):
             "clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.", by_request=ANY_VALUE, has_effect=False
         ),
     ] = False
-    #: Read by handlers.py.
+    #: Read by route_requests.py.
     order_message_enable: Annotated[
         bool,
         Option(
@@ -87,7 +87,7 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by handlers.py.
+    #: Read by broker_requests.py.
     return_order_topic_config_to_broker: Annotated[
         bool,
         Option(
@@ -176,7 +176,7 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by queries.py.
+    #: Read by operator_requests.py.
     enable_all_topic_list: Annotated[
         bool,
         Option(
@@ -187,7 +187,7 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = True
-    #: Read by queries.py.
+    #: Read by operator_requests.py.
     enable_topic_list: Annotated[
         bool,
         Option(
@@ -219,7 +219,7 @@ class NameServerConfig(ServerConfig):
             by_request=Fixed("it starts another server"),
         ),
     ] = False
-    #: Read by handlers.py.
+    #: Read by route_requests.py.
     need_wait_for_service: Annotated[
         bool,
         Option(
@@ -230,7 +230,7 @@ class NameServerConfig(ServerConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by handlers.py.
+    #: Read by route_requests.py.
     wait_for_service_seconds: Annotated[
         int,
         Option(

@@ -46,7 +46,7 @@ class _Work:
         self.used_ns = 0
 
 
-class Slices:
+class CooperativeRunner:
     """Works that wait for each other, so that however many there are, the loop is held by one slice at a time."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Slices:
         self._had_ns: dict[int, int] = {}
         self._awake = False
 
-    async def do_first(self, steps: CooperativeTask[Result]) -> Result:
+    async def run_first(self, steps: CooperativeTask[Result]) -> Result:
         """Do the work before all that is not so urgent, and return its result."""
         work = _Work(steps)
         self._first.append(work)
@@ -75,7 +75,7 @@ class Slices:
         result: Result = await work.done
         return result
 
-    async def do(self, steps: CooperativeTask[Result], connection_id: int, size_bytes: int) -> Result:
+    async def run(self, steps: CooperativeTask[Result], connection_id: int, size_bytes: int) -> Result:
         """Do the work on so many bytes that came over a connection when that has its turn, and return its result."""
         had_ns = self._had_ns.get(connection_id, 0)
         began_at = max(self._least_ns, had_ns)

@@ -15,7 +15,7 @@ import msgspec
 from controller.config import CONTROLLER
 from controller.wire.handlers import BODY_LIMITS as CONTROLLER_BODY_LIMITS
 from namesrv.settings.config import NAMESRV
-from namesrv.wire.handlers import BODY_LIMITS as NAMESRV_BODY_LIMITS
+from namesrv.wire.request_table import BODY_LIMITS as NAMESRV_BODY_LIMITS
 from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 from remoting.protocol.shapes import controller, namesrv
 from remoting.protocol.shapes.route import DataVersion

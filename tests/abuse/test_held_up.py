@@ -16,7 +16,7 @@ from peers.processes import Process, free_port
 from peers.wire import frame
 
 from controller.wire import handlers as controller_handlers
-from namesrv.wire import handlers as namesrv_handlers
+from namesrv.wire import request_table as namesrv_requests
 from remoting.protocol.codes import CONTROLLER_REQUESTS, NAMESRV_REQUESTS, RequestCode
 
 pytestmark = pytest.mark.broad
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.broad
 #: As many made-up brokers as there may be (brokersMax), of as many as each connection may have.
 CONNECTIONS, OF_A_CONNECTION = 98, 1020
 
-LIMITS = {"namesrv": namesrv_handlers.BODY_LIMITS, "controller": controller_handlers.BODY_LIMITS}
+LIMITS = {"namesrv": namesrv_requests.BODY_LIMITS, "controller": controller_handlers.BODY_LIMITS}
 CODES = {
     "namesrv": [code for code in NAMESRV_REQUESTS if code is not RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE],
     "controller": CONTROLLER_REQUESTS,

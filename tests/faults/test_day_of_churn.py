@@ -1,7 +1,7 @@
 """A day in the life of a NameServer with 300 brokers, in seconds: whatever they do, nothing of it stays behind.
 
-Requests go through the handlers to the state, and time is the test's; sockets alone are missing. How many hours the
-long run has is the environment variable CHURN_HOURS; a day if it is not set.
+Requests go through the request table to the state, and time is the test's; sockets alone are missing. How many hours
+the long run has is the environment variable CHURN_HOURS; a day if it is not set.
 """
 
 import gc
@@ -19,13 +19,18 @@ from peers.figures import tell
 from peers.scripted import HEARTBEAT, registration_body
 from peers.wire import DELETE_TOPIC, GET_CLUSTER_INFO, GET_ROUTE, REGISTER_BROKER, SUCCESS, VERSION, WIPE_WRITE_PERM
 
+from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import CloseConnection
 from namesrv.refusals import TopicNotExist
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.handlers import Handlers
+from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.request_table import RequestTable
+from namesrv.wire.route_requests import RouteRequests
 from remoting.protocol.command import RemotingCommand
 from remoting.server.response_cache import PreparedAnswer
 
@@ -94,7 +99,12 @@ class Cluster:
         self.chance = random.Random(seed)
         self.state = RouteState(options)
         settings = Settings(options, KvConfig(), Nobody(), self.state.configure, lambda _: None)
-        self.handlers = Handlers(self.state, settings, self.clock, self._perform)
+        runner = CooperativeRunner()
+        self.requests = RequestTable(
+            BrokerRequests(self.state, settings, self.clock, runner, self._perform),
+            RouteRequests(self.state, settings, self.clock, runner, RouteCounts()),
+            OperatorRequests(self.state, settings, runner, self._perform),
+        )
         self._connections = itertools.count(1)
         self._by_connection = {}
         self._closing = []
@@ -118,7 +128,7 @@ class Cluster:
     def ask(self, code, fields, body=b"", peer=None):
         request = RemotingCommand(code, version=VERSION, ext_fields=fields, body=body)
         try:
-            answer = self.handlers.dispatch(request, peer or Peer(next(self._connections)))
+            answer = self.requests.dispatch(request, peer or Peer(next(self._connections)))
         except TopicNotExist as refusal:
             return refusal.code
         return SUCCESS if isinstance(answer, PreparedAnswer) else answer.code

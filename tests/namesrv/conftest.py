@@ -1,15 +1,20 @@
-"""A NameServer without sockets: handlers over real tables and real files, and a clock that stands still."""
+"""A NameServer without sockets: the request table over real tables and real files, and a clock that stands still."""
 
 import inspect
 
 import pytest
 from fakes.clock import FakeClock
 
+from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import Settings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.handlers import Handlers
+from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.request_table import RequestTable
+from namesrv.wire.route_requests import RouteRequests
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -26,7 +31,7 @@ class Peer:
 
 
 class Desk:
-    """Hands requests to the handlers as the server does, and keeps what came of them."""
+    """Hands requests to the request table as the server does, and keeps what came of them."""
 
     def __init__(self, folder, **config):
         # What operators change in files, tests change by request.
@@ -43,7 +48,13 @@ class Desk:
             self.config, KvConfig(), self, self.state.configure, lambda topic: self.state.answers.drop((topic,))
         )
         self.outcomes = []
-        self.handlers = Handlers(self.state, self.settings, self.clock, self.outcomes.append)
+        self.route_counters = RouteCounts()
+        runner = CooperativeRunner()
+        self.requests = RequestTable(
+            BrokerRequests(self.state, self.settings, self.clock, runner, self.outcomes.append),
+            RouteRequests(self.state, self.settings, self.clock, runner, self.route_counters),
+            OperatorRequests(self.state, self.settings, runner, self.outcomes.append),
+        )
 
     async def ask(self, code, fields=None, body=b"", *, version=513, connection=1):
         return await self.answer(RemotingCommand(code, version=version, ext_fields=fields, body=body), Peer(connection))
@@ -60,7 +71,7 @@ class Desk:
 
     async def _answer(self, request, peer):
         try:
-            answer = self.handlers.dispatch(request, peer)
+            answer = self.requests.dispatch(request, peer)
             return await answer if inspect.isawaitable(answer) else answer
         except RequestRefused as refusal:
             return request.refusal(refusal)

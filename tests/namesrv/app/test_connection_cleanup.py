@@ -9,7 +9,7 @@ from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from namesrv.settings.config import NameServerConfig
-from namesrv.wire.cooperative_runner import Slices
+from namesrv.wire.cooperative_runner import CooperativeRunner
 
 REAL = 99
 
@@ -32,10 +32,10 @@ def register(state, connection_id, count, topics=()):
 
 async def left_at_the_end_of_each(state, *lost):
     """Return how many brokers were left whenever all of one connection had been removed."""
-    slices, left = Slices(), {}
+    runner, left = CooperativeRunner(), {}
 
     async def forget(connection_id):
-        await slices.do_first(state.connection_loss_steps(connection_id, now_ms=1))
+        await runner.run_first(state.connection_loss_steps(connection_id, now_ms=1))
         left[connection_id] = len(state.tables.live)
 
     async with background_tasks() as tasks:

@@ -10,9 +10,10 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import BeatKind, NotifyMinBrokerIdChange
 from namesrv.observability.broker_counters import BrokerCounters
-from namesrv.observability.event_log import BROKER_CODES, Journal
+from namesrv.observability.event_log import Journal
 from namesrv.observability.log_events import EVENTS
 from namesrv.settings.config import NAMESRV, NameServerConfig
+from namesrv.wire.request_table import BROKER_CODES
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError, FrameTooLarge, InvokeTimeout

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from namesrv.wire import cooperative_runner
-from namesrv.wire.cooperative_runner import Slices
+from namesrv.wire.cooperative_runner import CooperativeRunner
 
 
 class Clock:
@@ -43,42 +43,42 @@ def a_work(clock, order, name, slices, *, fails=False):
 
 
 async def test_work_of_connections_is_done_one_after_another_and_departures_between_its_slices(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
         works = [
-            tasks.create_task(slices.do(a_work(clock, order, name, 3), number, 0)) for number, name in enumerate("ab")
+            tasks.create_task(runner.run(a_work(clock, order, name, 3), number, 0)) for number, name in enumerate("ab")
         ]
         await asyncio.sleep(0)
-        works.append(tasks.create_task(slices.do_first(a_work(clock, order, "left", 1))))
+        works.append(tasks.create_task(runner.run_first(a_work(clock, order, "left", 1))))
     assert [work.result() for work in works] == ["a", "b", "left"]
     assert order.index("left") <= 2
     assert [name for name in order if name != "left"] == list("aaabbb")
 
 
 async def test_departures_share_the_time_so_that_a_short_one_does_not_wait_for_a_long_one(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     await asyncio.gather(
-        slices.do_first(a_work(clock, order, "long", 50)), slices.do_first(a_work(clock, order, "short", 1))
+        runner.run_first(a_work(clock, order, "long", 50)), runner.run_first(a_work(clock, order, "short", 1))
     )
     assert order.index("short") == 1
 
 
 async def test_departures_without_end_leave_a_share_to_other_work(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(3):
-            tasks.create_task(slices.do_first(a_work(clock, order, "left", 100)))
-        tasks.create_task(slices.do(a_work(clock, order, "a", 5), 1, 0))
+            tasks.create_task(runner.run_first(a_work(clock, order, "left", 100)))
+        tasks.create_task(runner.run(a_work(clock, order, "a", 5), 1, 0))
     assert order.index("a") == 3
     assert order[:20].count("a") == 5
 
 
 async def test_who_had_least_is_next_however_many_others_wait(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
 
     async def again(number):
         for _ in range(3):
-            await slices.do(a_work(clock, order, number, 10), number, 0)
+            await runner.run(a_work(clock, order, number, 10), number, 0)
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(10):
@@ -87,25 +87,25 @@ async def test_who_had_least_is_next_however_many_others_wait(clock, order):
         while len(order) < 105:
             await asyncio.sleep(0)
         begun = len(order)
-        tasks.create_task(slices.do(a_work(clock, order, "late", 1), 99, 0))
+        tasks.create_task(runner.run(a_work(clock, order, "late", 1), 99, 0))
     assert order.index("late") - begun <= 10
 
 
 async def test_of_those_that_had_nothing_lately_who_brings_least_is_next(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     sizes = {"present": 0, "large": 16_000_000, "small": 500_000, "small too": 500_000}
     await asyncio.gather(
-        *(slices.do(a_work(clock, order, name, 1), number, size) for number, (name, size) in enumerate(sizes.items()))
+        *(runner.run(a_work(clock, order, name, 1), number, size) for number, (name, size) in enumerate(sizes.items()))
     )
     assert order == ["present", "small", "small too", "large"]
 
 
 async def test_newcomers_without_end_keep_nobody_waiting_for_ever(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(slices.do(a_work(clock, order, "large", 1), 0, 160_000))
+        tasks.create_task(runner.run(a_work(clock, order, "large", 1), 0, 160_000))
         for number in range(1, 200):
-            tasks.create_task(slices.do(a_work(clock, order, number, 1), number, 0))
+            tasks.create_task(runner.run(a_work(clock, order, number, 1), number, 0))
             # Three of them wait at a time.
             while number - len(order) >= 3:
                 await asyncio.sleep(0)
@@ -117,12 +117,12 @@ async def test_newcomers_without_end_keep_nobody_waiting_for_ever(clock, order):
 async def test_very_many_that_bring_little_keep_a_large_registration_waiting_for_their_first_only(
     clock, order, is_anew
 ):
-    slices = Slices()
+    runner = CooperativeRunner()
     numbers = itertools.count(1000)
 
     async def again(number):
         while "large" not in order and len(order) < 5000:
-            await slices.do(a_work(clock, order, number, 2), next(numbers) if is_anew else number, 70_000)
+            await runner.run(a_work(clock, order, number, 2), next(numbers) if is_anew else number, 70_000)
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(100):
@@ -130,69 +130,69 @@ async def test_very_many_that_bring_little_keep_a_large_registration_waiting_for
         while len(order) < 500:
             await asyncio.sleep(0)
         begun = len(order)
-        tasks.create_task(slices.do(a_work(clock, order, "large", 2), 0, 16_000_000))
+        tasks.create_task(runner.run(a_work(clock, order, "large", 2), 0, 16_000_000))
     # At most the four-fold of what waited before it.
     assert order.index("large") - begun < 800
 
 
 async def test_who_brings_little_does_not_wait_for_many_that_bring_much(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
         for number in range(1, 50):
-            tasks.create_task(slices.do(a_work(clock, order, number, 100), number, 16_000_000))
+            tasks.create_task(runner.run(a_work(clock, order, number, 100), number, 16_000_000))
         while len(order) < 1000:
             await asyncio.sleep(0)
         begun = len(order)
-        tasks.create_task(slices.do(a_work(clock, order, "little", 1), 0, 70_000))
+        tasks.create_task(runner.run(a_work(clock, order, "little", 1), 0, 70_000))
     # One that was begun, and one that waited longest.
     assert order.index("little") - begun <= 200
-    assert not slices._by_share
+    assert not runner._by_share
 
 
 async def test_the_order_forgets_those_that_wait_no_more(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     least = itertools.count(1000)
 
     async def again(number):
         for _ in range(30):
-            await slices.do(a_work(clock, order, number, 2), next(least), 16_000_000 if number < 5 else 70_000)
+            await runner.run(a_work(clock, order, number, 2), next(least), 16_000_000 if number < 5 else 70_000)
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(50):
             tasks.create_task(again(number))
-        while slices._waiting or not order:
+        while runner._waiting or not order:
             await asyncio.sleep(0)
-            assert len(slices._by_share) <= 2 * 50 + cooperative_runner._STALE_MAX + 1
+            assert len(runner._by_share) <= 2 * 50 + cooperative_runner._STALE_MAX + 1
 
 
 async def test_work_that_fails_tells_who_waits_and_the_others_go_on(clock, order):
-    slices = Slices()
+    runner = CooperativeRunner()
     failed, done = await asyncio.gather(
-        slices.do(a_work(clock, order, "a", 2, fails=True), 1, 0),
-        slices.do(a_work(clock, order, "b", 2), 2, 0),
+        runner.run(a_work(clock, order, "a", 2, fails=True), 1, 0),
+        runner.run(a_work(clock, order, "b", 2), 2, 0),
         return_exceptions=True,
     )
     assert (repr(failed), done) == ("ValueError('a')", "b")
 
 
 async def test_work_that_nobody_waits_for_any_more_is_dropped(clock, order):
-    slices = Slices()
-    waiting = asyncio.create_task(slices.do(a_work(clock, order, "a", 1_000), 1, 0))
+    runner = CooperativeRunner()
+    waiting = asyncio.create_task(runner.run(a_work(clock, order, "a", 1_000), 1, 0))
     while not order:
         await asyncio.sleep(0)
     waiting.cancel()
-    assert await slices.do(a_work(clock, order, "b", 1), 2, 0) == "b"
+    assert await runner.run(a_work(clock, order, "b", 1), 2, 0) == "b"
     assert order.count("a") < 10
 
 
 async def test_very_many_connections_are_not_remembered(clock, order, monkeypatch):
     monkeypatch.setattr(cooperative_runner, "_REMEMBERED", 10)
-    slices = Slices()
+    runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(slices.do(a_work(clock, order, "end", 2), 0, 0))
+        tasks.create_task(runner.run(a_work(clock, order, "end", 2), 0, 0))
         for number in range(100):
-            tasks.create_task(slices.do(a_work(clock, order, number, 1), number, 0))
+            tasks.create_task(runner.run(a_work(clock, order, number, 1), number, 0))
         while len(order) < 100:
             await asyncio.sleep(0)
-            assert len(slices._had_ns) <= 102
-    assert not slices._had_ns
+            assert len(runner._had_ns) <= 102
+    assert not runner._had_ns

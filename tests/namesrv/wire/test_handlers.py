@@ -5,7 +5,7 @@ import zlib
 import pytest
 from builders import text_of
 
-from namesrv.wire.handlers import LARGE_BODY_BYTES
+from namesrv.wire.broker_requests import LARGE_BODY_BYTES
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 BROKER = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster"}
@@ -340,6 +340,6 @@ async def test_route_queries_are_counted_by_how_they_end(desk):
     await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
     await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
     await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "nope"})
-    counts = desk.handlers.route_counts
+    counts = desk.route_counters
     assert (sum(counts.found.buckets), counts.not_found, counts.error) == (1, 1, 0)
     assert counts.found.total > 0

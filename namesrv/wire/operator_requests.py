@@ -1,0 +1,177 @@
+"""Requests of operators' tools: topics and permissions, KV, configuration, lists of topics.
+
+Answers that wait are awaitable: for the disk, or for a turn of the cooperative runner where there are very many topics.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from msgspec import UNSET
+
+from namesrv.core import routes
+from namesrv.core.route_state import RouteState
+from namesrv.core.values.cooperative import CooperativeTask, in_batches
+from namesrv.core.values.effects import Outcome
+from namesrv.refusals import KvNamespaceNotFound, ListDisabled, QueryNotFound
+from namesrv.settings.durable_settings import Settings
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from remoting.protocol.codec import decode_fields
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.namesrv import (
+    BrokerNameHeader,
+    ClusterHeader,
+    KvConfigHeader,
+    KvTable,
+    NamespaceHeader,
+    TopicHeader,
+    TopicList,
+)
+from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
+from remoting.server.observer import Peer
+
+
+class OperatorRequests:
+    """Answers what mqadmin and the dashboard send."""
+
+    def __init__(
+        self,
+        state: RouteState,
+        settings: Settings,
+        runner: CooperativeRunner,
+        perform: Callable[[Outcome[Any]], None],
+    ) -> None:
+        """Pass every outcome to `perform`, which runs its effects once the reply has left."""
+        self._state = state
+        self._tables = state.tables
+        self._settings = settings
+        self._runner = runner
+        self._perform = perform
+
+    # KV and configuration
+
+    async def put_kv(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Put a KV entry; answered once it is on disk."""
+        header = decode_fields(KvConfigHeader, request.ext_fields)
+        await self._settings.put_kv(header.namespace, header.key, header.value)
+        return request.reply()
+
+    def get_kv(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Answer the value of a KV entry; raises QueryNotFound."""
+        header = decode_fields(KvConfigHeader, request.ext_fields)
+        value = self._settings.kv.get(header.namespace, header.key)
+        if value is None:
+            raise QueryNotFound(header.namespace, header.key)
+        return request.reply(ext_fields={"value": value})
+
+    async def delete_kv(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Delete a KV entry; answered once that is on disk."""
+        header = decode_fields(KvConfigHeader, request.ext_fields)
+        await self._settings.delete_kv(header.namespace, header.key)
+        return request.reply()
+
+    def kv_namespace(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Answer all entries of a KV namespace; raises KvNamespaceNotFound."""
+        namespace = decode_fields(NamespaceHeader, request.ext_fields).namespace
+        table = self._settings.kv.namespace(namespace)
+        if table is None:
+            raise KvNamespaceNotFound(namespace)
+        return request.reply(body=encode(KvTable(table=dict(table)), Dialect.STANDARD))
+
+    async def update_config(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Change properties of the configuration; answered once they are on disk."""
+        if request.body:
+            await self._settings.update_config(request.body)
+        return request.reply()
+
+    def get_config(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Answer all properties, secrets masked."""
+        return request.reply(body=self._settings.listing())
+
+    # Topics and permissions
+
+    def wipe_write_perm(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Take write permission from all topics of a broker set; answers how many."""
+        header = decode_fields(BrokerNameHeader, request.ext_fields)
+        outcome = self._state.wipe_write_perm(header.broker_name or "")
+        self._perform(outcome)
+        return request.reply(ext_fields={"wipeTopicCount": str(outcome.reply)})
+
+    def add_write_perm(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Give write permission to all topics of a broker set; answers how many."""
+        header = decode_fields(BrokerNameHeader, request.ext_fields)
+        outcome = self._state.add_write_perm(header.broker_name or "")
+        self._perform(outcome)
+        return request.reply(ext_fields={"addTopicCount": str(outcome.reply)})
+
+    def delete_topic(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Remove a topic from one cluster, or from all."""
+        header = decode_fields(TopicHeader, request.ext_fields)
+        self._perform(self._state.delete_topic(header.topic or "", header.cluster_name))
+        return request.reply()
+
+    # Lists of topics
+
+    def all_topics(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Answer all topics; raises ListDisabled."""
+        if not self._settings.config.enable_all_topic_list:
+            raise ListDisabled
+        return _topic_list(request, self._tables.topics.topics())
+
+    def topics_of_cluster(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Answer the topics of a cluster; raises ListDisabled."""
+        self._check_topic_list()
+        cluster = decode_fields(ClusterHeader, request.ext_fields).cluster
+        return _topic_list(request, routes.topics_of_cluster(self._tables, cluster or ""))
+
+    def system_topics(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
+        """Answer the names of clusters and broker sets, which are topics too, and the address of one broker."""
+        brokers = self._tables.brokers
+        names = [*brokers.clusters(), *(broker_set.broker_name for broker_set in brokers.sets())]
+        members = (member.address for broker_set in brokers.sets() for member in broker_set.members.values())
+        body = TopicList(broker_addr=next(members, UNSET), topic_list=names)
+        return request.reply(body=encode(body, Dialect.STANDARD))
+
+    def unit_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:
+        """Answer the topics of a unit; raises ListDisabled."""
+        return self._topics_with_flag(request, peer, lambda flag: bool(flag & SYS_FLAG_UNIT))
+
+    def unit_sub_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:
+        """Answer the topics with subscriptions of a unit; raises ListDisabled."""
+        return self._topics_with_flag(request, peer, lambda flag: bool(flag & SYS_FLAG_UNIT_SUB))
+
+    def unit_sub_ununit_topics(self, request: RemotingCommand, peer: Peer) -> Awaitable[RemotingCommand]:
+        """Answer the topics with subscriptions of a unit that are no unit topics; raises ListDisabled."""
+        return self._topics_with_flag(
+            request, peer, lambda flag: flag & (SYS_FLAG_UNIT | SYS_FLAG_UNIT_SUB) == SYS_FLAG_UNIT_SUB
+        )
+
+    def _topics_with_flag(
+        self, request: RemotingCommand, peer: Peer, is_wanted: Callable[[int], bool]
+    ) -> Awaitable[RemotingCommand]:
+        self._check_topic_list()
+        return self._runner.run(self._list_topics_with_flag(request, is_wanted), peer.id, 0)
+
+    def _list_topics_with_flag(
+        self, request: RemotingCommand, is_wanted: Callable[[int], bool]
+    ) -> CooperativeTask[RemotingCommand]:
+        """Answer the topics whose first queues have the flag, as Java looks at one entry of each topic."""
+        topics = self._tables.topics
+        found: list[str] = []
+        # A copy: topics come and go while others are served in between.
+        for part in in_batches(list(topics.topics())):
+            found += (
+                topic
+                for topic in part
+                if (queues := topics.first_queues_of(topic)) and is_wanted(queues.topic_sys_flag)
+            )
+            yield
+        return _topic_list(request, found)
+
+    def _check_topic_list(self) -> None:
+        if not self._settings.config.enable_topic_list:
+            raise ListDisabled
+
+
+def _topic_list(request: RemotingCommand, topics: Iterable[str]) -> RemotingCommand:
+    return request.reply(body=encode(TopicList(topic_list=list(topics)), Dialect.STANDARD))

@@ -1,0 +1,94 @@
+"""Routes of topics (105, the busiest request) and the list of all clusters (106).
+
+Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
+"""
+
+from collections.abc import Awaitable
+
+from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_state import RouteState
+from namesrv.core.routes import in_zone
+from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
+from namesrv.refusals import NotReady, TopicNotExist
+from namesrv.settings.durable_settings import Settings
+from namesrv.wire.cooperative_runner import CooperativeRunner
+from remoting.clock import Clock
+from remoting.protocol.codec import decode_fields
+from remoting.protocol.codes import VERSION_4_9_4
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.namesrv import GetRouteInfoRequestHeader
+from remoting.protocol.shapes.route import TopicRouteData
+from remoting.server.observer import Peer
+from remoting.server.response_cache import PreparedAnswer
+
+
+class RouteRequests:
+    """Answers from the routes; changes nothing."""
+
+    def __init__(
+        self, state: RouteState, settings: Settings, clock: Clock, runner: CooperativeRunner, counters: RouteCounts
+    ) -> None:
+        self._state = state
+        self._settings = settings
+        self._clock = clock
+        self._runner = runner
+        self._counters = counters
+        self._started_ms = clock.now_ms()
+
+    def topic_route(self, request: RemotingCommand, _: Peer) -> RemotingCommand | PreparedAnswer:
+        """Answer the route of a topic, encoded before if it was asked for before; raises NotReady or TopicNotExist."""
+        header = decode_fields(GetRouteInfoRequestHeader, request.ext_fields)
+        if self._waits_for_brokers():
+            self._counters.error += 1
+            raise NotReady
+        standard = header.accept_standard_json_only or request.version >= VERSION_4_9_4
+        dialect = Dialect.STANDARD if standard else Dialect.BARE_INTEGER_KEYS
+        topic = header.topic
+        zone = (header.zone_name or "").strip() if header.zone_mode else ""
+        answer: RemotingCommand | PreparedAnswer | None = None
+        if topic is not None:
+            answer = self._zone_route(request, topic, zone) if zone else self._prepared_route(topic, dialect)
+        if answer is None:
+            self._counters.not_found += 1
+            raise TopicNotExist(topic)
+        return answer
+
+    def cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """Answer all clusters and broker sets with every change up to now, however late the answer leaves."""
+        steps = self._cluster_info_since(request, self._state.cluster_info.changes)
+        if self._state.cluster_info.takes_long:
+            return self._runner.run(steps, peer.id, 0)
+        return run_to_completion(steps)
+
+    def _prepared_route(self, topic: str, dialect: Dialect) -> PreparedAnswer | None:
+        answers = self._state.answers
+        prepared = answers.get(topic, dialect)
+        if prepared is None and (route := self._route_of(topic)):
+            prepared = PreparedAnswer(encode(route, dialect), self._counters.found)
+            answers.keep(topic, dialect, prepared)
+        return prepared
+
+    def _zone_route(self, request: RemotingCommand, topic: str, zone: str) -> RemotingCommand | None:
+        route = self._route_of(topic)
+        if route is None:
+            return None
+        # Java's zone hook encodes the filtered route anew, in its default dialect for everybody.
+        body = encode(in_zone(route, zone), Dialect.BARE_INTEGER_KEYS)
+        self._counters.found.add(len(body))
+        self._counters.zoned += 1
+        return request.reply(body=body)
+
+    def _route_of(self, topic: str) -> TopicRouteData | None:
+        ordered = self._settings.config.order_message_enable
+        return self._state.route_of(topic, self._settings.kv.order_conf(topic) if ordered else None)
+
+    def _waits_for_brokers(self) -> bool:
+        config = self._settings.config
+        if not config.need_wait_for_service:
+            return False
+        waited_ms = self._clock.now_ms() - self._started_ms
+        return waited_ms < config.wait_for_service_seconds * 1000
+
+    def _cluster_info_since(self, request: RemotingCommand, changes: int) -> CooperativeTask[RemotingCommand]:
+        return request.reply(body=(yield from self._state.cluster_info.since(changes)))
