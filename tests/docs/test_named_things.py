@@ -1,4 +1,4 @@
-"""Files, options, metrics and log events that the documents name exist."""
+"""Files, options, metrics and log events that the documents name exist, and every document is in the index."""
 
 import re
 from pathlib import Path
@@ -26,6 +26,30 @@ def test_files_that_a_document_names_exist(document: Path) -> None:
     roots = (ROOT, document.parent)
 
     assert sorted(name for name in named if not any((root / name).exists() for root in roots)) == []
+
+
+#: `historyBytesMax`, `broker_failed`, `rocketmq_controller_role`.
+_NAME: Final = re.compile(r"`([a-z][a-z0-9]*(?:[A-Z][A-Za-z0-9]*)+|[a-z0-9]+(?:_[a-z0-9]+)+)`")
+_AFFIXES: Final = re.compile(r"^rocketmq_(?:(?:namesrv|controller|history)_)?|(?:_total|_bucket|_count|_sum)$")
+
+#: Properties of brokers, commands of mqadmin, metrics of etcd.
+_OF_OTHERS: Final = frozenset(
+    {"deleteSubGroup", "etcd_disk_wal_fsync_duration_seconds", "fileReservedTime", "haStatus"}
+)
+
+
+@pytest.fixture(scope="module")
+def words() -> set[str]:
+    """Every word of the code, of the chart and its rules, and of what peers send."""
+    sources = (*files(".py", ".yaml", ".json", ".java", ".toml"), *(ROOT / "docs" / "protocol").glob("*.md"))
+    return _OF_OTHERS.union(*(re.findall(r"\w+", path.read_text()) for path in sources))
+
+
+@pytest.mark.parametrize("document", [*_OF_TODAY, ROOT / "CHANGELOG.md"], ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_that_a_document_uses_are_in_the_code(document: Path, words: set[str]) -> None:
+    named = set(_NAME.findall(document.read_text()))
+
+    assert sorted(name for name in named if name not in words and _AFFIXES.sub("", name) not in words) == []
 
 
 def test_every_word_of_the_glossary_is_there_once_in_order_of_the_alphabet() -> None:
