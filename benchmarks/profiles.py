@@ -22,7 +22,7 @@ from servers import REPOSITORY
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from namesrv.wire.broker_requests import BrokerRequests
 from namesrv.wire.cooperative_runner import CooperativeRunner
@@ -72,7 +72,7 @@ class Bench:
     def __init__(self, tasks: BackgroundTasks) -> None:
         config = NameServerConfig()
         state = RouteState(config)
-        settings = Settings(config, KvConfig(), Silent(), state.configure, lambda _: None)
+        settings = DurableSettings(config, KvConfig(), Silent(), state.configure, lambda _: None)
         clock = SystemClock()
         runner = CooperativeRunner()
         requests = RequestTable(

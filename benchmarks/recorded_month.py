@@ -26,20 +26,20 @@ from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT,
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.effects import BeatKind, Event
+from namesrv.core.values.effects import Event, HeartbeatKind
 from namesrv.core.values.topic_settings import SharedSettings
 from namesrv.recording.rows import (
     SNAPSHOT_TOPICS,
-    MappingsShown,
+    BrokerSetRun,
+    MappingsSnapshot,
     Piece,
+    QueueSettings,
     RouteProperties,
-    Run,
     SetsChanged,
-    Settings,
     SnapshotFinished,
     SnapshotTopics,
     configured,
-    is_told,
+    is_recorded,
     snapshot,
 )
 from namesrv.settings.config import NameServerConfig
@@ -286,7 +286,7 @@ class NameServer:
         self._landing = Landing(folder, f"namesrv:9876-{boot_ms}")
         self._maker = RowMaker("namesrv_9876", boot_ms, "namesrv")
         self._state = RouteState(NameServerConfig())
-        self._state.keeps_changes = True
+        self._state.records_changes = True
         self._settings = SharedSettings()
         #: What each broker has, whether it is there or not.
         self._has = [dict(plan.first) for _ in range(plan.size.brokers)]
@@ -346,7 +346,7 @@ class NameServer:
         elif planned.kind is Kind.DELETED:
             events = self._state.delete_topic(planned.topic, None).events
         changes = self._state.take_changes()
-        told = tuple(event for event in events if is_told(event))
+        told = tuple(event for event in events if is_recorded(event))
         if changes or told:
             self._note(planned.unix_us, SetsChanged(told, changes))
 
@@ -385,8 +385,8 @@ class NameServer:
     def _all_beat(self, now_ms: int, silent: int) -> None:
         """Let all be heard a moment ago but one."""
         for broker in range(self._plan.size.brokers):
-            heard_ms = now_ms - EXPIRED_US // 1000 if broker == silent else now_ms
-            self._state.heartbeat(CLUSTER, _key(broker), BeatKind.HEARTBEAT, heard_ms)
+            last_heartbeat_ms = now_ms - EXPIRED_US // 1000 if broker == silent else now_ms
+            self._state.heartbeat(CLUSTER, _key(broker), HeartbeatKind.HEARTBEAT, last_heartbeat_ms)
 
     def _measured(self) -> dict[str, int | float | None]:
         tables = self._state.tables
@@ -408,7 +408,7 @@ class NameServer:
         pieces = list(self._pieces(self._state.tables, snapshot_id))
         if not self._is_checked:
             self._is_checked = True
-            real = [each for each in _at_once(self._state.tables, snapshot_id) if each != MappingsShown({})]
+            real = [each for each in _at_once(self._state.tables, snapshot_id) if each != MappingsSnapshot({})]
             assert _lines(pieces) == _lines(real), "a snapshot is what a NameServer writes"
         return pieces
 
@@ -417,10 +417,10 @@ class NameServer:
         *sets, _ = _at_once(RouteTables(brokers=tables.brokers, live=tables.live), snapshot_id)
         yield from sets
         rows = 0
-        known: dict[tuple[int, int], tuple[Run, ...]] = {}
+        known: dict[tuple[int, int], tuple[BrokerSetRun, ...]] = {}
         topics = iter(tables.topics.topics())
         while part := list(islice(topics, SNAPSHOT_TOPICS)):
-            groups: dict[tuple[Run, ...], list[str]] = {}
+            groups: dict[tuple[BrokerSetRun, ...], list[str]] = {}
             for topic in part:
                 groups.setdefault(self._runs(tables, topic, known), []).append(topic)
             shown = SnapshotTopics(snapshot_id, groups)
@@ -428,7 +428,9 @@ class NameServer:
             yield shown
         yield SnapshotFinished(snapshot_id, rows)
 
-    def _runs(self, tables: RouteTables, topic: str, known: dict[tuple[int, int], tuple[Run, ...]]) -> tuple[Run, ...]:
+    def _runs(
+        self, tables: RouteTables, topic: str, known: dict[tuple[int, int], tuple[BrokerSetRun, ...]]
+    ) -> tuple[BrokerSetRun, ...]:
         holders = tables.topics.holders_of(topic)
         if topic in self._odd:
             queues = tables.topics.queues_of(topic)
@@ -439,7 +441,9 @@ class NameServer:
             return runs
         queues_now = self._has[0][topic]
         if (runs := known.get((id(holders), queues_now))) is None:
-            runs = known[id(holders), queues_now] = (Run(holders, Settings(queues_now, queues_now, PERM, 0)),)
+            runs = known[id(holders), queues_now] = (
+                BrokerSetRun(holders, QueueSettings(queues_now, queues_now, PERM, 0)),
+            )
         return runs
 
     def _note(self, unix_us: int, *events: Recordable) -> None:
@@ -456,13 +460,13 @@ class NameServer:
         self._landing.seal_old(now_us)
 
 
-def _runs_of(queues: Mapping[str, QueueData]) -> tuple[Run, ...]:
+def _runs_of(queues: Mapping[str, QueueData]) -> tuple[BrokerSetRun, ...]:
     runs: list[tuple[list[str], int]] = []
     for name, data in queues.items():
         if not runs or runs[-1][1] != data.read_queue_nums:
             runs.append(([], data.read_queue_nums))
         runs[-1][0].append(name)
-    return tuple(Run(tuple(names), Settings(number, number, PERM, 0)) for names, number in runs)
+    return tuple(BrokerSetRun(tuple(names), QueueSettings(number, number, PERM, 0)) for names, number in runs)
 
 
 def _at_once(tables: RouteTables, snapshot_id: str) -> list[Piece]:

@@ -6,7 +6,7 @@ All of them fit together: without arguments they tell of the master of `broker-a
 import json
 
 from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
-from namesrv.core.tables.broker_table import BrokerSet, Member
+from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.core.values.topic_settings import TopicSettings
 from remoting.protocol.shapes.route import (
@@ -49,7 +49,7 @@ def a_broker_set(*, broker_name=BROKER, cluster=CLUSTER, broker_ids=(MASTER_ID,)
     members = {
         broker_id: a_member(broker_name=broker_name, broker_id=broker_id, cluster=cluster) for broker_id in broker_ids
     }
-    return BrokerSet(broker_name=broker_name, cluster=cluster, **({"members": members} | values))
+    return RegisteredSet(broker_name=broker_name, cluster=cluster, **({"members": members} | values))
 
 
 def a_live_key(*, broker_name=BROKER, broker_id=MASTER_ID, address=None):
@@ -60,14 +60,14 @@ def a_live_row(**values):
     defaults = {
         "cluster": CLUSTER,
         "broker_id": MASTER_ID,
-        "heard_ms": 0,
+        "last_heartbeat_ms": 0,
         "timeout_ms": HEARTBEAT_TIMEOUT_MS_DEFAULT,
         "data_version": a_data_version(),
         "connection_id": CONNECTION,
         "ha_server_addr": "",
         "version": RELEASE,
         "filter_servers": (),
-        "registered_ms": values.get("heard_ms", 0),
+        "registered_ms": values.get("last_heartbeat_ms", 0),
     }
     return LiveRow(**(defaults | values))
 

@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from namesrv.core.routes import route_of
-from namesrv.core.tables.broker_table import BrokerSet, Member
+from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey, LiveRow
-from namesrv.recording.rows import RouteProperties, TopicSettings
+from namesrv.recording.rows import QueueSettings, RouteProperties
 from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
 from timemachine.rows import Row
 
@@ -26,8 +26,8 @@ class TopicStory:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         #: In the order in which the sets stand in the route.
-        self._holders: dict[str, TopicSettings] = {}
-        self._sets: dict[str, BrokerSet] = {}
+        self._holders: dict[str, QueueSettings] = {}
+        self._sets: dict[str, RegisteredSet] = {}
         self._filters: dict[tuple[str, str], tuple[str, ...]] = {}
         self._mappings: dict[str, TopicQueueMappingInfo] = {}
         self._order_conf: str | None = None
@@ -69,7 +69,7 @@ class TopicStory:
         else:
             self._put(name, _settings(row.new_read, row.new_write, row.new_perm, row.topic_sys_flag))
 
-    def _put(self, broker_name: str, settings: TopicSettings | None) -> None:
+    def _put(self, broker_name: str, settings: QueueSettings | None) -> None:
         if settings is not None:
             self._holders[broker_name] = settings
         else:
@@ -84,7 +84,7 @@ class TopicStory:
             return
         addresses, clusters = row.set_addrs or (), row.set_clusters or ()
         members = zip(row.set_ids, map(Member, addresses, clusters), strict=True)
-        self._sets[name] = BrokerSet(
+        self._sets[name] = RegisteredSet(
             broker_name=name,
             cluster=row.set_cluster or "",
             enable_acting_master=bool(row.enable_acting_master),
@@ -121,8 +121,8 @@ class TopicStory:
         )
 
 
-def _settings(read: int | None, write: int | None, perm: int | None, flag: int | None) -> TopicSettings | None:
-    return None if read is None else TopicSettings(read, write or 0, perm or 0, flag or 0)
+def _settings(read: int | None, write: int | None, perm: int | None, flag: int | None) -> QueueSettings | None:
+    return None if read is None else QueueSettings(read, write or 0, perm or 0, flag or 0)
 
 
 def _live(filter_servers: tuple[str, ...]) -> LiveRow:
@@ -130,7 +130,7 @@ def _live(filter_servers: tuple[str, ...]) -> LiveRow:
     return LiveRow(
         cluster="",
         broker_id=0,
-        heard_ms=0,
+        last_heartbeat_ms=0,
         timeout_ms=0,
         data_version=DataVersion(),
         connection_id=0,

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
+from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from remoting.background_tasks import BackgroundTasks
@@ -28,6 +28,6 @@ class LostConnections:
 
     def _is_large(self, connection_id: int) -> bool:
         members, topics_of = self._tables.live.of_connection(connection_id), self._tables.topics.topics_of
-        if len(members) > SURE_OF_A_CONNECTION:
+        if len(members) > GUARANTEED_PER_CONNECTION:
             return True
         return any(len(topics_of(member.broker_name)) > BATCH_TOPICS for member in members)

@@ -12,8 +12,8 @@ from namesrv.core.values.effects import (
     Effect,
     Event,
     NotifyMinBrokerIdChange,
-    Outcome,
     ProbeConnection,
+    RouteOutcome,
 )
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codec import encode_fields
@@ -78,7 +78,7 @@ class Performer:
         self._waiting: dict[str, NotifyMinBrokerIdChange] = {}
         self._busy: set[str] = set()
 
-    def perform(self, outcome: Outcome[Any]) -> None:
+    def perform(self, outcome: RouteOutcome[Any]) -> None:
         """Tell what happened at once, and carry out the effects when the present callback is over."""
         if outcome.events:
             self._observer.tell(outcome.events)

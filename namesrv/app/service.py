@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from namesrv.app.connection_cleanup import LostConnections
 from namesrv.app.effect_runner import Performer
-from namesrv.core.expiry import Expiry
+from namesrv.core.expiry import ExpirySchedule
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.observability.broker_counters import BrokerCounters
@@ -17,7 +17,7 @@ from namesrv.observability.event_log import Journal
 from namesrv.observability.log_events import SCAN_SKIPPED
 from namesrv.recording.route_recorder import RouteRecorder
 from namesrv.settings.config import NAMESRV, NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from namesrv.wire.broker_requests import BrokerRequests
 from namesrv.wire.cooperative_runner import CooperativeRunner
@@ -48,8 +48,8 @@ class NameServer:
         self._counts = BrokerCounters(self._state.tables.brokers.clusters)
         self._process = ServerProcess(NAMESRV, config, self._counts, runtime)
         self._journal = Journal(self._logs, self._counts, config)
-        self._settings = Settings(
-            config, kv, self._journal, self._follow, lambda topic: self._state.answers.drop((topic,))
+        self._settings = DurableSettings(
+            config, kv, self._journal, self._follow, lambda topic: self._state.route_cache.drop((topic,))
         )
         if self._process.recording is not None:
             self._journal.history = RouteRecorder(self._process.recording.recorder, self._state, self._settings)
@@ -126,12 +126,12 @@ class NameServer:
 
     async def _scan(self) -> None:
         """Look for silent brokers at their deadlines, and at each interval."""
-        live, expiry = self._state.tables.live, Expiry(self._clock.now_ms())
+        live, expiry = self._state.tables.live, ExpirySchedule(self._clock.now_ms())
         while True:
             interval_ms = self._settings.config.scan_not_active_broker_interval_ms
             await asyncio.sleep(expiry.wait_ms(self._clock.now_ms(), live.earliest_ms, interval_ms) / 1000)
             now_ms = self._clock.now_ms()
-            if (late_ms := expiry.standstill_ms(now_ms, interval_ms)) is not None:
+            if (late_ms := expiry.pause_ms(now_ms, interval_ms)) is not None:
                 self._logs.write(SCAN_SKIPPED, late_ms=late_ms)
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):
                 began_ns = timer_ns()

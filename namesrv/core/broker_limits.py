@@ -11,10 +11,10 @@ from namesrv.core.tables.live_table import LiveKey, LiveTable
 from namesrv.refusals import TooManyBrokers
 
 #: A connection has so many brokers whatever others have, within its own limit.
-SURE_OF_A_CONNECTION: Final = 8
+GUARANTEED_PER_CONNECTION: Final = 8
 
 
-def check_room(
+def check_limits(
     live: LiveTable, key: LiveKey, connection_id: int, *, of_a_connection_max: int, brokers_max: int
 ) -> None:
     """Raise TooManyBrokers if a broker is new on a connection and there are too many.
@@ -28,8 +28,8 @@ def check_room(
     count = live.count_of_connection(connection_id)
     if count >= of_a_connection_max:
         raise TooManyBrokers(f"this connection has {count} brokers, which is the limit (brokersPerConnectionMax)")
-    if count >= SURE_OF_A_CONNECTION and len(live) >= brokers_max:
+    if count >= GUARANTEED_PER_CONNECTION and len(live) >= brokers_max:
         raise TooManyBrokers(
             f"there are {len(live)} brokers, and the limit is {brokers_max} (brokersMax); beyond it a connection has "
-            f"{SURE_OF_A_CONNECTION} at most"
+            f"{GUARANTEED_PER_CONNECTION} at most"
         )

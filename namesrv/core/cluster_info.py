@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from namesrv.core import routes
-from namesrv.core.tables.broker_table import BrokerSet, BrokerTable
+from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
 from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, in_batches
 from namesrv.refusals import ClusterInfoTooLong
 from remoting.protocol.fastjson import Dialect, encode
@@ -36,11 +36,11 @@ class ClusterInfoText:
         self.builds = 0
 
     @property
-    def takes_long(self) -> bool:
+    def is_long(self) -> bool:
         """Tell whether a text has to be made, of so many sets that it is made in slices."""
         return len(self._sets) > AT_ONCE_MAX and self._made_at < self.changes
 
-    def put(self, broker_set: BrokerSet) -> None:
+    def put(self, broker_set: RegisteredSet) -> None:
         """Follow a set that has changed; one without members is gone."""
         self.changes += 1
         name = broker_set.broker_name

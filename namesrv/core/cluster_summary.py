@@ -6,12 +6,12 @@ from enum import Enum
 import msgspec
 
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.topic_counts import TopicKind
 from remoting.protocol.shapes.route import MASTER_ID
 
 
-class SetState(Enum):
+class SetLeadership(Enum):
     """Who leads a broker set; the values are the metric's labels."""
 
     MASTER = "master"
@@ -19,39 +19,39 @@ class SetState(Enum):
     ACTING_MASTER = "acting_master"
 
 
-class Role(Enum):
+class BrokerRole(Enum):
     """What a broker is in its set; the values are the metric's labels."""
 
     MASTER = "master"
     SLAVE = "slave"
 
 
-class ClusterNumbers(msgspec.Struct):
+class ClusterSummary(msgspec.Struct):
     """One cluster."""
 
-    sets: dict[SetState, int] = msgspec.field(default_factory=lambda: dict.fromkeys(SetState, 0))
+    sets: dict[SetLeadership, int] = msgspec.field(default_factory=lambda: dict.fromkeys(SetLeadership, 0))
     #: Living brokers.
-    brokers: dict[Role, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Role, 0))
+    brokers: dict[BrokerRole, int] = msgspec.field(default_factory=lambda: dict.fromkeys(BrokerRole, 0))
     topics: dict[TopicKind, int] = msgspec.field(default_factory=lambda: dict.fromkeys(TopicKind, 0))
     read_queues: int = 0
     write_queues: int = 0
 
 
-def state_of(broker_set: BrokerSet) -> SetState:
+def state_of(broker_set: RegisteredSet) -> SetLeadership:
     """Return who leads a set."""
     if broker_set.master_address is not None:
-        return SetState.MASTER
-    return SetState.ACTING_MASTER if broker_set.has_acting_master else SetState.NO_MASTER
+        return SetLeadership.MASTER
+    return SetLeadership.ACTING_MASTER if broker_set.has_acting_master else SetLeadership.NO_MASTER
 
 
-def role_of(broker_id: int) -> Role:
+def role_of(broker_id: int) -> BrokerRole:
     """Return what a broker is by its id."""
-    return Role.MASTER if broker_id == MASTER_ID else Role.SLAVE
+    return BrokerRole.MASTER if broker_id == MASTER_ID else BrokerRole.SLAVE
 
 
-def clusters(state: RouteState) -> dict[str, ClusterNumbers]:
+def clusters(state: RouteState) -> dict[str, ClusterSummary]:
     """Return the numbers of every cluster, by name."""
-    numbers: defaultdict[str, ClusterNumbers] = defaultdict(ClusterNumbers)
+    numbers: defaultdict[str, ClusterSummary] = defaultdict(ClusterSummary)
     topics = state.tables.topics
     for broker_set in state.tables.brokers.sets():
         cluster = numbers[broker_set.cluster]
@@ -62,7 +62,7 @@ def clusters(state: RouteState) -> dict[str, ClusterNumbers]:
         for broker_id, member in broker_set.members.items():
             # Members of one set can have registered in two clusters.
             numbers[member.cluster].brokers[role_of(broker_id)] += 1
-    for name, counts in state.census.counts().items():
+    for name, counts in state.topic_counts.counts().items():
         if name in numbers:
             numbers[name].topics = dict(counts)
     return dict(numbers)

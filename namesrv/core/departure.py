@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, without_write
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
@@ -17,7 +17,7 @@ from namesrv.core.values.topic_changes import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import MASTER_ID
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class DepartureDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What the departure of some members of one set comes to."""
 
     change: SetChange
@@ -25,7 +25,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     notify: NotifyMinBrokerIdChange | None = None
 
 
-def decide(tables: RouteTables, keys: Iterable[LiveKey], reason: DepartureReason, now_ms: int) -> list[Decision]:
+def decide(
+    tables: RouteTables, keys: Iterable[LiveKey], reason: DepartureReason, now_ms: int
+) -> list[DepartureDecision]:
     """Return one decision for each broker set that loses members; `keys` all live."""
     by_set: dict[str, list[LiveKey]] = {}
     for key in keys:
@@ -35,7 +37,7 @@ def decide(tables: RouteTables, keys: Iterable[LiveKey], reason: DepartureReason
 
 def _leave(
     tables: RouteTables, broker_name: str, leaving: tuple[LiveKey, ...], reason: DepartureReason, now_ms: int
-) -> Decision:
+) -> DepartureDecision:
     before = tables.brokers.get(broker_name)
     assert before is not None, "a live member belongs to a set"
     after = before.without(key.address for key in leaving)
@@ -47,14 +49,16 @@ def _leave(
     elif after.has_acting_master:
         queues = run_to_completion(compare_topics(has, without_write(has)))
     changes = counted(queues, removed_topics)
-    return Decision(
+    return DepartureDecision(
         change=SetChange(
             broker_set=after,
-            forgotten=leaving,
+            removed_members=leaving,
             queue_changes=queues,
             removed_topics=removed_topics,
             # Their topics are read only from now on, whatever an operator had set.
-            lifted_perms=tuple(tables.perms.of(broker_name)) if queues.queues or not after.members else (),
+            lifted_overrides=tuple(tables.permission_overrides.of(broker_name))
+            if queues.queues or not after.members
+            else (),
         ),
         # What changed in the routes is told once, with the last to leave.
         removed=tuple(
@@ -73,12 +77,12 @@ class _Cause(msgspec.Struct, frozen=True):
 
 
 def _removed(
-    tables: RouteTables, key: LiveKey, after: BrokerSet, changes: RouteChanges | None, cause: _Cause
+    tables: RouteTables, key: LiveKey, after: RegisteredSet, changes: RouteChanges | None, cause: _Cause
 ) -> BrokerRemoved:
     row = tables.live.get(key)
     assert row is not None, "who leaves was there"
     reason = cause.reason
-    if reason is DepartureReason.TIMEOUT and row.heard_ms + row.timeout_ms >= cause.now_ms:
+    if reason is DepartureReason.TIMEOUT and row.last_heartbeat_ms + row.timeout_ms >= cause.now_ms:
         # It was waited for, over another connection than the one it lost.
         reason = DepartureReason.CHANNEL_CLOSED
     return BrokerRemoved(
@@ -87,7 +91,7 @@ def _removed(
         broker_id=row.broker_id,
         address=key.address,
         reason=reason,
-        silent_ms=cause.now_ms - row.heard_ms,
+        silent_ms=cause.now_ms - row.last_heartbeat_ms,
         heartbeat_timeout_ms=row.timeout_ms,
         was_master=row.broker_id == MASTER_ID,
         set_removed=not after.members,
@@ -95,7 +99,9 @@ def _removed(
     )
 
 
-def _notification(before: BrokerSet, after: BrokerSet, leaving: tuple[LiveKey, ...]) -> NotifyMinBrokerIdChange | None:
+def _notification(
+    before: RegisteredSet, after: RegisteredSet, leaving: tuple[LiveKey, ...]
+) -> NotifyMinBrokerIdChange | None:
     """Return whom to tell that the smallest broker id left a set which lets a slave act as master."""
     if not after.members or not after.enable_acting_master or before.min_broker_id == after.min_broker_id:
         return None

@@ -11,45 +11,45 @@ from typing import Final
 WAIT_MS_MIN: Final = 100
 WAIT_MS_MAX: Final = 1_000
 #: A wait that ends later than this was held up with everything else.
-STANDSTILL_MS: Final = 1_000
+PAUSE_MS: Final = 1_000
 #: So many standstills in a row are waited for; who doubts for ever finds nobody silent.
-STANDSTILLS_MAX: Final = 5
+PAUSES_MAX: Final = 5
 
 
-class Expiry:
+class ExpirySchedule:
     """The waits between two looks."""
 
     def __init__(self, now_ms: int) -> None:
-        self._looked_ms = now_ms
+        self._scanned_ms = now_ms
         #: When the present wait should end.
         self._wait_ends_ms = now_ms
         #: Nobody is looked for before.
-        self._doubt_ends_ms = now_ms
-        self._standstills = 0
+        self._suspended_until_ms = now_ms
+        self._pauses = 0
 
     def wait_ms(self, now_ms: int, earliest_ms: int | None, interval_ms: int) -> int:
         """Return how long to wait; `earliest_ms` is a time before which no deadline lies, None without brokers."""
-        due_ms = self._looked_ms + interval_ms
+        due_ms = self._scanned_ms + interval_ms
         if earliest_ms is not None:
             due_ms = min(due_ms, earliest_ms + 1)
-        wait_ms = max(WAIT_MS_MIN, min(WAIT_MS_MAX, max(due_ms, self._doubt_ends_ms) - now_ms))
+        wait_ms = max(WAIT_MS_MIN, min(WAIT_MS_MAX, max(due_ms, self._suspended_until_ms) - now_ms))
         self._wait_ends_ms = now_ms + wait_ms
         return wait_ms
 
-    def standstill_ms(self, now_ms: int, interval_ms: int) -> int | None:
+    def pause_ms(self, now_ms: int, interval_ms: int) -> int | None:
         """Return by how much the wait was late if brokers only seem silent for an interval from now on."""
         late_ms = now_ms - self._wait_ends_ms
-        if late_ms <= STANDSTILL_MS or self._standstills >= STANDSTILLS_MAX:
+        if late_ms <= PAUSE_MS or self._pauses >= PAUSES_MAX:
             return None
-        self._standstills += 1
-        self._doubt_ends_ms = now_ms + interval_ms
+        self._pauses += 1
+        self._suspended_until_ms = now_ms + interval_ms
         return late_ms
 
     def is_due(self, now_ms: int, earliest_ms: int | None, interval_ms: int) -> bool:
         """Tell whether to look now; True is to be followed by a look."""
         is_late = earliest_ms is not None and earliest_ms < now_ms
-        if now_ms < self._doubt_ends_ms or not (is_late or now_ms >= self._looked_ms + interval_ms):
+        if now_ms < self._suspended_until_ms or not (is_late or now_ms >= self._scanned_ms + interval_ms):
             return False
-        self._looked_ms = now_ms
-        self._standstills = 0
+        self._scanned_ms = now_ms
+        self._pauses = 0
         return True

@@ -11,15 +11,15 @@ from remoting.server.response_cache import PreparedAnswer
 
 #: Bytes of bodies that are kept; beyond it go those of the topics for which none was made for the longest time. A route
 #: over 300 broker sets has about 64 KiB.
-ANSWERS_BYTES_MAX: Final = 128 * 1024 * 1024
+ROUTE_CACHE_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
-class RouteAnswers:
+class RouteCache:
     """Topic -> form of the answer (its dialect) -> answer."""
 
-    def __init__(self, bytes_max: int = ANSWERS_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = ROUTE_CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._answers: dict[str, dict[object, PreparedAnswer]] = {}
+        self._responses: dict[str, dict[object, PreparedAnswer]] = {}
         self._bytes = 0
         #: How many answers were made, and how many topics' answers were dropped because they were no longer true.
         self.misses = 0
@@ -27,35 +27,35 @@ class RouteAnswers:
 
     def get(self, topic: str, form: object) -> PreparedAnswer | None:
         """Return the answer, if it is still true."""
-        answers = self._answers.get(topic)
-        return answers.get(form) if answers else None
+        responses = self._responses.get(topic)
+        return responses.get(form) if responses else None
 
     def keep(self, topic: str, form: object, answer: PreparedAnswer) -> None:
         """Keep an answer that was just made from the tables."""
         self.misses += 1
         # Its topic goes last, so that making room does not take what was just made.
-        answers = self._answers[topic] = self._answers.pop(topic, {})
-        if (former := answers.get(form)) is not None:
+        responses = self._responses[topic] = self._responses.pop(topic, {})
+        if (former := responses.get(form)) is not None:
             self._bytes -= former.body_bytes
             former.drop()
-        answers[form] = answer
+        responses[form] = answer
         self._bytes += answer.body_bytes
-        while self._bytes > self._bytes_max and len(self._answers) > 1:
-            self._forget(next(iter(self._answers)))
+        while self._bytes > self._bytes_max and len(self._responses) > 1:
+            self._drop(next(iter(self._responses)))
 
     def drop(self, topics: Iterable[str]) -> None:
         """Forget the answers of topics that changed; of the keys of two tables the fewer are gone through."""
-        for topic in self._answers.keys() & topics:
-            self._forget(topic)
+        for topic in self._responses.keys() & topics:
+            self._drop(topic)
             self.invalidated += 1
 
     def clear(self) -> None:
         """Forget all, because something changed that every route depends on."""
-        self.invalidated += len(self._answers)
-        for topic in list(self._answers):
-            self._forget(topic)
+        self.invalidated += len(self._responses)
+        for topic in list(self._responses):
+            self._drop(topic)
 
-    def _forget(self, topic: str) -> None:
-        for answer in self._answers.pop(topic).values():
+    def _drop(self, topic: str) -> None:
+        for answer in self._responses.pop(topic).values():
             self._bytes -= answer.body_bytes
             answer.drop()

@@ -6,7 +6,7 @@ reads the tables, returns a value that is encoded once.
 
 import msgspec
 
-from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, BrokerData, QueueData, TopicRouteData
@@ -56,7 +56,7 @@ def in_zone(route: TopicRouteData, zone_name: str) -> TopicRouteData:
     )
 
 
-def broker_data(broker_set: BrokerSet, *, acting: bool = False) -> BrokerData:
+def broker_data(broker_set: RegisteredSet, *, acting: bool = False) -> BrokerData:
     """Return the set as peers see it, ids ascending; with `acting` the smallest id stands in for the master.
 
     Clients send lock and offset requests to broker id 0 only. While the master is away, the slave with the smallest
@@ -74,7 +74,7 @@ def broker_data(broker_set: BrokerSet, *, acting: bool = False) -> BrokerData:
     )
 
 
-def _may_act(broker_set: BrokerSet, queue_data: QueueData) -> bool:
+def _may_act(broker_set: RegisteredSet, queue_data: QueueData) -> bool:
     """Tell whether a slave stands in for the master; never while the queues still count as writable."""
     return broker_set.has_acting_master and not queue_data.perm & PERM_WRITE
 
@@ -83,7 +83,7 @@ def _is_in(data: BrokerData, zone_name: str) -> bool:
     return isinstance(data.zone_name, str) and data.zone_name.lower() == zone_name.lower()
 
 
-def _filter_servers(tables: RouteTables, sets: list[BrokerSet]) -> dict[str, list[str]]:
+def _filter_servers(tables: RouteTables, sets: list[RegisteredSet]) -> dict[str, list[str]]:
     found = {}
     for broker_set in sets:
         for member in broker_set.members.values():

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from namesrv.core import cluster_summary
-from namesrv.core.cluster_summary import ClusterNumbers, Role, SetState
+from namesrv.core.cluster_summary import BrokerRole, ClusterSummary, SetLeadership
 from namesrv.core.route_state import RouteState
-from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of
 from namesrv.http.shapes import (
@@ -31,7 +31,7 @@ from namesrv.http.shapes import (
 )
 from namesrv.http.topic_names import TopicNames
 from namesrv.settings.config import NAMESRV, NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.pages import PageRequest, page_of, with_prefix
@@ -50,7 +50,7 @@ class ViewSources(msgspec.Struct, frozen=True, kw_only=True):
     """What the views read."""
 
     state: RouteState
-    settings: Settings
+    settings: DurableSettings
     health: Health
     clock: Clock
     metrics: MetricsText
@@ -169,7 +169,7 @@ class Views(ServerViews[NameServerConfig]):
         host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def _broker_view(self, broker_set: BrokerSet, broker_id: int) -> BrokerView:
+    def _broker_view(self, broker_set: RegisteredSet, broker_id: int) -> BrokerView:
         member = broker_set.members[broker_id]
         row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
         assert row is not None, "every member has a live row"
@@ -182,20 +182,20 @@ class Views(ServerViews[NameServerConfig]):
             zone_name=broker_set.zone_name,
             address=member.address,
             ha_server_address=row.ha_server_addr,
-            last_heartbeat_age_ms=self._sources.clock.now_ms() - row.heard_ms,
+            last_heartbeat_age_ms=self._sources.clock.now_ms() - row.last_heartbeat_ms,
             heartbeat_timeout_ms=row.timeout_ms,
             version=release_of(row.version),
             data_version=row.data_version,
         )
 
 
-def _cluster_view(name: str, numbers: ClusterNumbers) -> ClusterView:
+def _cluster_view(name: str, numbers: ClusterSummary) -> ClusterView:
     return ClusterView(
         cluster=name,
         broker_sets=sum(numbers.sets.values()),
-        broker_sets_without_master=numbers.sets[SetState.NO_MASTER] + numbers.sets[SetState.ACTING_MASTER],
-        masters=numbers.brokers[Role.MASTER],
-        slaves=numbers.brokers[Role.SLAVE],
+        broker_sets_without_master=numbers.sets[SetLeadership.NO_MASTER] + numbers.sets[SetLeadership.ACTING_MASTER],
+        masters=numbers.brokers[BrokerRole.MASTER],
+        slaves=numbers.brokers[BrokerRole.SLAVE],
         topics=TopicCounts(**{kind.value: count for kind, count in numbers.topics.items()}),
         read_queues=numbers.read_queues,
         write_queues=numbers.write_queues,

@@ -6,12 +6,12 @@ Everything is touched by one thread, the loop's, and read by `metrics.py` at a s
 from typing import Final
 
 from namesrv.core.values.effects import (
-    BeatKind,
-    BrokerBeat,
+    BrokerHeartbeat,
     BrokerRegistered,
     BrokerRemoved,
     DepartureReason,
     Event,
+    HeartbeatKind,
     RegistrationConflicted,
     RegistrationResult,
     RouteChanges,
@@ -71,7 +71,7 @@ class BrokerCounters(ServerCounters):
         """Take what returns the clusters that have brokers: those that have none make room for others."""
         super().__init__()
         #: Cluster and kind.
-        self.heartbeats = _by_cluster(tuple(kind.value for kind in BeatKind), living)
+        self.heartbeats = _by_cluster(tuple(kind.value for kind in HeartbeatKind), living)
         #: Cluster and broker name.
         self.heartbeats_late = CounterTable(label_sets_max=BROKERS_MAX, peer_labels=2, living=living)
         #: Seconds between two beats, by cluster.
@@ -96,7 +96,7 @@ class BrokerCounters(ServerCounters):
     def count(self, event: Event) -> None:
         """Count one event of the state."""
         match event:
-            case BrokerBeat():
+            case BrokerHeartbeat():
                 self._beat(event)
             case BrokerRegistered():
                 self._registered(event)
@@ -115,7 +115,7 @@ class BrokerCounters(ServerCounters):
         # Anybody can invent a cluster in a request that is refused; it must not take the place of one that there is.
         self.registrations.add(labels if labels in self.registrations.counts() else (OTHER, *labels[1:]))
 
-    def _beat(self, event: BrokerBeat) -> None:
+    def _beat(self, event: BrokerHeartbeat) -> None:
         self.heartbeats.add((event.cluster, event.kind.value))
         late = 0
         if event.interval_ms is not None:

@@ -14,7 +14,7 @@ from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.observability import metric_catalogue as catalogue
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.settings.config import NAMESRV, NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from serving.metrics.counters import (
     BROKERS_MAX,
@@ -38,7 +38,7 @@ class MetricSources(ServerSources, frozen=True, kw_only=True):
 
     counts: BrokerCounters
     state: RouteState
-    settings: Settings
+    settings: DurableSettings
     route_counts: RouteCounts
     clock: Clock
 
@@ -52,8 +52,8 @@ class Metrics(ServerMetrics[NameServerConfig]):
         self._cluster_guards = {
             family: LabelGuard(CLUSTERS_MAX * values, peer_labels=1)
             for family, values in (
-                (catalogue.ACTIVE_BROKERS, len(cluster_summary.Role)),
-                (catalogue.BROKER_SETS, len(cluster_summary.SetState)),
+                (catalogue.ACTIVE_BROKERS, len(cluster_summary.BrokerRole)),
+                (catalogue.BROKER_SETS, len(cluster_summary.SetLeadership)),
                 (catalogue.TOPICS, 4),
                 (catalogue.QUEUES, 2),
             )
@@ -93,7 +93,7 @@ class Metrics(ServerMetrics[NameServerConfig]):
         return guards | {family: table.guard for family, table in _histogram_tables(counts)}
 
     def _routes(self) -> Iterator[tuple[MetricFamily, Values]]:
-        counts, answers = self._sources.route_counts, self._sources.state.answers
+        counts, answers = self._sources.route_counts, self._sources.state.route_cache
         found = sum(counts.found.buckets)
         ended = {"found": found, "not_found": counts.not_found, "error": counts.error}
         yield catalogue.ROUTE_QUERIES, by_label(ended.items())
@@ -127,7 +127,7 @@ class Metrics(ServerMetrics[NameServerConfig]):
         now_to_unix_ms = clock.unix_ms() - clock.now_ms()
         readers: dict[MetricFamily, Callable[[LiveRow], float]] = {
             catalogue.BROKER_INFO: lambda _: 1,
-            catalogue.BROKER_LAST_HEARTBEAT: lambda row: (row.heard_ms + now_to_unix_ms) / 1000,
+            catalogue.BROKER_LAST_HEARTBEAT: lambda row: (row.last_heartbeat_ms + now_to_unix_ms) / 1000,
             catalogue.BROKER_TIMEOUT: lambda row: row.timeout_ms / 1000,
         }
         found = {family: Admitted(self._broker_guards[family], min) for family in readers}

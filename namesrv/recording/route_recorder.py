@@ -12,10 +12,10 @@ from history.recorder import Recorder
 from history.rows import BrokerRef, Moment
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
-from namesrv.core.values.effects import BrokerBeat, BrokerRemoved, Event
+from namesrv.core.values.effects import BrokerHeartbeat, BrokerRemoved, Event
 from namesrv.recording import rows
 from namesrv.settings.config import NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG
 from remoting.clock import SystemClock
 
@@ -32,7 +32,7 @@ _LOOK_S: Final = 1.0
 class RouteRecorder:
     """What is recorded of brokers and routes."""
 
-    def __init__(self, recorder: Recorder, state: RouteState, settings: Settings) -> None:
+    def __init__(self, recorder: Recorder, state: RouteState, settings: DurableSettings) -> None:
         self._recorder = recorder
         self._state = state
         self._settings = settings
@@ -43,7 +43,7 @@ class RouteRecorder:
         #: How many there were so far.
         self._changes = 0
         self._snapshot_ms = clock.now_ms() + _FIRST_SNAPSHOT_MS - _HOUR_MS
-        state.keeps_changes = True
+        state.records_changes = True
         self._record_settings()
 
     def record(self, events: tuple[Event, ...]) -> None:
@@ -60,7 +60,7 @@ class RouteRecorder:
             self._recorder.enqueue(changed, changed.topics)
         # A broker beats by registering: later than that, for who reads both in the order of their times.
         for event in events:
-            if isinstance(event, BrokerBeat):
+            if isinstance(event, BrokerHeartbeat):
                 self._record_heartbeat(event)
 
     def kv_changed(self, namespace: str, key: str, value: str | None) -> None:
@@ -116,7 +116,7 @@ class RouteRecorder:
         for topic, value in self._settings.kv.table.get(ORDER_TOPIC_CONFIG, {}).items():
             self._recorder.enqueue(rows.OrderSnapshot(topic, value))
 
-    def _record_heartbeat(self, event: BrokerBeat) -> None:
+    def _record_heartbeat(self, event: BrokerHeartbeat) -> None:
         version = event.data_version
         heartbeat = Heartbeat(
             Moment(self._clock.unix_us(), self._clock.mono_us()),

@@ -12,7 +12,7 @@ import msgspec
 from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 from history.schemas import BROKER_STATE, ROUTE_CHANGE, ROUTE_CHANGE_ROWS_MAX, ROUTE_SNAPSHOT
 from history.server_rows import LifecycleEvent
-from namesrv.core.tables.broker_table import BrokerSet
+from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import (
@@ -126,7 +126,7 @@ def configured(properties: RouteProperties) -> LifecycleEvent:
 # Snapshots
 
 
-class TopicSettings(NamedTuple):
+class QueueSettings(NamedTuple):
     """What a topic is on a broker set."""
 
     read: int
@@ -139,14 +139,14 @@ class BrokerSetRun(NamedTuple):
     """Broker sets that have a topic with the same settings, one behind the other in its route."""
 
     broker_names: tuple[str, ...]
-    settings: TopicSettings
+    settings: QueueSettings
 
 
 class SnapshotSets(NamedTuple):
     """Some broker sets as they stand."""
 
     snapshot_id: str
-    broker_sets: Sequence[BrokerSet]
+    broker_sets: Sequence[RegisteredSet]
     #: Broker set, address and filter servers of those that have some.
     filters: Sequence[tuple[str, str, tuple[str, ...]]]
 
@@ -266,7 +266,7 @@ def _snapshot_of_sets(tables: RouteTables, snapshot_id: str) -> Iterator[Snapsho
         yield SnapshotSets(snapshot_id, present, list(_filters(tables, present)))
 
 
-def _filters(tables: RouteTables, broker_sets: Iterable[BrokerSet]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _filters(tables: RouteTables, broker_sets: Iterable[RegisteredSet]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for broker_set in broker_sets:
         for member in broker_set.members.values():
             row = tables.live.get(LiveKey(broker_set.broker_name, member.address))
@@ -281,8 +281,8 @@ def _runs(queues: Mapping[str, QueueData]) -> tuple[BrokerSetRun, ...]:
     )
 
 
-def _settings(data: QueueData) -> TopicSettings:
-    return TopicSettings(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
+def _settings(data: QueueData) -> QueueSettings:
+    return QueueSettings(data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
 
 
 # Brokers
@@ -370,12 +370,12 @@ def _version(version: DataVersion) -> dict[str, object]:
 
 
 def _set_columns(change: AppliedChange) -> dict[str, object]:
-    heard = change.change.heard
+    heard = change.change.registrant
     filters = heard[1].filter_servers if heard is not None else None
     return {**_members(change.change.broker_set), "filter_servers": filters}
 
 
-def _members(broker_set: BrokerSet) -> dict[str, object]:
+def _members(broker_set: RegisteredSet) -> dict[str, object]:
     members = broker_set.members
     return {
         "set_ids": tuple(members),
@@ -435,7 +435,7 @@ def _change_kind(old: QueueData | None, new: QueueData | None) -> str:
 def _grouped(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str | None) -> Iterator[HistoryRow]:
     """Yield the topics of a change, those with the same settings together."""
     change = applied.change
-    groups: dict[TopicSettings | None, list[str]] = {}
+    groups: dict[QueueSettings | None, list[str]] = {}
     for topic, data in change.queue_changes.queues.items():
         groups.setdefault(_settings(data), []).append(topic)
     groups[None] = list(change.removed_topics)

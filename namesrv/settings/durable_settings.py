@@ -29,7 +29,7 @@ class SettingsObserver(ConfigObserver[NameServerConfig], Protocol):
         """Learn that the KV file could not be written, so nothing changed."""
 
 
-class Settings(StoredConfig[NameServerConfig]):
+class DurableSettings(StoredConfig[NameServerConfig]):
     """Holds the present configuration and KV table and changes them durably."""
 
     def __init__(

@@ -16,9 +16,9 @@ from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT,
 from namesrv.core.route_state import MasterAddresses, RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, run_to_completion
-from namesrv.core.values.effects import BeatKind, Outcome
+from namesrv.core.values.effects import HeartbeatKind, RouteOutcome
 from namesrv.refusals import FieldInvalid, FieldMissing, NameTooLong
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.clock import Clock
 from remoting.protocol.addresses import is_address, is_name
@@ -52,10 +52,10 @@ class BrokerRequests:
     def __init__(
         self,
         state: RouteState,
-        settings: Settings,
+        settings: DurableSettings,
         clock: Clock,
         runner: CooperativeRunner,
-        perform: Callable[[Outcome[Any]], None],
+        perform: Callable[[RouteOutcome[Any]], None],
     ) -> None:
         """Pass every outcome to `perform`, which runs its effects once the reply has left."""
         self._state = state
@@ -104,13 +104,15 @@ class BrokerRequests:
     async def _register_large(
         self,
         request: RemotingCommand,
-        steps: CooperativeTask[Outcome[MasterAddresses]],
+        steps: CooperativeTask[RouteOutcome[MasterAddresses]],
         connection: Peer,
         size_bytes: int,
     ) -> RemotingCommand:
         return self._registration_response(request, await self._runner.run(steps, connection.id, size_bytes))
 
-    def _registration_response(self, request: RemotingCommand, outcome: Outcome[MasterAddresses]) -> RemotingCommand:
+    def _registration_response(
+        self, request: RemotingCommand, outcome: RouteOutcome[MasterAddresses]
+    ) -> RemotingCommand:
         self._perform(outcome)
         master = RegisterBrokerResponseHeader(
             ha_server_addr=outcome.reply.ha_server_addr, master_addr=outcome.reply.master_addr
@@ -125,31 +127,31 @@ class BrokerRequests:
         connection: Peer,
         *,
         is_whole: bool = False,
-    ) -> CooperativeTask[Outcome[MasterAddresses]]:
-        before = None if is_whole or header.compressed else self._state.said_before(registration)
-        if before is not None and before.said.repeats(body, header.body_crc32):
-            return self._state.register_again(registration, self._clock.now_ms())
+    ) -> CooperativeTask[RouteOutcome[MasterAddresses]]:
+        previous = None if is_whole or header.compressed else self._state.previous_registration(registration)
+        if previous is not None and previous.reported.is_unchanged(body, header.body_crc32):
+            return self._state.register_unchanged(registration, self._clock.now_ms())
         # The body is not read before its turn comes, and not at all if its connection is lost by then.
         yield
         if connection.is_lost:
-            return self._state.leave_aside(registration)
-        said = yield from decode_registration(
+            return self._state.ignore_stale(registration)
+        decoded_body = yield from decode_registration(
             body,
             crc32=header.body_crc32,
             compressed=header.compressed,
             version=registration.version,
             unix_ms=self._clock.unix_ms(),
-            before=before,
+            previous=previous,
         )
         decoded = replace(
             registration,
-            data_version=said.data_version,
-            topics=said.topics,
-            mappings=said.mappings,
-            filter_servers=said.filter_servers,
-            ignored_topics=said.ignored_topics,
-            said=said.said,
-            base=before,
+            data_version=decoded_body.data_version,
+            topics=decoded_body.topics,
+            mappings=decoded_body.mappings,
+            filter_servers=decoded_body.filter_servers,
+            ignored_topics=decoded_body.ignored_topics,
+            reported=decoded_body.reported,
+            base=previous,
         )
         outcome = yield from self._state.registration_steps(decoded, self._clock.now_ms, lambda: connection.is_lost)
         if outcome is None:
@@ -174,7 +176,7 @@ class BrokerRequests:
         return request.reply()
 
     async def _unregister_large(
-        self, request: RemotingCommand, steps: CooperativeTask[Outcome[None]]
+        self, request: RemotingCommand, steps: CooperativeTask[RouteOutcome[None]]
     ) -> RemotingCommand:
         self._perform(await self._runner.run_first(steps))
         return request.reply()
@@ -183,7 +185,7 @@ class BrokerRequests:
         """Refresh a broker; one that is not registered is ignored."""
         header = decode_fields(BrokerIdentityHeader, request.ext_fields)
         cluster, key = self._sender(RequestCode.BROKER_HEARTBEAT, header)
-        self._perform(self._state.heartbeat(cluster, key, BeatKind.HEARTBEAT, self._clock.now_ms()))
+        self._perform(self._state.heartbeat(cluster, key, HeartbeatKind.HEARTBEAT, self._clock.now_ms()))
         return request.reply()
 
     def query_data_version(self, request: RemotingCommand, connection: Peer) -> Answer:

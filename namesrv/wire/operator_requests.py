@@ -11,9 +11,9 @@ from msgspec import UNSET
 from namesrv.core import routes
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
-from namesrv.core.values.effects import Outcome
+from namesrv.core.values.effects import RouteOutcome
 from namesrv.refusals import KvNamespaceNotFound, ListDisabled, QueryNotFound
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.protocol.codec import decode_fields
 from remoting.protocol.command import RemotingCommand
@@ -37,9 +37,9 @@ class OperatorRequests:
     def __init__(
         self,
         state: RouteState,
-        settings: Settings,
+        settings: DurableSettings,
         runner: CooperativeRunner,
-        perform: Callable[[Outcome[Any]], None],
+        perform: Callable[[RouteOutcome[Any]], None],
     ) -> None:
         """Pass every outcome to `perform`, which runs its effects once the reply has left."""
         self._state = state

@@ -10,7 +10,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.routes import in_zone
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from namesrv.refusals import NotReady, TopicNotExist
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.clock import Clock
 from remoting.protocol.codec import decode_fields
@@ -27,7 +27,12 @@ class RouteRequests:
     """Answers from the routes; changes nothing."""
 
     def __init__(
-        self, state: RouteState, settings: Settings, clock: Clock, runner: CooperativeRunner, counters: RouteCounts
+        self,
+        state: RouteState,
+        settings: DurableSettings,
+        clock: Clock,
+        runner: CooperativeRunner,
+        counters: RouteCounts,
     ) -> None:
         self._state = state
         self._settings = settings
@@ -57,16 +62,16 @@ class RouteRequests:
     def cluster_info(self, request: RemotingCommand, peer: Peer) -> RemotingCommand | Awaitable[RemotingCommand]:
         """Answer all clusters and broker sets with every change up to now, however late the answer leaves."""
         steps = self._cluster_info_since(request, self._state.cluster_info.changes)
-        if self._state.cluster_info.takes_long:
+        if self._state.cluster_info.is_long:
             return self._runner.run(steps, peer.id, 0)
         return run_to_completion(steps)
 
     def _prepared_route(self, topic: str, dialect: Dialect) -> PreparedAnswer | None:
-        answers = self._state.answers
-        prepared = answers.get(topic, dialect)
+        cache = self._state.route_cache
+        prepared = cache.get(topic, dialect)
         if prepared is None and (route := self._route_of(topic)):
             prepared = PreparedAnswer(encode(route, dialect), self._counters.found)
-            answers.keep(topic, dialect, prepared)
+            cache.keep(topic, dialect, prepared)
         return prepared
 
     def _zone_route(self, request: RemotingCommand, topic: str, zone: str) -> RemotingCommand | None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.effects import BeatKind
+from namesrv.core.values.effects import HeartbeatKind
 from namesrv.observability import metric_catalogue
 from namesrv.observability.metric_catalogue import FAMILIES
 
@@ -49,7 +49,7 @@ def lively(site):
     for name in ("broker-a", "broker-b"):
         site.tell(register(site.state, name, now_ms=now_ms))
     key = LiveKey("broker-a", "broker-a-0:10911")
-    site.tell(site.state.heartbeat("DefaultCluster", key, BeatKind.HEARTBEAT, now_ms + 50_000))
+    site.tell(site.state.heartbeat("DefaultCluster", key, HeartbeatKind.HEARTBEAT, now_ms + 50_000))
     site.counts.certificate_expiry["server"] = 2e9
     site.logs._limits.suppressed["broker_expired"] += 1
     site.statistics.count_finished(105, 0)
@@ -138,7 +138,7 @@ async def test_short_lived_clusters_take_no_series_from_later_ones(site):
         now_ms = site.clock.now_ms()
         key = LiveKey("broker-a", "broker-a-0:10911")
         site.tell(register(site.state, "broker-a", cluster=f"cluster-{number}", now_ms=now_ms))
-        site.tell(site.state.heartbeat(f"cluster-{number}", key, BeatKind.HEARTBEAT, now_ms))
+        site.tell(site.state.heartbeat(f"cluster-{number}", key, HeartbeatKind.HEARTBEAT, now_ms))
         site.tell(run_to_completion(site.state.expiry_steps(now_ms + 1_000_000)))
     register_last = register(site.state, "broker-a", cluster="lasting", now_ms=site.clock.now_ms())
     site.tell(register_last)

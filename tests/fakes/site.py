@@ -15,7 +15,7 @@ from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import Journal
 from namesrv.observability.metrics import Metrics, MetricSources
 from namesrv.settings.config import NAMESRV, NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from remoting.server.statistics import ServerStatistics
 from serving.http.server import make_app, start_http
@@ -33,7 +33,7 @@ class Site:
         self.state = RouteState(self.config)
         self.counts = BrokerCounters(self.state.tables.brokers.clusters)
         self.journal = Journal(self.logs, self.counts, self.config)
-        self.settings = Settings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
+        self.settings = DurableSettings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
         self.health = Health()
         self.background = logged_tasks(self.logs)
         self.background.failures["a_task"] = 0

@@ -24,7 +24,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import CloseConnection
 from namesrv.refusals import TopicNotExist
 from namesrv.settings.config import NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from namesrv.wire.broker_requests import BrokerRequests
 from namesrv.wire.cooperative_runner import CooperativeRunner
@@ -98,7 +98,7 @@ class Cluster:
         self.clock = FakeClock()
         self.chance = random.Random(seed)
         self.state = RouteState(options)
-        settings = Settings(options, KvConfig(), Nobody(), self.state.configure, lambda _: None)
+        settings = DurableSettings(options, KvConfig(), Nobody(), self.state.configure, lambda _: None)
         runner = CooperativeRunner()
         self.requests = RequestTable(
             BrokerRequests(self.state, settings, self.clock, runner, self._perform),

@@ -8,7 +8,7 @@ from fakes.clock import FakeClock
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
-from namesrv.settings.durable_settings import Settings
+from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
 from namesrv.wire.broker_requests import BrokerRequests
 from namesrv.wire.cooperative_runner import CooperativeRunner
@@ -44,8 +44,8 @@ class Desk:
         self.clock = FakeClock()
         self.state = RouteState(self.config)
         self.told = []
-        self.settings = Settings(
-            self.config, KvConfig(), self, self.state.configure, lambda topic: self.state.answers.drop((topic,))
+        self.settings = DurableSettings(
+            self.config, KvConfig(), self, self.state.configure, lambda topic: self.state.route_cache.drop((topic,))
         )
         self.outcomes = []
         self.route_counters = RouteCounts()

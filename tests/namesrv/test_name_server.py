@@ -7,7 +7,7 @@ from fakes.leadership_listener import eventually
 from fakes.lines import Lines
 
 from namesrv.app.service import NameServer
-from namesrv.core.values.effects import CloseConnection, Outcome
+from namesrv.core.values.effects import CloseConnection, RouteOutcome
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
@@ -76,7 +76,7 @@ async def test_the_connection_of_a_silent_broker_stays_open_if_it_has_registered
     line = await Line.to(server)
     assert (await line.ask(RequestCode.REGISTER_BROKER, BROKER)).code == 0
     ((_, row),) = server._state.tables.live.rows()
-    closing = Outcome(reply=None, effects=(CloseConnection(row.connection_id),))
+    closing = RouteOutcome(reply=None, effects=(CloseConnection(row.connection_id),))
     # What a scan has found is carried out when the broker is there again.
     server._performer.perform(closing)
     answer = await line.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {})

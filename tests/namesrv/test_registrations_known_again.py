@@ -36,7 +36,7 @@ class ToldAlike(RuleBasedStateMachine):
 
     @initialize(delete=st.booleans())
     def start(self, delete):
-        self.said = {}
+        self.reported = {}
         self.knowing = self.make_desk(delete_topic_with_broker_registration=delete)
         self.decoding = self.make_desk(delete_topic_with_broker_registration=delete)
 
@@ -59,24 +59,24 @@ class ToldAlike(RuleBasedStateMachine):
         fields = {"clusterName": "C", "brokerName": name, "brokerId": str(broker_id)}
         fields |= {"brokerAddr": f"{name}-{broker_id}:1", "enableActingMaster": acting}
         bodies = [text_of(topics, counter, separators) for separators in ((",", ":"), (", ", ": "))]
-        self.said[name, broker_id] = (fields, bodies, connection)
+        self.reported[name, broker_id] = (fields, bodies, connection)
         self.tell(RequestCode.REGISTER_BROKER, fields, bodies, connection)
 
     @rule(name=NAMES, broker_id=IDS)
-    def register_again(self, name, broker_id):
-        if (name, broker_id) in self.said:
-            fields, bodies, connection = self.said[name, broker_id]
+    def repeat_registration(self, name, broker_id):
+        if (name, broker_id) in self.reported:
+            fields, bodies, connection = self.reported[name, broker_id]
             self.tell(RequestCode.REGISTER_BROKER, fields, bodies, connection)
 
     @rule(name=NAMES, broker_id=IDS, acting=st.sampled_from(["true", "false"]))
-    def register_again_with_another_setting(self, name, broker_id, acting):
-        if (name, broker_id) in self.said:
-            self.said[name, broker_id][0]["enableActingMaster"] = acting
-            self.register_again(name, broker_id)
+    def repeat_registration_with_another_setting(self, name, broker_id, acting):
+        if (name, broker_id) in self.reported:
+            self.reported[name, broker_id][0]["enableActingMaster"] = acting
+            self.repeat_registration(name, broker_id)
 
     @rule(name=NAMES, broker_id=IDS, topic=st.sampled_from(ALL), data=st.data())
-    def register_again_before_and_after_something_else(self, name, broker_id, topic, data):
-        self.register_again(name, broker_id)
+    def repeat_registration_before_and_after_something_else(self, name, broker_id, topic, data):
+        self.repeat_registration(name, broker_id)
         between = data.draw(st.sampled_from(["wipe", "delete", "register one", "leave"]))
         if between == "wipe":
             self.set_permission(name, "WIPE_WRITE_PERM_OF_BROKER")
@@ -86,7 +86,7 @@ class ToldAlike(RuleBasedStateMachine):
             self.register_topic(topic, name)
         else:
             self.unregister(name, 1 - broker_id)
-        self.register_again(name, broker_id)
+        self.repeat_registration(name, broker_id)
 
     @rule(name=NAMES, broker_id=IDS)
     def unregister(self, name, broker_id):

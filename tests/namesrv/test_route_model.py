@@ -25,7 +25,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.effects import BeatKind, CloseConnection, StaleRegistration
+from namesrv.core.values.effects import CloseConnection, HeartbeatKind, StaleRegistration
 from namesrv.core.values.topic_settings import TopicSettings
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode
@@ -71,17 +71,17 @@ class Living:
     cluster: str
     #: Those over which it registered, the latest last, and when it did last.
     connections: dict[int, int]
-    heard_ms: int
+    last_heartbeat_ms: int
     timeout_ms: int
     version: DataVersion
     #: The period in which it registers, as far as is known.
     period_ms: int
     #: When it leaves though it is not overdue.
-    kept_until_ms: float = math.inf
+    grace_ends_ms: float = math.inf
 
     @property
     def deadline_ms(self):
-        return min(self.heard_ms + self.timeout_ms, self.kept_until_ms)
+        return min(self.last_heartbeat_ms + self.timeout_ms, self.grace_ends_ms)
 
 
 class BrokerLives(RuleBasedStateMachine):
@@ -236,8 +236,8 @@ class BrokerLives(RuleBasedStateMachine):
             living.connections.pop(connection, None)
             if not was_latest:
                 continue
-            living.kept_until_ms = max(living.connections.values(), default=-math.inf) + living.period_ms * 1.5
-            if living.kept_until_ms < self.now_ms:
+            living.grace_ends_ms = max(living.connections.values(), default=-math.inf) + living.period_ms * 1.5
+            if living.grace_ends_ms < self.now_ms:
                 gone.append(key)
         self.gone(gone)
 
@@ -258,11 +258,11 @@ class BrokerLives(RuleBasedStateMachine):
 
     @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
     def beat(self, name, address, cluster):
-        self.state.heartbeat(cluster, LiveKey(name, address), BeatKind.HEARTBEAT, self.now_ms)
+        self.state.heartbeat(cluster, LiveKey(name, address), HeartbeatKind.HEARTBEAT, self.now_ms)
         living = self.living.get((name, address))
         if living and living.cluster == cluster:
-            living.heard_ms = self.now_ms
-            living.kept_until_ms = math.inf
+            living.last_heartbeat_ms = self.now_ms
+            living.grace_ends_ms = math.inf
 
     @rule(ms=st.sampled_from([1, 5_000, 10_001, 60_000, 120_001]))
     def pass_time_and_scan(self, ms):
@@ -343,7 +343,7 @@ class BrokerLives(RuleBasedStateMachine):
                 recount.setdefault((broker_set.cluster, kind_of(topic)), set()).add(topic)
         counted = {
             (cluster, kind): count
-            for cluster, counts in self.state.census.counts().items()
+            for cluster, counts in self.state.topic_counts.counts().items()
             for kind, count in counts.items()
             if count
         }
@@ -354,11 +354,11 @@ class BrokerLives(RuleBasedStateMachine):
         for topic in ["T0", "T1", "T2", "%RETRY%g"]:
             route = self.state.route_of(topic, None)
             fresh = encode(route, Dialect.STANDARD) if route else None
-            kept = self.state.answers.get(topic, Dialect.STANDARD)
+            kept = self.state.route_cache.get(topic, Dialect.STANDARD)
             assert kept is None or (kept.is_true and kept.body == fresh)
             if fresh and not kept:
                 self.sent.append((topic, PreparedAnswer(fresh, SizeTally(()))))
-                self.state.answers.keep(topic, Dialect.STANDARD, self.sent[-1][1])
+                self.state.route_cache.keep(topic, Dialect.STANDARD, self.sent[-1][1])
             # Whoever asked before is answered with what was ready then, as long as it says that it is true.
             assert all(each.body == fresh for of, each in self.sent if of == topic and each.is_true)
         self.sent = [(of, each) for of, each in self.sent if each.is_true]

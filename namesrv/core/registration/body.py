@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from namesrv.core.registration import incremental_body
-from namesrv.core.registration.incremental_body import SaidTopics
+from namesrv.core.registration.incremental_body import ReportedTopics
 from namesrv.core.registration.json_body import LongRegistration
 from namesrv.core.registration.json_members import VALUE_BYTES_MAX
 from namesrv.core.values.cooperative import CooperativeTask
@@ -60,21 +60,27 @@ class RegistrationBody(NamedTuple):
     #: What was left out because it cannot be a broker's: topics, mappings, filter servers.
     ignored_topics: int = 0
     #: How to know it again; None where that is not possible.
-    said: SaidTopics | None = None
+    reported: ReportedTopics | None = None
 
 
-class Before(NamedTuple):
+class PreviousRegistration(NamedTuple):
     """What a broker has said, and is still so."""
 
-    said: SaidTopics
+    reported: ReportedTopics
     #: The topics that are known of it.
     topics: Mapping[str, object]
 
 
 def decode_registration(
-    body: bytes, *, crc32: int, compressed: bool, version: int, unix_ms: int, before: Before | None = None
+    body: bytes,
+    *,
+    crc32: int,
+    compressed: bool,
+    version: int,
+    unix_ms: int,
+    previous: PreviousRegistration | None = None,
 ) -> CooperativeTask[RegistrationBody]:
-    """Return what `body` says, as the difference to `before` where that is given and possible.
+    """Return what `body` says, as the difference to `previous` where that is given and possible.
 
     A body without a data version counts as changed at `unix_ms`. Raises RegistrationRefused if the checksum is wrong or
     the body cannot be read or inflated.
@@ -87,7 +93,7 @@ def decode_registration(
         # 5.x brokers with compressedRegister=true compress the body and say they did not.
         if compressed or is_zlib(body):
             return (yield from _decode_compressed((yield from _inflate(body)), version))
-        if version >= VERSION_3_0_11 and (table := (yield from _read_known_form(body, before))) is not None:
+        if version >= VERSION_3_0_11 and (table := (yield from _read_known_form(body, previous))) is not None:
             return table
         return (yield from _decode_json(body, version, unix_ms))
     except BodyError as error:
@@ -109,13 +115,13 @@ def is_zlib(body: bytes) -> bool:
     return body[:1] == _ZLIB_FIRST_BYTE
 
 
-def _read_known_form(body: bytes, before: Before | None) -> CooperativeTask[RegistrationBody | None]:
+def _read_known_form(body: bytes, previous: PreviousRegistration | None) -> CooperativeTask[RegistrationBody | None]:
     """Return what nearly every broker says; None for texts that need more care."""
     yield
-    table = yield from (incremental_body.read_table(body, *before) if before else incremental_body.read_table(body))
+    table = yield from (incremental_body.read_table(body, *previous) if previous else incremental_body.read_table(body))
     if table is None:
         return None
-    _checked_count(table.said.topics)
+    _checked_count(table.reported.topics)
     wrapper = table.envelope.topic_config_serialize_wrapper
     if wrapper.data_version is None:
         return None
@@ -123,7 +129,7 @@ def _read_known_form(body: bytes, before: Before | None) -> CooperativeTask[Regi
     taken.take_mappings(wrapper.topic_queue_mapping_info_map)
     filter_servers = taken.filter_servers(table.envelope.filter_server_list)
     return RegistrationBody(
-        wrapper.data_version, taken.topics, taken.mappings, filter_servers, taken.ignored, table.said
+        wrapper.data_version, taken.topics, taken.mappings, filter_servers, taken.ignored, table.reported
     )
 
 
@@ -248,9 +254,9 @@ def _decode_compressed(text: bytes, version: int) -> CooperativeTask[Registratio
     filter_servers = taken.filter_servers(_filter_servers(parts.next() or b"[]"))
     for _ in parts.counted() if version >= VERSION_5_0_0 else ():
         mapping = parts.next()
-        said = None if mapping is None else decode_body(TopicQueueMappingInfo, mapping)
-        if said is not None and isinstance(said.topic, str):
-            taken.take_mappings({said.topic: said})
+        reported = None if mapping is None else decode_body(TopicQueueMappingInfo, mapping)
+        if reported is not None and isinstance(reported.topic, str):
+            taken.take_mappings({reported.topic: reported})
         else:
             taken.ignored += 1
         if parts.is_time_to_rest():

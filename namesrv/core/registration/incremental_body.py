@@ -59,7 +59,7 @@ class Block(NamedTuple):
     topics: tuple[str, ...]
 
 
-class SaidTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class ReportedTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The text of one registration, as far as it has to be known later."""
 
     #: The text before the table without the time in it, and the text after it.
@@ -72,7 +72,7 @@ class SaidTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     rest_bytes: int
     topics: int
 
-    def repeats(self, body: bytes, crc32: int) -> bool:
+    def is_unchanged(self, body: bytes, crc32: int) -> bool:
         """Tell whether a body says the same again, and has the checksum it is said to have (0 = any)."""
         start = _table_start(body)
         if start is None or len(body) - start != self.rest_bytes or not body.endswith(self.tail):
@@ -93,11 +93,11 @@ class TableText(NamedTuple):
     envelope: RegisterBrokerBody
     #: All topics, or those in the blocks that differ.
     topics: dict[str, TopicSettings]
-    said: SaidTopics
+    reported: ReportedTopics
 
 
 def read_table(
-    body: bytes, before: SaidTopics | None = None, has: Container[str] = ()
+    body: bytes, before: ReportedTopics | None = None, has: Container[str] = ()
 ) -> CooperativeTask[TableText | None]:
     """Return what a registration says, or what of it differs from `before`; rests between blocks.
 
@@ -131,7 +131,7 @@ def read_table(
     yield
     all_blocks = (*blocks_before[:first], *blocks, *kept_after)
     tail = body[end:]
-    said = SaidTopics(
+    reported = ReportedTopics(
         head=_without_time(body[:start]),
         tail=tail,
         blocks=all_blocks,
@@ -140,7 +140,7 @@ def read_table(
         rest_bytes=len(body) - start,
         topics=sum(len(block.topics) for block in all_blocks),
     )
-    return TableText(envelope, topics, said)
+    return TableText(envelope, topics, reported)
 
 
 def combined_crc32(first: int, second: int, second_bytes: int) -> int:
@@ -190,7 +190,7 @@ def _without_time(head: bytes) -> bytes:
     return _TIME.sub(rb"\1", head, count=1)
 
 
-def _table_of(body: bytes, before: SaidTopics | None) -> tuple[int, int, RegisterBrokerBody] | None:
+def _table_of(body: bytes, before: ReportedTopics | None) -> tuple[int, int, RegisterBrokerBody] | None:
     """Return where the topics begin and end, and the rest decoded; None if that cannot be told for sure."""
     start = _table_start(body)
     if start is None:
@@ -210,7 +210,7 @@ def _table_of(body: bytes, before: SaidTopics | None) -> tuple[int, int, Registe
     return (start, end, envelope) if is_table else None
 
 
-def _table_end(body: bytes, start: int, before: SaidTopics | None) -> int | None:
+def _table_end(body: bytes, start: int, before: ReportedTopics | None) -> int | None:
     if before is not None and body.endswith(before.tail):
         return max(start, len(body) - len(before.tail))
     next_key = body.find(_NEXT_KEY, start)
@@ -219,7 +219,7 @@ def _table_end(body: bytes, start: int, before: SaidTopics | None) -> int | None
     return len(body) - 3 if body.endswith(_ENDS_WITH_TABLE) else None
 
 
-def _differing(before: SaidTopics, body: bytes, start: int, end: int) -> tuple[int, int]:
+def _differing(before: ReportedTopics, body: bytes, start: int, end: int) -> tuple[int, int]:
     """Return how many blocks are the same from the beginning on, and how many of the others from the end."""
     view, blocks = memoryview(body), before.blocks
     first, at = 0, start
@@ -258,12 +258,12 @@ def _read_blocks(
         end = stop if cut is None else cut.end()
         text = body[at:end]
         try:
-            said = _decode_topics(b"{%b}" % text.removesuffix(b","))
+            reported = _decode_topics(b"{%b}" % text.removesuffix(b","))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
-        if not can_be_topics(said):
+        if not can_be_topics(reported):
             return None
-        for topic, config in said.items():
+        for topic, config in reported.items():
             if config.topic_name != topic:
                 return None
             topics[topic] = settings[
@@ -271,7 +271,7 @@ def _read_blocks(
             ]
         if len(topics) > TOPICS_MAX:
             raise BodyError(f"more than {TOPICS_MAX} topics")
-        blocks.append(Block(len(text), _digest(text), tuple(said)))
+        blocks.append(Block(len(text), _digest(text), tuple(reported)))
         at = end
         yield
     return blocks, topics

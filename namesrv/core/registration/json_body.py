@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from namesrv.core.registration.json_members import Members
+from namesrv.core.registration.json_members import JsonMembers
 from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topic_settings import TOPICS_MAX
 from namesrv.refusals import NameTooLong
@@ -48,7 +48,7 @@ class LongRegistration:
     """Hands over topics and mappings as they are read, and keeps the rest; raises BodyError."""
 
     def __init__(self, text: bytes, take_topics: TakeTopics, take_mappings: TakeMappings) -> None:
-        self._members = Members(text)
+        self._members = JsonMembers(text)
         self._take_topics = take_topics
         self._take_mappings = take_mappings
         #: What the body says beside the wrapper, and the wrapper beside topics and mappings.

@@ -39,7 +39,7 @@ _COMMA: Final = re.compile(rb"\s*+,")
 _CLOSING: Final = re.compile(rb"\s*+\}")
 
 
-class Members:
+class JsonMembers:
     """Goes through an object from member to member; raises BodyError where the text is no JSON."""
 
     def __init__(self, text: bytes) -> None:

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core.registration.body import Before
-from namesrv.core.registration.incremental_body import SaidTopics
+from namesrv.core.registration.body import PreviousRegistration
+from namesrv.core.registration.incremental_body import ReportedTopics
 from namesrv.core.tables.broker_connections import registered
-from namesrv.core.tables.broker_table import BrokerSet, Member
+from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
@@ -73,9 +73,9 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     #: Size of the request's body as it came.
     body_bytes: int = 0
     #: How to know it again, if it comes again.
-    said: SaidTopics | None = None
+    reported: ReportedTopics | None = None
     #: What `topics` are the difference to; None if they are all that is said.
-    base: Before | None = None
+    base: PreviousRegistration | None = None
 
     @property
     def key(self) -> LiveKey:
@@ -83,7 +83,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
         return LiveKey(self.broker_name, self.address)
 
     @property
-    def who(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[object, ...]:
         """All that a broker says of itself beside its topics."""
         return (
             self.cluster,
@@ -96,9 +96,9 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def topics_said(self) -> int:
+    def reported_topics(self) -> int:
         """How many topics the broker has, by its own word."""
-        return self.said.topics if self.said else len(self.topics)
+        return self.reported.topics if self.reported else len(self.topics)
 
 
 class SingleTopicFromUnknownBroker(RequestRefused):
@@ -115,11 +115,11 @@ class SingleTopicFromUnknownBroker(RequestRefused):
         super().__init__("register broker failed")
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What a registration that is taken comes to: the change, and what to tell whom."""
 
     change: SetChange
-    happened: BrokerRegistered
+    event: BrokerRegistered
     #: Another process at another address that held the broker id until now.
     superseded: BrokerRemoved | None = None
     notify: NotifyMinBrokerIdChange | None = None
@@ -130,10 +130,10 @@ def compare_queues(tables: RouteTables, registration: Registration) -> Cooperati
 
     The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
     """
-    standing = _stand(tables, registration)
-    if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
+    transition = _transition_of(tables, registration)
+    if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
         return QueueChanges()
-    return (yield from _queue_changes(tables, registration, standing))
+    return (yield from _queue_changes(tables, registration, transition))
 
 
 def compare_mappings(
@@ -141,8 +141,8 @@ def compare_mappings(
 ) -> CooperativeTask[Mapping[str, TopicQueueMappingInfo]]:
     """Return the mappings that a registration changes; as `compare_queues`."""
     changed: dict[str, TopicQueueMappingInfo] = {}
-    standing = _stand(tables, registration)
-    if isinstance(standing, RegistrationConflicted) or not _speaks(registration, standing):
+    transition = _transition_of(tables, registration)
+    if isinstance(transition, RegistrationConflicted) or not _is_authoritative(registration, transition):
         return changed
     before = tables.mappings.of_broker(registration.broker_name)
     for part in in_batches(registration.mappings.items()):
@@ -159,45 +159,45 @@ def decide(
     *,
     delete_missing_topics: bool,
     now_ms: int,
-) -> Decision | RegistrationConflicted:
+) -> RegistrationDecision | RegistrationConflicted:
     """Return what `registration` changes beside the `queues` and `mappings` it changes, or by whom it is turned away.
 
     Raises SingleTopicFromUnknownBroker. With `delete_missing_topics` (deleteTopicWithBrokerRegistration) topics that
     a changed registration does not carry leave the set.
     """
-    standing = _stand(tables, registration)
-    if isinstance(standing, RegistrationConflicted):
-        return standing
-    row = standing.row
+    transition = _transition_of(tables, registration)
+    if isinstance(transition, RegistrationConflicted):
+        return transition
+    row = transition.row
     removed: tuple[str, ...] = ()
     lifted: tuple[str, ...] = ()
-    if _speaks(registration, standing):
-        lifted = _lifted(tables, registration, standing)
-        if delete_missing_topics and standing.is_changed and not registration.mappings:
+    if _is_authoritative(registration, transition):
+        lifted = _lifted(tables, registration, transition)
+        if delete_missing_topics and transition.is_changed and not registration.mappings:
             has = tables.topics.topics_of(registration.broker_name)
             removed = tuple(topic for topic in has if topic not in registration.topics)
-    forgotten, superseded = _superseded(tables, registration, standing, now_ms)
-    return Decision(
+    removed_members, superseded = _superseded(tables, registration, transition, now_ms)
+    return RegistrationDecision(
         change=SetChange(
-            broker_set=standing.after,
-            forgotten=forgotten,
-            heard=(registration.key, _row(registration, row, now_ms)),
+            broker_set=transition.after,
+            removed_members=removed_members,
+            registrant=(registration.key, _row(registration, row, now_ms)),
             queue_changes=queues,
             removed_topics=removed,
             mappings=mappings,
-            lifted_perms=lifted,
+            lifted_overrides=lifted,
         ),
-        happened=_registered(registration, standing, counted(queues, removed)),
+        event=_registered(registration, transition, counted(queues, removed)),
         superseded=superseded,
-        notify=_notification(registration, standing),
+        notify=_notification(registration, transition),
     )
 
 
-class _Standing(msgspec.Struct, frozen=True):
+class _SetTransition(msgspec.Struct, frozen=True):
     """A set before and after one registration."""
 
-    before: BrokerSet | None
-    after: BrokerSet
+    before: RegisteredSet | None
+    after: RegisteredSet
     #: Who had the broker id.
     holder: Member | None
     #: What is known of the registrant.
@@ -206,7 +206,7 @@ class _Standing(msgspec.Struct, frozen=True):
     is_changed: bool
 
 
-def _stand(tables: RouteTables, registration: Registration) -> _Standing | RegistrationConflicted:
+def _transition_of(tables: RouteTables, registration: Registration) -> _SetTransition | RegistrationConflicted:
     """Return how the set stands with the registrant, or by whom that is turned away."""
     present = tables.brokers.get(registration.broker_name)
     # An address is one process: a slave that became master drops its former id.
@@ -225,7 +225,7 @@ def _stand(tables: RouteTables, registration: Registration) -> _Standing | Regis
     if holder is None and len(others) >= MEMBERS_MAX:
         raise TooManyMembers(registration.broker_name, MEMBERS_MAX)
     row = tables.live.get(registration.key)
-    return _Standing(
+    return _SetTransition(
         present,
         _with_registrant(present, registration, others),
         holder,
@@ -234,18 +234,18 @@ def _stand(tables: RouteTables, registration: Registration) -> _Standing | Regis
     )
 
 
-def _speaks(registration: Registration, standing: _Standing) -> bool:
+def _is_authoritative(registration: Registration, transition: _SetTransition) -> bool:
     """Tell whether what the registrant says of topics is that of its set."""
-    return _is_master(registration) or _is_prime_slave(registration, standing.after)
+    return _is_master(registration) or _is_prime_slave(registration, transition.after)
 
 
-def _lifted(tables: RouteTables, registration: Registration, standing: _Standing) -> tuple[str, ...]:
+def _lifted(tables: RouteTables, registration: Registration, transition: _SetTransition) -> tuple[str, ...]:
     """Return the topics whose permission is no longer that of an operator.
 
     It ends with the next change of the broker's topics that carries the topic.
     """
-    overridden = tables.perms.of(registration.broker_name)
-    return tuple(topic for topic in overridden if topic in registration.topics) if standing.is_changed else ()
+    overridden = tables.permission_overrides.of(registration.broker_name)
+    return tuple(topic for topic in overridden if topic in registration.topics) if transition.is_changed else ()
 
 
 def _conflict(tables: RouteTables, registration: Registration, holder: Member) -> RegistrationConflicted | None:
@@ -265,10 +265,12 @@ def _conflict(tables: RouteTables, registration: Registration, holder: Member) -
     )
 
 
-def _with_registrant(present: BrokerSet | None, registration: Registration, others: Mapping[int, Member]) -> BrokerSet:
+def _with_registrant(
+    present: RegisteredSet | None, registration: Registration, others: Mapping[int, Member]
+) -> RegisteredSet:
     """Return the set with the registrant in its place; whoever registers last sets acting master and zone."""
     members = {**others, registration.broker_id: Member(registration.address, registration.cluster)}
-    base = present or BrokerSet(broker_name=registration.broker_name, cluster=registration.cluster, members={})
+    base = present or RegisteredSet(broker_name=registration.broker_name, cluster=registration.cluster, members={})
     return msgspec.structs.replace(
         base.with_members(members),
         enable_acting_master=bool(registration.enable_acting_master),
@@ -280,13 +282,13 @@ def _is_master(registration: Registration) -> bool:
     return registration.broker_id == MASTER_ID
 
 
-def _is_prime_slave(registration: Registration, broker_set: BrokerSet) -> bool:
+def _is_prime_slave(registration: Registration, broker_set: RegisteredSet) -> bool:
     """Tell whether a 5.x broker speaks for its set because nobody has a smaller broker id."""
     return registration.enable_acting_master is not None and registration.broker_id == broker_set.min_broker_id
 
 
 def _queue_changes(
-    tables: RouteTables, registration: Registration, standing: _Standing
+    tables: RouteTables, registration: Registration, transition: _SetTransition
 ) -> CooperativeTask[QueueChanges]:
     """Return the topics whose queues differ from what is stored.
 
@@ -294,10 +296,10 @@ def _queue_changes(
     the version of the first.
     """
     name = registration.broker_name
-    ended = set(_lifted(tables, registration, standing))
-    kept = {topic: perm for topic, perm in tables.perms.of(name).items() if topic not in ended}
+    ended = set(_lifted(tables, registration, transition))
+    kept = {topic: perm for topic, perm in tables.permission_overrides.of(name).items() if topic not in ended}
     # While a slave acts for the master the set is read only: two writers would split the order of messages.
-    mask = ~PERM_WRITE if standing.after.has_acting_master else ~0
+    mask = ~PERM_WRITE if transition.after.has_acting_master else ~0
     values = _QueueValues(name, mask)
     wanted: Iterable[tuple[str, QueueData]] = (
         (topic, values[settings]) for topic, settings in registration.topics.items()
@@ -333,7 +335,7 @@ def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRo
     return LiveRow(
         cluster=registration.cluster,
         broker_id=registration.broker_id,
-        heard_ms=now_ms,
+        last_heartbeat_ms=now_ms,
         timeout_ms=registration.heartbeat_timeout_ms,
         data_version=registration.data_version,
         connection_id=registration.connection_id,
@@ -347,10 +349,10 @@ def _row(registration: Registration, row: LiveRow | None, now_ms: int) -> LiveRo
 
 
 def _superseded(
-    tables: RouteTables, registration: Registration, standing: _Standing, now_ms: int
+    tables: RouteTables, registration: Registration, transition: _SetTransition, now_ms: int
 ) -> tuple[tuple[LiveKey, ...], BrokerRemoved | None]:
     """Return the row of the process that held the broker id at another address; Java leaves it behind for ever."""
-    holder = standing.holder
+    holder = transition.holder
     if holder is None or holder.address == registration.address:
         return (), None
     key = LiveKey(registration.broker_name, holder.address)
@@ -362,7 +364,7 @@ def _superseded(
         broker_id=registration.broker_id,
         address=holder.address,
         reason=DepartureReason.SUPERSEDED,
-        silent_ms=now_ms - row.heard_ms,
+        silent_ms=now_ms - row.last_heartbeat_ms,
         heartbeat_timeout_ms=row.timeout_ms,
         was_master=_is_master(registration),
         set_removed=False,
@@ -371,23 +373,23 @@ def _superseded(
     return (key,), removed
 
 
-def _registered(registration: Registration, standing: _Standing, changes: RouteChanges) -> BrokerRegistered:
-    if standing.row is None:
+def _registered(registration: Registration, transition: _SetTransition, changes: RouteChanges) -> BrokerRegistered:
+    if transition.row is None:
         result = RegistrationResult.FIRST
     else:
-        is_changed = standing.is_changed or changes
+        is_changed = transition.is_changed or changes
         result = RegistrationResult.CHANGED if is_changed else RegistrationResult.UNCHANGED
-    before = standing.before
+    before = transition.before
     return msgspec.structs.replace(
-        repeated(registration, registration.topics_said, registration.data_version),
+        unchanged_registration(registration, registration.reported_topics, registration.data_version),
         result=result,
         changes=changes,
-        master_changed=(before.master_address if before else None) != standing.after.master_address,
+        master_changed=(before.master_address if before else None) != transition.after.master_address,
         set_added=before is None,
     )
 
 
-def repeated(registration: Registration, topics: int, data_version: DataVersion) -> BrokerRegistered:
+def unchanged_registration(registration: Registration, topics: int, data_version: DataVersion) -> BrokerRegistered:
     """Return what is told of a registration that says what the one before said."""
     return BrokerRegistered(
         cluster=registration.cluster,
@@ -406,9 +408,9 @@ def repeated(registration: Registration, topics: int, data_version: DataVersion)
     )
 
 
-def _notification(registration: Registration, standing: _Standing) -> NotifyMinBrokerIdChange | None:
+def _notification(registration: Registration, transition: _SetTransition) -> NotifyMinBrokerIdChange | None:
     """Return whom to tell that the smallest broker id fell; the registrant knows it by itself."""
-    before, after = standing.before, standing.after
+    before, after = transition.before, transition.after
     if before is None or registration.broker_id >= before.min_broker_id:
         return None
     others = tuple(member.address for broker_id, member in after.members.items() if broker_id != after.min_broker_id)

@@ -33,12 +33,12 @@ def registered(row: LiveRow, connection_id: int, now_ms: int) -> LiveRow:
         others = (*older, OlderConnection(row.connection_id, row.registered_ms))
         older = tuple(other for other in others if other.connection_id != connection_id)[-OLDER_CONNECTIONS_MAX:]
     return row._replace(
-        heard_ms=now_ms,
+        last_heartbeat_ms=now_ms,
         connection_id=connection_id,
         registered_ms=now_ms,
         period_ms=row.period_ms if last_ms is None else _period_ms(row.period_ms, now_ms - last_ms),
         older_connections=older,
-        kept_until_ms=None,
+        grace_ends_ms=None,
     )
 
 
@@ -54,18 +54,18 @@ def without(row: LiveRow, connection_id: int, now_ms: int) -> LiveRow | None:
     if not others:
         return None
     latest = others[-1]
-    kept_until_ms = latest.registered_ms + row.period_ms * 3 // 2
-    if kept_until_ms < now_ms:
+    grace_ends_ms = latest.registered_ms + row.period_ms * 3 // 2
+    if grace_ends_ms < now_ms:
         return None
     return row._replace(
         connection_id=latest.connection_id,
         registered_ms=latest.registered_ms,
         older_connections=others[:-1],
-        kept_until_ms=kept_until_ms,
+        grace_ends_ms=grace_ends_ms,
     )
 
 
-def doubtful(before: LiveRow | None, after: LiveRow) -> tuple[int, ...]:
+def connections_to_probe(before: LiveRow | None, after: LiveRow) -> tuple[int, ...]:
     """Return the connections whose other end may be gone, now that a broker's connections are others than before.
 
     They are the older ones of a broker that comes over a new connection, and what is left when it lost its latest.

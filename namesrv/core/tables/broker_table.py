@@ -20,7 +20,7 @@ class Member(msgspec.Struct, frozen=True):
     cluster: str
 
 
-class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
+class RegisteredSet(msgspec.Struct, frozen=True, kw_only=True):
     """A master and its slaves under one broker name."""
 
     broker_name: str
@@ -47,12 +47,12 @@ class BrokerSet(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether a slave stands in for a missing master."""
         return self.enable_acting_master and MASTER_ID not in self.members
 
-    def without(self, addresses: Iterable[str]) -> "BrokerSet":
+    def without(self, addresses: Iterable[str]) -> "RegisteredSet":
         """Return the set without the members at `addresses`."""
         gone = set(addresses)
         return self.with_members({i: member for i, member in self.members.items() if member.address not in gone})
 
-    def with_members(self, members: Mapping[int, Member]) -> "BrokerSet":
+    def with_members(self, members: Mapping[int, Member]) -> "RegisteredSet":
         """Return the set with other members; its cluster moves only when nobody of it is left."""
         clusters = [member.cluster for member in members.values()]
         cluster = self.cluster if self.cluster in clusters or not clusters else clusters[0]
@@ -63,7 +63,7 @@ class BrokerTable:
     """Broker name -> broker set, with the clusters' lists of names."""
 
     def __init__(self) -> None:
-        self._sets: dict[str, BrokerSet] = {}
+        self._sets: dict[str, RegisteredSet] = {}
         #: Cluster -> broker names, in the order they came.
         self._clusters: dict[str, dict[str, None]] = {}
         #: Cluster -> the sets whose cluster it is.
@@ -72,11 +72,11 @@ class BrokerTable:
     def __len__(self) -> int:
         return len(self._sets)
 
-    def get(self, broker_name: str) -> BrokerSet | None:
+    def get(self, broker_name: str) -> RegisteredSet | None:
         """Return the set, if it has members."""
         return self._sets.get(broker_name)
 
-    def sets(self) -> Iterable[BrokerSet]:
+    def sets(self) -> Iterable[RegisteredSet]:
         """Return every set."""
         return self._sets.values()
 
@@ -92,7 +92,7 @@ class BrokerTable:
         """Return the names of the sets that count for a cluster: each set for one, whatever else lists it."""
         return self._counted.get(cluster, frozenset())
 
-    def put(self, broker_set: BrokerSet) -> None:
+    def put(self, broker_set: RegisteredSet) -> None:
         """Store a set; one without members is forgotten."""
         name = broker_set.broker_name
         self._count(self._sets.get(name), broker_set)
@@ -110,7 +110,7 @@ class BrokerTable:
         for cluster in after - before:
             self._clusters.setdefault(cluster, {})[name] = None
 
-    def _count(self, before: BrokerSet | None, after: BrokerSet) -> None:
+    def _count(self, before: RegisteredSet | None, after: RegisteredSet) -> None:
         if before is not None and not (after.members and before.cluster == after.cluster):
             names = self._counted[before.cluster]
             names.remove(before.broker_name)
@@ -120,5 +120,5 @@ class BrokerTable:
             self._counted.setdefault(after.cluster, set()).add(after.broker_name)
 
     @staticmethod
-    def _clusters_of(broker_set: BrokerSet | None) -> set[str]:
+    def _clusters_of(broker_set: RegisteredSet | None) -> set[str]:
         return {member.cluster for member in broker_set.members.values()} if broker_set else set()

@@ -8,10 +8,10 @@ from itertools import islice
 
 import msgspec
 
-from namesrv.core.tables.broker_table import BrokerSet, BrokerTable
+from namesrv.core.tables.broker_table import BrokerTable, RegisteredSet
 from namesrv.core.tables.live_table import LiveKey, LiveRow, LiveTable
 from namesrv.core.tables.mapping_table import MappingTable
-from namesrv.core.tables.permission_overrides import PermTable
+from namesrv.core.tables.permission_overrides import PermissionOverrides
 from namesrv.core.tables.topic_table import TopicTable
 from namesrv.core.values.effects import RouteChanges
 from namesrv.core.values.topic_changes import QueueChanges
@@ -30,39 +30,39 @@ class RouteTables(msgspec.Struct, frozen=True):
     topics: TopicTable = msgspec.field(default_factory=TopicTable)
     live: LiveTable = msgspec.field(default_factory=LiveTable)
     mappings: MappingTable = msgspec.field(default_factory=MappingTable)
-    perms: PermTable = msgspec.field(default_factory=PermTable)
+    permission_overrides: PermissionOverrides = msgspec.field(default_factory=PermissionOverrides)
 
 
 class SetChange(msgspec.Struct, frozen=True, kw_only=True):
     """The new state of one broker set, as differences to the tables."""
 
     #: The set as it will be; without members it goes, and all that is its own with it.
-    broker_set: BrokerSet
+    broker_set: RegisteredSet
     #: Members that will be forgotten.
-    forgotten: tuple[LiveKey, ...] = ()
+    removed_members: tuple[LiveKey, ...] = ()
     #: The member that was heard, with its new row.
-    heard: tuple[LiveKey, LiveRow] | None = None
+    registrant: tuple[LiveKey, LiveRow] | None = None
     #: Queues to store.
     queue_changes: QueueChanges = QueueChanges()
     #: Topics that the set will no longer have.
     removed_topics: tuple[str, ...] = ()
     mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
     #: Topics whose operator-set permission ends.
-    lifted_perms: tuple[str, ...] = ()
+    lifted_overrides: tuple[str, ...] = ()
     #: Topic -> permission that an operator sets from now on.
-    perms: Mapping[str, int] = msgspec.field(default_factory=dict)
+    permission_overrides: Mapping[str, int] = msgspec.field(default_factory=dict)
 
-    def is_beat(self, before: BrokerSet | None) -> bool:
+    def is_heartbeat_only(self, before: RegisteredSet | None) -> bool:
         """Tell whether nothing changes but the row of the member that was heard."""
-        changes = self.forgotten or self.queue_changes.queues or self.removed_topics or self.mappings
-        return not (changes or self.lifted_perms or self.perms) and self.broker_set == before
+        changes = self.removed_members or self.queue_changes.queues or self.removed_topics or self.mappings
+        return not (changes or self.lifted_overrides or self.permission_overrides) and self.broker_set == before
 
 
 class AppliedChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change that was applied, and what it replaced."""
 
     change: SetChange
-    before: BrokerSet | None
+    before: RegisteredSet | None
     #: What the set had of the topics that changed or left, unless there are more of them than anybody wants to see.
     old_queues: Mapping[str, QueueData]
 
@@ -79,7 +79,7 @@ def applied_change(tables: RouteTables, change: SetChange) -> AppliedChange:
 def counted(changes: QueueChanges, removed: tuple[str, ...] = ()) -> RouteChanges:
     """Return how many topics are added, changed and removed, by kind."""
     added = altered = perm = 0
-    for before, after, topics in changes.moves:
+    for before, after, topics in changes.transitions:
         if before is None:
             added += topics
             continue

@@ -34,7 +34,7 @@ class LiveRow(NamedTuple):
     cluster: str
     broker_id: int
     #: Monotonic ms of the last sign of life.
-    heard_ms: int
+    last_heartbeat_ms: int
     #: Silence that is allowed, in ms.
     timeout_ms: int
     data_version: DataVersion
@@ -51,7 +51,7 @@ class LiveRow(NamedTuple):
     #: Open connections of registrations before the latest, oldest first.
     older_connections: tuple[OlderConnection, ...] = ()
     #: Since it lost its latest connection, until when the broker has to be heard, in monotonic ms; None in general.
-    kept_until_ms: int | None = None
+    grace_ends_ms: int | None = None
 
     @property
     def connections(self) -> tuple[int, ...]:
@@ -61,8 +61,8 @@ class LiveRow(NamedTuple):
     @property
     def deadline_ms(self) -> int:
         """Until when the broker may be silent, in monotonic ms."""
-        deadline_ms = self.heard_ms + self.timeout_ms
-        return deadline_ms if self.kept_until_ms is None else min(deadline_ms, self.kept_until_ms)
+        deadline_ms = self.last_heartbeat_ms + self.timeout_ms
+        return deadline_ms if self.grace_ends_ms is None else min(deadline_ms, self.grace_ends_ms)
 
 
 class LiveTable:
@@ -132,10 +132,10 @@ class LiveTable:
         for number in row.connections:
             self._by_connection.setdefault(number, {})[key] = None
 
-    def heard(self, key: LiveKey, now_ms: int) -> None:
+    def refresh(self, key: LiveKey, now_ms: int) -> None:
         """Note a sign of life of a member that lives."""
         row = self._rows[key]
-        self._rows[key] = row._replace(heard_ms=now_ms, kept_until_ms=None)
+        self._rows[key] = row._replace(last_heartbeat_ms=now_ms, grace_ends_ms=None)
         self._deadlines[key] = now_ms + row.timeout_ms
 
     def remove(self, key: LiveKey) -> None:

@@ -7,7 +7,7 @@ As in `topic_table.py` changes are prepared in slices, and then stored at once.
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from namesrv.core.tables.topic_brokers import Holders, HolderTable, Leaving
+from namesrv.core.tables.topic_brokers import HolderRemoval, Holders, HolderTable
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from remoting.protocol.shapes.route import TopicQueueMappingInfo
 
@@ -20,14 +20,14 @@ class PreparedMappings(NamedTuple):
     broker_name: str
     mappings: Mapping[str, TopicQueueMappingInfo]
     #: Who has those topics that are new to the set.
-    joined: Mapping[str, Holders]
+    added: Mapping[str, Holders]
 
 
 class PreparedMappingRemoval(NamedTuple):
     """Mappings of one set, ready to be forgotten; of no use once the table has changed."""
 
     broker_name: str
-    leaving: Leaving
+    holders: HolderRemoval
 
 
 class MappingTable:
@@ -53,8 +53,8 @@ class MappingTable:
         self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]
     ) -> CooperativeTask[PreparedMappings]:
         """Work out what it takes to store what a set says of its static topics; rests now and then."""
-        joined = yield from self._holders.prepare_join(broker_name, mappings, self.of_broker(broker_name))
-        return PreparedMappings(broker_name, mappings, joined)
+        added = yield from self._holders.prepare_join(broker_name, mappings, self.of_broker(broker_name))
+        return PreparedMappings(broker_name, mappings, added)
 
     def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedMappingRemoval]:
         """Work out what it takes to forget what a set said of some topics, each named once; rests now and then."""
@@ -65,20 +65,20 @@ class MappingTable:
     def store(self, prepared: PreparedMappings) -> None:
         """Store what was prepared since the last change of the table."""
         if prepared.mappings:
-            self._holders.store(prepared.joined)
+            self._holders.store(prepared.added)
             self._by_broker.setdefault(prepared.broker_name, {}).update(prepared.mappings)
 
     def discard(self, prepared: PreparedMappingRemoval) -> None:
         """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
-        name, leaving = prepared
-        if not leaving.topics:
+        name, removal = prepared
+        if not removal.topics:
             return
-        self._holders.discard(leaving)
+        self._holders.discard(removal)
         mine = self._by_broker[name]
-        if len(leaving.topics) == len(mine):
+        if len(removal.topics) == len(mine):
             del self._by_broker[name]
             return
-        for topic in leaving.topics:
+        for topic in removal.topics:
             del mine[topic]
 
     def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:

@@ -7,7 +7,7 @@ compared topic by topic, so that the later parts of a split one count; what the 
 from collections.abc import Iterable, Mapping
 
 
-class PermTable:
+class PermissionOverrides:
     """Broker name -> topic -> the permission that stands instead of the registered one; empty but for maintenance."""
 
     def __init__(self) -> None:

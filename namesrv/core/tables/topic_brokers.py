@@ -12,14 +12,14 @@ from namesrv.core.values.cooperative import CooperativeTask, in_batches
 Holders = tuple[str, ...]
 
 
-class Leaving(NamedTuple):
+class HolderRemoval(NamedTuple):
     """Topics that one set will no longer have."""
 
     topics: Sequence[str]
     #: Those of them that nobody else has.
-    gone: Sequence[str]
+    unheld: Sequence[str]
     #: Who has the others.
-    left: Mapping[str, Holders]
+    remaining: Mapping[str, Holders]
 
 
 class HolderTable:
@@ -46,7 +46,7 @@ class HolderTable:
         self, broker_name: str, topics: Iterable[str], mine: Mapping[str, object]
     ) -> CooperativeTask[dict[str, Holders]]:
         """Return who will have those of the topics that the set has not yet, which are not in `mine`; rests."""
-        joined: dict[str, Holders] = {}
+        added: dict[str, Holders] = {}
         # By the identity of the former holders, which topics share, as they will share the new ones.
         grown: dict[int, Holders] = {}
         for part in in_batches(topics):
@@ -54,15 +54,15 @@ class HolderTable:
                 holders = self._holders.get(topic, ())
                 if (more := grown.get(id(holders))) is None:
                     more = grown[id(holders)] = (*holders, broker_name)
-                joined[topic] = more
+                added[topic] = more
             yield
-        return joined
+        return added
 
-    def prepare_leave(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[Leaving]:
+    def prepare_leave(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[HolderRemoval]:
         """Return who will have the topics, each named once, when the set has them no longer; rests."""
         every: list[str] = []
-        gone: list[str] = []
-        left: dict[str, Holders] = {}
+        unheld: list[str] = []
+        remaining: dict[str, Holders] = {}
         # As in `prepare_join`.
         shrunk: dict[int, Holders] = {}
         for part in in_batches(topics):
@@ -70,20 +70,20 @@ class HolderTable:
             for topic in part:
                 holders = self._holders.get(topic, ())
                 if len(holders) <= 1:
-                    gone.append(topic)
+                    unheld.append(topic)
                     continue
                 if (others := shrunk.get(id(holders))) is None:
                     others = shrunk[id(holders)] = tuple(name for name in holders if name != broker_name)
-                left[topic] = others
+                remaining[topic] = others
             yield
-        return Leaving(every, gone, left)
+        return HolderRemoval(every, unheld, remaining)
 
-    def store(self, joined: Mapping[str, Holders]) -> None:
+    def store(self, added: Mapping[str, Holders]) -> None:
         """Store what `prepare_join` returned; of no use once the table has changed."""
-        self._holders.update(joined)
+        self._holders.update(added)
 
-    def discard(self, leaving: Leaving) -> None:
+    def discard(self, removal: HolderRemoval) -> None:
         """Forget what `prepare_leave` returned; of no use once the table has changed, but for `store`."""
-        for topic in leaving.gone:
+        for topic in removal.unheld:
             del self._holders[topic]
-        self._holders.update(leaving.left)
+        self._holders.update(removal.remaining)

@@ -54,7 +54,7 @@ def kinds_of(topics: Collection[str]) -> Counter[TopicKind]:
     return kinds
 
 
-class TopicCensus:
+class TopicCountTable:
     """Counts by cluster and kind; each topic once per cluster, however many of its broker sets have it."""
 
     def __init__(self) -> None:

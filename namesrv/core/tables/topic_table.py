@@ -9,7 +9,7 @@ What a long registration adds is prepared in slices aside, and then stored at on
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from namesrv.core.tables.topic_brokers import Holders, HolderTable, Leaving
+from namesrv.core.tables.topic_brokers import HolderRemoval, Holders, HolderTable
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.topic_changes import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData
@@ -30,7 +30,7 @@ class PreparedQueues(NamedTuple):
     broker_name: str
     queues: Mapping[str, QueueData]
     #: Who has those topics that are new to the set.
-    joined: Mapping[str, Holders]
+    added: Mapping[str, Holders]
     #: Over all topics of the set.
     queue_sum: QueueSum
 
@@ -39,7 +39,7 @@ class PreparedRemoval(NamedTuple):
     """Topics of one set, ready to be forgotten; of no use once the table has changed."""
 
     broker_name: str
-    leaving: Leaving
+    holders: HolderRemoval
     #: Over the topics.
     queue_sum: QueueSum
 
@@ -90,13 +90,13 @@ class TopicTable:
     def prepare_put(self, broker_name: str, changes: QueueChanges) -> CooperativeTask[PreparedQueues]:
         """Work out what it takes to store changed queues of one set; rests now and then."""
         read, write = self.queue_sum(broker_name)
-        for before, after, topics in changes.moves:
+        for before, after, topics in changes.transitions:
             read += topics * (after.read_queue_nums - (before.read_queue_nums if before else 0))
             write += topics * (after.write_queue_nums - (before.write_queue_nums if before else 0))
-        joined: dict[str, Holders] = {}
-        if any(move.before is None for move in changes.moves):
-            joined = yield from self._holders.prepare_join(broker_name, changes.queues, self.topics_of(broker_name))
-        return PreparedQueues(broker_name, changes.queues, joined, QueueSum(read, write))
+        added: dict[str, Holders] = {}
+        if any(move.before is None for move in changes.transitions):
+            added = yield from self._holders.prepare_join(broker_name, changes.queues, self.topics_of(broker_name))
+        return PreparedQueues(broker_name, changes.queues, added, QueueSum(read, write))
 
     def put(self, broker_name: str, queues: Mapping[str, QueueData]) -> None:
         """Store the queues of some topics of one set at once."""
@@ -109,7 +109,7 @@ class TopicTable:
         if not prepared.queues:
             return
         topics_before = len(self._holders)
-        self._holders.store(prepared.joined)
+        self._holders.store(prepared.added)
         self._by_broker.setdefault(name, {}).update(prepared.queues)
         self._queue_sums[name] = prepared.queue_sum
         self.names_version += len(self._holders) != topics_before
@@ -127,8 +127,8 @@ class TopicTable:
                 read += queue_data.read_queue_nums
                 write += queue_data.write_queue_nums
             yield
-        leaving = yield from self._holders.prepare_leave(broker_name, had)
-        return PreparedRemoval(broker_name, leaving, QueueSum(read, write))
+        removal = yield from self._holders.prepare_leave(broker_name, had)
+        return PreparedRemoval(broker_name, removal, QueueSum(read, write))
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
         """Forget some topics of one set at once, as far as it has them."""
@@ -136,16 +136,16 @@ class TopicTable:
 
     def discard(self, prepared: PreparedRemoval) -> None:
         """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
-        name, leaving, queue_sum = prepared
-        if not leaving.topics:
+        name, removal, queue_sum = prepared
+        if not removal.topics:
             return
-        self._holders.discard(leaving)
+        self._holders.discard(removal)
         mine = self._by_broker[name]
-        if len(leaving.topics) == len(mine):
+        if len(removal.topics) == len(mine):
             del self._by_broker[name], self._queue_sums[name]
         else:
-            for topic in leaving.topics:
+            for topic in removal.topics:
                 del mine[topic]
             read, write = self._queue_sums[name]
             self._queue_sums[name] = QueueSum(read - queue_sum.read, write - queue_sum.write)
-        self.names_version += bool(leaving.gone)
+        self.names_version += bool(removal.unheld)

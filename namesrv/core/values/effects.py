@@ -37,7 +37,7 @@ class RegistrationResult(Enum):
     REJECTED = "rejected"
 
 
-class BeatKind(Enum):
+class HeartbeatKind(Enum):
     """What refreshed a broker's liveness; the values are the metric's labels."""
 
     REGISTER = "register"
@@ -106,13 +106,13 @@ class StaleRegistration(msgspec.Struct, frozen=True, kw_only=True):
     address: str
 
 
-class BrokerBeat(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """A broker was heard."""
 
     cluster: str
     broker_name: str
     broker_id: int
-    kind: BeatKind
+    kind: HeartbeatKind
     address: str
     #: Ms since it was last heard; None at its first registration.
     interval_ms: int | None
@@ -162,7 +162,7 @@ Event = (
     BrokerRegistered
     | RegistrationConflicted
     | StaleRegistration
-    | BrokerBeat
+    | BrokerHeartbeat
     | BrokerRemoved
     | StaleUnregistration
     | TopicsChangedByAdmin
@@ -200,7 +200,7 @@ class ProbeConnection(msgspec.Struct, frozen=True):
 Effect = NotifyMinBrokerIdChange | CloseConnection | ProbeConnection
 
 
-class Outcome(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
+class RouteOutcome(msgspec.Struct, Generic[Reply], frozen=True, kw_only=True):
     """What one event did to the state: the answer for the peer, what happened, and what to do about it."""
 
     reply: Reply

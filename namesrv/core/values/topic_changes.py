@@ -11,7 +11,7 @@ from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from remoting.protocol.shapes.route import QueueData
 
 
-class Move(NamedTuple):
+class QueueTransition(NamedTuple):
     """Some topics that change in the same way."""
 
     #: None: the set did not have them.
@@ -24,7 +24,7 @@ class QueueChanges(NamedTuple):
     """The topics whose queues are not as they are to be."""
 
     queues: Mapping[str, QueueData] = {}
-    moves: tuple[Move, ...] = ()
+    transitions: tuple[QueueTransition, ...] = ()
 
 
 def compare_topics(
@@ -35,7 +35,7 @@ def compare_topics(
     No topic may be wanted twice.
     """
     queues: dict[str, QueueData] = {}
-    moves: list[Move] = []
+    transitions: list[QueueTransition] = []
     # Neighbours mostly change alike, so their run is counted, not each.
     last_old: QueueData | None = None
     last_new: QueueData | None = None
@@ -50,9 +50,9 @@ def compare_topics(
                 run += 1
                 continue
             if last_new is not None:
-                moves.append(Move(last_old, last_new, run))
+                transitions.append(QueueTransition(last_old, last_new, run))
             last_old, last_new, run = old, new, 1
         yield
     if last_new is not None:
-        moves.append(Move(last_old, last_new, run))
-    return QueueChanges(queues, tuple(moves))
+        transitions.append(QueueTransition(last_old, last_new, run))
+    return QueueChanges(queues, tuple(transitions))

@@ -5,7 +5,7 @@ from builders import a_registration, topic_configs
 from fakes.background import background_tasks
 
 from namesrv.app.connection_cleanup import LostConnections
-from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
+from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from namesrv.settings.config import NameServerConfig
@@ -63,7 +63,7 @@ async def test_a_single_broker_does_not_wait_for_one_with_very_many_topics(state
 
 async def test_connections_with_as_many_brokers_as_each_may_have_keep_their_order(state):
     for connection_id in (1, 2, REAL):
-        register(state, connection_id, SURE_OF_A_CONNECTION)
+        register(state, connection_id, GUARANTEED_PER_CONNECTION)
     assert list(await left_at_the_end_of_each(state, 1, 2, REAL)) == [1, 2, REAL]
 
 

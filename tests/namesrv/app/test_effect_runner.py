@@ -5,7 +5,7 @@ import pytest
 from fakes.background import background_tasks
 
 from namesrv.app.effect_runner import Performer
-from namesrv.core.values.effects import CloseConnection, NotifyMinBrokerIdChange, Outcome, ProbeConnection
+from namesrv.core.values.effects import CloseConnection, NotifyMinBrokerIdChange, ProbeConnection, RouteOutcome
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
@@ -79,7 +79,7 @@ async def performed(network, told, *effects):
     async with background_tasks() as tasks:
         performer = Performer(tasks, network, network, told)
         for effect in effects:
-            performer.perform(Outcome(reply=None, effects=(effect,)))
+            performer.perform(RouteOutcome(reply=None, effects=(effect,)))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         network.open.set()
@@ -121,7 +121,7 @@ async def test_sets_do_not_wait_for_each_other(network, told):
 async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, told):
     async with background_tasks() as tasks:
         performer = Performer(tasks, network, network, told)
-        performer.perform(Outcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
+        performer.perform(RouteOutcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
         assert (told.events, network.closed) == (["event"], [])
         await asyncio.sleep(0)
         assert network.closed == [7]
@@ -137,7 +137,7 @@ async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(to
     client = RemotingClient(SystemClock())
     async with background_tasks() as tasks:
         performer = Performer(tasks, client, Network(), told)
-        performer.perform(Outcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
+        performer.perform(RouteOutcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
         await asyncio.sleep(0.01)
     await client.close()
     assert [address for address, _ in told.failed] == ["10.0.0..1:10911"]
@@ -162,7 +162,7 @@ async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(t
     )
     async with background_tasks() as tasks:
         performer = Performer(tasks, client, Network(), told)
-        performer.perform(Outcome(reply=None, effects=(effect,)))
+        performer.perform(RouteOutcome(reply=None, effects=(effect,)))
         async with asyncio.timeout(20):
             while not told.failed:
                 await asyncio.sleep(0.01)

@@ -3,7 +3,7 @@
 import pytest
 from builders import a_registration
 
-from namesrv.core.broker_limits import SURE_OF_A_CONNECTION
+from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveTable
@@ -50,7 +50,7 @@ def test_who_is_registered_registers_again_though_there_are_too_many(state):
 
 def test_beyond_the_limit_of_all_each_connection_has_some(state):
     assert register(state, 1, *range(20)) + register(state, 2, *range(20, 40)) == 40
-    assert register(state, 3, *range(100, 120)) == SURE_OF_A_CONNECTION
+    assert register(state, 3, *range(100, 120)) == GUARANTEED_PER_CONNECTION
     assert register(state, 4, *range(200, 203)) == 3
     with pytest.raises(TooManyBrokers, match="there are 51 brokers, and the limit is 40"):
         state.register_broker(a_registration(broker_name="one-more", connection_id=3), now_ms=0)
@@ -69,7 +69,7 @@ def test_brokers_that_are_handed_from_connection_to_connection_make_no_room_with
         names = range(1000 * generation + 1000, 1000 * generation + 1020)
         for connection_id in range(10, 15):
             register(state, connection_id, *names)
-    assert len(state.tables.live) <= 40 + 5 * SURE_OF_A_CONNECTION
+    assert len(state.tables.live) <= 40 + 5 * GUARANTEED_PER_CONNECTION
 
 
 def test_two_registrations_of_one_connection_that_rest_are_not_both_taken_for_its_last_broker(state):

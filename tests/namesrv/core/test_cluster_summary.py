@@ -5,7 +5,7 @@ from builders import CLUSTER, topic_configs
 from clusters import register
 
 from namesrv.core import cluster_summary
-from namesrv.core.cluster_summary import Role, SetState
+from namesrv.core.cluster_summary import BrokerRole, SetLeadership
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.topic_counts import TopicKind
 from namesrv.settings.config import NameServerConfig
@@ -25,13 +25,13 @@ def test_a_cluster_is_counted_by_sets_brokers_topics_and_queues(state):
     register(state, "broker-a", 1)
     register(state, "broker-b", topics=topic_configs("t", "u", write_queue_nums=2))
     numbers = cluster_summary.clusters(state)[CLUSTER]
-    assert numbers.brokers == {Role.MASTER: 2, Role.SLAVE: 1}
-    assert numbers.sets == {SetState.MASTER: 2, SetState.NO_MASTER: 0, SetState.ACTING_MASTER: 0}
+    assert numbers.brokers == {BrokerRole.MASTER: 2, BrokerRole.SLAVE: 1}
+    assert numbers.sets == {SetLeadership.MASTER: 2, SetLeadership.NO_MASTER: 0, SetLeadership.ACTING_MASTER: 0}
     assert numbers.topics == {TopicKind.NORMAL: 2, TopicKind.SYSTEM: 1, TopicKind.RETRY: 1, TopicKind.DLQ: 1}
     assert (numbers.read_queues, numbers.write_queues) == (4 * 4 + 2 * 16, 4 * 16 + 2 * 2)
 
 
-@pytest.mark.parametrize(("enabled", "found"), [(True, SetState.ACTING_MASTER), (False, SetState.NO_MASTER)])
+@pytest.mark.parametrize(("enabled", "found"), [(True, SetLeadership.ACTING_MASTER), (False, SetLeadership.NO_MASTER)])
 def test_a_set_that_lost_its_master_says_whether_a_slave_acts_for_it(state, enabled, found):
     register(state, "broker-a", connection_id=1, enable_acting_master=enabled)
     register(state, "broker-a", 1, connection_id=2, enable_acting_master=enabled)
@@ -43,8 +43,8 @@ def test_members_of_a_set_count_in_the_cluster_they_registered_in(state):
     register(state, "broker-a")
     register(state, "broker-a", 1, cluster="other")
     clusters = cluster_summary.clusters(state)
-    assert clusters[CLUSTER].brokers == {Role.MASTER: 1, Role.SLAVE: 0}
-    assert clusters["other"].brokers == {Role.MASTER: 0, Role.SLAVE: 1}
+    assert clusters[CLUSTER].brokers == {BrokerRole.MASTER: 1, BrokerRole.SLAVE: 0}
+    assert clusters["other"].brokers == {BrokerRole.MASTER: 0, BrokerRole.SLAVE: 1}
     assert sum(clusters["other"].sets.values()) == 0
 
 

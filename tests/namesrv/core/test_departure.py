@@ -40,10 +40,10 @@ def test_nobody_leaving_changes_nothing():
 
 
 def test_the_last_member_takes_set_and_topics_with_it():
-    tables = route_tables(a_broker_set(), heard_ms=1_000, timeout_ms=10_000)
+    tables = route_tables(a_broker_set(), last_heartbeat_ms=1_000, timeout_ms=10_000)
     decision = decided(tables, MASTER, reason=DepartureReason.TIMEOUT, now_ms=12_000)
     assert decision.change == SetChange(
-        broker_set=a_broker_set(members={}), forgotten=(MASTER,), removed_topics=(TOPIC, BROKER)
+        broker_set=a_broker_set(members={}), removed_members=(MASTER,), removed_topics=(TOPIC, BROKER)
     )
     assert decision.removed == (
         BrokerRemoved(
@@ -70,8 +70,8 @@ def test_nothing_has_happened_when_it_is_decided():
 
 def test_permissions_that_an_operator_set_go_with_the_set():
     tables = route_tables(a_broker_set())
-    tables.perms.put(BROKER, {TOPIC: READ_ONLY})
-    assert decided(tables, MASTER).change.lifted_perms == (TOPIC,)
+    tables.permission_overrides.put(BROKER, {TOPIC: READ_ONLY})
+    assert decided(tables, MASTER).change.lifted_overrides == (TOPIC,)
 
 
 # One of several
@@ -88,9 +88,9 @@ def test_permissions_that_an_operator_set_go_with_the_set():
 )
 def test_the_topics_stay_as_they_are_where_nobody_has_to_act_as_master(broker_set, leaves):
     tables = route_tables(broker_set)
-    tables.perms.put(BROKER, {TOPIC: WRITABLE})
+    tables.permission_overrides.put(BROKER, {TOPIC: WRITABLE})
     decision = decided(tables, leaves)
-    assert decision.change == SetChange(broker_set=broker_set.without([leaves.address]), forgotten=(leaves,))
+    assert decision.change == SetChange(broker_set=broker_set.without([leaves.address]), removed_members=(leaves,))
     (removed,) = decision.removed
     assert (removed.was_master, removed.set_removed, removed.changes) == (leaves == MASTER, False, RouteChanges())
     assert decision.notify is None
@@ -105,8 +105,8 @@ def test_the_topics_are_read_only_while_a_slave_acts_as_master():
 
 def test_a_permission_that_an_operator_gave_ends_when_a_slave_begins_to_act_as_master():
     tables = route_tables(an_acting_set(0, 1))
-    tables.perms.put(BROKER, {TOPIC: WRITABLE})
-    assert decided(tables, MASTER).change.lifted_perms == (TOPIC,)
+    tables.permission_overrides.put(BROKER, {TOPIC: WRITABLE})
+    assert decided(tables, MASTER).change.lifted_overrides == (TOPIC,)
 
 
 def test_a_slave_that_leaves_others_behind_without_master_makes_topics_read_only_again():
@@ -116,9 +116,9 @@ def test_a_slave_that_leaves_others_behind_without_master_makes_topics_read_only
 
 def test_what_an_operator_wiped_stays_wiped_if_everything_was():
     tables = route_tables(an_acting_set(0, 1), perm=READ_ONLY)
-    tables.perms.put(BROKER, {TOPIC: READ_ONLY})
+    tables.permission_overrides.put(BROKER, {TOPIC: READ_ONLY})
     change = decided(tables, MASTER).change
-    assert (change.queue_changes.queues, change.lifted_perms) == ({}, ())
+    assert (change.queue_changes.queues, change.lifted_overrides) == ({}, ())
 
 
 def test_a_set_moves_to_its_other_cluster_when_the_first_has_no_member_left():
@@ -134,7 +134,7 @@ def test_a_set_moves_to_its_other_cluster_when_the_first_has_no_member_left():
 def test_members_that_leave_together_are_one_change_and_the_last_tells_what_it_did():
     decision = decided(route_tables(an_acting_set(0, 1, 2)), MASTER, SLAVE, reason=DepartureReason.CHANNEL_CLOSED)
     assert decision.change.broker_set == an_acting_set(2)
-    assert decision.change.forgotten == (MASTER, SLAVE)
+    assert decision.change.removed_members == (MASTER, SLAVE)
     first, last = decision.removed
     assert (first.broker_id, first.was_master, first.changes) == (0, True, RouteChanges())
     assert (last.broker_id, last.was_master, last.changes.perm) == (1, False, 2)
@@ -151,7 +151,7 @@ def test_members_of_two_sets_leave_each_their_own():
     tables = route_tables(a_broker_set(broker_ids=(0, 1)), a_broker_set(broker_name="broker-b"))
     other = a_live_key(broker_name="broker-b")
     decisions = departure.decide(tables, [MASTER, other, SLAVE], DepartureReason.TIMEOUT, now_ms=0)
-    assert [decision.change.forgotten for decision in decisions] == [(MASTER, SLAVE), (other,)]
+    assert [decision.change.removed_members for decision in decisions] == [(MASTER, SLAVE), (other,)]
     assert [decision.change.removed_topics for decision in decisions] == [(TOPIC, BROKER), (TOPIC, "broker-b")]
 
 

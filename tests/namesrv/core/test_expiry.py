@@ -1,6 +1,6 @@
 """Silent brokers are looked for at their deadlines, and not before they could be heard after a standstill."""
 
-from namesrv.core.expiry import Expiry
+from namesrv.core.expiry import ExpirySchedule
 
 INTERVAL_MS = 10_000
 
@@ -13,33 +13,33 @@ def run(expiry, *, to_ms, earliest_ms, held=(), from_ms=0):
         for begin_ms, end_ms in held:
             if begin_ms <= now_ms < end_ms:
                 now_ms = end_ms
-        standstill_ms = expiry.standstill_ms(now_ms, INTERVAL_MS)
-        if standstill_ms is None and expiry.is_due(now_ms, earliest_ms, INTERVAL_MS):
+        pause_ms = expiry.pause_ms(now_ms, INTERVAL_MS)
+        if pause_ms is None and expiry.is_due(now_ms, earliest_ms, INTERVAL_MS):
             looks.append(now_ms)
     return looks
 
 
 def test_a_look_comes_a_millisecond_after_the_earliest_deadline():
-    assert run(Expiry(0), to_ms=4_322, earliest_ms=4_321) == [4_322]
+    assert run(ExpirySchedule(0), to_ms=4_322, earliest_ms=4_321) == [4_322]
 
 
 def test_an_earlier_deadline_is_seen_within_a_second():
-    expiry = Expiry(0)
+    expiry = ExpirySchedule(0)
     assert expiry.wait_ms(0, 120_000, INTERVAL_MS) == 1_000
     assert expiry.wait_ms(1_000, 1_500, INTERVAL_MS) == 501
 
 
 def test_without_brokers_or_deadlines_there_is_a_look_at_each_interval():
-    assert run(Expiry(0), to_ms=30_000, earliest_ms=None) == [10_000, 20_000, 30_000]
-    assert run(Expiry(0), to_ms=20_000, earliest_ms=10**9) == [10_000, 20_000]
+    assert run(ExpirySchedule(0), to_ms=30_000, earliest_ms=None) == [10_000, 20_000, 30_000]
+    assert run(ExpirySchedule(0), to_ms=20_000, earliest_ms=10**9) == [10_000, 20_000]
 
 
 def test_deadlines_that_are_over_at_once_are_looked_for_ten_times_a_second():
-    assert len(run(Expiry(0), to_ms=1_000, earliest_ms=0)) == 10
+    assert len(run(ExpirySchedule(0), to_ms=1_000, earliest_ms=0)) == 10
 
 
 def test_after_a_standstill_nobody_is_looked_for_before_the_interval_is_over():
-    assert run(Expiry(0), to_ms=151_000, earliest_ms=500, held=[(400, 140_000)]) == [
+    assert run(ExpirySchedule(0), to_ms=151_000, earliest_ms=500, held=[(400, 140_000)]) == [
         150_000,
         150_100,
         *range(150_200, 151_001, 100),
@@ -47,19 +47,19 @@ def test_after_a_standstill_nobody_is_looked_for_before_the_interval_is_over():
 
 
 def test_a_second_standstill_within_the_interval_gives_another_one():
-    looks = run(Expiry(0), to_ms=60_000, earliest_ms=500, held=[(400, 20_000), (22_000, 40_000)])
+    looks = run(ExpirySchedule(0), to_ms=60_000, earliest_ms=500, held=[(400, 20_000), (22_000, 40_000)])
     assert looks[0] == 50_000
 
 
 def test_who_always_stands_still_finds_silent_brokers_nevertheless():
     held = [(begin_ms, begin_ms + 2_500) for begin_ms in range(0, 200_000, 3_000)]
-    looks = run(Expiry(0), to_ms=200_000, earliest_ms=-1, held=held)
+    looks = run(ExpirySchedule(0), to_ms=200_000, earliest_ms=-1, held=held)
     assert looks
     assert looks[0] < 40_000
 
 
 def test_a_wait_that_ends_a_little_late_is_no_standstill():
-    expiry = Expiry(0)
+    expiry = ExpirySchedule(0)
     expiry.wait_ms(0, 500, INTERVAL_MS)
-    assert expiry.standstill_ms(1_501, INTERVAL_MS) is None
-    assert expiry.standstill_ms(1_502, INTERVAL_MS) == 1_001
+    assert expiry.pause_ms(1_501, INTERVAL_MS) is None
+    assert expiry.pause_ms(1_502, INTERVAL_MS) == 1_001

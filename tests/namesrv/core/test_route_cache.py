@@ -3,7 +3,7 @@
 import pytest
 from builders import TOPIC
 
-from namesrv.core.route_cache import RouteAnswers
+from namesrv.core.route_cache import RouteCache
 from remoting.server.response_cache import PreparedAnswer
 from remoting.server.statistics import SizeTally
 
@@ -19,7 +19,7 @@ def body_of(answers, topic, form):
 
 @pytest.fixture
 def answers():
-    return RouteAnswers(bytes_max=10)
+    return RouteCache(bytes_max=10)
 
 
 def test_an_answer_that_was_never_made_is_not_found(answers):
@@ -132,7 +132,7 @@ def test_giving_way_to_the_limit_does_not_count_as_no_longer_true(answers):
     assert answers.invalidated == 0
 
 
-@pytest.mark.parametrize("forget", [lambda answers: answers.drop(["Old"]), RouteAnswers.clear], ids=["drop", "clear"])
+@pytest.mark.parametrize("forget", [lambda answers: answers.drop(["Old"]), RouteCache.clear], ids=["drop", "clear"])
 def test_answers_that_were_dropped_make_room(answers, forget):
     answers.keep("Old", "java", ready(b"1234567890"))
     forget(answers)

@@ -28,17 +28,17 @@ from namesrv.core.route_state import MasterAddresses, RouteState, StoredVersion
 from namesrv.core.tables.topic_counts import TopicKind
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
-    BeatKind,
-    BrokerBeat,
+    BrokerHeartbeat,
     BrokerRegistered,
     BrokerRemoved,
     CloseConnection,
     DepartureReason,
+    HeartbeatKind,
     NotifyMinBrokerIdChange,
-    Outcome,
     ProbeConnection,
     RegistrationConflicted,
     RouteChanges,
+    RouteOutcome,
     StaleRegistration,
     StaleUnregistration,
     TopicsChangedByAdmin,
@@ -51,7 +51,7 @@ MASTER, SLAVE, SECOND_SLAVE = (a_live_key(broker_id=broker_id) for broker_id in 
 OTHER = a_live_key(broker_name="broker-b")
 MOVED = "moved:10911"
 CHANGED = a_data_version(counter=2)
-NOTHING = Outcome(reply=None)
+NOTHING = RouteOutcome(reply=None)
 
 
 @pytest.fixture
@@ -92,17 +92,17 @@ def test_a_registered_broker_lives_and_has_its_topics(state):
     outcome = register(state, now_ms=5)
     assert state.tables.brokers.get(BROKER) == a_broker_set()
     assert state.tables.topics.topics_of(BROKER) == queue_datas(TOPIC, BROKER)
-    assert dict(state.tables.live.rows()) == {MASTER: a_live_row(heard_ms=5)}
-    assert told(outcome) == [BrokerRegistered, BrokerBeat]
+    assert dict(state.tables.live.rows()) == {MASTER: a_live_row(last_heartbeat_ms=5)}
+    assert told(outcome) == [BrokerRegistered, BrokerHeartbeat]
     assert (outcome.reply, outcome.effects) == (MasterAddresses(), ())
 
 
 def test_every_registration_tells_how_long_the_broker_was_silent(state):
-    beat = BrokerBeat(
+    beat = BrokerHeartbeat(
         cluster=CLUSTER,
         broker_name=BROKER,
         broker_id=0,
-        kind=BeatKind.REGISTER,
+        kind=HeartbeatKind.REGISTER,
         address=MASTER.address,
         interval_ms=None,
         heartbeat_timeout_ms=10_000,
@@ -110,7 +110,7 @@ def test_every_registration_tells_how_long_the_broker_was_silent(state):
     )
     assert register(state, now_ms=5, heartbeat_timeout_ms=10_000).events[-1] == beat
     later = register(state, now_ms=3_005, heartbeat_timeout_ms=10_000).events[-1]
-    assert (later.interval_ms, later.kind) == (3_000, BeatKind.REGISTER)
+    assert (later.interval_ms, later.kind) == (3_000, HeartbeatKind.REGISTER)
 
 
 def test_a_refused_registration_leaves_nothing(state):
@@ -136,8 +136,8 @@ def test_a_late_registration_over_a_connection_that_is_gone_is_left_aside_and_an
     late = {"topics": {}, "data_version": CHANGED, "is_late": True}
     outcome = register(state, broker_id=1, connection_id=7, now_ms=9, **late)
     stale = StaleRegistration(cluster=CLUSTER, broker_name=BROKER, broker_id=1, address=SLAVE.address)
-    assert outcome == Outcome(reply=MasterAddresses(MASTER.address, ""), events=(stale,))
-    assert state.tables.live.get(SLAVE) == a_live_row(broker_id=1, connection_id=8, heard_ms=5)
+    assert outcome == RouteOutcome(reply=MasterAddresses(MASTER.address, ""), events=(stale,))
+    assert state.tables.live.get(SLAVE) == a_live_row(broker_id=1, connection_id=8, last_heartbeat_ms=5)
 
 
 def test_a_broker_with_two_connections_stays_until_both_are_gone(state):
@@ -148,8 +148,8 @@ def test_a_broker_with_two_connections_stays_until_both_are_gone(state):
     assert state.connection_lost(9, now_ms=1) == NOTHING
     assert state.tables.live.get(MASTER) == a_live_row(connection_id=8)
     register(state, connection_id=10)
-    assert state.connection_lost(10, now_ms=2) == Outcome(reply=None, effects=(ProbeConnection(8),))
-    assert state.tables.live.get(MASTER) == a_live_row(connection_id=8, kept_until_ms=45_000)
+    assert state.connection_lost(10, now_ms=2) == RouteOutcome(reply=None, effects=(ProbeConnection(8),))
+    assert state.tables.live.get(MASTER) == a_live_row(connection_id=8, grace_ends_ms=45_000)
     assert told(state.connection_lost(8, now_ms=3)) == [BrokerRemoved]
 
 
@@ -190,7 +190,7 @@ def test_what_happens_while_a_registration_rests_is_not_undone_by_it(state, betw
 def test_a_broker_that_another_takes_the_place_of_is_forgotten(state):
     register(state)
     outcome = register(state, address=MOVED, now_ms=7)
-    assert told(outcome) == [BrokerRegistered, BrokerRemoved, BrokerBeat]
+    assert told(outcome) == [BrokerRegistered, BrokerRemoved, BrokerHeartbeat]
     assert outcome.events[1].silent_ms == 7
     assert [key.address for key, _ in state.tables.live.rows()] == [MOVED]
 
@@ -243,7 +243,7 @@ def test_a_broker_that_is_not_known_leaves_nothing(state):
 def test_a_late_unregistration_over_an_older_connection_is_left_aside(state):
     register(state, connection_id=8)
     stale = StaleUnregistration(cluster=CLUSTER, broker_name=BROKER, address=MASTER.address)
-    assert unregister(state, MASTER, connection_id=7) == Outcome(reply=None, events=(stale,))
+    assert unregister(state, MASTER, connection_id=7) == RouteOutcome(reply=None, events=(stale,))
     assert state.tables.live.get(MASTER)
     assert told(unregister(state, MASTER, connection_id=9)) == [BrokerRemoved]
 
@@ -253,7 +253,7 @@ def test_the_youngest_connection_of_a_broker_counts_for_that_and_not_the_one_it_
     register(state, connection_id=8)
     register(state, connection_id=6)
     stale = StaleUnregistration(cluster=CLUSTER, broker_name=BROKER, address=MASTER.address)
-    assert unregister(state, MASTER, connection_id=7) == Outcome(reply=None, events=(stale,))
+    assert unregister(state, MASTER, connection_id=7) == RouteOutcome(reply=None, events=(stale,))
     assert told(unregister(state, MASTER, connection_id=8)) == [BrokerRemoved]
 
 
@@ -352,16 +352,16 @@ def test_brokers_are_told_before_the_connection_of_a_silent_one_is_closed():
 
 def test_a_heartbeat_moves_the_deadline(state):
     register(state, now_ms=1)
-    outcome = state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, now_ms=5)
-    assert outcome.reply == state.tables.live.get(MASTER) == a_live_row(heard_ms=5, registered_ms=1)
+    outcome = state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, now_ms=5)
+    assert outcome.reply == state.tables.live.get(MASTER) == a_live_row(last_heartbeat_ms=5, registered_ms=1)
     (beat,) = outcome.events
-    assert (beat.kind, beat.interval_ms, beat.broker_id) == (BeatKind.HEARTBEAT, 4, 0)
+    assert (beat.kind, beat.interval_ms, beat.broker_id) == (HeartbeatKind.HEARTBEAT, 4, 0)
 
 
 @pytest.mark.parametrize(("cluster", "key"), [("Other", MASTER), (CLUSTER, SLAVE)])
 def test_a_heartbeat_of_nobody_who_is_registered_there_counts_for_nobody(state, cluster, key):
     register(state)
-    assert state.heartbeat(cluster, key, BeatKind.HEARTBEAT, now_ms=5) == NOTHING
+    assert state.heartbeat(cluster, key, HeartbeatKind.HEARTBEAT, now_ms=5) == NOTHING
     assert dict(state.tables.live.rows()) == {MASTER: a_live_row()}
 
 
@@ -370,14 +370,14 @@ def test_a_broker_learns_whether_its_topics_changed_since_it_registered(state, a
     register(state)
     outcome = state.query_data_version(CLUSTER, MASTER, asked, 1, now_ms=5)
     assert outcome.reply == StoredVersion(a_data_version(), changed=changed)
-    assert [event.kind for event in outcome.events] == [BeatKind.DATA_VERSION]
-    assert state.tables.live.get(MASTER).heard_ms == 5
+    assert [event.kind for event in outcome.events] == [HeartbeatKind.DATA_VERSION]
+    assert state.tables.live.get(MASTER).last_heartbeat_ms == 5
 
 
 @pytest.mark.parametrize("asked", [None, a_data_version()])
 def test_a_broker_that_is_not_known_has_to_register(state, asked):
     outcome = state.query_data_version(CLUSTER, MASTER, asked, 1, now_ms=5)
-    assert outcome == Outcome(reply=StoredVersion(None, changed=True))
+    assert outcome == RouteOutcome(reply=StoredVersion(None, changed=True))
 
 
 # Permissions that an operator sets
@@ -393,7 +393,7 @@ def test_a_wiped_set_is_read_only_until_its_master_changes_the_topic(state):
         broker_name=BROKER,
         changes=RouteChanges(perm=2, sample=(TOPIC, BROKER)),
     )
-    assert outcome == Outcome(reply=2, events=(event,))
+    assert outcome == RouteOutcome(reply=2, events=(event,))
     register(state)
     assert perms(state) == {TOPIC: READ_ONLY, BROKER: READ_ONLY}
     register(state, data_version=CHANGED, topics=topic_configs(TOPIC))
@@ -412,7 +412,7 @@ def test_a_given_permission_makes_every_topic_readable_and_writable(state):
 @pytest.mark.parametrize("broker_name", ["broker-b", BROKER], ids=["unknown", "without topics"])
 def test_a_set_without_topics_has_no_permissions_to_set(state, broker_name):
     register(state, topics={})
-    assert state.wipe_write_perm(broker_name) == state.add_write_perm(broker_name) == Outcome(reply=0)
+    assert state.wipe_write_perm(broker_name) == state.add_write_perm(broker_name) == RouteOutcome(reply=0)
 
 
 # Topics that an operator deletes or adds
@@ -461,7 +461,7 @@ def test_an_added_topic_is_as_it_was_said_even_where_permissions_were_wiped(stat
         broker_name=BROKER,
         changes=RouteChanges(queues=1, perm=1, sample=(TOPIC,)),
     )
-    assert outcome == Outcome(reply=None, events=(event,))
+    assert outcome == RouteOutcome(reply=None, events=(event,))
     assert state.tables.topics.queues_of(TOPIC) == {BROKER: a_queue_data(read_queue_nums=4)}
     register(state)
     assert perms(state) == {TOPIC: WRITABLE, BROKER: READ_ONLY}
@@ -507,27 +507,31 @@ def test_wiped_permissions_are_forgotten_with_the_set(state):
     register(state)
     state.wipe_write_perm(BROKER)
     unregister(state, MASTER)
-    assert state.tables.perms.of(BROKER) == {}
+    assert state.tables.permission_overrides.of(BROKER) == {}
 
 
 def test_topics_are_counted_in_the_cluster_that_their_set_is_in(state):
     register(state)
     register(state, broker_id=1, cluster="Other")
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.census.counts().items()} == {CLUSTER: 2}
+    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
+        CLUSTER: 2
+    }
     unregister(state, MASTER)
     assert state.tables.brokers.get(BROKER).members == {1: a_member(broker_id=1, cluster="Other")}
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.census.counts().items()} == {"Other": 2}
+    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
+        "Other": 2
+    }
     state.delete_topic(TOPIC, None)
     register(state, broker_id=0, cluster="Other", topics=topic_configs("%RETRY%group", BROKER, "New", perm=READ_ONLY))
-    counts = state.census.counts()["Other"]
+    counts = state.topic_counts.counts()["Other"]
     assert (counts[TopicKind.NORMAL], counts[TopicKind.RETRY]) == (2, 1)
     state.connection_lost(1, now_ms=0)
-    assert state.census.counts() == {}
+    assert state.topic_counts.counts() == {}
 
 
 def test_a_topic_of_two_sets_counts_once_in_their_cluster_until_both_have_dropped_it(state):
     def normal():
-        return state.census.counts()[CLUSTER][TopicKind.NORMAL]
+        return state.topic_counts.counts()[CLUSTER][TopicKind.NORMAL]
 
     register(state)
     register(state, broker_name="broker-b", connection_id=2)
@@ -542,7 +546,7 @@ def test_a_topic_counts_in_each_cluster_that_has_it_when_a_set_moves(state):
     register(state)
     register(state, broker_name="broker-b", connection_id=2)
     register(state, cluster="Other")
-    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.census.counts().items()} == {
+    assert {cluster: counts[TopicKind.NORMAL] for cluster, counts in state.topic_counts.counts().items()} == {
         CLUSTER: len({TOPIC, "broker-b"}),
         "Other": len({TOPIC, BROKER}),
     }
@@ -554,7 +558,7 @@ def test_a_registration_in_slices_takes_what_happened_meanwhile_into_account(sta
     register(state, broker_name="broker-b", connection_id=2, topics=MANY)
     run_to_completion(steps)
     assert state.tables.topics.holders_of("t1") == ("broker-b", BROKER)
-    assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == len(MANY)
+    assert state.topic_counts.counts()[CLUSTER][TopicKind.NORMAL] == len(MANY)
 
 
 def test_a_registration_in_slices_ends_however_much_others_change(state):
@@ -574,7 +578,7 @@ def test_a_departure_in_slices_shows_nothing_before_its_end(state):
     assert state.tables.brokers.get(BROKER)
     assert len(state.tables.topics) == len(MANY)
     assert [event.set_removed for event in run_to_completion(steps).events] == [True]
-    assert (len(state.tables.brokers), len(state.tables.topics), state.census.counts()) == (0, 0, {})
+    assert (len(state.tables.brokers), len(state.tables.topics), state.topic_counts.counts()) == (0, 0, {})
 
 
 def test_who_registers_again_over_another_connection_while_its_departure_is_prepared_stays(state):
@@ -596,19 +600,19 @@ def test_a_departure_in_slices_takes_what_happened_meanwhile_into_account(state)
     register(state, broker_name="broker-b", connection_id=2, topics=topic_configs("t1", "t2"))
     run_to_completion(steps)
     assert sorted(state.tables.topics.topics()) == ["t1", "t2"]
-    assert state.census.counts()[CLUSTER][TopicKind.NORMAL] == 2
+    assert state.topic_counts.counts()[CLUSTER][TopicKind.NORMAL] == 2
 
 
 def said_of(state, topics, *, counter=1, connection_id=1):
     """Return a registration as it is decoded from a broker's text: the difference to what it said before."""
     request = a_registration(topics={}, connection_id=connection_id)
-    before = state.said_before(request)
+    before = state.previous_registration(request)
     text = text_of({topic: settings.perm for topic, settings in topics.items()}, counter=counter)
     body = run_to_completion(
-        decode_registration(text, crc32=0, compressed=False, version=RELEASE, unix_ms=0, before=before)
+        decode_registration(text, crc32=0, compressed=False, version=RELEASE, unix_ms=0, previous=before)
     )
     return msgspec.structs.replace(
-        request, data_version=body.data_version, topics=body.topics, said=body.said, base=before
+        request, data_version=body.data_version, topics=body.topics, reported=body.reported, base=before
     )
 
 
@@ -658,9 +662,9 @@ def test_a_beat_while_a_registration_is_compared_is_not_set_back(state):
     register(state)
     steps = registration_steps(state, a_registration(topics=MANY), now_ms=6_000)
     next(steps)
-    state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, 5_000)
+    state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, 5_000)
     *_, beat = run_to_completion(steps).events
-    assert (beat.interval_ms, state.tables.live.get(MASTER).heard_ms) == (1_000, 6_000)
+    assert (beat.interval_ms, state.tables.live.get(MASTER).last_heartbeat_ms) == (1_000, 6_000)
 
 
 def test_a_registration_whose_connection_is_lost_while_it_is_compared_comes_too_late(state):
@@ -676,7 +680,7 @@ def test_silent_brokers_leave_in_slices_unless_they_are_heard_meanwhile(state):
     register(state, broker_name="broker-b", connection_id=2)
     steps = state.expiry_steps(120_001)
     next(steps)
-    state.heartbeat(CLUSTER, a_live_key(broker_name="broker-b"), BeatKind.HEARTBEAT, 120_001)
+    state.heartbeat(CLUSTER, a_live_key(broker_name="broker-b"), HeartbeatKind.HEARTBEAT, 120_001)
     outcome = run_to_completion(steps)
     assert [event.broker_name for event in outcome.events] == [BROKER]
     assert outcome.effects == (CloseConnection(1),)
@@ -686,7 +690,7 @@ def test_a_beat_does_not_keep_a_broker_that_unregisters(state):
     register(state, topics=MANY)
     steps = state.unregistration_steps(CLUSTER, MASTER, 1, 0)
     next(steps)
-    state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, 5)
+    state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, 5)
     run_to_completion(steps)
     assert state.tables.brokers.get(BROKER) is None
 
@@ -719,11 +723,11 @@ def keep_answers(state):
     """Keep an answer for every topic there is, and for one that has nothing but a mapping."""
     run_to_completion(state.cluster_info.since(state.cluster_info.changes))
     for topic in ANSWERED:
-        state.answers.keep(topic, "java", PreparedAnswer(b"{}", SizeTally(())))
+        state.route_cache.keep(topic, "java", PreparedAnswer(b"{}", SizeTally(())))
 
 
 def kept(state, *topics):
-    return [topic for topic in topics or ANSWERED if state.answers.get(topic, "java")]
+    return [topic for topic in topics or ANSWERED if state.route_cache.get(topic, "java")]
 
 
 def told_anew(state):
@@ -750,7 +754,7 @@ def dropped_by(state, event):
         lambda state: register(state, data_version=CHANGED, connection_id=2, ha_server_addr="ha:10912"),
         lambda state: register(state, mappings={"Static": a_mapping()}),
         lambda state: register(state, filter_servers=("filter:1",)),
-        lambda state: state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, now_ms=5),
+        lambda state: state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, now_ms=5),
         lambda state: state.scan(now_ms=5),
         lambda state: unregister(state, SLAVE),
         lambda state: state.delete_topic("Unknown", None),

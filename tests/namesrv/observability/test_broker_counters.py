@@ -6,7 +6,7 @@ from clusters import register
 
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.effects import BeatKind
+from namesrv.core.values.effects import HeartbeatKind
 from namesrv.observability.broker_counters import BrokerCounters, is_late
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.shapes.route import DataVersion
@@ -27,7 +27,9 @@ class Counted:
         self.count(register(self.state, *broker, **values))
 
     def beat(self, now_ms):
-        self.count(self.state.heartbeat(CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), BeatKind.HEARTBEAT, now_ms))
+        self.count(
+            self.state.heartbeat(CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), HeartbeatKind.HEARTBEAT, now_ms)
+        )
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from fakes.lines import Lines
 
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.effects import BeatKind, NotifyMinBrokerIdChange
+from namesrv.core.values.effects import HeartbeatKind, NotifyMinBrokerIdChange
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import Journal
 from namesrv.observability.log_events import EVENTS
@@ -114,7 +114,7 @@ def test_registrations_that_change_nothing_and_heartbeats_are_only_counted(desk)
     desk.taken()
     desk.register(now_ms=30_000)
     desk.register(now_ms=60_000, data_version=DataVersion(2))
-    desk.tell(desk.state.heartbeat(CLUSTER, A, BeatKind.HEARTBEAT, 61_000))
+    desk.tell(desk.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, 61_000))
     desk.tell(desk.state.query_data_version(CLUSTER, A, DataVersion(2), 1, 62_000))
     assert desk.taken() == []
     assert sum(desk.counts.heartbeats.counts().values()) == 5

@@ -92,7 +92,7 @@ async def test_route_queries_are_told_by_how_they_ended(site):
     site.route_counts.found.add(300)
     site.route_counts.not_found = 2
     site.route_counts.error = 3
-    site.state.answers.misses = 1
+    site.state.route_cache.misses = 1
     samples = scrape(site)
     ended = {each: value(samples, "route_queries_total", result=each) for each in ("found", "not_found", "error")}
     assert ended == {"found": 1, "not_found": 2, "error": 3}

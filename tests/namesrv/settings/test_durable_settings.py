@@ -103,6 +103,6 @@ async def test_a_configuration_that_cannot_be_stored_stays_as_it_was(desk):
 
 
 async def test_a_switch_that_routes_depend_on_drops_prepared_answers(desk):
-    desk.state.answers.keep("T", "form", PreparedAnswer(b"old", SizeTally(())))
+    desk.state.route_cache.keep("T", "form", PreparedAnswer(b"old", SizeTally(())))
     await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"supportActingMaster=true\n")
-    assert desk.state.answers.get("T", "form") is None
+    assert desk.state.route_cache.get("T", "form") is None

@@ -46,8 +46,8 @@ def test_a_text_is_read_as_decoding_it_gives():
     wrapper = found.envelope.topic_config_serialize_wrapper
     assert found.topics == all_of(text)
     assert wrapper.topic_queue_mapping_info_map == decoded.topic_queue_mapping_info_map
-    assert (wrapper.data_version, found.said.topics) == (decoded.data_version, 200)
-    assert len(found.said.blocks) > 2
+    assert (wrapper.data_version, found.reported.topics) == (decoded.data_version, 200)
+    assert len(found.reported.blocks) > 2
 
 
 def test_the_text_of_a_4_x_broker_is_read_too():
@@ -78,11 +78,11 @@ def test_a_text_that_brokers_do_not_write_is_left_to_the_decoder(text):
 
 
 def test_a_text_is_repeated_whatever_time_it_names():
-    said = read(text_of(MANY)).said
+    said = read(text_of(MANY)).reported
     for again in (text_of(MANY), text_of(MANY, time=5), text_of(MANY, time=1_700_000_030_000)):
-        assert said.repeats(again, 0)
-        assert said.repeats(again, crc32(again))
-        assert not said.repeats(again, crc32(again) ^ 1)
+        assert said.is_unchanged(again, 0)
+        assert said.is_unchanged(again, crc32(again))
+        assert not said.is_unchanged(again, crc32(again) ^ 1)
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_a_text_is_repeated_whatever_time_it_names():
     ids=range(7),
 )
 def test_a_text_that_differs_in_anything_else_is_no_repetition(text):
-    assert not read(text_of(MANY)).said.repeats(text, 0)
+    assert not read(text_of(MANY)).reported.is_unchanged(text, 0)
 
 
 @pytest.mark.parametrize("where", [0, 100, 199])
 def test_of_a_change_only_its_neighbourhood_is_read(where):
-    before = read(text_of(MANY)).said
+    before = read(text_of(MANY)).reported
     topic = f"{where}{LONG}"
     found = read(text_of(MANY | {topic: 4}, counter=2), before, MANY)
     assert found.topics[topic].perm == 4
@@ -114,7 +114,7 @@ def test_of_a_change_only_its_neighbourhood_is_read(where):
 
 def test_a_topic_that_is_said_twice_counts_as_it_is_said_last():
     text = text_of(MANY)
-    before = read(text).said
+    before = read(text).reported
     again = b'{"perm":2,"topicName":"1%b"}' % LONG.encode()
     for twice in (
         text.replace(b'"topicConfigTable":{', b'"topicConfigTable":{"1%b":%b,' % (LONG.encode(), again)),
@@ -128,7 +128,7 @@ def test_a_topic_that_is_said_twice_counts_as_it_is_said_last():
 
 def test_blocks_that_fit_but_for_a_missing_comma_are_no_table():
     text = text_of(MANY)
-    before = read(text).said
+    before = read(text).reported
     broken = text.replace(b'},"100', b'}"100')
     assert read(broken, before, MANY) is None
 
@@ -146,7 +146,7 @@ class Told(RuleBasedStateMachine):
     def start(self):
         self.topics = dict(list(MANY.items())[:100])
         self.counter = 0
-        self.known, self.said = {}, None
+        self.known, self.reported = {}, None
 
     @rule(number=st.integers(0, 220), perm=st.sampled_from([2, 4, 6]))
     def change(self, number, perm):
@@ -168,16 +168,16 @@ class Told(RuleBasedStateMachine):
     def what_is_known_is_what_is_said(self):
         self.counter += 1
         text = text_of(self.topics, counter=self.counter)
-        found = read(text, self.said, self.known)
+        found = read(text, self.reported, self.known)
         everything = all_of(text)
         if found is None:
-            self.known, self.said = everything, None
+            self.known, self.reported = everything, None
             return
         self.known |= found.topics
-        self.said = found.said
+        self.reported = found.reported
         assert {topic: self.known[topic] for topic in everything} == everything
-        assert self.said == read(text).said or self.said.topics == len(everything)
-        assert self.said.repeats(text_of(self.topics, counter=self.counter, time=3), 0)
+        assert self.reported == read(text).reported or self.reported.topics == len(everything)
+        assert self.reported.is_unchanged(text_of(self.topics, counter=self.counter, time=3), 0)
 
 
 def test_random_changes_are_known_as_decoding_everything_would_tell():

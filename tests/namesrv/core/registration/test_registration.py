@@ -35,7 +35,7 @@ from namesrv.core.values.effects import (
     RegistrationResult,
     RouteChanges,
 )
-from namesrv.core.values.topic_changes import Move, QueueChanges
+from namesrv.core.values.topic_changes import QueueChanges, QueueTransition
 from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ
 
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))
@@ -60,10 +60,12 @@ def test_a_new_broker_brings_its_set_its_topics_and_a_sign_of_life():
     decision = decided(RouteTables(), now_ms=5, body_bytes=700, ignored_topics=1)
     assert decision.change == SetChange(
         broker_set=a_broker_set(),
-        heard=(a_live_key(), a_live_row(heard_ms=5)),
-        queue_changes=QueueChanges(queue_datas(TOPIC, BROKER), (Move(before=None, after=a_queue_data(), topics=2),)),
+        registrant=(a_live_key(), a_live_row(last_heartbeat_ms=5)),
+        queue_changes=QueueChanges(
+            queue_datas(TOPIC, BROKER), (QueueTransition(before=None, after=a_queue_data(), topics=2),)
+        ),
     )
-    assert decision.happened == BrokerRegistered(
+    assert decision.event == BrokerRegistered(
         cluster=CLUSTER,
         broker_name=BROKER,
         broker_id=0,
@@ -96,7 +98,7 @@ def test_what_a_broker_says_of_itself_is_stored_as_it_says_it():
         "connection_id": 9,
     }
     decision = decided(RouteTables(), broker_id=3, cluster="Other", heartbeat_timeout_ms=10_000, **said)
-    assert decision.change.heard == (
+    assert decision.change.registrant == (
         a_live_key(broker_id=3),
         a_live_row(cluster="Other", broker_id=3, timeout_ms=10_000, **said),
     )
@@ -105,15 +107,15 @@ def test_what_a_broker_says_of_itself_is_stored_as_it_says_it():
 @pytest.mark.parametrize(("said", "stored"), [(None, ("old:1",)), ((), ()), (("new:1",), ("new:1",))])
 def test_filter_servers_stay_until_others_are_named(said, stored):
     decision = decided(route_tables(a_broker_set(), filter_servers=("old:1",)), filter_servers=said)
-    assert decision.change.heard[1].filter_servers == stored
+    assert decision.change.registrant[1].filter_servers == stored
 
 
 def test_a_slave_that_joins_changes_no_master_and_adds_no_set():
     decision = decided(route_tables(a_broker_set()), broker_id=1)
     assert decision.change.broker_set == a_broker_set(broker_ids=(0, 1))
-    assert decision.happened.result is RegistrationResult.FIRST
-    assert not decision.happened.master_changed
-    assert not decision.happened.set_added
+    assert decision.event.result is RegistrationResult.FIRST
+    assert not decision.event.master_changed
+    assert not decision.event.set_added
 
 
 # One topic alone
@@ -133,7 +135,7 @@ def test_one_topic_from_a_broker_that_is_not_known_is_refused(said, known):
 
 @pytest.mark.parametrize("said", ALONE)
 def test_one_topic_from_a_known_broker_is_taken(said):
-    assert decided(route_tables(a_broker_set()), **said).happened.result is RegistrationResult.UNCHANGED
+    assert decided(route_tables(a_broker_set()), **said).event.result is RegistrationResult.UNCHANGED
 
 
 def test_a_new_broker_without_topics_is_taken():
@@ -145,14 +147,16 @@ def test_a_new_broker_without_topics_is_taken():
 
 def test_a_registration_that_says_nothing_new_is_a_sign_of_life_only():
     decision = decided(route_tables(a_broker_set()), now_ms=30_000)
-    assert decision.change == SetChange(broker_set=a_broker_set(), heard=(a_live_key(), a_live_row(heard_ms=30_000)))
-    assert decision.happened.result is RegistrationResult.UNCHANGED
-    assert not decision.happened.master_changed
+    assert decision.change == SetChange(
+        broker_set=a_broker_set(), registrant=(a_live_key(), a_live_row(last_heartbeat_ms=30_000))
+    )
+    assert decision.event.result is RegistrationResult.UNCHANGED
+    assert not decision.event.master_changed
 
 
 def test_a_new_data_version_counts_as_changed_even_if_the_routes_are_the_same():
     decision = decided(route_tables(a_broker_set()), data_version=CHANGED)
-    assert decision.happened.result is RegistrationResult.CHANGED
+    assert decision.event.result is RegistrationResult.CHANGED
     assert decision.change.queue_changes.queues == {}
 
 
@@ -167,7 +171,7 @@ def test_a_new_data_version_counts_as_changed_even_if_the_routes_are_the_same():
 def test_a_later_part_of_a_split_registration_brings_its_settings_under_the_version_of_the_first(setting, changes):
     decision = decided(route_tables(a_broker_set()), topics=topic_configs(TOPIC, **setting) | topic_configs(BROKER))
     assert decision.change.queue_changes.queues == queue_datas(TOPIC, **setting)
-    assert (decision.happened.result, decision.happened.changes) == (RegistrationResult.CHANGED, changes)
+    assert (decision.event.result, decision.event.changes) == (RegistrationResult.CHANGED, changes)
 
 
 def test_another_system_flag_reaches_the_routes():
@@ -197,7 +201,7 @@ def test_topics_that_are_not_carried_leave_with_a_changed_registration_of_the_ma
     tables = route_tables(a_broker_set(broker_ids=(0, 1)))
     decision = decided(tables, delete_missing_topics=True, topics=topic_configs(TOPIC), **says)
     assert decision.change.removed_topics == removed
-    assert decision.happened.changes.topics_removed == len(removed)
+    assert decision.event.changes.topics_removed == len(removed)
 
 
 def test_topics_that_are_not_carried_stay_unless_they_shall_be_deleted():
@@ -233,7 +237,7 @@ def test_acting_as_master_takes_the_write_permission_only(acting, perm):
 
 
 def test_a_set_that_begins_with_a_slave_has_no_master_yet():
-    happened = decided(RouteTables(), broker_id=1).happened
+    happened = decided(RouteTables(), broker_id=1).event
     assert (happened.set_added, happened.master_changed) == (True, False)
 
 
@@ -252,8 +256,8 @@ def test_a_master_that_comes_back_is_written_to_again():
     tables = route_tables(a_broker_set(broker_ids=(1,), enable_acting_master=True), perm=READ_ONLY)
     decision = decided(tables, enable_acting_master=True)
     assert decision.change.queue_changes.queues == queue_datas(TOPIC, BROKER)
-    assert decision.happened.changes.perm == 2
-    assert decision.happened.master_changed
+    assert decision.event.changes.perm == 2
+    assert decision.event.master_changed
 
 
 @pytest.mark.parametrize(
@@ -271,13 +275,13 @@ def test_whoever_registers_last_decides_on_acting_master_and_zone(says, acting, 
 
 def wiped(*topics, **members):
     tables = route_tables(a_broker_set(**members), perm=READ_ONLY)
-    tables.perms.put(BROKER, dict.fromkeys(topics, READ_ONLY))
+    tables.permission_overrides.put(BROKER, dict.fromkeys(topics, READ_ONLY))
     return tables
 
 
 def test_a_wiped_permission_survives_registrations_that_say_nothing_new():
     change = decided(wiped(TOPIC, BROKER)).change
-    assert (change.queue_changes.queues, change.lifted_perms) == ({}, ())
+    assert (change.queue_changes.queues, change.lifted_overrides) == ({}, ())
 
 
 def test_a_wiped_permission_survives_other_settings_under_the_same_version():
@@ -287,22 +291,22 @@ def test_a_wiped_permission_survives_other_settings_under_the_same_version():
 
 def test_a_wiped_permission_ends_with_a_changed_registration_that_carries_the_topic():
     change = decided(wiped(TOPIC, "Absent"), data_version=CHANGED).change
-    assert change.lifted_perms == (TOPIC,)
+    assert change.lifted_overrides == (TOPIC,)
     assert change.queue_changes.queues == queue_datas(TOPIC, BROKER)
 
 
 def test_a_wiped_permission_ends_when_a_slave_becomes_master_whatever_its_version():
-    assert decided(wiped(TOPIC, broker_ids=(1,)), address=SLAVE).change.lifted_perms == (TOPIC,)
+    assert decided(wiped(TOPIC, broker_ids=(1,)), address=SLAVE).change.lifted_overrides == (TOPIC,)
 
 
 def test_a_slave_that_does_not_speak_for_its_set_leaves_wiped_permissions_alone():
     change = decided(wiped(TOPIC, broker_ids=(0, 1)), broker_id=1, data_version=CHANGED).change
-    assert (change.queue_changes.queues, change.lifted_perms) == ({}, ())
+    assert (change.queue_changes.queues, change.lifted_overrides) == ({}, ())
 
 
 def test_a_permission_that_an_operator_gave_holds_even_while_a_slave_acts_as_master():
     tables = route_tables(a_broker_set(broker_ids=(1,), enable_acting_master=True), perm=READ_ONLY)
-    tables.perms.put(BROKER, {TOPIC: WRITABLE})
+    tables.permission_overrides.put(BROKER, {TOPIC: WRITABLE})
     change = decided(tables, broker_id=1, enable_acting_master=True).change
     assert change.queue_changes.queues == queue_datas(TOPIC)
 
@@ -313,20 +317,20 @@ def test_a_permission_that_an_operator_gave_holds_even_while_a_slave_acts_as_mas
 def test_a_slave_that_became_master_drops_its_former_id():
     decision = decided(route_tables(a_broker_set(broker_ids=(1, 2))), address=SLAVE)
     assert decision.change.broker_set.members == {0: a_member(address=SLAVE), 2: a_member(broker_id=2)}
-    assert decision.change.forgotten == ()
+    assert decision.change.removed_members == ()
     assert decision.superseded is None
-    assert decision.happened.master_changed
+    assert decision.event.master_changed
     # It was there before: dashboards that count brokers as they come must not count it twice.
-    assert decision.happened.result is RegistrationResult.CHANGED
+    assert decision.event.result is RegistrationResult.CHANGED
 
 
 @pytest.mark.parametrize("broker_id", [0, 1])
 def test_a_broker_at_another_address_takes_the_place_of_the_one_with_its_id(broker_id):
-    tables = route_tables(a_broker_set(broker_ids=(0, 1)), heard_ms=1_000, timeout_ms=10_000)
+    tables = route_tables(a_broker_set(broker_ids=(0, 1)), last_heartbeat_ms=1_000, timeout_ms=10_000)
     decision = decided(tables, broker_id=broker_id, address=MOVED, now_ms=3_000)
     former = a_live_key(broker_id=broker_id)
     assert decision.change.broker_set.members[broker_id].address == MOVED
-    assert decision.change.forgotten == (former,)
+    assert decision.change.removed_members == (former,)
     assert decision.superseded == BrokerRemoved(
         cluster=CLUSTER,
         broker_name=BROKER,
@@ -339,13 +343,13 @@ def test_a_broker_at_another_address_takes_the_place_of_the_one_with_its_id(brok
         set_removed=False,
         changes=RouteChanges(),
     )
-    assert decision.happened.result is RegistrationResult.FIRST
+    assert decision.event.result is RegistrationResult.FIRST
 
 
 def test_a_slave_that_takes_over_from_a_living_master_leaves_its_own_place_empty():
     decision = decided(route_tables(a_broker_set(broker_ids=(0, 1))), address=SLAVE)
     assert decision.change.broker_set.members == {0: a_member(address=SLAVE)}
-    assert decision.change.forgotten == (a_live_key(),)
+    assert decision.change.removed_members == (a_live_key(),)
 
 
 def test_who_has_an_older_state_than_the_living_holder_of_its_id_is_turned_away():
@@ -372,7 +376,7 @@ def test_who_has_as_new_a_state_or_another_cluster_takes_over(cluster, state_ver
 
 def test_a_broker_that_starts_again_with_an_older_state_at_its_own_address_is_taken():
     tables = route_tables(a_broker_set(), data_version=a_data_version(state_version=3))
-    assert decided(tables).happened.result is RegistrationResult.CHANGED
+    assert decided(tables).event.result is RegistrationResult.CHANGED
 
 
 # Clusters

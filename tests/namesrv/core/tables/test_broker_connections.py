@@ -4,7 +4,7 @@ import pytest
 from builders import BROKER, CLUSTER, a_data_version, a_live_key, a_registration
 
 from namesrv.core.route_state import RouteState
-from namesrv.core.values.effects import BeatKind, BrokerRemoved, DepartureReason, Outcome, ProbeConnection
+from namesrv.core.values.effects import BrokerRemoved, DepartureReason, HeartbeatKind, ProbeConnection, RouteOutcome
 from namesrv.settings.config import NameServerConfig
 
 MASTER = a_live_key()
@@ -12,7 +12,7 @@ MASTER = a_live_key()
 
 def only_asked(*connection_ids):
     """Return the outcome of what removes nobody, and asks whether these connections have another end."""
-    return Outcome(reply=None, effects=tuple(map(ProbeConnection, connection_ids)))
+    return RouteOutcome(reply=None, effects=tuple(map(ProbeConnection, connection_ids)))
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_stranger_who_compares_versions_becomes_no_connection_of_the_broker(st
 def test_a_heartbeat_while_the_other_name_is_waited_for_is_a_sign_of_life(state):
     last_ms = register_each(state, [1, 2], period_ms=10_000, from_ms=0, to_ms=200_000)
     state.connection_lost(2, now_ms=last_ms)
-    state.heartbeat(CLUSTER, MASTER, BeatKind.HEARTBEAT, last_ms + 10_000)
+    state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, last_ms + 10_000)
     assert removed(state.scan(now_ms=last_ms + 15_001)) == []
     (timed_out,) = removed(state.scan(now_ms=last_ms + 130_001))
     assert timed_out == (BROKER, DepartureReason.TIMEOUT)
@@ -136,7 +136,7 @@ def test_a_broker_is_known_to_register_each_minute_whatever_its_registrations_sa
     register_each(state, [1, 2], period_ms=60_000, from_ms=0, to_ms=120_000)
     # As long as it is known for that period its older connection stands for it.
     assert removed(state.connection_lost(2, now_ms=205_000)) == []
-    assert state.tables.live.get(MASTER).kept_until_ms == 120_000 + 90_000
+    assert state.tables.live.get(MASTER).grace_ends_ms == 120_000 + 90_000
 
 
 def test_a_broker_that_lost_its_latest_connection_is_known_by_when_it_registered_over_the_other(state):
@@ -147,4 +147,4 @@ def test_a_broker_that_lost_its_latest_connection_is_known_by_when_it_registered
     register(state, 1, now_ms=60_000)
     register(state, 2, now_ms=60_500)
     assert removed(state.connection_lost(2, now_ms=61_000)) == []
-    assert state.tables.live.get(MASTER).kept_until_ms == 60_000 + 90_000
+    assert state.tables.live.get(MASTER).grace_ends_ms == 60_000 + 90_000

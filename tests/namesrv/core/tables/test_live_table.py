@@ -32,8 +32,8 @@ def test_a_living_broker_is_known_by_what_it_last_registered(table):
 
 
 def test_a_broker_lives_to_the_end_of_its_own_timeout_and_not_a_millisecond_longer(table):
-    table.put(MASTER, a_live_row(heard_ms=500, timeout_ms=10_000))
-    table.put(SLAVE, a_live_row(heard_ms=500, timeout_ms=120_000))
+    table.put(MASTER, a_live_row(last_heartbeat_ms=500, timeout_ms=10_000))
+    table.put(SLAVE, a_live_row(last_heartbeat_ms=500, timeout_ms=120_000))
     assert table.expired(now_ms=10_500) == []
     assert table.expired(now_ms=10_501) == [MASTER]
     assert table.expired(now_ms=120_501) == [MASTER, SLAVE]
@@ -41,8 +41,8 @@ def test_a_broker_lives_to_the_end_of_its_own_timeout_and_not_a_millisecond_long
 
 def test_a_sign_of_life_moves_the_deadline_and_nothing_else(table):
     table.put(MASTER, a_live_row(timeout_ms=10_000, connection_id=7))
-    table.heard(MASTER, now_ms=9_000)
-    assert table.get(MASTER) == a_live_row(heard_ms=9_000, registered_ms=0, timeout_ms=10_000, connection_id=7)
+    table.refresh(MASTER, now_ms=9_000)
+    assert table.get(MASTER) == a_live_row(last_heartbeat_ms=9_000, registered_ms=0, timeout_ms=10_000, connection_id=7)
     assert table.expired(now_ms=19_000) == []
     assert table.of_connection(7) == [MASTER]
 
@@ -52,7 +52,7 @@ def test_a_newcomer_with_a_short_timeout_lowers_the_earliest_deadline(table):
     table.put(MASTER, a_live_row(timeout_ms=120_000))
     table.expired(now_ms=1)
     assert table.earliest_ms == 120_000
-    table.put(SLAVE, a_live_row(heard_ms=1, timeout_ms=4_000))
+    table.put(SLAVE, a_live_row(last_heartbeat_ms=1, timeout_ms=4_000))
     assert table.earliest_ms == 4_001
     assert table.expired(now_ms=4_002) == [SLAVE]
 
@@ -64,7 +64,7 @@ def test_two_broker_names_at_one_address_live_and_die_apart(table):
     mine, other = a_live_key(address="host:10911"), a_live_key(broker_name="broker-b", address="host:10911")
     table.put(mine, a_live_row())
     table.put(other, a_live_row())
-    table.put(mine, a_live_row(heard_ms=1))
+    table.put(mine, a_live_row(last_heartbeat_ms=1))
     assert table.at_address(CLUSTER, "host:10911") == mine
     table.remove(mine)
     assert table.at_address(CLUSTER, "host:10911") == other
@@ -138,13 +138,13 @@ def test_a_scan_finds_whom_a_walk_finds_whatever_happened(happenings):
     for what, key, timeout_ms, passed_ms in happenings:
         now_ms += passed_ms
         if what == "put":
-            table.put(key, a_live_row(heard_ms=now_ms, timeout_ms=timeout_ms))
+            table.put(key, a_live_row(last_heartbeat_ms=now_ms, timeout_ms=timeout_ms))
         elif what == "heard" and table.get(key):
-            table.heard(key, now_ms)
+            table.refresh(key, now_ms)
         elif what == "remove":
             table.remove(key)
-        walked = [each for each, row in table.rows() if row.heard_ms + row.timeout_ms < now_ms]
-        deadlines = [row.heard_ms + row.timeout_ms for _, row in table.rows()]
+        walked = [each for each, row in table.rows() if row.last_heartbeat_ms + row.timeout_ms < now_ms]
+        deadlines = [row.last_heartbeat_ms + row.timeout_ms for _, row in table.rows()]
         assert table.earliest_ms is None if not deadlines else table.earliest_ms <= min(deadlines)
         if what == "look":
             assert table.expired(now_ms) == walked

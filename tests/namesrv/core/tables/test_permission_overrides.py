@@ -3,12 +3,12 @@
 import pytest
 from builders import BROKER, READ_ONLY, WRITABLE
 
-from namesrv.core.tables.permission_overrides import PermTable
+from namesrv.core.tables.permission_overrides import PermissionOverrides
 
 
 @pytest.fixture
 def table():
-    return PermTable()
+    return PermissionOverrides()
 
 
 def test_outside_of_maintenance_every_topic_has_its_registered_permission(table):
@@ -43,4 +43,4 @@ def test_nothing_is_left_behind_once_maintenance_is_over(table):
     table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
     table.remove(BROKER, ["A", "B"])
     table.put(BROKER, {})
-    assert vars(table) == vars(PermTable())
+    assert vars(table) == vars(PermissionOverrides())

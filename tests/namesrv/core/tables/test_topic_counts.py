@@ -7,7 +7,7 @@ from builders import CLUSTER
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namesrv.core.tables.topic_counts import TopicCensus, TopicKind, kind_of, kinds_of
+from namesrv.core.tables.topic_counts import TopicCountTable, TopicKind, kind_of, kinds_of
 
 # `TopicValidator.getSystemTopicSet()` of Java 5.5.0, printed by it.
 JAVA_SYSTEM_TOPICS = [
@@ -28,7 +28,7 @@ JAVA_SYSTEM_TOPICS = [
 
 @pytest.fixture
 def census():
-    return TopicCensus()
+    return TopicCountTable()
 
 
 def numbers(**counts):
@@ -78,13 +78,13 @@ def test_each_cluster_counts_its_topics_by_kind(census):
 def test_a_cluster_goes_with_its_last_topic(census):
     census.add(CLUSTER, kinds_of(["Orders", "%RETRY%group"]))
     census.remove(CLUSTER, kinds_of(["%RETRY%group", "Orders"]))
-    assert vars(census) == vars(TopicCensus())
+    assert vars(census) == vars(TopicCountTable())
 
 
 def test_a_set_without_topics_counts_for_nothing_when_it_comes_or_goes(census):
     census.add(CLUSTER, kinds_of([]))
     census.remove(CLUSTER, kinds_of([]))
-    assert vars(census) == vars(TopicCensus())
+    assert vars(census) == vars(TopicCountTable())
 
 
 TOPICS = st.sampled_from(["Orders", "Payments", "TBW102", "rmq_sys_x", "rmq_sys", "%RETRY%group", "%DLQ%group", ""])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from namesrv.core.values import cooperative
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.topic_changes import Move, QueueChanges, compare_topics
+from namesrv.core.values.topic_changes import QueueChanges, QueueTransition, compare_topics
 
 FEW, MANY = a_queue_data(read_queue_nums=4), a_queue_data(read_queue_nums=8)
 
@@ -22,7 +22,9 @@ def test_topics_that_are_as_wanted_are_left_out_also_if_they_are_other_objects()
 
 def test_topics_that_change_alike_are_one_move():
     found = changes(dict.fromkeys("AB", FEW), dict.fromkeys("ABC", MANY))
-    assert found == QueueChanges(dict.fromkeys("ABC", MANY), (Move(FEW, MANY, 2), Move(None, MANY, 1)))
+    assert found == QueueChanges(
+        dict.fromkeys("ABC", MANY), (QueueTransition(FEW, MANY, 2), QueueTransition(None, MANY, 1))
+    )
 
 
 @given(
@@ -33,7 +35,7 @@ def test_the_moves_account_for_every_topic_that_changes(before, wanted):
     found = changes(before, wanted)
     assert found.queues == {topic: data for topic, data in wanted.items() if before.get(topic) != data}
     counted = {}
-    for move in found.moves:
+    for move in found.transitions:
         counted[move.before, move.after] = counted.get((move.before, move.after), 0) + move.topics
     walked = {}
     for topic, data in found.queues.items():
@@ -46,6 +48,6 @@ def test_many_topics_are_compared_in_parts(monkeypatch, topics, rests):
     monkeypatch.setattr(cooperative, "BATCH_TOPICS", 10)
     steps = compare_topics({}, {str(number): FEW for number in range(topics)}.items())
     assert len(list(steps)) == rests
-    assert changes({}, {str(number): FEW for number in range(topics)}).moves == (
-        (Move(None, FEW, topics),) if topics else ()
+    assert changes({}, {str(number): FEW for number in range(topics)}).transitions == (
+        (QueueTransition(None, FEW, topics),) if topics else ()
     )
