@@ -46,9 +46,9 @@ class Controller:
     def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
-        self._counts = SetCounters(lambda: {each.cluster for each in self._engine.store.sets()})
-        self._process = ServerProcess(CONTROLLER, config, self._counts, runtime)
-        self._journal = Journal(self._logs, self._counts, config)
+        self._counters = SetCounters(lambda: {each.cluster for each in self._engine.store.sets()})
+        self._process = ServerProcess(CONTROLLER, config, self._counters, runtime)
+        self._journal = Journal(self._logs, self._counters, config)
         self._settings = StoredConfig(CONTROLLER, config, self._journal, self._process.follow)
         me = member_of(config, 0)
         if not config.advertised_address:
@@ -128,7 +128,7 @@ class Controller:
 
         sources = MetricSources(
             statistics=self._server.statistics,
-            counts=self._counts,
+            counters=self._counters,
             logs=self._logs,
             health=self._process.health,
             recorder=self._process.recording.recorder if self._process.recording is not None else None,

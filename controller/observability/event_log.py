@@ -44,11 +44,11 @@ BROKER_CODES = frozenset(
 class Journal(ServerEventLog[ControllerConfig]):
     """Observes the whole controller."""
 
-    _counts: SetCounters
+    _counters: SetCounters
 
-    def __init__(self, logs: Logs, counts: SetCounters, config: ControllerConfig) -> None:
+    def __init__(self, logs: Logs, counters: SetCounters, config: ControllerConfig) -> None:
         """Take the configuration in force, to tell later what changed of it."""
-        super().__init__(CONTROLLER, logs, counts, config)
+        super().__init__(CONTROLLER, logs, counters, config)
         #: None where nothing is recorded.
         self.history: SetRecorder | None = None
 
@@ -76,8 +76,8 @@ class Journal(ServerEventLog[ControllerConfig]):
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
         """Count one call to the store."""
-        self._counts.store_calls.add((kind, result))
-        self._counts.store_durations.observe((kind,), seconds)
+        self._counters.store_calls.add((kind, result))
+        self._counters.store_durations.observe((kind,), seconds)
 
     def store_file_removed(self, error: str) -> None:
         """Log that the file of the embedded store is gone."""
@@ -101,13 +101,13 @@ class Journal(ServerEventLog[ControllerConfig]):
 
     def failure_detection_suspended(self, held_ms: int) -> None:
         """Log that this process stood still, or its store did."""
-        self._counts.failure_detection_suspensions += 1
+        self._counters.failure_detection_suspensions += 1
         self._logs.write(catalogue.FAILURE_DETECTION_SUSPENDED, held_ms=held_ms)
 
     def hosts_changed(self, news: HostsChange) -> None:
         """Log that most hosts of brokers are silent, or no longer."""
         silence = news.silence
-        self._counts.silent_hosts = silence.silent if news.event is HostsChangeKind.SILENT else 0
+        self._counters.silent_hosts = silence.silent if news.event is HostsChangeKind.SILENT else 0
         if news.event is HostsChangeKind.BACK:
             self._logs.write(catalogue.HEARTBEATS_RESUMED, gap_ms=news.silent_ms)
             return
@@ -169,7 +169,7 @@ class Journal(ServerEventLog[ControllerConfig]):
         """Log a death."""
         if self.history is not None and broker_set is not None:
             self.history.broker_failed(dead, broker_set)
-        self._counts.brokers_failed.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
+        self._counters.brokers_failed.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
         self._logs.write(
             catalogue.BROKER_FAILED,
             **_who(dead.key, broker_set),
@@ -181,7 +181,7 @@ class Journal(ServerEventLog[ControllerConfig]):
 
     def broker_probed(self, outcome: ProbeOutcome) -> None:
         """Count a question to a broker."""
-        self._counts.probes.add((outcome.value,))
+        self._counters.probes.add((outcome.value,))
 
     def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
         """Log who is in sync now."""
@@ -231,16 +231,16 @@ class Journal(ServerEventLog[ControllerConfig]):
 
     def election_held(self, record: ElectionRecord, *, is_new: bool, seconds: float) -> None:
         """Log an election with its reason."""
-        counts = self._counts
+        counters = self._counters
         result = record.reported_result
-        counts.elections.add((record.cluster, record.broker_name, result.value))
-        counts.election_durations.observe((result.value,), seconds)
+        counters.elections.add((record.cluster, record.broker_name, result.value))
+        counters.election_durations.observe((result.value,), seconds)
         if not is_new:
             return
         if self.history is not None:
             self.history.election_held(record)
         if record.cause.trigger in LOSSES:
-            counts.failovers.add(
+            counters.failovers.add(
                 (record.cluster, record.cause.evidence or record.cause.trigger.value, _outcome(record))
             )
         phases = record.phases
@@ -250,7 +250,7 @@ class Journal(ServerEventLog[ControllerConfig]):
             ("commit", phases.commit_ms),
         ):
             if lasted_ms is not None:
-                counts.failover_phases.observe((phase,), lasted_ms / 1000)
+                counters.failover_phases.observe((phase,), lasted_ms / 1000)
         self._logs.write(_event_of(record), **_election_keys(record))
 
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
@@ -285,15 +285,15 @@ class Journal(ServerEventLog[ControllerConfig]):
         record: ElectionRecord | None,
     ) -> None:
         """Log what came of telling a broker its role."""
-        counts = self._counts
-        counts.notifications.add((notified.result,))
+        counters = self._counters
+        counters.notifications.add((notified.result,))
         if self.history is not None:
             self.history.role_notified(effect, recipient, notified, record)
         if notified.result == "ok" and recipient.broker_id == effect.master.broker_id:
-            counts.failover_phases.observe(("notify",), notified.after_ms / 1000)
+            counters.failover_phases.observe(("notify",), notified.after_ms / 1000)
             if record is not None and record.phases.suspect_ms is not None:
                 spent = (record.phases.suspect_ms, record.phases.judge_ms or 0, record.phases.commit_ms)
-                counts.failover_phases.observe(("total",), (sum(spent) + notified.after_ms) / 1000)
+                counters.failover_phases.observe(("total",), (sum(spent) + notified.after_ms) / 1000)
 
     def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
         """Log a broker that does not confirm."""

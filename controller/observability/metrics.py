@@ -24,7 +24,7 @@ _SETS_AT_ONCE: Final = 50
 class MetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
-    counts: SetCounters
+    counters: SetCounters
     control: BrokerRequests
     clock: Clock
     #: What the Spark analyses have published last.
@@ -50,28 +50,28 @@ class Metrics(ServerMetrics[ControllerConfig]):
 
     def own_values(self) -> Iterator[tuple[MetricFamily, Values] | None]:
         """Yield what there is of the group, of sets and of brokers."""
-        control, counts = self._sources.control, self._sources.counts
+        control, counters = self._sources.control, self._sources.counters
         yield catalogue.ROLE, single(control.group.role)
         yield catalogue.LEADER_CHANGES, single(control.group.leader_changes)
-        yield catalogue.FAILURE_DETECTION_SUSPENSIONS, single(counts.failure_detection_suspensions)
-        yield catalogue.SILENT_HOSTS, single(counts.silent_hosts)
+        yield catalogue.FAILURE_DETECTION_SUSPENSIONS, single(counters.failure_detection_suspensions)
+        yield catalogue.SILENT_HOSTS, single(counters.silent_hosts)
         yield catalogue.SUSPECT_BROKERS, single(_suspects(control))
         yield catalogue.DISPUTED_EPOCHS, single(control.monitor.disputed_sets)
         yield from self._sets()
         yield from self._results()
-        for family, tally in _tallies(counts):
+        for family, tally in _tallies(counters):
             yield family, tally.counts()
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long."""
-        for family, table in _histogram_tables(self._sources.counts):
+        for family, table in _histogram_tables(self._sources.counters):
             yield family, table.histograms()
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits clusters and sets."""
-        counts = self._sources.counts
-        guards = self._guards | {family: tally.guard for family, tally in _tallies(counts)}
-        return guards | {family: table.guard for family, table in _histogram_tables(counts)}
+        counters = self._sources.counters
+        guards = self._guards | {family: tally.guard for family, tally in _tallies(counters)}
+        return guards | {family: table.guard for family, table in _histogram_tables(counters)}
 
     def _results(self) -> Iterator[tuple[MetricFamily, Values]]:
         """Yield what analyses have published; sets beyond the limit share the highest."""
@@ -93,7 +93,7 @@ class Metrics(ServerMetrics[ControllerConfig]):
             if number % _SETS_AT_ONCE == 0:
                 yield None
         for cluster in {cluster for cluster, _ in states}:
-            self._sources.counts.know(cluster)
+            self._sources.counters.know(cluster)
         for labels, count in states.items():
             found[catalogue.BROKER_SETS].add(labels, count)
         yield from ((family, admitted.values) for family, admitted in found.items())
@@ -129,20 +129,20 @@ def _suspects(control: BrokerRequests) -> int:
     return sum(broker_set is not None and broker_id in broker_set.replicas for broker_set, broker_id in sets)
 
 
-def _tallies(counts: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], ...]:
+def _tallies(counters: SetCounters) -> tuple[tuple[MetricFamily, CounterTable], ...]:
     return (
-        (catalogue.ELECTIONS, counts.elections),
-        (catalogue.FAILOVERS, counts.failovers),
-        (catalogue.NOTIFICATIONS, counts.notifications),
-        (catalogue.PROBES, counts.probes),
-        (catalogue.BROKERS_FAILED, counts.brokers_failed),
-        (catalogue.STORE_TXN, counts.store_calls),
+        (catalogue.ELECTIONS, counters.elections),
+        (catalogue.FAILOVERS, counters.failovers),
+        (catalogue.NOTIFICATIONS, counters.notifications),
+        (catalogue.PROBES, counters.probes),
+        (catalogue.BROKERS_FAILED, counters.brokers_failed),
+        (catalogue.STORE_TXN, counters.store_calls),
     )
 
 
-def _histogram_tables(counts: SetCounters) -> tuple[tuple[MetricFamily, HistogramTable], ...]:
+def _histogram_tables(counters: SetCounters) -> tuple[tuple[MetricFamily, HistogramTable], ...]:
     return (
-        (catalogue.ELECTION_DURATION, counts.election_durations),
-        (catalogue.FAILOVER_PHASES, counts.failover_phases),
-        (catalogue.STORE_TXN_DURATION, counts.store_durations),
+        (catalogue.ELECTION_DURATION, counters.election_durations),
+        (catalogue.FAILOVER_PHASES, counters.failover_phases),
+        (catalogue.STORE_TXN_DURATION, counters.store_durations),
     )

@@ -45,9 +45,9 @@ class NameServer:
         """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
         self._state = RouteState(config)
-        self._counts = BrokerCounters(self._state.tables.brokers.clusters)
-        self._process = ServerProcess(NAMESRV, config, self._counts, runtime)
-        self._journal = Journal(self._logs, self._counts, config)
+        self._counters = BrokerCounters(self._state.tables.brokers.clusters)
+        self._process = ServerProcess(NAMESRV, config, self._counters, runtime)
+        self._journal = Journal(self._logs, self._counters, config)
         self._settings = DurableSettings(
             config, kv, self._journal, self._follow, lambda topic: self._state.route_cache.drop((topic,))
         )
@@ -105,7 +105,7 @@ class NameServer:
             settings=self._settings,
             route_counts=self._route_counters,
             statistics=self._server.statistics,
-            counts=self._counts,
+            counters=self._counters,
             logs=self._logs,
             health=self._process.health,
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
@@ -136,7 +136,7 @@ class NameServer:
             elif expiry.is_due(now_ms, live.earliest_ms, interval_ms):
                 began_ns = timer_ns()
                 self._performer.perform(await self._runner.run_first(self._state.expiry_steps(now_ms)))
-                self._counts.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
+                self._counters.expiry_scan.observe((timer_ns() - began_ns) / 1e9)
 
     # What the parts call
 

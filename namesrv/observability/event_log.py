@@ -1,4 +1,4 @@
-"""Turns what happened into log lines and counts: events of the state and of the settings.
+"""Turns what happened into log lines and counters: events of the state and of the settings.
 
 The one place that decides which events of `log_events.py` a happening becomes, and that a registration becomes one
 line however much it changes. Heartbeats and unchanged registrations are only counted.
@@ -46,11 +46,11 @@ _LEFT: Final = {
 class Journal(ServerEventLog[NameServerConfig]):
     """Observes the whole server."""
 
-    _counts: BrokerCounters
+    _counters: BrokerCounters
 
-    def __init__(self, logs: Logs, counts: BrokerCounters, config: NameServerConfig) -> None:
+    def __init__(self, logs: Logs, counters: BrokerCounters, config: NameServerConfig) -> None:
         """Take the configuration in force, to tell later what changed of it."""
-        super().__init__(NAMESRV, logs, counts, config)
+        super().__init__(NAMESRV, logs, counters, config)
         #: Broker name -> members that could not be told of the notification that is under way.
         self._not_reached: Counter[str] = Counter()
         #: None where nothing is recorded.
@@ -63,7 +63,7 @@ class Journal(ServerEventLog[NameServerConfig]):
         if self.history is not None:
             self.history.record(events)
         for event in events:
-            self._counts.count(event)
+            self._counters.count(event)
         if registered := [event for event in events if isinstance(event, BrokerRegistered)]:
             left = [event for event in events if isinstance(event, BrokerRemoved)]
             self._registered(registered[0], left[0] if left else None)
@@ -100,7 +100,7 @@ class Journal(ServerEventLog[NameServerConfig]):
         reached = len(effect.recipients) - self._not_reached.pop(effect.broker_name, 0)
         if not reached:
             return
-        self._counts.notifications.add(("sent",), reached)
+        self._counters.notifications.add(("sent",), reached)
         self._logs.write(
             catalogue.MIN_BROKER_ID_NOTIFIED,
             broker=effect.broker_name,
@@ -114,7 +114,7 @@ class Journal(ServerEventLog[NameServerConfig]):
 
     def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
         """Note that one member could not be told."""
-        self._counts.notifications.add(("failed",))
+        self._counters.notifications.add(("failed",))
         self._not_reached[effect.broker_name] += 1
         self._logs.write(
             catalogue.MIN_BROKER_ID_NOTIFICATION_FAILED,
@@ -128,7 +128,7 @@ class Journal(ServerEventLog[NameServerConfig]):
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Note a KV entry that was put or deleted."""
-        self._counts.kv_changes.add(("stored",))
+        self._counters.kv_changes.add(("stored",))
         if self.history is not None:
             self.history.kv_changed(namespace, key, after)
         self.audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
@@ -141,7 +141,7 @@ class Journal(ServerEventLog[NameServerConfig]):
 
     def kv_not_stored(self, error: NotStored) -> None:
         """Note a KV change that the disk refused."""
-        self._counts.kv_changes.add(("failed",))
+        self._counters.kv_changes.add(("failed",))
         self.audit(catalogue.KV_STORE_FAILED, error=str(error))
 
     # Requests
@@ -149,7 +149,7 @@ class Journal(ServerEventLog[NameServerConfig]):
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
         """Note a request that was not carried out."""
         if request.code == RequestCode.REGISTER_BROKER and reason is not Rejection.DRAINING:
-            self._counts.registration_rejected((request.ext_fields or {}).get("clusterName", ""))
+            self._counters.registration_rejected((request.ext_fields or {}).get("clusterName", ""))
         super().request_rejected(connection, request, reason, error)
 
     # Lines

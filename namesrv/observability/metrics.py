@@ -36,7 +36,7 @@ _BROKERS_AT_ONCE: Final = 100
 class MetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
-    counts: BrokerCounters
+    counters: BrokerCounters
     state: RouteState
     settings: DurableSettings
     route_counts: RouteCounts
@@ -70,27 +70,27 @@ class Metrics(ServerMetrics[NameServerConfig]):
         yield from self._brokers()
         kv = self._sources.settings.kv.table
         yield catalogue.KV_ENTRIES, single(sum(map(len, kv.values())))
-        for family, tally in _tallies(self._sources.counts):
+        for family, tally in _tallies(self._sources.counters):
             yield family, tally.counts()
 
     def own_histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         """Yield how long, how large and how many."""
-        counts, route_counts = self._sources.counts, self._sources.route_counts
+        counters, route_counts = self._sources.counters, self._sources.route_counts
         bodies = Histogram(BODY_BYTES_BOUNDS)
         bodies.buckets, bodies.sum = route_counts.found.buckets, route_counts.found.total
         yield catalogue.ROUTE_RESPONSE_BYTES, {(): bodies}
-        yield catalogue.EXPIRY_SCAN, {(): counts.expiry_scan}
-        yield catalogue.REGISTRATION_TOPICS, {(): counts.registration_changed_topics}
-        yield catalogue.REGISTRATION_BYTES, {(): counts.registration_body_bytes}
-        for family, table in _histogram_tables(counts):
+        yield catalogue.EXPIRY_SCAN, {(): counters.expiry_scan}
+        yield catalogue.REGISTRATION_TOPICS, {(): counters.registration_changed_topics}
+        yield catalogue.REGISTRATION_BYTES, {(): counters.registration_body_bytes}
+        for family, table in _histogram_tables(counters):
             yield family, table.histograms()
 
     def own_guards(self) -> Mapping[MetricFamily, LabelGuard]:
         """Return what limits clusters and brokers."""
-        counts = self._sources.counts
+        counters = self._sources.counters
         guards = self._cluster_guards | self._broker_guards
-        guards |= {family: tally.guard for family, tally in _tallies(counts)}
-        return guards | {family: table.guard for family, table in _histogram_tables(counts)}
+        guards |= {family: tally.guard for family, tally in _tallies(counters)}
+        return guards | {family: table.guard for family, table in _histogram_tables(counters)}
 
     def _routes(self) -> Iterator[tuple[MetricFamily, Values]]:
         counts, answers = self._sources.route_counts, self._sources.state.route_cache
@@ -140,22 +140,22 @@ class Metrics(ServerMetrics[NameServerConfig]):
         yield from ((family, admitted.values) for family, admitted in found.items())
 
 
-def _tallies(counts: BrokerCounters) -> tuple[tuple[MetricFamily, CounterTable], ...]:
+def _tallies(counters: BrokerCounters) -> tuple[tuple[MetricFamily, CounterTable], ...]:
     return (
-        (catalogue.HEARTBEATS, counts.heartbeats),
-        (catalogue.HEARTBEATS_LATE, counts.heartbeats_late),
-        (catalogue.REGISTRATIONS, counts.registrations),
-        (catalogue.UNREGISTRATIONS, counts.unregistrations),
-        (catalogue.ROUTE_CHANGES, counts.route_changes),
-        (catalogue.NOTIFICATIONS, counts.notifications),
-        (catalogue.KV_CHANGES, counts.kv_changes),
+        (catalogue.HEARTBEATS, counters.heartbeats),
+        (catalogue.HEARTBEATS_LATE, counters.heartbeats_late),
+        (catalogue.REGISTRATIONS, counters.registrations),
+        (catalogue.UNREGISTRATIONS, counters.unregistrations),
+        (catalogue.ROUTE_CHANGES, counters.route_changes),
+        (catalogue.NOTIFICATIONS, counters.notifications),
+        (catalogue.KV_CHANGES, counters.kv_changes),
     )
 
 
-def _histogram_tables(counts: BrokerCounters) -> tuple[tuple[MetricFamily, HistogramTable], ...]:
+def _histogram_tables(counters: BrokerCounters) -> tuple[tuple[MetricFamily, HistogramTable], ...]:
     return (
-        (catalogue.HEARTBEAT_INTERVAL, counts.heartbeat_interval),
-        (catalogue.DETECTION_DELAY, counts.detection_delay),
+        (catalogue.HEARTBEAT_INTERVAL, counters.heartbeat_interval),
+        (catalogue.DETECTION_DELAY, counters.detection_delay),
     )
 
 

@@ -69,16 +69,16 @@ class HttpServer:
 
 
 def make_app(
-    kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counts: ServerCounters, logs: Logs
+    kind: ServerKind[Config], endpoints: Sequence[Endpoint], views: object, counters: ServerCounters, logs: Logs
 ) -> web.Application:
     """Return the application that answers every path of the table with the views of its server."""
-    app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counts, logs)])
+    app = web.Application(middlewares=[_observing({"Server": kind.program, **_HEADERS}, counters, logs)])
     app[_LOGS] = logs
     app[_CONNECTIONS] = []
     for endpoint in endpoints:
         app.router.add_get(endpoint.path, _answering(endpoint, views))
         # A rate misses a counter that is born at 1.
-        counts.http_requests.add((hdrs.METH_GET, endpoint.path, "2xx"), 0)
+        counters.http_requests.add((hdrs.METH_GET, endpoint.path, "2xx"), 0)
     app.router.add_get(openapi.PATH, _describing(lambda: openapi.document(kind, endpoints)))
     return app
 
@@ -145,7 +145,7 @@ def _describing(document: Callable[[], dict[str, Any]]) -> _Handler:
     return answer
 
 
-def _observing(headers: Mapping[str, str], counts: ServerCounters, logs: Logs) -> Any:
+def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs) -> Any:
     """Return what stands around every request: counts it, and turns what goes wrong into a JSON answer.
 
     Every answer gets the headers.
@@ -179,8 +179,8 @@ def _observing(headers: Mapping[str, str], counts: ServerCounters, logs: Logs) -
         method = request.method if request.method in (hdrs.METH_GET, hdrs.METH_HEAD) else "other"
         resource = request.match_info.route.resource
         route = resource.canonical if resource else UNMATCHED
-        counts.http_requests.add((method, route, f"{response.status // 100}xx"))
-        counts.http_durations.observe((method, route), loop.time() - began)
+        counters.http_requests.add((method, route, f"{response.status // 100}xx"))
+        counters.http_durations.observe((method, route), loop.time() - began)
         return response
 
     return observe

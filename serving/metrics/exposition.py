@@ -52,7 +52,7 @@ class ServerSources(msgspec.Struct, frozen=True, kw_only=True):
     """What is read in any server."""
 
     statistics: ServerStatistics
-    counts: ServerCounters
+    counters: ServerCounters
     logs: Logs
     health: Health
     #: None where nothing is recorded.
@@ -114,8 +114,8 @@ class ServerMetrics(ABC, Generic[Config]):
         yield from self._traffic()
         yield from self._history()
         yield from self.own_values()
-        yield self._families.config_changes, self._server.counts.config_changes.counts()
-        yield self._families.http_requests, self._server.counts.http_requests.counts()
+        yield self._families.config_changes, self._server.counters.config_changes.counts()
+        yield self._families.http_requests, self._server.counters.http_requests.counts()
         guards = self.own_guards()
         folded = ((family.name, guard.folded) for family, guard in guards.items() if guard.has_limit)
         yield self._families.label_overflow, by_label(folded)
@@ -125,7 +125,7 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.build_info, {(__version__, platform.python_version()): 1}
         yield families.ready, single(sources.health.is_ready)
         yield families.draining, single(sources.health.is_draining)
-        yield families.tls_expiry, by_label(sources.counts.certificate_expiry.items())
+        yield families.tls_expiry, by_label(sources.counters.certificate_expiry.items())
         yield families.log_events, by_label(logs.written.items())
         yield families.log_suppressed, by_label(logs.suppressed.items())
         yield families.log_dropped, single(logs.lines_dropped)
@@ -144,7 +144,7 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.connection_pauses, single(statistics.pauses)
         yield families.connections, by_label(statistics.connections.items())
         yield families.connections_closed, by_label(statistics.closed.items())
-        yield families.unsigned_requests, self._server.counts.unsigned_requests.counts()
+        yield families.unsigned_requests, self._server.counters.unsigned_requests.counts()
 
     def _history(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, recorder = self._families, self._server.recorder
@@ -158,14 +158,14 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.history_written_bytes, single(counts.written_bytes)
         yield families.history_unsealed, single((unsealed_us or 0) / 1e6)
         while counts.writes_s:
-            self._server.counts.history_writes.observe(counts.writes_s.popleft())
+            self._server.counters.history_writes.observe(counts.writes_s.popleft())
 
     def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
-        counts = self._server.counts
+        counters = self._server.counters
         yield self._families.request_duration, self._durations()
-        yield self._families.event_loop_lag, {(): counts.event_loop_lag}
-        yield self._families.http_duration, counts.http_durations.histograms()
-        yield self._families.history_write_duration, {(): counts.history_writes}
+        yield self._families.event_loop_lag, {(): counters.event_loop_lag}
+        yield self._families.http_duration, counters.http_durations.histograms()
+        yield self._families.history_write_duration, {(): counters.history_writes}
         yield from self.own_histograms()
 
     def _requests(self) -> Values:

@@ -25,13 +25,13 @@ def logged_tasks(logs: Logs) -> BackgroundTasks:
     return BackgroundTasks(lambda name, error: logs.write(BACKGROUND_TASK_FAILED, task=name, exc_info=error))
 
 
-async def measure_lag(counts: ServerCounters) -> None:
+async def measure_lag(counters: ServerCounters) -> None:
     """Count by how much a timer of the loop comes late."""
     loop = asyncio.get_running_loop()
     while True:
         due_s = loop.time() + _LAG_TIMER_MS / 1000
         await asyncio.sleep(_LAG_TIMER_MS / 1000)
-        counts.observe_lag(max(0.0, loop.time() - due_s))
+        counters.observe_lag(max(0.0, loop.time() - due_s))
 
 
 async def write_held_lines(logs: Logs) -> None:

@@ -100,12 +100,12 @@ class UnsignedRequestLog:
     """Counts the requests that go unsigned to who is not named, and tells of each address once."""
 
     def __init__(
-        self, logs: Logs, names: OptionNames, counts: CounterTable, no_brokers: frozenset[str] = frozenset()
+        self, logs: Logs, names: OptionNames, counters: CounterTable, no_brokers: frozenset[str] = frozenset()
     ) -> None:
         """Tell it with the `names` of what an operator sets; `no_brokers` need no signature."""
         self._logs = logs
         self._advice = f"name it or its network in {names.addresses}, if it is a broker of yours that has ACL"
-        self._counts = counts
+        self._counters = counters
         self._no_brokers = no_brokers
         #: Keys only, in the order in which they came.
         self._told: dict[str, None] = {}
@@ -114,7 +114,7 @@ class UnsignedRequestLog:
         """Note a request that goes unsigned to an address."""
         if address in self._no_brokers:
             return
-        self._counts.add(())
+        self._counters.add(())
         if address in self._told:
             return
         if len(self._told) >= ADDRESSES_MAX:

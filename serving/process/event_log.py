@@ -1,4 +1,4 @@
-"""Turns what happened to connections, requests and the configuration into log lines and counts.
+"""Turns what happened to connections, requests and the configuration into log lines and counters.
 
 Each server's own journal adds what happened to its state. Who asked for a change is noted on the way to the handlers.
 """
@@ -77,11 +77,11 @@ async def _answered_for(requester: Requester, answer: Awaitable[RemotingCommand]
 class ServerEventLog(Generic[Config]):
     """Observes the connections of a server and its configuration."""
 
-    def __init__(self, kind: ServerKind[Config], logs: Logs, counts: ServerCounters, config: Config) -> None:
+    def __init__(self, kind: ServerKind[Config], logs: Logs, counters: ServerCounters, config: Config) -> None:
         """Take the configuration in force, to tell later what changed of it."""
         self._kind = kind
         self._logs = logs
-        self._counts = counts
+        self._counters = counters
         self._properties = listed_properties(kind, config)
         self._written_in_place: set[str] = set()
 
@@ -90,7 +90,7 @@ class ServerEventLog(Generic[Config]):
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: Config) -> None:
         """Note new values of properties, and the level that lines need from now on."""
         if changed:
-            self._counts.config_changes.add(("stored",))
+            self._counters.config_changes.add(("stored",))
         before, self._properties = self._properties, listed_properties(self._kind, config)
         self._logs.set_level(config.log_level)
         self.audit(
@@ -115,7 +115,7 @@ class ServerEventLog(Generic[Config]):
 
     def config_not_stored(self, error: NotStored) -> None:
         """Note a change of the configuration that the disk refused."""
-        self._counts.config_changes.add(("failed",))
+        self._counters.config_changes.add(("failed",))
         self.audit(events.CONFIG_STORE_FAILED, error=str(error))
 
     # Connections and requests

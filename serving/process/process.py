@@ -141,18 +141,20 @@ class ServerProcess(Generic[Config]):
     In this order: `make_listener`, `open`, `start_http`, `serve`, `drain`, `close`.
     """
 
-    def __init__(self, kind: ServerKind[Config], config: Config, counts: ServerCounters, runtime: Runtime) -> None:
+    def __init__(self, kind: ServerKind[Config], config: Config, counters: ServerCounters, runtime: Runtime) -> None:
         self._kind = kind
         #: As it was at the start.
         self._config = config
-        self._counts = counts
+        self._counters = counters
         self._clock = runtime.clock
         self._logs = runtime.logs
         self._tasks = runtime.tasks
         self._signals = runtime.signals
         self._started_ms = self._clock.now_ms()
         self._draining_ms = 0
-        self._certificate = ServerCertificate(security_options.tls_settings_of(config), self._clock, self._logs, counts)
+        self._certificate = ServerCertificate(
+            security_options.tls_settings_of(config), self._clock, self._logs, counters
+        )
         self._http_socket: socket.socket | None = None
         self._stop_http: Callable[[], Awaitable[None]] | None = None
         self.health = Health()
@@ -206,7 +208,7 @@ class ServerProcess(Generic[Config]):
         from serving.http.server import make_app, start_http  # noqa: PLC0415  # aiohttp: slower than all before
 
         endpoints, views = load()
-        return partial(start_http, make_app(self._kind, endpoints, views, self._counts, self._logs), port)
+        return partial(start_http, make_app(self._kind, endpoints, views, self._counters, self._logs), port)
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
         """Be ready and do what is done at intervals, until told to stop; `measure` tells what the tables hold."""
@@ -222,14 +224,14 @@ class ServerProcess(Generic[Config]):
         )
         named: dict[str, BackgroundTask] = {
             **{task.__name__.strip("_"): task for task in own},
-            "measure_lag": lambda: background_tasks.measure_lag(self._counts),
+            "measure_lag": lambda: background_tasks.measure_lag(self._counters),
             "write_held_lines": lambda: background_tasks.write_held_lines(self._logs),
             "watch_certificate": self._certificate.watch,
             "give_memory_back": lambda: background_tasks.give_memory_back(free_memory.give_back),
         }
         if (recording := self.recording) is not None:
             recording.start(f"{host}:{port}")
-            named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counts)
+            named["tick"] = lambda: recording.tick(measure, self._listener.statistics, self._counters)
         tasks = [self._tasks.keep_running(task, name) for name, task in named.items()]
         await self._signals.stop.wait()
         for task in tasks:
@@ -271,7 +273,7 @@ class ServerProcess(Generic[Config]):
         client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer)
         names = OptionNames(PROPERTIES, ADDRESSES)
         client.denied = DenialLog(self._logs, names, has_keys=signer is not None).denied
-        client.unsigned = UnsignedRequestLog(self._logs, names, self._counts.unsigned_requests).unsigned
+        client.unsigned = UnsignedRequestLog(self._logs, names, self._counters.unsigned_requests).unsigned
         return client
 
     def _connections_max(self) -> int:

@@ -37,7 +37,7 @@ class Recording:
         self.recorder.start()
         self.recorder.enqueue(LifecycleEvent("ready", address=address))
 
-    async def tick(self, measure: Measure, statistics: ServerStatistics, counts: ServerCounters) -> None:
+    async def tick(self, measure: Measure, statistics: ServerStatistics, counters: ServerCounters) -> None:
         """Record a tick each 10 s, for as long as it serves."""
         ticked_s = self._loop.time()
         rejected = sum(statistics.rejected.values())
@@ -49,7 +49,7 @@ class Recording:
             rejected_before, rejected = rejected, sum(statistics.rejected.values())
             common = {
                 "connections": sum(statistics.connections.values()),
-                "loop_lag_ms": counts.take_longest_lag_s() * 1000,
+                "loop_lag_ms": counters.take_longest_lag_s() * 1000,
                 "requests_rejected": rejected - rejected_before,
                 # Null where the system has no /proc.
                 "resident_memory_bytes": resident_bytes() or None,

@@ -19,10 +19,10 @@ _SERVER: Final = "server"
 class ServerCertificate:
     """Loads and watches it."""
 
-    def __init__(self, settings: TlsSettings, clock: Clock, logs: Logs, counts: ServerCounters) -> None:
+    def __init__(self, settings: TlsSettings, clock: Clock, logs: Logs, counters: ServerCounters) -> None:
         self.contexts = TlsContexts(settings, clock)
         self._logs = logs
-        self._counts = counts
+        self._counters = counters
 
     def load_first(self) -> None:
         """Load it at the start; raises StartFailed if nobody can be served without it."""
@@ -46,6 +46,6 @@ class ServerCertificate:
         if error is not None:
             self._logs.write(CERTIFICATE_LOAD_FAILED, certificate=_SERVER, path=error.path, error=str(error))
         elif expiry_s := self.contexts.certificate_expiry_unix_s:
-            self._counts.certificate_expiry[_SERVER] = expiry_s
+            self._counters.certificate_expiry[_SERVER] = expiry_s
             path, expires = self.contexts.settings.cert_path, datetime.fromtimestamp(expiry_s, UTC).isoformat()
             self._logs.write(CERTIFICATE_LOADED, certificate=_SERVER, path=path, expires=expires)

@@ -44,12 +44,12 @@ async def lively(room):
     await room.a_set(1, 2)
     await room.pass_ms(1000, beating=(1, 2))
     await room.elect(2, designate=True)
-    room.counts.certificate_expiry["server"] = 2e9
+    room.counters.certificate_expiry["server"] = 2e9
     room.logs._limits.suppressed["broker_failed"] += 1
     room.statistics.count_finished(1004, 0)
     room.statistics.add_latency(1004, 1_000_000)
-    room.counts.brokers_failed.add(("C", "timeout"))
-    room.counts.failovers.add(("C", "timeout", "failed_over"))
+    room.counters.brokers_failed.add(("C", "timeout"))
+    room.counters.failovers.add(("C", "timeout", "failed_over"))
     room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS)
     await room.get("/healthz")
 

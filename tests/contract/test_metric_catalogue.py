@@ -50,7 +50,7 @@ def lively(site):
         site.tell(register(site.state, name, now_ms=now_ms))
     key = LiveKey("broker-a", "broker-a-0:10911")
     site.tell(site.state.heartbeat("DefaultCluster", key, HeartbeatKind.HEARTBEAT, now_ms + 50_000))
-    site.counts.certificate_expiry["server"] = 2e9
+    site.counters.certificate_expiry["server"] = 2e9
     site.logs._limits.suppressed["broker_expired"] += 1
     site.statistics.count_finished(105, 0)
     site.statistics.count_finished(9999, 4321)

@@ -106,8 +106,8 @@ class ControlRoom:
         self.clock = FakeClock()
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
-        self.counts = SetCounters()
-        self.journal = Journal(self.logs, self.counts, self.config)
+        self.counters = SetCounters()
+        self.journal = Journal(self.logs, self.counters, self.config)
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
         self.store = SetStore(self.backend)
@@ -139,7 +139,7 @@ class ControlRoom:
         self.metrics = Metrics(
             MetricSources(
                 statistics=self.statistics,
-                counts=self.counts,
+                counters=self.counters,
                 logs=self.logs,
                 health=self.health,
                 task_failures=self.background.failures,
@@ -330,7 +330,7 @@ class ControlRoom:
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
         views = Views(self.health, self.metrics, self.settings, self.control, self.clock)
-        self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counts, self.logs), port)
+        self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs), port)
         self.session = aiohttp.ClientSession()
         return self
 

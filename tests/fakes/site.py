@@ -31,8 +31,8 @@ class Site:
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.state = RouteState(self.config)
-        self.counts = BrokerCounters(self.state.tables.brokers.clusters)
-        self.journal = Journal(self.logs, self.counts, self.config)
+        self.counters = BrokerCounters(self.state.tables.brokers.clusters)
+        self.journal = Journal(self.logs, self.counters, self.config)
         self.settings = DurableSettings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
         self.health = Health()
         self.background = logged_tasks(self.logs)
@@ -45,7 +45,7 @@ class Site:
                 settings=self.settings,
                 route_counts=self.route_counts,
                 statistics=self.statistics,
-                counts=self.counts,
+                counters=self.counters,
                 logs=self.logs,
                 health=self.health,
                 task_failures=self.background.failures,
@@ -67,7 +67,9 @@ class Site:
 
     async def __aenter__(self):
         port = socket.create_server(("127.0.0.1", 0))
-        self.server = await start_http(make_app(NAMESRV, ENDPOINTS, Views(self.sources), self.counts, self.logs), port)
+        self.server = await start_http(
+            make_app(NAMESRV, ENDPOINTS, Views(self.sources), self.counters, self.logs), port
+        )
         self.url = f"http://127.0.0.1:{self.server.port}"
         self.session = aiohttp.ClientSession()
         return self

@@ -347,15 +347,15 @@ async def test_requests_are_counted_by_path_template(site):
     await site.get("/healthz")
     await site.get("/nowhere")
     await site.ask("POST", "/healthz")
-    counted = {labels: count for labels, count in site.counts.http_requests.counts().items() if count}
+    counted = {labels: count for labels, count in site.counters.http_requests.counts().items() if count}
     assert counted == {
         ("GET", "/v1/brokers/{name}", "4xx"): 2,
         ("GET", "/healthz", "2xx"): 1,
         ("GET", "unmatched", "4xx"): 1,
         ("other", "unmatched", "4xx"): 1,
     }
-    assert ("GET", "/v1/kv", "2xx") in site.counts.http_requests.counts()
-    durations = site.counts.http_durations.histograms()
+    assert ("GET", "/v1/kv", "2xx") in site.counters.http_requests.counts()
+    durations = site.counters.http_durations.histograms()
     assert sum(durations["GET", "/v1/brokers/{name}"].buckets) == 2
 
 

@@ -93,15 +93,15 @@ async def test_calls_to_the_store_are_only_counted(desk):
     desk.journal.store_call("commit", "ok", 0.003)
     desk.journal.store_call("commit", "unknown", 2.0)
     assert desk.taken() == []
-    counts = desk.counted(desk.counts.store_calls)
+    counts = desk.counted(desk.counters.store_calls)
     assert (counts["commit", "ok"], counts["commit", "unknown"]) == (1, 1)
-    assert desk.observed(desk.counts.store_durations)["commit"] == 2
+    assert desk.observed(desk.counters.store_durations)["commit"] == 2
 
 
 async def test_a_standstill_is_told_and_counted(desk):
     desk.journal.failure_detection_suspended(1_300)
     assert desk.taken() == [{"event": "failure_detection_suspended", "held_ms": 1_300}]
-    assert desk.counts.failure_detection_suspensions == 1
+    assert desk.counters.failure_detection_suspensions == 1
 
 
 # Brokers
@@ -185,9 +185,9 @@ async def test_a_death_is_told_with_its_reason_its_evidence_and_its_times(desk):
         "silent_ms": 400,
         "suspected_ms": 100,
     }
-    assert desk.counted(desk.counts.brokers_failed) == {(CLUSTER, "channel_closed"): 1}
+    assert desk.counted(desk.counters.brokers_failed) == {(CLUSTER, "channel_closed"): 1}
     # A slave that dies is no failover.
-    assert desk.counted(desk.counts.failovers) == {}
+    assert desk.counted(desk.counters.failovers) == {}
 
 
 async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
@@ -198,14 +198,14 @@ async def test_a_death_of_a_broker_whose_set_is_gone_is_told_all_the_same(desk):
     (line,) = desk.taken()
     assert (line["broker"], line["cluster"], line["addr"], line["was_master"]) == ("gone", None, None, False)
     assert (line["silent_ms"], line["suspected_ms"], line["evidence"]) == (4_000, 1_000, "timeout")
-    assert desk.counted(desk.counts.brokers_failed) == {("", "timeout"): 1}
+    assert desk.counted(desk.counters.brokers_failed) == {("", "timeout"): 1}
 
 
 @pytest.mark.parametrize("outcome", ProbeOutcome)
 async def test_questions_to_brokers_are_only_counted(desk, outcome):
     desk.journal.broker_probed(outcome)
     assert desk.taken() == []
-    assert desk.counted(desk.counts.probes) == {(outcome.value,): 1}
+    assert desk.counted(desk.counters.probes) == {(outcome.value,): 1}
 
 
 async def test_heartbeats_and_polls_leave_no_line(desk):
@@ -306,16 +306,16 @@ async def test_a_first_master_is_one_line_and_no_failover(desk):
             "commit_ms": 0,
         }
     ]
-    assert desk.counted(desk.counts.elections) == {(CLUSTER, SET, "new_master_elected"): 1}
-    assert desk.observed(desk.counts.election_durations) == {"new_master_elected": 1}
-    assert desk.counted(desk.counts.failovers) == {}
+    assert desk.counted(desk.counters.elections) == {(CLUSTER, SET, "new_master_elected"): 1}
+    assert desk.observed(desk.counters.election_durations) == {"new_master_elected": 1}
+    assert desk.counted(desk.counters.failovers) == {}
 
 
 async def test_a_failover_is_told_counted_by_its_evidence_and_measured_by_phase(desk):
     await desk.a_set(1, 2)
     await desk.pass_ms(400)
     desk.taken()
-    before = desk.observed(desk.counts.failover_phases)
+    before = desk.observed(desk.counters.failover_phases)
     await desk.dies(1)
     *_, died, elected = desk.taken()
     assert (died["event"], died["was_master"]) == ("broker_failed", True)
@@ -327,8 +327,8 @@ async def test_a_failover_is_told_counted_by_its_evidence_and_measured_by_phase(
     )
     assert (elected["suspect_ms"], elected["judge_ms"], elected["commit_ms"]) == (400, 100, 0)
     assert "force" not in elected
-    assert desk.counted(desk.counts.failovers) == {(CLUSTER, "channel_closed", "failed_over"): 1}
-    after = desk.observed(desk.counts.failover_phases)
+    assert desk.counted(desk.counters.failovers) == {(CLUSTER, "channel_closed", "failed_over"): 1}
+    after = desk.observed(desk.counters.failover_phases)
     assert {phase: after[phase] - before.get(phase, 0) for phase in after} == {"detect": 1, "judge": 1, "commit": 1}
 
 
@@ -348,9 +348,9 @@ async def test_a_set_that_nobody_can_lead_is_one_error_with_what_forces_a_master
     assert {line["bytes_at_stake"] for line in told} == {300}
     assert all(f"mqadmin electMaster -a {ME.address} -b 2 " in line["force"] for line in told)
     # Each is counted, and so is how long it took.
-    assert desk.counted(desk.counts.elections)[CLUSTER, SET, "no_master_elected"] == 4
-    assert desk.observed(desk.counts.election_durations)["no_master_elected"] == 4
-    assert desk.counted(desk.counts.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
+    assert desk.counted(desk.counters.elections)[CLUSTER, SET, "no_master_elected"] == 4
+    assert desk.observed(desk.counters.election_durations)["no_master_elected"] == 4
+    assert desk.counted(desk.counters.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
 
 
 async def test_a_master_that_returns_is_a_failover_for_want_of_a_master(desk):
@@ -362,7 +362,7 @@ async def test_a_master_that_returns_is_a_failover_for_want_of_a_master(desk):
     await desk.pass_ms(2_000, beating=(1, 2))
     (elected,) = [line for line in desk.taken() if line["event"] == "master_elected"]
     assert (elected["trigger"], elected["new_master"], elected["suspect_ms"]) == ("no_master", 1, None)
-    assert desk.counted(desk.counts.failovers)[CLUSTER, "no_master", "failed_over"] == 1
+    assert desk.counted(desk.counters.failovers)[CLUSTER, "no_master", "failed_over"] == 1
 
 
 async def test_an_election_that_keeps_the_master_is_told_as_such(desk):
@@ -372,7 +372,7 @@ async def test_an_election_that_keeps_the_master_is_told_as_such(desk):
     await desk.elect(2)
     (line,) = desk.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "broker", 1)
-    assert desk.counted(desk.counts.elections)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
+    assert desk.counted(desk.counters.elections)[CLUSTER, SET, ElectionResult.KEPT.value] == 2
 
 
 async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_lives(desk):
@@ -384,7 +384,7 @@ async def test_an_operator_who_wants_a_dead_broker_is_no_alarm_while_the_master_
     (line,) = desk.taken()
     assert (line["event"], line["trigger"], line["new_master"]) == ("master_kept", "operator", 1)
     assert line["reason"] == "1 stays master: 1 another was designated; 2 not alive"
-    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in desk.counted(desk.counts.elections)
+    assert (CLUSTER, SET, ElectionResult.NOBODY.value) not in desk.counted(desk.counters.elections)
 
 
 async def test_an_unclean_election_is_an_error_with_what_it_cost(tmp_path):
@@ -401,7 +401,7 @@ async def test_an_unclean_election_is_an_error_with_what_it_cost(tmp_path):
         assert "force" not in line
         assert desk.seen[-1]["level"] == "error"
         # It was asked for: by itself the controller has found nobody.
-        assert desk.counted(desk.counts.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
+        assert desk.counted(desk.counters.failovers) == {(CLUSTER, "channel_closed", "no_master_elected"): 1}
 
 
 # Notifications
@@ -443,17 +443,17 @@ async def test_confirmations_are_only_counted_and_a_failover_ends_with_that_of_t
     record = desk.elections.of_set(SET)
     notice = a_notice(desk)
     desk.taken()
-    before = desk.observed(desk.counts.failover_phases)
-    total = desk.counts.failover_phases.histograms()["total",]
+    before = desk.observed(desk.counters.failover_phases)
+    total = desk.counters.failover_phases.histograms()["total",]
     # Slaves, and a master that does not confirm, tell nothing about how long it took.
     desk.journal.role_notified(notice, Recipient(3, at(3)), NotificationResult("ok", 5, 1), record)
     desk.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("failed", 9_000, 3), record)
-    assert desk.observed(desk.counts.failover_phases) == before
+    assert desk.observed(desk.counters.failover_phases) == before
     desk.journal.role_notified(notice, Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
-    after = desk.observed(desk.counts.failover_phases)
+    after = desk.observed(desk.counters.failover_phases)
     assert {phase: after[phase] - before.get(phase, 0) for phase in ("notify", "total")} == {"notify": 1, "total": 1}
     assert total.sum == pytest.approx((400 + 100 + 20) / 1000)
-    assert desk.counted(desk.counts.notifications) == {("ok",): 2, ("failed",): 1}
+    assert desk.counted(desk.counters.notifications) == {("ok",): 2, ("failed",): 1}
     assert desk.taken() == []
 
 
@@ -463,5 +463,5 @@ async def test_a_master_that_nobody_lost_has_no_total(desk):
     record = desk.elections.of_set(SET)
     desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), NotificationResult("ok", 20, 1), record)
     desk.journal.role_notified(a_notice(desk), Recipient(2, at(2)), NotificationResult("ok", 20, 1), None)
-    assert "total" not in desk.observed(desk.counts.failover_phases)
-    assert desk.observed(desk.counts.failover_phases)["notify"] == 2
+    assert "total" not in desk.observed(desk.counters.failover_phases)
+    assert desk.observed(desk.counters.failover_phases)["notify"] == 2

@@ -297,10 +297,10 @@ async def test_sets_of_clusters_that_have_series_are_told_there_however_many_clu
 
 async def test_elections_of_sets_beyond_the_limit_share_series(room):
     for number in range(BROKERS_MAX + 5):
-        room.counts.elections.add((CLUSTER, f"broker-{number}", "new_master_elected"))
+        room.counters.elections.add((CLUSTER, f"broker-{number}", "new_master_elected"))
     for number in range(400):
-        room.counts.failovers.add((f"cluster-{number}", "timeout", "failed_over"))
-        room.counts.brokers_failed.add((f"cluster-{number}", "timeout"))
+        room.counters.failovers.add((f"cluster-{number}", "timeout", "failed_over"))
+        room.counters.brokers_failed.add((f"cluster-{number}", "timeout"))
     samples = scrape(room)
     elected = {"election_result": "new_master_elected"}
     assert value(samples, "election_total", cluster=OTHER, broker=OTHER, **elected) == 5

@@ -17,11 +17,11 @@ class Counted:
 
     def __init__(self):
         self.state = RouteState(NameServerConfig())
-        self.counts = BrokerCounters()
+        self.counters = BrokerCounters()
 
     def count(self, outcome):
         for event in outcome.events:
-            self.counts.count(event)
+            self.counters.count(event)
 
     def register(self, *broker, **values):
         self.count(register(self.state, *broker, **values))
@@ -45,45 +45,45 @@ def test_registrations_are_counted_by_what_they_did(counted):
     counted.register()
     counted.register(now_ms=30_000)
     counted.register(now_ms=60_000, data_version=DataVersion(2), topics=topic_configs("TopicTest", "New"))
-    assert counted.counts.registrations.counts() == {
+    assert counted.counters.registrations.counts() == {
         (CLUSTER, "first"): 1,
         (CLUSTER, "unchanged"): 1,
         (CLUSTER, "changed"): 1,
         (CLUSTER, "conflict"): 0,
         (CLUSTER, "rejected"): 0,
     }
-    assert counted.counts.registration_changed_topics.buckets[:3] == [1, 1, 1]
+    assert counted.counters.registration_changed_topics.buckets[:3] == [1, 1, 1]
 
 
 def test_a_conflict_is_counted(counted):
     counted.register(data_version=DataVersion(1, 5))
     counted.register(address="elsewhere:10911", data_version=DataVersion(1, 4))
-    assert counted.counts.registrations.counts()[CLUSTER, "conflict"] == 1
+    assert counted.counters.registrations.counts()[CLUSTER, "conflict"] == 1
 
 
 def test_a_late_registration_is_counted_as_rejected(counted):
     counted.register(connection_id=2)
     counted.register(connection_id=1, is_late=True)
-    assert counted.counts.registrations.counts()[CLUSTER, "rejected"] == 1
+    assert counted.counters.registrations.counts()[CLUSTER, "rejected"] == 1
 
 
 def test_the_size_of_a_registration_is_counted(counted):
     counted.register(body_bytes=300)
-    assert counted.counts.registration_body_bytes.sum == 300
+    assert counted.counters.registration_body_bytes.sum == 300
 
 
 def test_a_first_registration_prepares_all_reasons_and_lateness_at_zero(counted):
     counted.register()
-    assert set(counted.counts.unregistrations.counts().values()) == {0}
-    assert counted.counts.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 0}
+    assert set(counted.counters.unregistrations.counts().values()) == {0}
+    assert counted.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 0}
 
 
 def test_beats_are_counted_by_kind_with_their_intervals(counted):
     counted.register()
     counted.beat(1_000)
     counted.beat(4_000)
-    assert not_zero(counted.counts.heartbeats) == {(CLUSTER, "register"): 1, (CLUSTER, "heartbeat"): 2}
-    intervals = counted.counts.heartbeat_interval.histograms()[CLUSTER,]
+    assert not_zero(counted.counters.heartbeats) == {(CLUSTER, "register"): 1, (CLUSTER, "heartbeat"): 2}
+    intervals = counted.counters.heartbeat_interval.histograms()[CLUSTER,]
     assert (sum(intervals.buckets), intervals.sum) == (2, 4.0)
 
 
@@ -106,9 +106,9 @@ def test_late_beats_are_counted_until_the_set_goes(counted):
     counted.register()
     counted.register(now_ms=45_000)
     counted.register(now_ms=100_000)
-    assert counted.counts.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 1}
+    assert counted.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 1}
     counted.count(counted.state.connection_lost(1, now_ms=100_001))
-    assert counted.counts.heartbeats_late.counts() == {}
+    assert counted.counters.heartbeats_late.counts() == {}
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_late_beats_are_counted_until_the_set_goes(counted):
 def test_removals_are_counted_by_reason(counted, leave, reason):
     counted.register()
     counted.count(leave(counted.state))
-    assert not_zero(counted.counts.unregistrations) == {(CLUSTER, reason): 1}
-    assert not_zero(counted.counts.route_changes)[CLUSTER, "broker_removed"] == 1
-    assert not_zero(counted.counts.route_changes)[CLUSTER, "topic_removed"] == 2
+    assert not_zero(counted.counters.unregistrations) == {(CLUSTER, reason): 1}
+    assert not_zero(counted.counters.route_changes)[CLUSTER, "broker_removed"] == 1
+    assert not_zero(counted.counters.route_changes)[CLUSTER, "topic_removed"] == 2
 
 
 def test_how_long_it_took_to_notice_is_observed_for_silence_and_lost_connections(counted):
@@ -135,7 +135,7 @@ def test_how_long_it_took_to_notice_is_observed_for_silence_and_lost_connections
     counted.count(counted.state.scan(121_500))
     counted.register(now_ms=200_000)
     counted.count(counted.state.connection_lost(1, 203_000))
-    delays = counted.counts.detection_delay.histograms()
+    delays = counted.counters.detection_delay.histograms()
     assert delays["timeout",].sum == 121.5
     assert delays["channel_closed",].sum == 3.0
 
@@ -143,9 +143,9 @@ def test_how_long_it_took_to_notice_is_observed_for_silence_and_lost_connections
 def test_a_superseded_master_counts_as_one_change_of_master(counted):
     counted.register()
     counted.register(address="elsewhere:10911", connection_id=2)
-    changes = not_zero(counted.counts.route_changes)
+    changes = not_zero(counted.counters.route_changes)
     assert changes[CLUSTER, "master"] == 2
-    assert not_zero(counted.counts.unregistrations) == {(CLUSTER, "superseded"): 1}
+    assert not_zero(counted.counters.unregistrations) == {(CLUSTER, "superseded"): 1}
 
 
 def test_route_changes_are_counted_by_kind(counted):
@@ -155,7 +155,7 @@ def test_route_changes_are_counted_by_kind(counted):
         topics=topic_configs("a", read_queue_nums=1) | topic_configs("b", perm=4) | topic_configs("c", "d"),
     )
     counted.count(counted.state.delete_topic("a", None))
-    assert not_zero(counted.counts.route_changes) == {
+    assert not_zero(counted.counters.route_changes) == {
         (CLUSTER, "broker_added"): 1,
         (CLUSTER, "master"): 1,
         (CLUSTER, "topic_added"): 4,
@@ -167,6 +167,6 @@ def test_route_changes_are_counted_by_kind(counted):
 
 def test_a_stale_unregistration_changes_no_number(counted):
     counted.register(connection_id=5)
-    before = dict(counted.counts.unregistrations.counts())
+    before = dict(counted.counters.unregistrations.counts())
     counted.count(counted.state.unregister_broker(CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), 1, 2_000))
-    assert counted.counts.unregistrations.counts() == before
+    assert counted.counters.unregistrations.counts() == before

@@ -46,8 +46,8 @@ class Desk:
         self.seen = []
         self.logs = Logs(self.lines, json_line(), FakeClock(), {})
         self.logs.set_level("debug")
-        self.counts = BrokerCounters()
-        self.journal = Journal(self.logs, self.counts, NameServerConfig(tls_server_key_password="hunter2"))
+        self.counters = BrokerCounters()
+        self.journal = Journal(self.logs, self.counters, NameServerConfig(tls_server_key_password="hunter2"))
         self.state = RouteState(NameServerConfig())
 
     def tell(self, outcome):
@@ -117,7 +117,7 @@ def test_registrations_that_change_nothing_and_heartbeats_are_only_counted(desk)
     desk.tell(desk.state.heartbeat(CLUSTER, A, HeartbeatKind.HEARTBEAT, 61_000))
     desk.tell(desk.state.query_data_version(CLUSTER, A, DataVersion(2), 1, 62_000))
     assert desk.taken() == []
-    assert sum(desk.counts.heartbeats.counts().values()) == 5
+    assert sum(desk.counters.heartbeats.counts().values()) == 5
 
 
 def test_a_registration_that_changes_routes_tells_how_many(desk):
@@ -232,7 +232,7 @@ def test_a_notification_that_reached_nobody_is_told_as_failed_only(desk):
         desk.journal.notification_failed(NOTIFICATION, address, InvokeTimeout(address, 3000))
     desk.journal.notification_sent(NOTIFICATION)
     assert {line["event"] for line in desk.taken()} == {"min_broker_id_notification_failed"}
-    assert desk.counts.notifications.counts() == {("sent",): 0, ("failed",): 3}
+    assert desk.counters.notifications.counts() == {("sent",): 0, ("failed",): 3}
 
 
 def test_notifications_are_told_and_counted_by_how_many_arrived(desk):
@@ -244,7 +244,7 @@ def test_notifications_are_told_and_counted_by_how_many_arrived(desk):
     assert "no answer within 3000 ms" in failed["error"]
     assert (sent["event"], sent["offline_addr"], len(sent["recipients"])) == ("min_broker_id_notified", "a0:10911", 3)
     assert (sent["reached"], sent_to_all["reached"]) == (2, 3)
-    assert desk.counts.notifications.counts() == {("sent",): 5, ("failed",): 1}
+    assert desk.counters.notifications.counts() == {("sent",): 5, ("failed",): 1}
 
 
 # What operators change
@@ -321,7 +321,7 @@ async def test_a_kv_change_tells_who_asked_and_both_values_although_it_waited_fo
         "old": None,
         "new": "1",
     }
-    assert desk.counts.kv_changes.counts() == {("stored",): 1, ("failed",): 0}
+    assert desk.counters.kv_changes.counts() == {("stored",): 1, ("failed",): 0}
 
 
 async def test_who_asked_last_is_not_blamed_for_what_nobody_asked(desk):
@@ -347,7 +347,7 @@ async def test_a_change_of_the_configuration_tells_old_and_new_values_and_no_sec
     assert line["old"]["supportActingMaster"] == "true"
     assert line["new"] == {"supportActingMaster": "false", "logLevel": "info", "tls.server.keyPassword": "******"}
     assert line["unknown"] == ["odd"]
-    assert desk.counts.config_changes.counts() == {("stored",): 2, ("failed",): 0}
+    assert desk.counters.config_changes.counts() == {("stored",): 2, ("failed",): 0}
 
 
 async def test_a_change_of_the_configuration_tells_what_counts_now_and_what_from_the_next_start(desk):
@@ -364,7 +364,7 @@ def test_what_the_disk_refused_is_an_error(desk):
     kv, config = desk.lines.decoded()
     assert (kv["event"], kv["level"], kv["error"]) == ("kv_store_failed", "error", "kvConfig.json: no space left")
     assert (config["event"], config["level"]) == ("config_store_failed", "error")
-    assert desk.counts.kv_changes.counts()["failed",] == desk.counts.config_changes.counts()["failed",] == 1
+    assert desk.counters.kv_changes.counts()["failed",] == desk.counters.config_changes.counts()["failed",] == 1
 
 
 # Connections and requests
@@ -430,7 +430,7 @@ def test_a_registration_that_was_refused_is_counted_for_its_cluster(desk):
     desk.register()
     desk.journal.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
     desk.taken()
-    counts = desk.counts.registrations.counts()
+    counts = desk.counters.registrations.counts()
     # A cluster that nobody registered in may be an invention.
     assert (counts[OTHER, "rejected"], counts[CLUSTER, "rejected"]) == (1, 1)
 

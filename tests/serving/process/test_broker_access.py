@@ -140,8 +140,8 @@ def test_a_denial_is_told_with_what_to_do(lines, logs, has_keys, is_signed, advi
 
 
 def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs):
-    counts = CounterTable(known=[()])
-    unsigned = UnsignedRequestLog(logs, NAMES, counts, no_brokers=frozenset({"ns:9876"}))
+    counters = CounterTable(known=[()])
+    unsigned = UnsignedRequestLog(logs, NAMES, counters, no_brokers=frozenset({"ns:9876"}))
     for address in ("a:1", "b:1", "a:1", "ns:9876"):
         unsigned.unsigned(address)
     assert [(line["event"], line["addr"]) for line in lines.decoded()] == [
@@ -149,7 +149,7 @@ def test_each_unsigned_request_counts_and_each_address_is_told_once(lines, logs)
         ("broker_request_not_signed", "b:1"),
     ]
     assert all("the list" in line["advice"] for line in lines.decoded())
-    assert counts.counts() == {(): 3}
+    assert counters.counts() == {(): 3}
 
 
 def test_so_many_addresses_are_remembered_and_then_the_oldest_is_told_again(lines, logs, clock):

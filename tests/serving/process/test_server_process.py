@@ -39,9 +39,9 @@ class OtherServer:
 
     def __init__(self, runtime, **config):
         self.config = OtherConfig(bind_address="127.0.0.1", listen_port=0, http_port=free_port(), **config)
-        counts = ServerCounters()
-        journal = ServerEventLog(OTHER, runtime.logs, counts, self.config)
-        self.process = ServerProcess(OTHER, self.config, counts, runtime)
+        counters = ServerCounters()
+        journal = ServerEventLog(OTHER, runtime.logs, counters, self.config)
+        self.process = ServerProcess(OTHER, self.config, counters, runtime)
         self.settings = StoredConfig(OTHER, self.config, journal, self.process.follow)
         dispatcher = AttributedDispatcher(self, frozenset(), busiest=-1)
         self.listener = self.process.make_listener(
