@@ -135,7 +135,7 @@ class Asker:
         span = ("--from", _text(hour_us), "--to", _text(hour_us + HOUR_US))
         took, out = self._asked("timeline", "--broker", f"broker-{number}", *span)
         told = [line.split(maxsplit=2)[2] for line in out.splitlines()]
-        assert any("is given up" in line for line in told), out
+        assert any(" expires: " in line for line in told), out
         assert any(line.startswith("registers") for line in told), out
         return took
 

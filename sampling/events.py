@@ -1,4 +1,4 @@
-"""The events that a sampler logs, beside those of recording."""
+"""The events that a sampler logs, besides those of recording."""
 
 from typing import Final
 
@@ -8,29 +8,29 @@ SAMPLER_STARTED: Final = LogEvent(
     name="sampler_started",
     level=Level.INFO,
     keys=("topics", "namesrv", "interval_seconds", "history"),
-    meaning="The sampler asks from now on.",
+    meaning="The sampler takes samples from now on.",
 )
 SAMPLES_MISSING: Final = LogEvent(
     name="samples_missing",
     level=Level.WARNING,
     keys=("failing",),
-    meaning="NameServers, brokers or topics that samples lack from now on, each with the reason.",
-    advice="See what is wrong with the broker; a topic that is gone for good is left out of --topics.",
+    meaning="Samples lack these NameServers, brokers or topics from now on, each with the reason.",
+    advice="Check the broker; remove a topic that was deleted from --topics.",
 )
-SAMPLES_BACK: Final = LogEvent(
-    name="samples_back",
+SAMPLES_RECOVERED: Final = LogEvent(
+    name="samples_recovered",
     level=Level.INFO,
-    keys=("working",),
-    meaning="These are sampled again; a topic once all of its sets are.",
+    keys=("recovered",),
+    meaning="These are sampled again; a topic as soon as all of its broker sets are.",
 )
 SAMPLES_NOT_NEEDED: Final = LogEvent(
     name="samples_not_needed",
     level=Level.INFO,
-    keys=("gone",),
-    meaning="Brokers that failed and that no route names as master any more: samples lack them no longer.",
+    keys=("removed",),
+    meaning="Failing brokers that no route names as master any more; samples need them no longer.",
 )
 SAMPLER_STOPPED: Final = LogEvent(
     name="sampler_stopped",
     level=Level.INFO,
-    meaning="All samples are written and their files sealed; the process ends.",
+    meaning="All samples are written, all files sealed; the process ends.",
 )

@@ -1,4 +1,4 @@
-"""Whom samples lack, told once when it begins and once when it is over. Pure."""
+"""NameServers, brokers and topics that samples lack: reported once when it starts and once when it ends. Pure."""
 
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
@@ -21,44 +21,44 @@ class Subject(NamedTuple):
         return f"{self.kind} {self.name}"
 
 
-class News(NamedTuple):
-    """What is new since the round before."""
+class FailureChanges(NamedTuple):
+    """What changed since the round before."""
 
-    #: Who began to fail, and why.
-    begun: Mapping[Subject, str]
-    over: Collection[Subject]
-    #: Brokers that failed, and that nobody is told to ask any more.
-    gone: Collection[Subject]
+    #: Subjects that started to fail, each with the reason.
+    started: Mapping[Subject, str]
+    recovered: Collection[Subject]
+    #: Failing brokers that no route names any more.
+    removed: Collection[Subject]
 
 
-class Troubles:
-    """Who fails."""
+class FailureTracker:
+    """The subjects that fail."""
 
     def __init__(self) -> None:
         self._failing: set[Subject] = set()
         #: Topic -> cluster and name of each of its sets -> the newest known address of its master.
         self._masters: dict[str, dict[tuple[str, str], str | None]] = {}
 
-    def news(
+    def update(
         self, failed: Mapping[Subject, str], answered: Collection[Subject], routes: Mapping[str, Collection[Master]]
-    ) -> News:
-        """Take how a round went; who neither failed nor answered was not asked, and stands as before.
+    ) -> FailureChanges:
+        """Add the result of a round; a subject that neither failed nor answered was not asked, and keeps its state.
 
-        But a broker is forgotten when no route names it. Of a topic without a route the one before counts: NameServers
-        may be away, or new.
+        A broker that no route names is removed. For a topic without a route the last known route counts: NameServers
+        may be down, or have just started.
         """
-        begun = {subject: why for subject, why in sorted(failed.items()) if subject not in self._failing}
-        over = sorted(self._failing & (set(answered) - failed.keys()))
-        standing = self._failing.difference(over).union(begun)
+        started = {subject: why for subject, why in sorted(failed.items()) if subject not in self._failing}
+        recovered = sorted(self._failing & (set(answered) - failed.keys()))
+        failing = self._failing.difference(recovered).union(started)
         for topic, masters in routes.items():
-            self._note_route(topic, masters)
+            self._update_masters(topic, masters)
         named = {address for masters in self._masters.values() for address in masters.values()}
-        gone = sorted(each for each in standing if each.kind == BROKER and each.name not in named)
-        self._failing = standing.difference(gone)
-        return News(begun, over, gone)
+        removed = sorted(each for each in failing if each.kind == BROKER and each.name not in named)
+        self._failing = failing.difference(removed)
+        return FailureChanges(started, recovered, removed)
 
-    def _note_route(self, topic: str, masters: Collection[Master]) -> None:
-        """Remember whom a topic has; a set without a master still lacks the one that it had."""
+    def _update_masters(self, topic: str, masters: Collection[Master]) -> None:
+        """Keep the masters of a topic; a set without a master keeps the last one."""
         before = self._masters.get(topic, {})
         sets = {(each.cluster, each.broker_name): each.address for each in masters}
         self._masters[topic] = {each: address or before.get(each) for each, address in sets.items()}

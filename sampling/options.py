@@ -41,7 +41,7 @@ Value = TypeVar("Value")
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a sampler does."""
+    """The options of a sampler."""
 
     name_servers: tuple[str, ...]
     topics: tuple[str, ...]
@@ -53,8 +53,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     signer: Signer | None = None
 
 
-def asked_options(arguments: Sequence[str] | None, host: str, environment: Mapping[str, str] = os.environ) -> Options:
-    """Return what the command line asks for; what cannot be done leaves the process with a sentence."""
+def parse_options(arguments: Sequence[str] | None, host: str, environment: Mapping[str, str] = os.environ) -> Options:
+    """Return the options of the command line; invalid ones end the process with a message."""
     parser = _parser(host, environment)
     asked = parser.parse_args(arguments)
     try:

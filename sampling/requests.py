@@ -1,7 +1,7 @@
-"""What is asked of NameServers and brokers, and what counts in their answers. Pure.
+"""The requests to NameServers and brokers, and what is read of the responses. Pure.
 
-The shapes stand here and not in `remoting/shapes`, because no server speaks them. Answers to `TopicStatsTable`,
-`ConsumeStats`, `GroupList` and `ConsumerConnection` (docs/protocol/broker-admin.md 7, 9 and 10).
+The shapes are here and not in `remoting/protocol/shapes`, because no server of ours uses them. Answers to
+`TopicStatsTable`, `ConsumeStats`, `GroupList` and `ConsumerConnection` (docs/protocol/broker-admin.md 7, 9 and 10).
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ from remoting.protocol.errors import RemotingError
 from remoting.protocol.shapes.namesrv import GetRouteInfoRequestHeader
 from remoting.protocol.shapes.route import MASTER_ID, TopicRouteData
 from sampling.object_keys import with_quoted_object_keys
-from sampling.samples import Master, Members, Progress
+from sampling.samples import GroupMembers, GroupProgress, Master
 
 #: Groups of the brokers' own, and of tools that come and go.
-_NOBODYS_PREFIX: Final = "CID_RMQ_SYS_"
-_NOBODYS: Final = "TOOLS_CONSUMER"
+_SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+_TOOL_GROUP: Final = "TOOLS_CONSUMER"
 
 _NOTHING_ELSE: Final[Mapping[int, Any]] = MappingProxyType({})
 
@@ -43,23 +43,23 @@ CONSUMER_NOT_ONLINE: Final = 206
 
 
 class Refused(RemotingError):
-    """A peer answered, and not with what was asked for."""
+    """A peer answered with an error code."""
 
     def __init__(self, code: int, remark: str | None) -> None:
         self.code, self.remark = code, remark
         super().__init__(f"code {code}: {(remark or 'no remark').strip()}")
 
 
-class Question(NamedTuple, Generic[Found]):
-    """A request, and how its answer is read."""
+class SampleRequest(NamedTuple, Generic[Found]):
+    """A request, and how its response is read."""
 
     request: RemotingCommand
     read: Callable[[bytes], Found]
-    #: What follows from codes that are answers too.
+    #: Results for error codes that are valid responses.
     meanings: Mapping[int, Found] = _NOTHING_ELSE
 
-    def found_in(self, answer: RemotingCommand) -> Found:
-        """Return what an answer tells; raises Refused and BodyError."""
+    def read_response(self, answer: RemotingCommand) -> Found:
+        """Return the result in a response; raises Refused and BodyError."""
         if answer.code in self.meanings:
             return self.meanings[answer.code]
         if answer.code != ResponseCode.SUCCESS:
@@ -113,43 +113,43 @@ class _GroupList(msgspec.Struct, frozen=True, rename="camel"):
     group_list: list[str] = []
 
 
-class _Connection(msgspec.Struct, frozen=True, rename="camel"):
+class _ClientConnection(msgspec.Struct, frozen=True, rename="camel"):
     client_id: str = ""
 
 
 class _ConsumerConnection(msgspec.Struct, frozen=True, rename="camel"):
     """Body of the answer to 203."""
 
-    connection_set: list[_Connection] = []
+    connection_set: list[_ClientConnection] = []
     message_model: str = ""
 
 
-def masters_of(topic: str) -> Question[tuple[Master, ...]]:
+def masters_of(topic: str) -> SampleRequest[tuple[Master, ...]]:
     """Ask a NameServer (105) for the sets that have a topic, each with its master."""
     header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-    return Question(_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), _masters)
+    return SampleRequest(_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header), _masters)
 
 
-def ends_of(topic: str) -> Question[int]:
+def ends_of(topic: str) -> SampleRequest[int]:
     """Ask a broker (202) for the sum of the ends of a topic's queues; before 5.3 it leaves out those only read from."""
-    return Question(_request(Code.GET_TOPIC_STATS_INFO, _TopicHeader(topic=topic)), _ends)
+    return SampleRequest(_request(Code.GET_TOPIC_STATS_INFO, _TopicHeader(topic=topic)), _ends)
 
 
-def groups_of(topic: str) -> Question[tuple[str, ...]]:
+def groups_of(topic: str) -> SampleRequest[tuple[str, ...]]:
     """Ask a broker (300) which groups consume a topic, or have done so."""
-    return Question(_request(Code.QUERY_TOPIC_CONSUME_BY_WHO, _TopicHeader(topic=topic)), _groups)
+    return SampleRequest(_request(Code.QUERY_TOPIC_CONSUME_BY_WHO, _TopicHeader(topic=topic)), _groups)
 
 
-def progress_of(group: str, topic: str) -> Question[Progress | None]:
+def progress_of(group: str, topic: str) -> SampleRequest[GroupProgress | None]:
     """Ask a broker (208) how far a group is; None for one whose members no longer subscribe to the topic."""
     header = _ConsumeStatsHeader(consumer_group=group, topic=topic)
-    return Question(_request(Code.GET_CONSUME_STATS, header), _progress)
+    return SampleRequest(_request(Code.GET_CONSUME_STATS, header), _progress)
 
 
-def members_of(group: str) -> Question[Members]:
+def members_of(group: str) -> SampleRequest[GroupMembers]:
     """Ask a broker (203) who of a group is connected."""
     request = _request(Code.GET_CONSUMER_CONNECTION_LIST, _GroupHeader(consumer_group=group))
-    return Question(request, _members, {CONSUMER_NOT_ONLINE: Members()})
+    return SampleRequest(request, _members, {CONSUMER_NOT_ONLINE: GroupMembers()})
 
 
 def _request(code: int, header: msgspec.Struct) -> RemotingCommand:
@@ -169,18 +169,20 @@ def _ends(body: bytes) -> int:
 
 def _groups(body: bytes) -> tuple[str, ...]:
     names = decode_body(_GroupList, body).group_list
-    return tuple(sorted(name for name in names if name != _NOBODYS and not name.startswith(_NOBODYS_PREFIX)))
+    return tuple(sorted(name for name in names if name != _TOOL_GROUP and not name.startswith(_SYSTEM_GROUP_PREFIX)))
 
 
-def _progress(body: bytes) -> Progress | None:
+def _progress(body: bytes) -> GroupProgress | None:
     queues = decode_body(_ConsumeStats, with_quoted_object_keys(body)).offset_table.values()
     if not queues:
         return None
-    return Progress(
+    return GroupProgress(
         sum(max(queue.broker_offset, 0) for queue in queues), sum(max(queue.consumer_offset, 0) for queue in queues)
     )
 
 
-def _members(body: bytes) -> Members:
-    said = decode_body(_ConsumerConnection, body)
-    return Members(frozenset(each.client_id for each in said.connection_set), said.message_model == "BROADCASTING")
+def _members(body: bytes) -> GroupMembers:
+    found = decode_body(_ConsumerConnection, body)
+    return GroupMembers(
+        frozenset(each.client_id for each in found.connection_set), found.message_model == "BROADCASTING"
+    )

@@ -1,6 +1,6 @@
-"""One round: everything about all topics is asked once, a few requests at a time.
+"""One round: each topic is queried once, 8 requests at a time.
 
-Who does not answer one request is asked no more in this round: a broker that hangs costs the others one timeout.
+A peer that does not answer gets no further request in this round: a broker that hangs costs the others one timeout.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from remoting.clock import Clock
 from remoting.protocol.errors import BodyError, InvokeError
 from sampling import requests
 from sampling.failures import BROKER, NAMESRV, TOPIC, Subject
-from sampling.requests import Question, Refused
-from sampling.samples import Master, Members, MembersThere, Progress, SetAnswer
+from sampling.requests import Refused, SampleRequest
+from sampling.samples import GroupMembers, GroupProgress, Master, MembersByBroker, SetResponse
 
 #: Requests under way.
 REQUESTS_MAX: Final = 8
@@ -23,24 +23,24 @@ TIMEOUT_MS: Final = 3000
 Found = TypeVar("Found")
 
 
-class Sampled(NamedTuple):
-    """What a round has found."""
+class RoundResult(NamedTuple):
+    """The result of a round."""
 
     #: By topic; those without a route are not there.
-    answers: Mapping[str, Sequence[SetAnswer]]
-    members: MembersThere
+    answers: Mapping[str, Sequence[SetResponse]]
+    members: MembersByBroker
     failed: Mapping[Subject, str]
-    #: Peers that told something, and topics of which all sets told their ends. Who failed afterwards is in both.
+    #: Peers that answered, and topics of which all sets answered. A peer that failed afterwards is in `failed` too.
     answered: frozenset[Subject]
 
     @property
     def routes(self) -> dict[str, list[Master]]:
-        """The sets of each topic whose route was told."""
-        return {topic: [each.master for each in told] for topic, told in self.answers.items()}
+        """The sets of each topic that has a route."""
+        return {topic: [each.master for each in responses] for topic, responses in self.answers.items()}
 
 
 class Round:
-    """Asks once."""
+    """Queries each topic once."""
 
     def __init__(self, client: RemotingClient, name_servers: Sequence[str], clock: Clock) -> None:
         self._client = client
@@ -50,31 +50,33 @@ class Round:
         self._failed: dict[Subject, str] = {}
         self._answered: set[Subject] = set()
 
-    async def sampled(self, topics: Sequence[str]) -> Sampled:
-        """Return what NameServers and brokers tell about these topics; what fails is in it."""
+    async def run(self, topics: Sequence[str]) -> RoundResult:
+        """Return the responses of NameServers and brokers about these topics, and what failed."""
         found = dict(zip(topics, await all_results(self._of_topic(topic) for topic in topics), strict=True))
-        answers = {topic: told for topic, told in found.items() if told is not None}
-        wanted = _groups_there(answers)
+        answers = {topic: responses for topic, responses in found.items() if responses is not None}
+        wanted = _groups_by_broker(answers)
         members = await all_results(self._members(*there, topics) for there, topics in wanted.items())
         known = {there: each for there, each in zip(wanted, members, strict=True) if each is not None}
-        whole = {Subject(TOPIC, topic) for topic, told in answers.items() if all(map(self._is_whole, told))}
-        return Sampled(answers, known, self._failed, frozenset(self._answered | whole))
+        complete = {
+            Subject(TOPIC, topic) for topic, responses in answers.items() if all(map(self._is_complete, responses))
+        }
+        return RoundResult(answers, known, self._failed, frozenset(self._answered | complete))
 
-    def _is_whole(self, answer: SetAnswer) -> bool:
-        """Tell whether a set told its end, and did not fail later, as when it was asked for groups."""
+    def _is_complete(self, answer: SetResponse) -> bool:
+        """Return True if a set answered with its end, and did not fail in a later request."""
         address = answer.master.address
         return answer.end is not None and address is not None and Subject(BROKER, address) not in self._failed
 
-    async def _of_topic(self, topic: str) -> list[SetAnswer] | None:
+    async def _of_topic(self, topic: str) -> list[SetResponse] | None:
         masters = await self._masters(topic)
         return None if masters is None else await all_results(self._of_set(topic, master) for master in masters)
 
     async def _masters(self, topic: str) -> tuple[Master, ...] | None:
-        """Ask one NameServer after the other: one that was started a moment ago does not know all topics yet."""
+        """Query one NameServer after the other: one that has just started may not know the topic yet."""
         why = ""
         for address in self._name_servers:
             try:
-                found = await self._ask(Subject(NAMESRV, address), requests.masters_of(topic))
+                found = await self._query(Subject(NAMESRV, address), requests.masters_of(topic))
             except (Refused, BodyError) as error:
                 why = f"{address} answered {error}"
                 continue
@@ -84,52 +86,54 @@ class Round:
             self._failed[Subject(TOPIC, topic)] = why
         return None
 
-    async def _of_set(self, topic: str, master: Master) -> SetAnswer:
+    async def _of_set(self, topic: str, master: Master) -> SetResponse:
         if master.address is None:
-            return SetAnswer(master=master)
-        end = await self._told([topic], master.address, requests.ends_of(topic))
+            return SetResponse(master=master)
+        end = await self._query_broker([topic], master.address, requests.ends_of(topic))
         at_ms = self._clock.now_ms()
         if end is None:
-            return SetAnswer(master=master)
-        return SetAnswer(master=master, end=end, at_ms=at_ms, progress=await self._progress(topic, master.address))
+            return SetResponse(master=master)
+        return SetResponse(master=master, end=end, at_ms=at_ms, progress=await self._progress(topic, master.address))
 
-    async def _progress(self, topic: str, address: str) -> dict[str, Progress]:
-        groups = await self._told([topic], address, requests.groups_of(topic)) or ()
-        told = await all_results(self._told([topic], address, requests.progress_of(group, topic)) for group in groups)
-        return {group: each for group, each in zip(groups, told, strict=True) if each is not None}
+    async def _progress(self, topic: str, address: str) -> dict[str, GroupProgress]:
+        groups = await self._query_broker([topic], address, requests.groups_of(topic)) or ()
+        results = await all_results(
+            self._query_broker([topic], address, requests.progress_of(group, topic)) for group in groups
+        )
+        return {group: each for group, each in zip(groups, results, strict=True) if each is not None}
 
-    async def _members(self, address: str, group: str, topics: Collection[str]) -> Members | None:
-        return await self._told(topics, address, requests.members_of(group))
+    async def _members(self, address: str, group: str, topics: Collection[str]) -> GroupMembers | None:
+        return await self._query_broker(topics, address, requests.members_of(group))
 
-    async def _told(self, topics: Collection[str], address: str, question: Question[Found]) -> Found | None:
-        """Return what a broker tells; None if it does not, and then why is noted of the topics that lack it."""
+    async def _query_broker(self, topics: Collection[str], address: str, wanted: SampleRequest[Found]) -> Found | None:
+        """Return the response of a broker; None if it fails, and then its topics are marked as failed."""
         try:
-            return await self._ask(Subject(BROKER, address), question)
+            return await self._query(Subject(BROKER, address), wanted)
         except (Refused, BodyError) as error:
-            why = f"{address} answered request {question.request.code} with {error}"
+            why = f"{address} answered request {wanted.request.code} with {error}"
             self._failed.update(dict.fromkeys((Subject(TOPIC, topic) for topic in topics), why))
             return None
 
-    async def _ask(self, peer: Subject, question: Question[Found]) -> Found | None:
-        """Return what a peer tells, None if it does not answer; raises Refused and BodyError."""
+    async def _query(self, peer: Subject, wanted: SampleRequest[Found]) -> Found | None:
+        """Return the response of a peer, None if it does not answer; raises Refused and BodyError."""
         async with self._turns:
             if peer in self._failed:
                 return None
             try:
-                answer = await self._client.invoke(peer.name, question.request, TIMEOUT_MS)
+                answer = await self._client.invoke(peer.name, wanted.request, TIMEOUT_MS)
             except InvokeError as error:
                 self._failed[peer] = error.reason
                 return None
         self._answered.add(peer)
-        return question.found_in(answer)
+        return wanted.read_response(answer)
 
 
-def _groups_there(answers: Mapping[str, Sequence[SetAnswer]]) -> dict[tuple[str, str], list[str]]:
-    """Return where members of which groups are to be asked for: address and group -> the topics that it is for."""
-    there: dict[tuple[str, str], list[str]] = {}
-    for topic, told in answers.items():
-        for answer in told:
+def _groups_by_broker(answers: Mapping[str, Sequence[SetResponse]]) -> dict[tuple[str, str], list[str]]:
+    """Return which brokers to query for which groups: address and group -> the topics that need it."""
+    by_broker: dict[tuple[str, str], list[str]] = {}
+    for topic, responses in answers.items():
+        for answer in responses:
             if (address := answer.master.address) is not None:
                 for group in answer.progress:
-                    there.setdefault((address, group), []).append(topic)
-    return there
+                    by_broker.setdefault((address, group), []).append(topic)
+    return by_broker

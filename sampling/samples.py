@@ -1,7 +1,7 @@
-"""What brokers answered becomes rows of `offset_sample`: one for each topic, one for each group of it. Pure.
+"""Rows of `offset_sample` from the responses of brokers: one for each topic, one for each group of it. Pure.
 
-A set that did not answer is left out. So a topic's end is told only if all of its sets told theirs; its messages a
-second are those of the sets that answered, each since its own answer before.
+A set that did not answer is left out. So a topic's end is known only if all of its sets answered; its messages a
+second are those of the sets that answered, each since its own previous response.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,35 +21,35 @@ class Master(NamedTuple):
     address: str | None
 
 
-class Progress(NamedTuple):
-    """How far a group is on the queues of one broker: sums, in messages."""
+class GroupProgress(NamedTuple):
+    """Offsets of a group on one broker: sums over its queues, in messages."""
 
     broker_offset: int
     consumer_offset: int
 
 
-class Members(NamedTuple):
-    """Who of a group is connected to a broker."""
+class GroupMembers(NamedTuple):
+    """The members of a group that are connected to a broker."""
 
     client_ids: frozenset[str] = frozenset()
-    #: Each member gets every message and keeps its own offsets: those of the broker mean nothing.
+    #: Each member gets every message and keeps its own offsets; those of the broker are meaningless.
     is_broadcasting: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAnswer:
-    """What a set told about a topic."""
+class SetResponse:
+    """The response of a set about a topic."""
 
     master: Master
     #: Sum of the ends of its queues, in messages; None without an answer.
     end: int | None = None
-    #: When it told that, monotonic ms.
+    #: When it answered, monotonic ms.
     at_ms: int = 0
-    progress: Mapping[str, Progress] = field(default_factory=dict)
+    progress: Mapping[str, GroupProgress] = field(default_factory=dict)
 
 
-#: Address of a broker, group -> its members there, as far as the broker told them.
-MembersThere = Mapping[tuple[str, str], Members]
+#: Address of a broker, group -> its members there, as far as the broker answered.
+MembersByBroker = Mapping[tuple[str, str], GroupMembers]
 
 
 class OffsetSample(NamedTuple):
@@ -75,13 +75,13 @@ class _End(NamedTuple):
 
 
 class Samples:
-    """Makes samples, and remembers of each the ends that the next one is compared with."""
+    """Makes samples; keeps the ends that the next samples are compared with."""
 
     def __init__(self) -> None:
         #: Topic -> broker set -> its newest end.
         self._ends: dict[str, dict[str, _End]] = {}
 
-    def take(self, topic: str, answers: Sequence[SetAnswer], members: MembersThere) -> list[OffsetSample]:
+    def take(self, topic: str, answers: Sequence[SetResponse], members: MembersByBroker) -> list[OffsetSample]:
         """Return the rows of a topic; none about clusters of which no set answered."""
         rates = self._rates(topic, answers)
         rows = []
@@ -93,8 +93,8 @@ class Samples:
             rows += [_of_group(OffsetSample(cluster, topic, group, tps=tps), mine, members) for group in groups]
         return rows
 
-    def _rates(self, topic: str, answers: Iterable[SetAnswer]) -> dict[str, float]:
-        """Return the messages a second of the sets that are known, and remember how they stand."""
+    def _rates(self, topic: str, answers: Iterable[SetResponse]) -> dict[str, float]:
+        """Return the messages a second of the sets that are known, and keep their ends."""
         before, now = self._ends.get(topic, {}), {}
         rates = {}
         for answer in answers:
@@ -112,8 +112,8 @@ class Samples:
         return rates
 
 
-def _of_group(sample: OffsetSample, answers: Iterable[SetAnswer], members: MembersThere) -> OffsetSample:
-    """Return the row of a group; its end is of the same answers as its offset, so that what is left is right."""
+def _of_group(sample: OffsetSample, answers: Iterable[SetResponse], members: MembersByBroker) -> OffsetSample:
+    """Return the row of a group; its end is of the same answers as its offset, so that their difference is right."""
     group = sample.group
     assert group is not None, "rows about a topic alone have no group"
     told = [answer.progress[group] for answer in answers if group in answer.progress]

@@ -8,7 +8,7 @@ from history.schemas import SAMPLER
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from sampling import events
-from sampling.failures import News, Troubles
+from sampling.failures import FailureChanges, FailureTracker
 from sampling.options import ADDRESSES, KEYS, Options
 from sampling.rounds import Round
 from sampling.samples import Samples
@@ -36,7 +36,7 @@ class Sampler:
         self._recorder = recording.recorder
         self._clock = SystemClock()
         self._samples = Samples()
-        self._troubles = Troubles()
+        self._failures = FailureTracker()
 
     async def sample_at_intervals(self) -> None:
         """Take a sample now and in every interval; one that takes longer moves those after it."""
@@ -49,19 +49,19 @@ class Sampler:
 
     async def sample(self) -> None:
         """Take one sample of all topics."""
-        sampled = await Round(self._client, self._options.name_servers, self._clock).sampled(self._options.topics)
+        sampled = await Round(self._client, self._options.name_servers, self._clock).run(self._options.topics)
         for topic, answers in sampled.answers.items():
             for row in self._samples.take(topic, answers, sampled.members):
                 self._recorder.enqueue(row)
-        self._tell(self._troubles.news(sampled.failed, sampled.answered, sampled.routes))
+        self._log(self._failures.update(sampled.failed, sampled.answered, sampled.routes))
 
-    def _tell(self, news: News) -> None:
-        if news.begun:
-            self._logs.write(events.SAMPLES_MISSING, failing={str(each): why for each, why in news.begun.items()})
-        if news.over:
-            self._logs.write(events.SAMPLES_BACK, working=[str(each) for each in news.over])
-        if news.gone:
-            self._logs.write(events.SAMPLES_NOT_NEEDED, gone=[str(each) for each in news.gone])
+    def _log(self, changes: FailureChanges) -> None:
+        if changes.started:
+            self._logs.write(events.SAMPLES_MISSING, failing={str(each): why for each, why in changes.started.items()})
+        if changes.recovered:
+            self._logs.write(events.SAMPLES_RECOVERED, recovered=[str(each) for each in changes.recovered])
+        if changes.removed:
+            self._logs.write(events.SAMPLES_NOT_NEEDED, removed=[str(each) for each in changes.removed])
 
 
 async def serve(options: Options) -> None:
@@ -69,9 +69,9 @@ async def serve(options: Options) -> None:
     signals, clock = Signals(), SystemClock()
     signals.listen()
     logs = open_logs(LineWriter(STDOUT), "auto", "info", clock, {"ns_id": options.name, "version": __version__})
-    # It serves nobody, so it has no address.
+    # It is no server, so it has no address.
     identity = RecorderIdentity(options.name, SAMPLER, __version__, "")
-    # The servers say how much their folder may hold; half of the disk and 31 days count here too.
+    # historyBytesMax is a limit of the servers; half of the disk and 31 days are limits here too.
     recording = Recording(options.history, identity, logs, bytes_max=LONG_MAX)
     client = _client(options, logs)
     try:
@@ -87,7 +87,7 @@ def _client(options: Options, logs: Logs) -> RemotingClient:
     client = RemotingClient(SystemClock(), signer=options.signer)
     names = OptionNames(KEYS, ADDRESSES)
     client.denied = DenialLog(logs, names, has_keys=options.signer is not None).denied
-    # NameServers ask nobody for a signature.
+    # NameServers do not check signatures.
     unsigned = UnsignedRequestLog(logs, names, CounterTable(known=[()]), no_brokers=frozenset(options.name_servers))
     client.unsigned = unsigned.unsigned
     return client

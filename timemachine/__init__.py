@@ -1,1 +1,1 @@
-"""Tells from the history how things were: the route of a topic at any moment, and the story of a broker."""
+"""Reads the history back: the route of a topic at any moment, and the timeline of a broker."""

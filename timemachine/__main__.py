@@ -1,4 +1,4 @@
-"""`rmq-history`: the route of a topic at any moment, what changed since, and the story of a broker."""
+"""`rmq-history`: the route of a topic at any moment, what changed since, and the timeline of a broker."""
 
 import argparse
 import difflib
@@ -18,9 +18,9 @@ from history.times import time_text
 from remoting.clock import SystemClock
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import BrokerData
-from timemachine.broker_story import story
+from timemachine.broker_events import timeline
 from timemachine.moments import Moments, NotRecorded, Seen
-from timemachine.rows import History, Row, as_written
+from timemachine.rows import History, StoredRow, as_written
 
 _EXIT_NOTHING: Final = 1
 _EXIT_ARGUMENTS: Final = 2
@@ -30,19 +30,19 @@ _HISTORY: Final = "~/rocketmq-history"
 _HISTORY_HELP: Final = f"historyDir of the servers (default: {_HISTORY})"
 #: All that can be added to a time and taken away from it stays a time.
 _YEARS: Final = range(1971, 9998)
-#: What stands in a line about a tick after a pause that nobody watched; it may say so too often.
+#: Matches the line of a tick after an unobserved pause; may match too often.
 _PAUSE: Final = re.compile(rb'"interval_ms":\d{5}')
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one question; returns 0, 1 if the history knows nothing of it, or 2 for a question that is none."""
+    """Run one command; returns 0, 1 if the history knows nothing of it, or 2 for invalid arguments."""
     parser = _parser()
-    asked = parser.parse_args(arguments)
-    if complaint := asked.complaint(asked):
+    options = parser.parse_args(arguments)
+    if complaint := options.error(options):
         parser.error(complaint)
-    if "://" in asked.history:
-        parser.error(f"{asked.history} is a URI: histories are read from folders of this machine, mounted ones too")
-    folder = Path(asked.history).expanduser()
+    if "://" in options.history:
+        parser.error(f"{options.history} is a URI: histories are read from folders of this machine, mounted ones too")
+    folder = Path(options.history).expanduser()
     if not (folder / LANDING).is_dir():
         print(
             f"rmq-history: there is no history in {folder}; give the folder that the servers have as historyDir "
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _EXIT_ARGUMENTS
     history = History(folder)
     try:
-        code = int(asked.answer(asked, history))
+        code = int(options.command(options, history))
         sys.stdout.flush()
     except (NotRecorded, OSError) as error:
         if isinstance(error, BrokenPipeError):
@@ -77,18 +77,18 @@ def _parser() -> argparse.ArgumentParser:
     route.add_argument("--namesrv", type=_name, metavar="ID", help="only what this NameServer served (host_port)")
     route.add_argument("--json", action="store_true", help="the body as it was served, one line for each NameServer")
     _add_history(route)
-    route.set_defaults(answer=_route, complaint=_route_complaint)
+    route.set_defaults(command=_route, error=_route_error)
     timeline = commands.add_parser("timeline", help="what happened to a broker, in order")
     timeline.add_argument("--broker", required=True, type=_name, metavar="NAME", help="broker name")
     timeline.add_argument("--from", dest="first", type=_time, metavar="TIME", help="default: an hour before --to")
     timeline.add_argument("--to", dest="last", type=_time, metavar="TIME", help="default: now")
     _add_history(timeline)
-    timeline.set_defaults(answer=_timeline, complaint=_timeline_complaint)
+    timeline.set_defaults(command=_timeline, error=_timeline_error)
     return parser
 
 
 def _add_history(parser: argparse.ArgumentParser) -> None:
-    """Take the folder after the question, too."""
+    """Accept the folder after the command, too."""
     parser.add_argument("--history", default=argparse.SUPPRESS, metavar="FOLDER", help=_HISTORY_HELP)
 
 
@@ -110,35 +110,35 @@ def _name(text: str) -> str:
     return text
 
 
-def _route_complaint(asked: argparse.Namespace) -> str:
-    return "--json shows one moment: leave --diff out" if asked.json and asked.diff else ""
+def _route_error(options: argparse.Namespace) -> str:
+    return "--json shows one moment: leave --diff out" if options.json and options.diff else ""
 
 
-def _timeline_complaint(asked: argparse.Namespace) -> str:
-    is_empty = asked.first is not None and asked.first > (asked.last or _now())
-    return f"--from has to be before {'--to' if asked.last else 'now'}" if is_empty else ""
+def _timeline_error(options: argparse.Namespace) -> str:
+    is_empty = options.first is not None and options.first > (options.last or _now())
+    return f"--from has to be before {'--to' if options.last else 'now'}" if is_empty else ""
 
 
 def _now() -> datetime:
     return datetime.fromtimestamp(SystemClock().unix_us() / 1e6, UTC)
 
 
-def _route(asked: argparse.Namespace, history: History) -> int:
+def _route(options: argparse.Namespace, history: History) -> int:
     moments = Moments(history, _now())
-    seen = moments.seen(asked.topic, asked.at or _now(), asked.namesrv)
-    if asked.diff is None:
+    seen = moments.seen(options.topic, options.at or _now(), options.namesrv)
+    if options.diff is None:
         for each in seen:
-            print(_shown(each, is_json=asked.json))
+            print(_shown(each, is_json=options.json))
         return 0
     before = {each.ns_id: each for each in seen}
-    after = {each.ns_id: each for each in moments.seen(asked.topic, asked.diff, asked.namesrv)}
+    after = {each.ns_id: each for each in moments.seen(options.topic, options.diff, options.namesrv)}
     for ns_id in sorted(before | after):
         print("\n".join([f"{ns_id}:", *_difference(before.get(ns_id), after.get(ns_id))]))
     return 0
 
 
 def _difference(before: Seen | None, after: Seen | None) -> list[str]:
-    """Return what changed for one NameServer, with what speaks against either side."""
+    """Return what changed for one NameServer, with the warnings about either time."""
     doubts = [
         f"  ({when}: {seen.doubt if seen else 'it had recorded nothing by then'})"
         for when, seen in (("before", before), ("after", after))
@@ -181,34 +181,34 @@ def _broker_line(data: BrokerData) -> str:
     return f"  broker {data.broker_name} ({data.cluster}): {members}{zone}{acting}"
 
 
-def _timeline(asked: argparse.Namespace, history: History) -> int:
-    last = asked.last or _now()
-    first = asked.first or last - timedelta(hours=1)
-    name = as_written(asked.broker)
+def _timeline(options: argparse.Namespace, history: History) -> int:
+    last = options.last or _now()
+    first = options.first or last - timedelta(hours=1)
+    name = as_written(options.broker)
     rows = [
         row
         for family in (BROKER_STATE.name, CONTROLLER.name)
         for row in history.rows(family, first, last, None, lambda line: name in line)
-        if row.broker_name == asked.broker
+        if row.broker_name == options.broker
     ]
-    told = story(rows)
+    events = timeline(rows)
     # A sampler sees no broker come or go.
-    lives = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source != SAMPLER]
-    servers = [*lives, *_pauses(history, first, last)]
-    # Without the times that nobody watched, silence would read as peace.
-    for moment in sorted((*told, *story(servers)), key=lambda each: each.unix_us):
-        print(f"{time_text(moment.unix_us):{_WIDTH}}  {moment.ns_id:{_WIDTH}}  {moment.sentence}")
-    if not told:
+    lifecycle = [row for row in history.rows(NS_LIFECYCLE.name, first, last) if row.source != SAMPLER]
+    servers = [*lifecycle, *_pauses(history, first, last)]
+    # Without the unobserved times, their lack of events would read as no failures.
+    for event in sorted((*events, *timeline(servers)), key=lambda each: each.unix_us):
+        print(f"{time_text(event.unix_us):{_WIDTH}}  {event.ns_id:{_WIDTH}}  {event.sentence}")
+    if not events:
         sys.stdout.flush()
         raise NotRecorded(
-            f"nothing happened to {asked.broker} between {first.isoformat()} and {last.isoformat()}; "
+            f"nothing happened to {options.broker} between {first.isoformat()} and {last.isoformat()}; "
             "look at another time with --from and --to, or at how the name is spelled"
         )
     return 0
 
 
-def _pauses(history: History, first: datetime, last: datetime) -> list[Row]:
-    """Return the ticks that came after a pause that nobody watched."""
+def _pauses(history: History, first: datetime, last: datetime) -> list[StoredRow]:
+    """Return the ticks that came after an unobserved pause."""
     ticks = history.rows(NS_TICK.name, first, last, None, lambda line: _PAUSE.search(line) is not None)
     return [row for row in ticks if (row.interval_ms or 0) > UNOBSERVED_AFTER_MS]
 

@@ -1,6 +1,6 @@
-"""Reads rows of the history back, as far as a question needs them.
+"""Reads rows of the history back, as far as a command needs them.
 
-Files that still grow are read too, so that what happened a second ago can be asked for. Lines are looked through as
+Files that still grow are read too, so that what happened a second ago can be options for. Lines are looked through as
 bytes before they are decoded: most are about something else.
 """
 
@@ -16,7 +16,7 @@ from history.landing import file_name, lines_of, sealed_files
 from history.times import unix_us
 
 
-class Row(msgspec.Struct, kw_only=True):
+class StoredRow(msgspec.Struct, kw_only=True):
     """A row of any family; a column that it does not have is None."""
 
     event_id: str
@@ -101,7 +101,7 @@ class Row(msgspec.Struct, kw_only=True):
 #: So many packed files are kept in memory, each of them a snapshot or a piece of one: some tens of MB.
 _UNPACKED_MAX: Final = 4
 
-_decode: Final = msgspec.json.Decoder(Row).decode
+_decode: Final = msgspec.json.Decoder(StoredRow).decode
 
 
 def as_written(text: str) -> bytes:
@@ -114,9 +114,9 @@ class History:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        #: One question looks several times into the same packed files, which nobody writes any more.
+        #: One command reads the same compressed files several times; they do not change any more.
         self._unpacked = lru_cache(maxsize=_UNPACKED_MAX)(lines_of)
-        #: Lines that could not be read so far: torn ones, and whatever is not of the history.
+        #: Lines that could not be read so far: torn ones, and those that are no rows.
         self.unreadable = 0
 
     def rows(
@@ -126,7 +126,7 @@ class History:
         last: datetime,
         ns_id: str | None = None,
         is_wanted: Callable[[bytes], bool] = lambda _: True,
-    ) -> Iterator[Row]:
+    ) -> Iterator[StoredRow]:
         """Yield the rows of a family between two times, both included, file by file.
 
         `is_wanted` looks at the bytes of a line; it may say yes too often.
@@ -150,7 +150,7 @@ class History:
     def _lines_of(self, path: Path) -> Iterable[bytes]:
         return self._unpacked(path) if path.suffix == ".gz" else lines_of(path)
 
-    def _row(self, line: bytes) -> Row | None:
+    def _row(self, line: bytes) -> StoredRow | None:
         try:
             return _decode(line)
         except msgspec.DecodeError:

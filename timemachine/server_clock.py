@@ -1,6 +1,6 @@
 """The clock of a server that was set while it ran: which of its moments had a time of day, and what it showed between.
 
-Rows of one process have their order by its monotonic clock and their numbers; only a question names a time of day.
+Rows of one process have their order by its monotonic clock and their numbers; only a command names a time of day.
 Pure.
 """
 
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from history.server_rows import CLOCK_SET, ClockSet
-from timemachine.rows import Row
+from timemachine.rows import StoredRow
 
 #: So far apart two moments of one time of day are two.
 _SAME_US: Final = 1_000_000
@@ -28,10 +28,10 @@ class _Piece(NamedTuple):
 class ServerClock:
     """The clock of one process."""
 
-    def __init__(self, life: Sequence[Row]) -> None:
-        """Take what is recorded of its life; nothing is known of a clock that was never set."""
-        found = (row for row in life if row.event_type == CLOCK_SET and row.detail is not None)
-        # Each change is told twice, by either time of day.
+    def __init__(self, lifecycle: Sequence[StoredRow]) -> None:
+        """Take what is recorded of its lifecycle; nothing is known of a clock that was never set."""
+        found = (row for row in lifecycle if row.event_type == CLOCK_SET and row.detail is not None)
+        # Each change has two rows, by either time of day.
         changes = {row.mono_us: msgspec.json.decode(row.detail or "", type=ClockSet) for row in found}
         self._pieces = list(_pieces(sorted(changes.items())))
 

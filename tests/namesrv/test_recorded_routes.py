@@ -14,8 +14,8 @@ from namesrv.core.route_state import RouteState
 from namesrv.recording import rows
 from namesrv.recording.rows import OrderSnapshot, RouteProperties, SetsChanged, configured, snapshot
 from namesrv.settings.config import NameServerConfig
-from timemachine.rows import Row
-from timemachine.topic_story import TopicStory
+from timemachine.rows import StoredRow
+from timemachine.topic_replay import TopicReplay
 
 TOPICS = ("T0", "T1", "T2", "%RETRY%g")
 MOMENT = Moment(1_700_000_000_000_000, 1)
@@ -28,7 +28,7 @@ class RecordedLives(BrokerLives):
         super().restart()
         self.state.records_changes = True
         self.maker = RowMaker("host_9876", 1, "namesrv")
-        self.read_back = {topic: TopicStory(topic) for topic in TOPICS}
+        self.read_back = {topic: TopicReplay(topic) for topic in TOPICS}
         properties = RouteProperties(
             support_acting_master=self.config.support_acting_master, order_message_enable=False
         )
@@ -37,14 +37,14 @@ class RecordedLives(BrokerLives):
     def record(self, happenings):
         rows = [row for each in happenings for row in each.rows(self.maker, MOMENT)]
         for story in self.read_back.values():
-            story.apply(msgspec.json.decode(encoded(row), type=Row) for row in rows)
+            story.apply(msgspec.json.decode(encoded(row), type=StoredRow) for row in rows)
         return {row.columns["event_type"] for row in rows}
 
     @rule(begins_there=st.booleans())
     def take_a_snapshot(self, begins_there):
         if begins_there:
             # Whoever begins to read here knows nothing of before.
-            old, self.read_back = self.read_back, {topic: TopicStory(topic) for topic in TOPICS}
+            old, self.read_back = self.read_back, {topic: TopicReplay(topic) for topic in TOPICS}
             for topic, story in self.read_back.items():
                 story._properties = old[topic]._properties
         # Who counts changes counts none of it.
@@ -100,8 +100,8 @@ def test_mappings_and_orders_are_shown_in_snapshots_and_are_no_changes_there():
     pieces = [configured(properties), OrderSnapshot(TOPIC, f"{BROKER}:8"), *pieces_of(state.tables)]
     rows = [row for piece in pieces for row in piece.rows(maker, MOMENT)]
     assert {row.columns["event_type"] for row in rows} == {"configured", "snapshot", "queues", "finished"}
-    story = TopicStory(TOPIC)
-    story.apply(msgspec.json.decode(encoded(row), type=Row) for row in rows)
+    story = TopicReplay(TOPIC)
+    story.apply(msgspec.json.decode(encoded(row), type=StoredRow) for row in rows)
     route = story.route()
     assert route == state.route_of(TOPIC, f"{BROKER}:8")
     assert (route.order_topic_conf, list(route.topic_queue_mapping_by_broker)) == (f"{BROKER}:8", [BROKER])

@@ -46,7 +46,7 @@ def is_behind(row):
     return row.get("group") is not None and row["max_offset"] > row["consumer_offset"]
 
 
-def test_topics_and_groups_of_a_real_broker_are_sampled_as_they_are(lab):
+def test_samples_of_a_java_broker_match_its_offsets(lab):
     namesrv = lab.name_server()
     broker = lab.broker("b1", namesrv=[namesrv.address]).start().ready()
     wait_until(lambda: registered(namesrv, broker), seconds=SOON_S, what="the broker")

@@ -12,7 +12,7 @@ from sampling import rounds
 from sampling.failures import Subject
 from sampling.requests import Code
 from sampling.rounds import REQUESTS_MAX, Round
-from sampling.samples import Members, Progress
+from sampling.samples import GroupMembers, GroupProgress
 
 MANY = [f"t{number}" for number in range(3 * REQUESTS_MAX)]
 
@@ -24,7 +24,7 @@ async def ask():
 
     async def take(name_servers, topics):
         addresses = [each if isinstance(each, str) else each.address for each in name_servers]
-        return await Round(client, addresses, SystemClock()).sampled(topics)
+        return await Round(client, addresses, SystemClock()).run(topics)
 
     yield take
     await client.close()
@@ -35,18 +35,18 @@ def routed_to(*brokers):
     return lambda _, __: a_route(**{f"b{n}": each and each.address for n, each in enumerate(brokers)})
 
 
-async def test_ends_groups_and_members_of_all_sets_are_told(ask):
+async def test_round_returns_ends_groups_and_members_of_all_sets(ask):
     first = Topics({"t": 10}, groups={"g": {"t": 4}}, members={"g": ["x", "y"]})
     async with peers(first, Topics({"t": 7})) as (one, two), peers(routed_to(one, two, None)) as (namesrv,):
         sampled = await ask([namesrv], ["t"])
     ends = {each.master.broker_name: (each.end, dict(each.progress)) for each in sampled.answers["t"]}
-    assert ends == {"b0": (10, {"g": Progress(10, 4)}), "b1": (7, {}), "b2": (None, {})}
-    assert sampled.members == {(one.address, "g"): Members(frozenset({"x", "y"}))}
+    assert ends == {"b0": (10, {"g": GroupProgress(10, 4)}), "b1": (7, {}), "b2": (None, {})}
+    assert sampled.members == {(one.address, "g"): GroupMembers(frozenset({"x", "y"}))}
     assert sampled.failed == {}
     assert sampled.answered >= {Subject("broker", one.address), Subject("broker", two.address)}
 
 
-async def test_a_topic_has_answered_when_all_of_its_sets_have(ask):
+async def test_topic_counts_as_answered_when_all_sets_answered(ask):
     gone = f"127.0.0.1:{free_port()}"
 
     def route(_, fields):
@@ -60,7 +60,7 @@ async def test_a_topic_has_answered_when_all_of_its_sets_have(ask):
     assert set(sampled.failed) == {Subject("broker", gone)}
 
 
-async def test_a_topic_has_not_answered_whose_broker_breaks_after_its_end(ask, monkeypatch):
+async def test_topic_whose_broker_fails_after_its_end_counts_as_failed(ask, monkeypatch):
     monkeypatch.setattr(rounds, "TIMEOUT_MS", 200)
     works = Topics({"t": 5})
 
@@ -73,7 +73,7 @@ async def test_a_topic_has_not_answered_whose_broker_breaks_after_its_end(ask, m
     assert Subject("topic", "t") not in sampled.answered
 
 
-async def test_members_that_a_broker_does_not_tell_are_the_trouble_of_all_topics_of_the_group(ask):
+async def test_refused_members_fail_all_topics_of_the_group(ask):
     works = Topics({"t": 1, "u": 1, "v": 1}, groups={"g": {"t": 1, "u": 1}})
 
     def refuses(code, fields):
@@ -84,21 +84,21 @@ async def test_members_that_a_broker_does_not_tell_are_the_trouble_of_all_topics
     assert set(sampled.failed) == {Subject("topic", "t"), Subject("topic", "u")}
 
 
-async def test_members_of_a_group_are_asked_for_once_however_many_topics_it_has(ask):
+async def test_members_of_a_group_are_requested_once_for_all_its_topics(ask):
     topics = Topics({"t": 1, "u": 1}, groups={"g": {"t": 1, "u": 1}}, members={"g": ["x"]})
     async with peers(topics) as (broker,), peers(routed_to(broker)) as (namesrv,):
         await ask([namesrv], ["t", "u"])
         assert broker.count(Code.GET_CONSUMER_CONNECTION_LIST) == 1
 
 
-async def test_a_few_requests_are_under_way_at_once(ask):
+async def test_round_has_at_most_eight_requests_in_flight(ask):
     async with peers(Topics(dict.fromkeys(MANY, 1))) as (broker,), peers(routed_to(broker)) as (namesrv,):
         sampled = await ask([namesrv], MANY)
     assert len(sampled.answers) == len(MANY)
     assert max(broker.under_way_most, namesrv.under_way_most) == REQUESTS_MAX
 
 
-async def test_a_broker_that_hangs_costs_the_others_nothing_but_one_timeout(ask, monkeypatch):
+async def test_hanging_broker_costs_the_others_one_timeout(ask, monkeypatch):
     monkeypatch.setattr(rounds, "TIMEOUT_MS", 2000)
     works = Topics(dict.fromkeys(MANY, 5))
     async with (
@@ -112,7 +112,7 @@ async def test_a_broker_that_hangs_costs_the_others_nothing_but_one_timeout(ask,
     assert len(hanging.asked) <= REQUESTS_MAX
 
 
-async def test_a_name_server_that_is_gone_or_does_not_know_the_topic_is_passed_over(ask):
+async def test_failed_or_ignorant_name_server_is_skipped(ask):
     gone = f"127.0.0.1:{free_port()}"
     async with (
         peers(Topics({"t": 5})) as (broker,),
@@ -123,7 +123,7 @@ async def test_a_name_server_that_is_gone_or_does_not_know_the_topic_is_passed_o
     assert list(sampled.failed) == [Subject("namesrv", gone)]
 
 
-async def test_a_topic_that_no_name_server_knows_is_told_and_the_others_are_sampled(ask):
+async def test_unknown_topic_fails_and_the_others_are_sampled(ask):
     def route(_, fields):
         return refusal(17) if fields["topic"] == "nope" else a_route(b=broker.address)
 
@@ -133,7 +133,7 @@ async def test_a_topic_that_no_name_server_knows_is_told_and_the_others_are_samp
     assert sampled.failed == {Subject("topic", "nope"): f"{namesrv.address} answered code 17: no"}
 
 
-async def test_without_any_name_server_they_are_told_and_not_every_topic(ask):
+async def test_unreachable_name_servers_are_reported_instead_of_every_topic(ask):
     gone = [f"127.0.0.1:{free_port()}" for _ in range(2)]
     sampled = await ask(gone, MANY)
     assert sampled.answers == {}
@@ -143,7 +143,7 @@ async def test_without_any_name_server_they_are_told_and_not_every_topic(ask):
 @pytest.mark.parametrize(
     ("answer", "why"), [(refusal(1), "code 1: no"), (success(b"{["), "not readable|malformed|invalid|object")]
 )
-async def test_an_answer_that_tells_nothing_is_the_topics_trouble_and_not_the_brokers(ask, answer, why):
+async def test_invalid_response_fails_the_topic_not_the_broker(ask, answer, why):
     works = Topics({"t": 5, "u": 6})
 
     def broker_answers(code, fields):

@@ -7,7 +7,7 @@ import pytest
 
 from remoting.protocol.named_addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
-from sampling.options import TOPICS_MAX, asked_options
+from sampling.options import TOPICS_MAX, parse_options
 
 NEEDED = {"--namesrv": "ns1:9876", "--topics": "orders", "--history": "/h"}
 
@@ -15,21 +15,21 @@ NEEDED = {"--namesrv": "ns1:9876", "--topics": "orders", "--history": "/h"}
 def asked(environment=None, **changed):
     words = NEEDED | {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
     arguments = [str(word) for pair in words.items() if pair[1] is not None for word in pair]
-    return asked_options(arguments, "a host:1", environment or {})
+    return parse_options(arguments, "a host:1", environment or {})
 
 
-def test_lists_are_read_and_what_stands_twice_counts_once():
+def test_repeated_list_items_count_once():
     options = asked(namesrv=" ns1:9876;ns2:9876;", topics="a, b,a,,ns%c")
     assert options.name_servers == ("ns1:9876", "ns2:9876")
     assert options.topics == ("a", "b", "ns%c")
 
 
-def test_a_sampler_has_the_name_of_its_host_and_samples_each_minute():
+def test_default_name_is_the_host_and_default_interval_a_minute():
     options = asked()
     assert (options.name, options.interval_s, options.history) == ("sampler_a_host_1", 60, Path("/h"))
 
 
-def test_the_home_folder_may_be_written_short():
+def test_history_folder_expands_the_home_folder():
     assert asked(history="~/h").history == Path("~/h").expanduser()
 
 
@@ -55,19 +55,19 @@ def test_the_home_folder_may_be_written_short():
         ({"name": "a/b"}, "a/b may have letters, digits"),
     ],
 )
-def test_what_cannot_be_done_is_said_with_what_to_do(capsys, changed, says):
+def test_invalid_options_are_refused_with_advice(capsys, changed, says):
     with pytest.raises(SystemExit) as left:
         asked(**changed)
     assert left.value.code == 2
     assert re.search(says, " ".join(capsys.readouterr().err.split()))
 
 
-def test_without_keys_nothing_is_signed():
+def test_requests_are_unsigned_without_keys():
     assert asked().signer is None
     assert asked(broker_access_addresses="10.0.0.0/8").signer is None
 
 
-def test_keys_come_from_the_environment_or_from_files(tmp_path):
+def test_keys_are_read_from_the_environment_or_from_files(tmp_path):
     (tmp_path / "user").write_text("somebody\n")
     (tmp_path / "password").write_text("a secret\n")
     signer = Signer(credentials=Credentials("somebody", "a secret"), named=named_addresses("10.0.0.0/8"))
@@ -83,7 +83,7 @@ def test_keys_come_from_the_environment_or_from_files(tmp_path):
 @pytest.mark.parametrize(
     ("addresses", "says"), [("", "10.0.0.0/16: RMQ_SAMPLER_BROKER_ACCESS_ADDRESSES"), ("10.0.0.1/8", "must be IP")]
 )
-def test_keys_without_the_addresses_that_they_are_for_are_refused(capsys, addresses, says):
+def test_keys_without_addresses_are_refused(capsys, addresses, says):
     keys = {"RMQ_SAMPLER_BROKER_ACCESS_KEY": "somebody", "RMQ_SAMPLER_BROKER_SECRET_KEY": "hunter2"}
     with pytest.raises(SystemExit):
         asked(keys, broker_access_addresses=addresses)
@@ -93,7 +93,7 @@ def test_keys_without_the_addresses_that_they_are_for_are_refused(capsys, addres
 
 
 @pytest.mark.parametrize("given", ["ACCESS", "SECRET"])
-def test_one_key_without_the_other_is_refused_without_showing_it(capsys, given):
+def test_single_key_is_refused_without_showing_it(capsys, given):
     with pytest.raises(SystemExit):
         asked({f"RMQ_SAMPLER_BROKER_{given}_KEY": "hunter2"})
     said = capsys.readouterr().err
@@ -102,7 +102,7 @@ def test_one_key_without_the_other_is_refused_without_showing_it(capsys, given):
     assert "hunter2" not in said
 
 
-def test_a_file_of_a_key_that_is_not_there_is_named(capsys):
+def test_missing_key_file_is_named(capsys):
     with pytest.raises(SystemExit):
         asked({"RMQ_SAMPLER_BROKER_ACCESS_KEY": "somebody"}, broker_secret_key_path="/nowhere/key")
     assert "--broker-secret-key-path: /nowhere/key cannot be read" in " ".join(capsys.readouterr().err.split())

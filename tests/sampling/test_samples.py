@@ -4,32 +4,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from history.rows import Moment, RowMaker
-from sampling.samples import Master, Members, OffsetSample, Progress, Samples, SetAnswer
+from sampling.samples import GroupMembers, GroupProgress, Master, OffsetSample, Samples, SetResponse
 
 A, B = Master("c", "a", "a:1"), Master("c", "b", "b:1")
 NOBODY = {}
 
 
 def told(master, end, *, at_ms=0, **progress):
-    known = {group: Progress(*offsets) for group, offsets in progress.items()}
-    return SetAnswer(master=master, end=end, at_ms=at_ms, progress=known)
+    known = {group: GroupProgress(*offsets) for group, offsets in progress.items()}
+    return SetResponse(master=master, end=end, at_ms=at_ms, progress=known)
 
 
 def silent(master):
-    return SetAnswer(master=master)
+    return SetResponse(master=master)
 
 
-def test_the_first_sample_has_no_rate_and_the_next_ones_have():
+def test_rate_is_known_from_the_second_sample_on():
     samples = Samples()
     assert samples.take("t", [told(A, 100), told(B, 50)], NOBODY) == [OffsetSample("c", "t", max_offset=150)]
     (row,) = samples.take("t", [told(A, 160, at_ms=60_000), told(B, 53, at_ms=30_000)], NOBODY)
     assert (row.max_offset, row.tps) == (213, 1.0 + 0.1)
 
 
-def test_a_group_has_a_row_of_its_own_which_repeats_the_rate():
+def test_group_row_repeats_the_rate_of_its_topic():
     samples = Samples()
     samples.take("t", [told(A, 0)], NOBODY)
-    members = {("a:1", "g"): Members(frozenset({"x", "y"})), ("b:1", "g"): Members(frozenset({"y", "z"}))}
+    members = {("a:1", "g"): GroupMembers(frozenset({"x", "y"})), ("b:1", "g"): GroupMembers(frozenset({"y", "z"}))}
     rows = samples.take("t", [told(A, 10, at_ms=1000, g=(9, 4)), told(B, 5, g=(5, 5))], members)
     assert rows == [
         OffsetSample("c", "t", max_offset=15, tps=10.0),
@@ -37,24 +37,24 @@ def test_a_group_has_a_row_of_its_own_which_repeats_the_rate():
     ]
 
 
-def test_a_group_on_one_set_only_is_not_behind_on_the_others():
+def test_group_on_one_set_has_no_lag_on_the_others():
     _, row = Samples().take("t", [told(A, 10, g=(10, 10)), told(B, 1000)], NOBODY)
     assert (row.max_offset, row.consumer_offset) == (10, 10)
 
 
-def test_members_that_no_broker_told_are_not_known_and_none_that_were_told_are_none():
+def test_unknown_members_are_null_and_no_members_are_zero():
     answers = [told(A, 1, g=(1, 1), h=(1, 1))]
-    _, unknown, none = Samples().take("t", answers, {("a:1", "h"): Members()})
+    _, unknown, none = Samples().take("t", answers, {("a:1", "h"): GroupMembers()})
     assert (unknown.consumers, none.consumers) == (None, 0)
 
 
-def test_offsets_of_a_broadcasting_group_say_nothing():
-    members = {("a:1", "g"): Members(frozenset({"x"}), is_broadcasting=True)}
+def test_broadcasting_group_has_no_consumer_offset():
+    members = {("a:1", "g"): GroupMembers(frozenset({"x"}), is_broadcasting=True)}
     _, row = Samples().take("t", [told(A, 10, g=(10, 0))], members)
     assert (row.max_offset, row.consumer_offset, row.consumers) == (10, None, 1)
 
 
-def test_a_set_that_does_not_answer_leaves_the_end_unknown_and_costs_only_its_own_messages():
+def test_silent_set_leaves_the_end_unknown_and_its_rate_out():
     samples = Samples()
     samples.take("t", [told(A, 0), told(B, 0)], NOBODY)
     (row,) = samples.take("t", [told(A, 10, at_ms=1000), silent(B)], NOBODY)
@@ -63,13 +63,13 @@ def test_a_set_that_does_not_answer_leaves_the_end_unknown_and_costs_only_its_ow
     assert (row.max_offset, row.tps) == (60, 10.0 + 20.0)
 
 
-def test_no_row_tells_of_a_topic_of_which_nobody_answered():
+def test_topic_without_any_response_has_no_row():
     samples = Samples()
-    assert samples.take("t", [silent(A), SetAnswer(master=Master("c", "no-master", None))], NOBODY) == []
+    assert samples.take("t", [silent(A), SetResponse(master=Master("c", "no-master", None))], NOBODY) == []
     assert samples.take("t", [], NOBODY) == []
 
 
-def test_an_end_that_went_back_has_no_rate_and_the_next_one_is_compared_with_it():
+def test_decreased_end_has_no_rate_and_is_the_base_of_the_next():
     samples = Samples()
     samples.take("t", [told(A, 100)], NOBODY)
     (row,) = samples.take("t", [told(A, 10, at_ms=1000)], NOBODY)
@@ -78,14 +78,14 @@ def test_an_end_that_went_back_has_no_rate_and_the_next_one_is_compared_with_it(
     assert row.tps == 5.0
 
 
-def test_two_answers_at_the_same_moment_have_no_rate():
+def test_two_responses_at_one_moment_have_no_rate():
     samples = Samples()
     samples.take("t", [told(A, 100)], NOBODY)
     (row,) = samples.take("t", [told(A, 110)], NOBODY)
     assert row.tps is None
 
 
-def test_a_set_that_left_the_route_begins_anew():
+def test_set_that_left_the_route_starts_without_a_rate():
     samples = Samples()
     samples.take("t", [told(A, 0), told(B, 0)], NOBODY)
     samples.take("t", [told(A, 0, at_ms=1000)], NOBODY)
@@ -93,7 +93,7 @@ def test_a_set_that_left_the_route_begins_anew():
     assert row.tps == 0.0
 
 
-def test_clusters_and_topics_are_apart():
+def test_clusters_and_topics_have_separate_rows():
     samples = Samples()
     other = Master("other", "o", "o:1")
     rows = samples.take("t", [told(A, 1), told(other, 2)], NOBODY)
@@ -102,7 +102,7 @@ def test_clusters_and_topics_are_apart():
 
 
 @given(st.lists(st.integers(min_value=0, max_value=10**6), min_size=2, max_size=20))
-def test_rates_add_up_to_the_messages_that_came(counts):
+def test_rates_add_up_to_the_received_messages(counts):
     samples, end, came = Samples(), 0, 0.0
     samples.take("t", [told(A, 0)], NOBODY)
     for second, count in enumerate(counts, start=1):
@@ -112,7 +112,7 @@ def test_rates_add_up_to_the_messages_that_came(counts):
     assert came == sum(counts)
 
 
-def test_a_sample_is_written_as_a_row_of_its_family():
+def test_sample_is_written_as_a_row_of_its_family():
     (row,) = OffsetSample("c", "t", "g", 10, 9, 2, 1.5).rows(RowMaker("s", 1, "sampler"), Moment(5, 6))
     assert row.family.name == "offset_sample"
     told_columns = {name: value for name, value in row.columns.items() if name in {"cluster", "source", "ns_id"}}

@@ -1,6 +1,6 @@
 """What fails is told when it begins and when it is over, and not in between."""
 
-from sampling.failures import Subject, Troubles
+from sampling.failures import FailureTracker, Subject
 from sampling.samples import Master
 
 BROKER, TOPIC = Subject("broker", "b:1"), Subject("topic", "t")
@@ -15,52 +15,52 @@ def routes(**masters):
 KNOWN = routes(b="b:1")
 
 
-def test_a_failure_is_told_once_and_its_end_once():
-    troubles = Troubles()
-    assert troubles.news({BROKER: "no answer"}, {TOPIC}, KNOWN) == ({BROKER: "no answer"}, [], [])
-    assert troubles.news({BROKER: "refused"}, {TOPIC}, KNOWN) == NOTHING
-    assert troubles.news({}, {BROKER, TOPIC}, KNOWN) == ({}, [BROKER], [])
-    assert troubles.news({}, {BROKER, TOPIC}, KNOWN) == NOTHING
-    assert troubles.news({BROKER: "again"}, set(), KNOWN) == ({BROKER: "again"}, [], [])
+def test_failure_and_recovery_are_reported_once_each():
+    tracker = FailureTracker()
+    assert tracker.update({BROKER: "no answer"}, {TOPIC}, KNOWN) == ({BROKER: "no answer"}, [], [])
+    assert tracker.update({BROKER: "refused"}, {TOPIC}, KNOWN) == NOTHING
+    assert tracker.update({}, {BROKER, TOPIC}, KNOWN) == ({}, [BROKER], [])
+    assert tracker.update({}, {BROKER, TOPIC}, KNOWN) == NOTHING
+    assert tracker.update({BROKER: "again"}, set(), KNOWN) == ({BROKER: "again"}, [], [])
 
 
-def test_who_was_not_asked_is_not_back():
-    troubles = Troubles()
-    troubles.news({BROKER: "no answer"}, {TOPIC}, KNOWN)
-    assert troubles.news({TOPIC: "code 17"}, set(), {}) == ({TOPIC: "code 17"}, [], [])
-    assert troubles.news({}, {BROKER, TOPIC}, KNOWN) == ({}, [BROKER, TOPIC], [])
+def test_subject_without_a_request_does_not_recover():
+    tracker = FailureTracker()
+    tracker.update({BROKER: "no answer"}, {TOPIC}, KNOWN)
+    assert tracker.update({TOPIC: "code 17"}, set(), {}) == ({TOPIC: "code 17"}, [], [])
+    assert tracker.update({}, {BROKER, TOPIC}, KNOWN) == ({}, [BROKER, TOPIC], [])
 
 
-def test_who_answered_first_and_failed_then_fails():
-    troubles = Troubles()
-    troubles.news({BROKER: "no answer"}, set(), KNOWN)
-    assert troubles.news({BROKER: "no answer"}, {BROKER}, KNOWN) == NOTHING
+def test_subject_that_fails_after_a_response_is_failing():
+    tracker = FailureTracker()
+    tracker.update({BROKER: "no answer"}, set(), KNOWN)
+    assert tracker.update({BROKER: "no answer"}, {BROKER}, KNOWN) == NOTHING
 
 
-def test_a_failed_broker_that_no_route_names_any_more_is_told_once_and_forgotten():
-    troubles = Troubles()
-    troubles.news({BROKER: "no answer"}, set(), KNOWN | {"u": KNOWN["t"]})
-    assert troubles.news({}, set(), routes(d="d:1")) == NOTHING, "topic u has it"
-    assert troubles.news({}, {TOPIC}, {"u": []}) == ({}, [], [BROKER])
-    assert troubles.news({}, {TOPIC}, routes(d="d:1")) == NOTHING
-    assert troubles.news({BROKER: "no answer"}, set(), KNOWN) == ({BROKER: "no answer"}, [], [])
+def test_failing_broker_without_a_route_is_removed_once():
+    tracker = FailureTracker()
+    tracker.update({BROKER: "no answer"}, set(), KNOWN | {"u": KNOWN["t"]})
+    assert tracker.update({}, set(), routes(d="d:1")) == NOTHING, "topic u has it"
+    assert tracker.update({}, {TOPIC}, {"u": []}) == ({}, [], [BROKER])
+    assert tracker.update({}, {TOPIC}, routes(d="d:1")) == NOTHING
+    assert tracker.update({BROKER: "no answer"}, set(), KNOWN) == ({BROKER: "no answer"}, [], [])
 
 
-def test_nobody_is_forgotten_because_the_name_servers_are_away():
-    troubles = Troubles()
-    troubles.news({BROKER: "no answer"}, set(), KNOWN)
+def test_no_broker_is_removed_while_name_servers_are_down():
+    tracker = FailureTracker()
+    tracker.update({BROKER: "no answer"}, set(), KNOWN)
     namesrv = Subject("namesrv", "n:1")
-    assert troubles.news({namesrv: "no answer"}, set(), {}) == ({namesrv: "no answer"}, [], [])
-    assert troubles.news({}, {BROKER, namesrv}, KNOWN) == ({}, [BROKER, namesrv], [])
+    assert tracker.update({namesrv: "no answer"}, set(), {}) == ({namesrv: "no answer"}, [], [])
+    assert tracker.update({}, {BROKER, namesrv}, KNOWN) == ({}, [BROKER, namesrv], [])
 
 
-def test_a_broker_that_failed_is_waited_for_until_its_set_has_another_master():
-    troubles = Troubles()
-    troubles.news({BROKER: "no answer"}, set(), KNOWN)
-    assert troubles.news({}, set(), routes(b=None)) == NOTHING
-    assert troubles.news({}, set(), routes(b=None)) == NOTHING
-    assert troubles.news({}, {TOPIC}, routes(b="b:2")) == ({}, [], [BROKER])
+def test_failing_broker_is_kept_until_its_set_has_another_master():
+    tracker = FailureTracker()
+    tracker.update({BROKER: "no answer"}, set(), KNOWN)
+    assert tracker.update({}, set(), routes(b=None)) == NOTHING
+    assert tracker.update({}, set(), routes(b=None)) == NOTHING
+    assert tracker.update({}, {TOPIC}, routes(b="b:2")) == ({}, [], [BROKER])
 
 
-def test_a_subject_is_told_by_what_it_is_and_its_name():
+def test_subject_is_printed_with_its_kind_and_name():
     assert str(BROKER) == "broker b:1"

@@ -5,7 +5,7 @@ import pytest
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError
 from sampling.requests import Refused, ends_of, groups_of, masters_of, members_of, progress_of
-from sampling.samples import Master, Members, Progress
+from sampling.samples import GroupMembers, GroupProgress, Master
 
 # Asked for a topic with 30 messages, of which a group of one had told 14; queues in the order they came.
 ROUTE = (
@@ -37,11 +37,11 @@ MEMBERS = (
 )
 
 
-def found(question, body):
-    return question.found_in(RemotingCommand(0, body=body))
+def found(sample_request, body):
+    return sample_request.read_response(RemotingCommand(0, body=body))
 
 
-def test_each_request_has_the_code_and_the_fields_that_brokers_read():
+def test_requests_have_the_codes_and_fields_of_the_protocol():
     asked = [ends_of("t"), groups_of("t"), progress_of("g", "t"), members_of("g")]
     assert [(each.request.code, each.request.ext_fields) for each in asked] == [
         (202, {"topic": "t"}),
@@ -53,56 +53,56 @@ def test_each_request_has_the_code_and_the_fields_that_brokers_read():
     assert (route.code, route.ext_fields["topic"], route.ext_fields["acceptStandardJsonOnly"]) == (105, "t", "true")
 
 
-def test_a_route_tells_the_master_of_each_set():
+def test_route_contains_the_master_of_each_set():
     assert found(masters_of("orders"), ROUTE) == (Master("DefaultCluster", "b1", "127.0.0.1:20070"),)
 
 
-def test_a_set_without_master_has_nobody_to_be_asked():
+def test_set_without_a_master_has_no_address():
     assert found(masters_of("orders"), ROUTE.replace(b'{"0":', b'{"1":')) == (Master("DefaultCluster", "b1", None),)
 
 
-def test_the_end_of_a_topic_is_the_sum_of_its_queues():
+def test_end_of_a_topic_is_the_sum_of_its_queues():
     assert found(ends_of("orders"), TOPIC_STATS) == 30
     assert found(ends_of("orders"), b'{"offsetTable":{}}') == 0
 
 
-def test_a_group_has_come_as_far_as_the_sum_of_its_offsets():
-    assert found(progress_of("grp-1", "orders"), CONSUME_STATS) == Progress(30, 14)
+def test_progress_of_a_group_is_the_sum_of_its_offsets():
+    assert found(progress_of("grp-1", "orders"), CONSUME_STATS) == GroupProgress(30, 14)
 
 
-def test_an_offset_that_a_broker_does_not_have_takes_nothing_away():
+def test_negative_offset_counts_as_zero():
     told = CONSUME_STATS.replace(b'"consumerOffset":0', b'"consumerOffset":-1')
-    assert found(progress_of("grp-1", "orders"), told) == Progress(30, 14)
+    assert found(progress_of("grp-1", "orders"), told) == GroupProgress(30, 14)
 
 
-def test_an_empty_table_is_no_progress_of_zero():
+def test_empty_table_means_no_progress_not_zero():
     assert found(progress_of("grp-1", "orders"), b'{"consumeTps":0.0,"offsetTable":{}}') is None
 
 
-def test_groups_of_brokers_and_tools_are_not_sampled():
+def test_groups_of_brokers_and_tools_are_left_out():
     assert found(groups_of("orders"), GROUPS) == ("grp-1",)
     assert found(groups_of("orders"), b'{"groupList":["TOOLS_CONSUMER","b","CID_RMQ_SYS_TRANS","a"]}') == ("a", "b")
 
 
-def test_the_members_of_a_group_are_told_by_their_client_ids():
-    assert found(members_of("grp-1"), MEMBERS) == Members(frozenset({"192.0.2.2@5158#74623868463747"}))
+def test_members_of_a_group_are_their_client_ids():
+    assert found(members_of("grp-1"), MEMBERS) == GroupMembers(frozenset({"192.0.2.2@5158#74623868463747"}))
     assert found(members_of("grp-1"), MEMBERS.replace(b"CLUSTERING", b"BROADCASTING")).is_broadcasting
 
 
-def test_a_group_that_is_not_online_has_no_members():
+def test_offline_group_has_no_members():
     answer = RemotingCommand(206, remark="the consumer group[grp-1] not online")
-    assert members_of("grp-1").found_in(answer) == Members()
+    assert members_of("grp-1").read_response(answer) == GroupMembers()
 
 
-def test_any_other_code_is_a_refusal_that_keeps_the_words_of_the_peer():
+def test_other_codes_raise_refused_with_the_remark():
     answer = RemotingCommand(17, remark="topic[nope] not exist\n")
     with pytest.raises(Refused, match=r"^code 17: topic\[nope\] not exist$"):
-        ends_of("nope").found_in(answer)
+        ends_of("nope").read_response(answer)
     with pytest.raises(Refused, match=r"^code 1: no remark$"):
-        ends_of("nope").found_in(RemotingCommand(1))
+        ends_of("nope").read_response(RemotingCommand(1))
 
 
-@pytest.mark.parametrize("question", [ends_of("t"), progress_of("g", "t"), masters_of("t"), members_of("g")])
-def test_a_body_that_cannot_be_read_is_told_so(question):
+@pytest.mark.parametrize("sample_request", [ends_of("t"), progress_of("g", "t"), masters_of("t"), members_of("g")])
+def test_unreadable_body_raises_body_error(sample_request):
     with pytest.raises(BodyError):
-        found(question, b'{"offsetTable":[')
+        found(sample_request, b'{"offsetTable":[')

@@ -81,13 +81,13 @@ async def test_each_sample_has_a_row_for_each_topic_and_each_group(desk):
     assert all(isinstance(value, KINDS[columns[name]]) for row in rows for name, value in row.items())
 
 
-async def test_its_life_is_recorded_as_that_of_a_sampler_and_it_never_ticks(desk):
+async def test_lifecycle_has_source_sampler_and_no_ticks(desk):
     life = await desk.rows("ns_lifecycle")
     assert [(row["event_type"], row["source"]) for row in life] == [("started", "sampler"), ("stopping", "sampler")]
     assert await desk.rows("ns_tick") == []
 
 
-async def test_a_broker_that_breaks_is_told_once_and_that_it_is_back_once(desk):
+async def test_failed_broker_and_its_recovery_are_logged_once(desk):
     route = lambda _, __: a_route(b=broker.address, c=other.address)  # noqa: E731
     async with peers(Topics({"t": 1, "u": 1}), Topics({"t": 5, "u": 5})) as (broker, other), peers(route) as (namesrv,):
         sampler = desk.sampler(namesrv)
@@ -98,18 +98,18 @@ async def test_a_broker_that_breaks_is_told_once_and_that_it_is_back_once(desk):
             await sampler.sample()
         (missing,) = desk.told("samples_missing")
         assert list(missing["failing"]) == [f"broker {broker.address}"]
-        assert desk.told("samples_back") == []
+        assert desk.told("samples_recovered") == []
         await broker.open()
         for _ in range(3):
             await sampler.sample()
-        (back,) = desk.told("samples_back")
-        assert back["working"] == [f"broker {broker.address}"]
+        (back,) = desk.told("samples_recovered")
+        assert back["recovered"] == [f"broker {broker.address}"]
         assert len(desk.told("samples_missing")) == 1
     rows = [row for row in await desk.rows("offset_sample") if row["topic"] == "t"]
     assert [row.get("max_offset") for row in rows] == [6, None, None, None, 6, 6, 6]
 
 
-async def test_a_topic_is_back_when_its_brokers_answer_and_not_when_only_its_route_does(desk):
+async def test_topic_recovers_when_its_brokers_answer_not_its_route_alone(desk):
     works, routed = Topics({"t": 1, "u": 1}), []
     route = lambda _, __: a_route(b=broker.address) if routed else refusal(17)  # noqa: E731
     async with peers(works) as (broker,), peers(route) as (namesrv,):
@@ -120,15 +120,15 @@ async def test_a_topic_is_back_when_its_brokers_answer_and_not_when_only_its_rou
         await broker.close()
         routed.append("from now on")
         await sampler.sample()
-        assert desk.told("samples_back") == []
+        assert desk.told("samples_recovered") == []
         await broker.open()
         for _ in range(2):
             await sampler.sample()
-        (back,) = desk.told("samples_back")
-    assert back["working"] == [f"broker {broker.address}", "topic t", "topic u"]
+        (back,) = desk.told("samples_recovered")
+    assert back["recovered"] == [f"broker {broker.address}", "topic t", "topic u"]
 
 
-async def test_a_broken_broker_that_left_the_routes_is_told_to_be_needed_no_more(desk):
+async def test_failing_broker_that_left_the_routes_is_logged_as_not_needed(desk):
     masters = {}
     async with (
         peers(Topics({"t": 1, "u": 1}), Topics({"t": 5, "u": 5})) as (broker, other),
@@ -142,7 +142,7 @@ async def test_a_broken_broker_that_left_the_routes_is_told_to_be_needed_no_more
         for _ in range(2):
             await sampler.sample()
         (told,) = desk.told("samples_not_needed")
-        assert told["gone"] == [f"broker {broker.address}"]
-        assert desk.told("samples_back") == []
+        assert told["removed"] == [f"broker {broker.address}"]
+        assert desk.told("samples_recovered") == []
     rows = [row for row in await desk.rows("offset_sample") if row["topic"] == "t"]
     assert [row.get("max_offset") for row in rows] == [None, 5, 5]

@@ -1,4 +1,4 @@
-"""How one topic's route came to be, row by row: pure.
+"""Replays the rows that one topic's route depends on. Pure.
 
 What a NameServer recorded is applied in its order to the little that the route of one topic depends on; then the
 NameServer's own rule makes the route of it, so that it is what was served.
@@ -15,12 +15,12 @@ from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.recording.rows import QueueSettings, RouteProperties
 from remoting.protocol.shapes.route import DataVersion, QueueData, TopicQueueMappingInfo, TopicRouteData
-from timemachine.rows import Row
+from timemachine.rows import StoredRow
 
 _DEFAULTS: Final = RouteProperties(support_acting_master=False, order_message_enable=False)
 
 
-class TopicStory:
+class TopicReplay:
     """What a NameServer knew of one topic, after the rows that were applied."""
 
     def __init__(self, topic: str) -> None:
@@ -35,7 +35,7 @@ class TopicStory:
         #: The snapshot that was applied last.
         self._snapshot_id: str | None = None
 
-    def apply(self, rows: Iterable[Row]) -> None:
+    def apply(self, rows: Iterable[StoredRow]) -> None:
         """Apply rows of one process, in their order."""
         for row in rows:
             if row.event_type == "configured" and row.detail is not None:
@@ -47,7 +47,7 @@ class TopicStory:
             elif row.event_type not in ("summary", "finished"):
                 self._apply_state(row)
 
-    def _apply_queues(self, row: Row) -> None:
+    def _apply_queues(self, row: StoredRow) -> None:
         if not isinstance(row.topics, tuple) or self.topic not in row.topics:
             return
         if row.scope == "all" and row.snapshot_id != self._snapshot_id:
@@ -58,7 +58,7 @@ class TopicStory:
         for name in row.broker_names:
             self._put(name, settings)
 
-    def _apply_change(self, row: Row) -> None:
+    def _apply_change(self, row: StoredRow) -> None:
         if row.topic != self.topic:
             return
         name = row.broker_name or ""
@@ -76,7 +76,7 @@ class TopicStory:
             self._holders.pop(broker_name, None)
             self._mappings.pop(broker_name, None)
 
-    def _apply_state(self, row: Row) -> None:
+    def _apply_state(self, row: StoredRow) -> None:
         name = row.broker_name or ""
         if row.filter_servers is not None and row.broker_addr is not None:
             self._filters[name, row.broker_addr] = row.filter_servers

@@ -1,0 +1,76 @@
+"""The timeline of a broker, in order: last heartbeat, expiry, election, registrations of the new master. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from history.times import time_text, unix_us
+from timemachine.rows import StoredRow
+
+#: What happened, by event type, as a sentence of the row's columns.
+_SENTENCES: Final = {
+    "registered_first": "registers: {role} {broker_id} at {broker_addr}, {topics} topics",
+    "changed": "registers again: {topics_added} topics added, {topics_removed} removed, {topics_changed} changed",
+    "address_changed": "broker {broker_id} is at {broker_addr} now, not at {former_addr}",
+    "role_changed": "{broker_addr} is broker {broker_id} ({role}) now",
+    "unregistered": "{role} {broker_id} unregisters",
+    "expired": "{role} {broker_id} expires: no heartbeat for {silent_ms} ms, its timeout is {timeout_ms} ms",
+    "channel_closed": "{role} {broker_id} leaves: its connection ended, last heartbeat {silent_ms} ms before",
+    "conflict": "broker {broker_id} at {broker_addr} is refused: {reason}",
+    "perm_wiped": "an operator changes its permissions: {reason}",
+    "failure_detected": "broker {broker_id} failed: {reason}",
+    "election_started": "an election begins: {reason}",
+    "elected": "election ends ({result}): master {new_master}, epoch {master_epoch}, was {old_master}; {reason}",
+    "sync_set_changed": "SyncStateSet is {sync_state_set} now",
+    "role_notified": "broker {broker_id} was notified of its role: {result} after {duration_ms} ms",
+    "registered": "broker {broker_id} starts at {broker_addr}",
+    "started": "this server starts; the previous process was watching until {unobserved_from}",
+    "stopping": "this server stops",
+    "clock_set": "the clock of this server is set {reason}",
+    "recording_resumed": "this server records again: {reason} since {unobserved_from}, {dropped} in number",
+    "tick": "this server was paused for {interval_ms} ms, and observed nothing",
+    "leader_gained": "this controller leads: {reason}",
+    "leader_lost": "this controller no longer leads: {reason}",
+    "etcd_lost": "this controller's store does not answer: {reason}",
+    "etcd_restored": "this controller's store answers again",
+}
+
+_FIRST_START: Final = "this server starts; what it was before is not in the history"
+#: Events of a broker's own heartbeat.
+_BY_HEARTBEAT: Final = frozenset({"registered_first", "changed", "address_changed", "role_changed", "registered"})
+
+
+class TimelineEvent(NamedTuple):
+    """One line of the timeline."""
+
+    unix_us: int
+    ns_id: str
+    sentence: str
+
+
+def timeline(rows: Iterable[StoredRow]) -> list[TimelineEvent]:
+    """Return the lines in order of time; of one moment, in the order in which each server recorded them."""
+    events: list[TimelineEvent] = []
+    last_us: dict[tuple[str, int | None], int] = {}
+    for row in sorted(rows, key=lambda each: each.unix_us):
+        who = (row.ns_id, row.broker_id)
+        if row.event_type in _BY_HEARTBEAT:
+            last_us[who] = row.unix_us
+        events += _events(row, last_us.get(who, 0))
+    return sorted(events, key=lambda each: each.unix_us)
+
+
+def _events(row: StoredRow, last_heartbeat_us: int) -> Iterator[TimelineEvent]:
+    sentence = _SENTENCES.get(row.event_type)
+    if sentence is None:
+        return
+    if row.event_type == "started" and row.unobserved_from is None:
+        sentence = _FIRST_START
+    if row.last_heartbeat_time is not None:
+        # `silent_ms` is rounded: without this the last heartbeat might precede the registration.
+        last_us = max(last_heartbeat_us, row.unix_us - (row.silent_ms or 0) * 1000)
+        yield TimelineEvent(last_us, row.ns_id, f"last heartbeat of broker {row.broker_id}")
+    columns = {name: getattr(row, name) for name in StoredRow.__struct_fields__}
+    if row.unobserved_from is not None:
+        columns["unobserved_from"] = time_text(unix_us(row.unobserved_from))
+    texts = {name: "-" if value is None else value for name, value in columns.items()}
+    yield TimelineEvent(row.unix_us, row.ns_id, sentence.format(**texts))
