@@ -5,18 +5,23 @@ ones and over those of a test. Answers to `ControllerManager`; `service.py` has 
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple, Protocol
 
 from controller.config import ControllerConfig
 from controller.decisions.recovery import Recovery
+from controller.failover.confirmations import Confirmations
 from controller.failover.election_log import ElectionLog
+from controller.failover.election_runner import ElectionRunner
 from controller.failover.group import Group
-from controller.failover.monitor import LOOK_MS
-from controller.failover.requests import BrokerRequests
-from controller.failover.set_writer import FailoverObserver, Parts
+from controller.failover.monitor import LOOK_MS, Monitor
+from controller.failover.requests import BrokerRequests, HeartbeatRecorder
+from controller.failover.set_writer import ClusterState, FailoverObserver, FailoverRuntime, SetWriter
 from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import HeartbeatTable
+from controller.failure_detection.hosts import HostLiveness
+from controller.failure_detection.log_ends import LogEndQuery, LogEnds
+from controller.failure_detection.reachability import Reachability
 from controller.storage.store import ControllerMember, SetStore, StoreBackend, StoreError
 from controller.wire.effect_runner import Performer, PerformObserver
 from controller.wire.handlers import Handlers
@@ -53,10 +58,42 @@ class Edge(NamedTuple):
     #: Asks brokers.
     client: Asker
     backend: StoreBackend
+    store: SetStore
+    live: HeartbeatTable
     settings: StoredConfig[ControllerConfig]
     observer: EngineObserver
+    #: Tells whether a host is that of this controller.
+    is_own_host: Callable[[str], bool]
+    #: Records the heartbeats of members; None if nothing is recorded.
+    record_heartbeat: HeartbeatRecorder | None
     #: Set once this controller is to end.
     stop: asyncio.Event
+
+
+class Queries(Protocol):
+    """What asks brokers before somebody is elected."""
+
+    async def ask(self, query: LogEndQuery) -> LogEnds:
+        """Return how far the logs of living brokers are."""
+
+    async def confirmed_on(self, address: str) -> int | None:
+        """Return on how many replicas the broker at an address confirms a message; None if it does not answer."""
+
+
+def failover(
+    state: ClusterState,
+    runtime: FailoverRuntime,
+    log: ElectionLog,
+    reachability: Reachability,
+    queries: Queries,
+    record_heartbeat: HeartbeatRecorder | None,
+) -> BrokerRequests:
+    """Return what answers brokers and operators, over what finds failed brokers and elects masters."""
+    writer = SetWriter(state, runtime)
+    confirmations = Confirmations(state.live, runtime.clock, runtime.start, queries.confirmed_on)
+    elections = ElectionRunner(state, runtime, writer, log, confirmations, queries.ask)
+    monitor = Monitor(state, runtime, writer, elections, reachability)
+    return BrokerRequests(state, runtime, writer, elections, monitor, record_heartbeat)
 
 
 class Engine:
@@ -66,34 +103,34 @@ class Engine:
         self._clock, self._tasks, self._backend, self._stop = edge.clock, edge.tasks, edge.backend, edge.stop
         self._observer = edge.observer
         settings = edge.settings
-        self.store = SetStore(edge.backend)
-        self.group = Group(settings.config.controller_group, me, edge.clock, self.store.entry_changed)
-        self.group.on_elected = self._elected
-        self.group.on_deposed = self._deposed
-        self.group.on_put_back = self.store.put_back
-        self.live = HeartbeatTable()
+        self.store, self.live = edge.store, edge.live
+        self.group = Group(settings.config.controller_group, me, edge.clock, self.store, self)
         self._elections = ElectionLog(me.address)
-        self._performer = Performer(self.begin, edge.client, self._elections, edge.clock, edge.observer)
-        queries = LogEndQueries(edge.client)
-        self.control = BrokerRequests(
-            Parts(
+        reachability = Reachability()
+        self._performer = Performer(
+            self.begin, edge.client, self._elections, edge.clock, edge.observer, reachability.reached
+        )
+        hosts = HostLiveness(edge.is_own_host)
+        self.control = failover(
+            ClusterState(
                 store=self.store,
                 group=self.group,
                 live=self.live,
-                detector=FailureDetector(self.live, edge.clock.now_ms()),
+                detector=FailureDetector(self.live, hosts, self.store.is_master, edge.clock.now_ms()),
                 recovery=Recovery(self.live),
-                elections=self._elections,
+            ),
+            FailoverRuntime(
                 clock=edge.clock,
                 config=lambda: settings.config,
                 perform=self._performer.perform,
                 observer=edge.observer,
                 start=self.begin,
-                log_ends=queries.ask,
-                confirmed_on=queries.confirmed_on,
-            )
+            ),
+            self._elections,
+            reachability,
+            LogEndQueries(edge.client),
+            edge.record_heartbeat,
         )
-        self._performer.probed = self.control.monitor.probed
-        self._performer.reached = self.control.monitor.reached
         self.handlers = Handlers(self.control, settings, edge.clock)
         self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
         #: Set once this controller has led.
@@ -133,10 +170,12 @@ class Engine:
         """Tell brokers nothing more."""
         await self._performer.close()
 
-    def _elected(self) -> None:
+    def elected(self) -> None:
+        """Take over in the background: this controller leads."""
         self.begin(self._lead(self.group.term))
 
-    def _deposed(self) -> None:
+    def deposed(self) -> None:
+        """Answer for no set any more: another controller leads."""
         self.handlers.infos.forget()
         self.control.deposed()
         self._observer.leadership_lost(self.group.name, self.group.leader)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from controller.app.controller_core import Edge, Engine
 from controller.app.identity import member_of
 from controller.config import CONTROLLER, ControllerConfig
+from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.http.views import Views
 from controller.observability.counters import SetCounters
 from controller.observability.event_log import BROKER_CODES, Journal
@@ -17,7 +18,7 @@ from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
 from controller.storage.opening import open_store
-from controller.storage.store import StoreBackend, StoreError
+from controller.storage.store import SetStore, StoreBackend, StoreError
 from controller.wire.handlers import BODY_LIMITS
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codes import RequestCode
@@ -56,6 +57,14 @@ class Controller:
         self._client = self._process.make_client()
         self._backend = self._open_store(config)
         self._stop = runtime.signals.stop
+        self._size = StoreSize(self._backend)
+        store, live = SetStore(self._backend), HeartbeatTable()
+        self._measure: Measure = dict
+        record_heartbeat = None
+        if self._process.recording is not None:
+            history = SetRecorder(self._process.recording.recorder, live, store.address_of, lambda: self._size.latest)
+            self._journal.history = history
+            self._measure, record_heartbeat = history.measure, history.record_heartbeat
         self._engine = Engine(
             me,
             Edge(
@@ -63,22 +72,16 @@ class Controller:
                 tasks=self._tasks,
                 client=self._client,
                 backend=self._backend,
+                store=store,
+                live=live,
                 settings=self._settings,
                 observer=self._journal,
+                is_own_host=is_own_host,
+                record_heartbeat=record_heartbeat,
                 stop=self._stop,
             ),
         )
-        self._engine.control.detector.hosts.is_own = is_own_host
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
-        self._measure: Measure = dict
-        self._size = StoreSize(self._backend)
-        if self._process.recording is not None:
-            recorder = self._process.recording.recorder
-            store = self._engine.store
-            history = SetRecorder(recorder, self._engine.live, store.address_of, lambda: self._size.latest)
-            self._journal.history = history
-            self._engine.control.on_heartbeat = history.record_heartbeat
-            self._measure = history.measure
         handlers = self._engine.handlers
         self._server = self._process.make_listener(
             AttributedDispatcher(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),

@@ -3,13 +3,15 @@
 Answers to no class of Java's: its controller takes every set for one with allAckInSyncStateSet=true.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from controller.failover.set_writer import Parts
+from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.failure_detection.log_ends import LogEnds
 from controller.sets.broker_set import BrokerSet
+from remoting.clock import Clock
 
 #: How soon a master is asked again: operators may change its properties while it runs.
 QUERY_AGAIN_MS: Final = 600_000
@@ -27,13 +29,20 @@ class _Queried(NamedTuple):
 
 
 class Confirmations:
-    """What masters have confirmed_on, by broker name; kept in memory only."""
+    """What masters have answered, by broker name; kept in memory only."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._live = parts.live
-        self._clock = parts.clock
-        self._start = parts.start
-        self._query_master = parts.confirmed_on
+    def __init__(
+        self,
+        live: HeartbeatTable,
+        clock: Clock,
+        start: Callable[..., object],
+        query_master: Callable[[str], Awaitable[int | None]],
+    ) -> None:
+        """Take what queries the broker at an address; `start` starts what nobody waits for."""
+        self._live = live
+        self._clock = clock
+        self._start = start
+        self._query_master = query_master
         self._confirmed_on: dict[str, int] = {}
         self._queried: dict[str, _Queried] = {}
         self._under_way = 0

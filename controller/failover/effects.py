@@ -1,10 +1,11 @@
 """What is done once a decision is stored, as values; `effect_runner.py` carries them out."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
-from controller.failure_detection.detector import Probe
+from controller.failure_detection.detector import Probe, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 
 
@@ -34,8 +35,10 @@ class ProbeBroker(msgspec.Struct, frozen=True, kw_only=True):
     """Ask a suspect broker whether it lives."""
 
     probe: Probe
-    #: Where it is by the store: whoever beats under its id may be another process.
+    #: Where it is by the store: whoever sends heartbeats under its id may be another process.
     address: str
+    #: Takes the result, and the other end of the connection; blank without an answer.
+    report: Callable[[BrokerKey, ProbeOutcome, str], None]
 
 
 class CheckReachability(msgspec.Struct, frozen=True, kw_only=True):

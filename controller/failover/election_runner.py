@@ -4,7 +4,7 @@ Answers to `ReplicasInfoManager.electMaster` and to what `ControllerManager` doe
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -21,8 +21,8 @@ from controller.decisions.election import (
 )
 from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
-from controller.failover.election_log import REQUESTED, Cause, ElectionRecord, HeldElection
-from controller.failover.set_writer import SetWriter, present
+from controller.failover.election_log import REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
+from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS, FailedBroker, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEndQuery, LogEnds
@@ -78,20 +78,24 @@ class ElectionOutcome(NamedTuple):
 class ElectionRunner:
     """Finds masters."""
 
-    def __init__(self, writer: SetWriter) -> None:
-        parts = writer.parts
+    def __init__(
+        self,
+        state: ClusterState,
+        runtime: FailoverRuntime,
+        writer: SetWriter,
+        log: ElectionLog,
+        confirmations: Confirmations,
+        query_log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]],
+    ) -> None:
+        """Take what asks brokers how far their logs are."""
+        self._store, self._live, self._detector = state.store, state.live, state.detector
+        self._recovery = state.recovery
+        self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
+        self._perform = runtime.perform
         self._writer = writer
-        self._store = parts.store
-        self._live = parts.live
-        self._detector = parts.detector
-        self._log = parts.elections
-        self._recovery = parts.recovery
-        self._clock = parts.clock
-        self._config = parts.config
-        self._perform = parts.perform
-        self._observer = parts.observer
-        self._query_log_ends = parts.log_ends
-        self.confirmations = Confirmations(parts)
+        self.log = log
+        self.confirmations = confirmations
+        self._query_log_ends = query_log_ends
         #: The master epoch of each set that brokers are known to have been told of.
         self._notified_epochs: dict[str, int] = {}
         self._attempts: dict[str, _Attempt] = {}
@@ -301,7 +305,7 @@ class ElectionRunner:
             last=self._last_heartbeats(before),
             commit_ms=now_ms - (began_ms if cause.judged_ms is None else min(began_ms, cause.judged_ms)),
         )
-        record, is_new = self._log.add(held, self._clock.unix_ms())
+        record, is_new = self.log.add(held, self._clock.unix_ms())
         self._observer.election_held(record, is_new=is_new, seconds=(now_ms - began_ms) / 1000)
         if changed.decision.reply.result is not ElectionResult.NEW_MASTER:
             return record

@@ -5,8 +5,8 @@ Source: docs/protocol/controller.md 5.3.
 A backend tells; here is kept. Leading alone is not enough: a new leader first has to know all that is stored.
 """
 
-from collections.abc import Callable
 from enum import IntEnum
+from typing import Protocol
 
 from controller.refusals import NotLeader
 from controller.storage.store import ControllerMember, VersionedEntry
@@ -22,11 +22,31 @@ class ControllerRole(IntEnum):
     LEADER = 3
 
 
+class StoredEntries(Protocol):
+    """What changes where other controllers have written."""
+
+    def entry_changed(self, broker_name: str, kept: VersionedEntry) -> None:
+        """Apply what another controller has made of a set."""
+
+    def put_back(self) -> None:
+        """Forget nothing of the epochs seen: the store was put back to an older state."""
+
+
+class GroupListener(Protocol):
+    """Who is notified when this controller begins or ceases to lead."""
+
+    def elected(self) -> None:
+        """Take over: this controller leads."""
+
+    def deposed(self) -> None:
+        """Answer for no set any more: this controller leads no longer."""
+
+
 class Group:
     """The controllers of one store."""
 
     def __init__(
-        self, name: str, me: ControllerMember, clock: Clock, entry_changed: Callable[[str, VersionedEntry], None]
+        self, name: str, me: ControllerMember, clock: Clock, store: StoredEntries, listener: GroupListener
     ) -> None:
         self.name = name
         #: Where this controller is may only be known once it listens.
@@ -42,12 +62,8 @@ class Group:
         self._leads = False
         self._until_ms: int | None = None
         self._clock = clock
-        self._entry_changed = entry_changed
-        #: Called whenever this controller begins or ceases to lead.
-        self.on_elected: Callable[[], None] = lambda: None
-        self.on_deposed: Callable[[], None] = lambda: None
-        #: Called when the store was put back to an older state.
-        self.on_put_back: Callable[[], None] = lambda: None
+        self._store = store
+        self._listener = listener
 
     # What a backend tells
 
@@ -59,14 +75,14 @@ class Group:
         self._leads, self._is_ready = True, False
         self.term += 1
         self._led_by(self.me)
-        self.on_elected()
+        self._listener.elected()
 
     def follows(self, leader: ControllerMember | None) -> None:
         """Learn that this controller does not lead."""
         led, self._leads, self._is_ready = self._leads, False, False
         self._led_by(leader)
         if led:
-            self.on_deposed()
+            self._listener.deposed()
 
     def members_changed(self, members: tuple[ControllerMember, ...]) -> None:
         """Learn who belongs to the group."""
@@ -74,11 +90,11 @@ class Group:
 
     def entry_changed(self, broker_name: str, kept: VersionedEntry) -> None:
         """Learn what another controller has made of a set."""
-        self._entry_changed(broker_name, kept)
+        self._store.entry_changed(broker_name, kept)
 
     def put_back(self) -> None:
         """Learn that the store was put back to an older state; every entry is told anew."""
-        self.on_put_back()
+        self._store.put_back()
 
     def _led_by(self, leader: ControllerMember | None) -> None:
         if leader != self.leader:
@@ -103,7 +119,7 @@ class Group:
 
     @property
     def leads_for_good(self) -> bool:
-        """Whether nobody else can lead: nothing but `on_deposed` ends it."""
+        """Whether nobody else can lead: nothing but `deposed` ends it."""
         return self.is_leader and self._until_ms is None
 
     @property

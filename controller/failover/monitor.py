@@ -14,7 +14,7 @@ from controller.decisions.membership import decide_expiry, never_led
 from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionRunner
-from controller.failover.set_writer import SetWriter
+from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
 from controller.failure_detection.detector import PROOFS, BrokerFailure, Probe, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, Source
 from controller.failure_detection.hosts import BrokerHost
@@ -57,20 +57,22 @@ _SOON_SETS_MAX: Final = 20
 class Monitor:
     """Looks after brokers and sets."""
 
-    def __init__(self, writer: SetWriter, elections: ElectionRunner) -> None:
-        parts = writer.parts
+    def __init__(
+        self,
+        state: ClusterState,
+        runtime: FailoverRuntime,
+        writer: SetWriter,
+        elections: ElectionRunner,
+        reachability: Reachability,
+    ) -> None:
+        self._store, self._group, self._live = state.store, state.group, state.live
+        self._detector, self._recovery = state.detector, state.recovery
+        self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
+        self._perform, self._start = runtime.perform, runtime.start
         self._writer = writer
         self._elections = elections
-        self._store = parts.store
-        self._group = parts.group
-        self._live = parts.live
-        self._detector = parts.detector
-        self._recovery = parts.recovery
-        self._clock = parts.clock
-        self._config = parts.config
-        self._perform = parts.perform
-        self._observer = parts.observer
-        self._start = parts.start
+        self._reach = reachability
+        self.senders = Senders(self._live, self._detector, reachability)
         #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
         self._busy: dict[str, int] = {}
         #: Sets whose elections wait for brokers: since when.
@@ -89,11 +91,8 @@ class Monitor:
         self._looked_ms: int | None = None
         #: When this process stood still lately.
         self._pauses_ms: deque[int] = deque(maxlen=_PAUSES_MAX)
-        self._reach = Reachability()
-        self.senders = Senders(self._live, self._detector, self._reach)
         self._reachability_checks = 0
-        self._unreached_reported_ms = parts.clock.now_ms() - _UNREACHED_REPORTED_MS
-        parts.detector.is_master = self._is_master
+        self._unreached_reported_ms = runtime.clock.now_ms() - _UNREACHED_REPORTED_MS
 
     @property
     def disputed_sets(self) -> int:
@@ -214,10 +213,6 @@ class Monitor:
             self._perform(CheckReachability(key=key, address=address))
             self._report_unreached(now_ms)
 
-    def reached(self, key: BrokerKey, address: str, peer: str = "") -> None:
-        """Take note that a broker has answered; `peer` is the other end of that connection, if that is known."""
-        self._reach.reached(key, address, peer)
-
     def broker_host(self, key: BrokerKey, address: str, peer: str = "") -> BrokerHost:
         """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
         if host := self._reach.host_of(key, address):
@@ -323,10 +318,6 @@ class Monitor:
             self._elections.remove(name)
             self._observer.set_expired(changed.before)
 
-    def _is_master(self, key: BrokerKey) -> bool:
-        broker_set = self._store.get(key.broker_name)
-        return broker_set is not None and broker_set.master == key.broker_id
-
     def _is_proof(self, key: BrokerKey, address: str, now_ms: int) -> bool:
         """Tell whether a refusal comes from the broker's host: not from a firewall, or a host of another network.
 
@@ -352,7 +343,7 @@ class Monitor:
                 # Nobody is asked whom no set knows: anybody can name any address in a heartbeat.
                 self.probed(probe.key, ProbeOutcome.NO_ANSWER)
             else:
-                self._perform(ProbeBroker(probe=probe, address=address))
+                self._perform(ProbeBroker(probe=probe, address=address, report=self.probed))
 
     def _need(self, broker_set: BrokerSet, now_ms: int) -> Cause | None:
         """Return why a set has to get a master now, None if it has one or cannot have one."""

@@ -6,7 +6,8 @@ heartbeats, only the leader changes sets.
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionOutcome, ElectionRunner
 from controller.failover.monitor import Monitor
 from controller.failover.new_sets import BURST, REFILL_MS, NewSets
-from controller.failover.set_writer import Parts, SetWriter, present
+from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
 from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat, Source
 from controller.failure_detection.hosts import HOST_UNKNOWN
@@ -36,8 +37,8 @@ from controller.sets.broker_set import BrokerSet, Replica
 from controller.sets.stored_set import SetDecision, StoredSet
 from controller.storage.store import COMMIT_S
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+#: Takes the cluster, the broker, its heartbeat, and what was known of the broker before.
+HeartbeatRecorder = Callable[[str, BrokerKey, LastHeartbeat, LastHeartbeat | None], None]
 
 #: A broker that starts asks for a master and sends its first heartbeat at the same time; how long the first waits, and
 #: the others of a set that never had a master.
@@ -55,21 +56,24 @@ SETS_MAX: Final = 100_000
 class BrokerRequests:
     """What is asked for, and with `monitor` what is done unasked."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.store = parts.store
-        self.group = parts.group
-        self.live = parts.live
-        self.detector = parts.detector
-        self.elections = parts.elections
-        self._recovery = parts.recovery
-        self._clock = parts.clock
-        self._config = parts.config
-        self._observer = parts.observer
-        self._writer = SetWriter(parts)
-        self._elections = ElectionRunner(self._writer)
-        self.monitor = Monitor(self._writer, self._elections)
-        #: Told of each heartbeat of a member, and what was heard of the broker before; None if nobody asks.
-        self.on_heartbeat: Callable[[str, BrokerKey, LastHeartbeat, LastHeartbeat | None], None] | None = None
+    def __init__(
+        self,
+        state: ClusterState,
+        runtime: FailoverRuntime,
+        writer: SetWriter,
+        elections: ElectionRunner,
+        monitor: Monitor,
+        record_heartbeat: HeartbeatRecorder | None,
+    ) -> None:
+        """Take what records each heartbeat of a member; None if nothing is recorded."""
+        self.store, self.group, self.live, self.detector = state.store, state.group, state.live, state.detector
+        self._recovery = state.recovery
+        self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
+        self._writer = writer
+        self._elections = elections
+        self.elections = elections.log
+        self.monitor = monitor
+        self._record_heartbeat = record_heartbeat
         self._new_sets = NewSets()
         #: When a broker of a set was told to register over a connection, the last one last.
         self._registrations_requested: OrderedDict[tuple[str, int], int] = OrderedDict()
@@ -94,8 +98,8 @@ class BrokerRequests:
             self.monitor.check_reachability(key, replica.address)
             broker_host = self.monitor.broker_host(key, replica.address, heartbeat.peer)
         self.monitor.check_process_pause(heartbeat.last_contact_ms)
-        if broker_set is not None and replica is not None and self.on_heartbeat is not None:
-            self.on_heartbeat(broker_set.cluster, key, heartbeat, self.live.get(key))
+        if broker_set is not None and replica is not None and self._record_heartbeat is not None:
+            self._record_heartbeat(broker_set.cluster, key, heartbeat, self.live.get(key))
         self.detector.heartbeat(key, heartbeat, replica.address if replica is not None else None, broker_host)
         if self._awaiting:
             for waiting in self._awaiting.get(key, ()):

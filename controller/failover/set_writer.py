@@ -1,6 +1,6 @@
-"""What the parts of a leading controller share: what they work with, whom they tell, and how a set is changed."""
+"""How a set is changed: decided, stored and reported, by a controller that leads."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from controller.config import ControllerConfig
@@ -8,11 +8,10 @@ from controller.decisions.membership import Applicant, Cleaning, Registrant, che
 from controller.decisions.recovery import Recovery
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import Effect
-from controller.failover.election_log import ElectionLog, ElectionRecord
+from controller.failover.election_log import ElectionRecord
 from controller.failover.group import Group
 from controller.failure_detection.detector import BrokerFailure, FailureDetector, HostsChange
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
-from controller.failure_detection.log_ends import LogEndQuery, LogEnds
 from controller.refusals import NotLeader, NotStoredNow
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import Reply, SetDecision, StoredSet
@@ -72,15 +71,19 @@ class FailoverObserver(Protocol):
         """Learn that so many brokers are heard and cannot be reached, this one among them."""
 
 
-class Parts(NamedTuple):
-    """What the control works with."""
+class ClusterState(NamedTuple):
+    """What this controller knows: what is stored, what its brokers have sent, and who leads."""
 
     store: SetStore
     group: Group
     live: HeartbeatTable
     detector: FailureDetector
     recovery: Recovery
-    elections: ElectionLog
+
+
+class FailoverRuntime(NamedTuple):
+    """What this controller acts with."""
+
     clock: Clock
     #: The configuration in force.
     config: Callable[[], ControllerConfig]
@@ -89,29 +92,26 @@ class Parts(NamedTuple):
     observer: FailoverObserver
     #: Starts what nobody waits for.
     start: Callable[..., object]
-    #: Asks brokers how far their logs are.
-    log_ends: Callable[[LogEndQuery], Awaitable[LogEnds]]
-    #: Asks the broker at an address on how many replicas it confirms a message.
-    confirmed_on: Callable[[str], Awaitable[int | None]]
 
 
 class SetWriter:
-    """The parts of a controller at work on a set."""
+    """Changes stored sets, and suspends failure detection while the store is slow."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self._suspended_ms = parts.clock.now_ms() - _SUSPEND_AGAIN_MS
+    def __init__(self, state: ClusterState, runtime: FailoverRuntime) -> None:
+        self._store, self._group, self._detector = state.store, state.group, state.detector
+        self._clock, self._observer = runtime.clock, runtime.observer
+        self._suspended_ms = self._clock.now_ms() - _SUSPEND_AGAIN_MS
 
     def suspend_failure_detection(self, now_ms: int, held_ms: int) -> None:
         """Judge nobody for a round of heartbeats, because something was held up for so long."""
         self._suspended_ms = now_ms
-        self.parts.detector.suspend(now_ms)
-        self.parts.observer.failure_detection_suspended(held_ms)
+        self._detector.suspend(now_ms)
+        self._observer.failure_detection_suspended(held_ms)
 
     def check_cluster(self, broker_name: str, cluster: str) -> None:
         """Raise NotLeader, or SetUnknown if the set is one of another cluster."""
-        self.parts.group.check_leads()
-        broker_set = self.parts.store.get(broker_name)
+        self._group.check_leads()
+        broker_set = self._store.get(broker_name)
         if broker_set is not None:
             check_cluster(broker_set, cluster)
 
@@ -119,7 +119,7 @@ class SetWriter:
         self, broker_name: str, decide: Callable[[StoredSet], SetDecision[Reply]], within_s: float = COMMIT_S
     ) -> Changed[Reply]:
         """Store what `decide` makes of a set; raises what it raises, NotLeader, or NotStoredNow."""
-        group, store, clock = self.parts.group, self.parts.store, self.parts.clock
+        group, store, clock = self._group, self._store, self._clock
         group.check_leads()
         began_ms = clock.now_ms()
         try:
@@ -130,7 +130,7 @@ class SetWriter:
             group.check_leads()
             raise
         except StoreError as error:
-            self.parts.observer.store_failed(broker_name, error)
+            self._observer.store_failed(broker_name, error)
             raise NotStoredNow(broker_name, str(error)) from error
         else:
             # Only a commit proves that nobody else led: what was found as wanted, or refused, may have changed since.

@@ -191,7 +191,10 @@ class _OpenProbe(NamedTuple):
 class FailureDetector:
     """Suspicions about the brokers of a live table; it takes out of the table who is dead."""
 
-    def __init__(self, live: HeartbeatTable, started_ms: int) -> None:
+    def __init__(
+        self, live: HeartbeatTable, hosts: HostLiveness, is_master: Callable[[BrokerKey], bool], started_ms: int
+    ) -> None:
+        """Take what tells whether a broker leads its set: masters are probed before all others."""
         self._live = live
         self._suspicions: dict[BrokerKey, _Suspicion] = {}
         self._open_probes: dict[BrokerKey, _OpenProbe] = {}
@@ -200,14 +203,13 @@ class FailureDetector:
         self._judges_from_ms = started_ms
         self._timeout_ms_longest = HEARTBEAT_TIMEOUT_MS_DEFAULT
         self._new_probes = 0
-        self.hosts = HostLiveness()
+        self.hosts = hosts
+        self._is_master = is_master
         #: Whether anybody was heard, and since when this controller hears most of its hosts.
         self._had_contact = False
         self._contact_since_ms = started_ms
         #: What is still to be told of silent hosts.
         self._changes: list[HostsChange] = []
-        #: Tells who leads a set: masters are asked before all others.
-        self.is_master: Callable[[BrokerKey], bool] = lambda _key: False
 
     # What is heard
 
@@ -406,7 +408,7 @@ class FailureDetector:
     def _probe_due(self, due: list[BrokerKey], now_ms: int) -> list[Probe]:
         places = min(NEW_PROBES_MAX - self._new_probes, PROBES_MAX - len(self._open_probes))
         if places < len(due):
-            due.sort(key=self.is_master, reverse=True)
+            due.sort(key=self._is_master, reverse=True)
             due = due[: max(places, 0)]
         self._new_probes += len(due)
         return [self._probe(key, self._suspicions[key], now_ms) for key in due]

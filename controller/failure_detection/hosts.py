@@ -75,7 +75,9 @@ class Silence(NamedTuple):
 class HostLiveness:
     """The hosts of members, when each is to be heard next, and since when most of them are silent."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_own: Callable[[str], bool]) -> None:
+        """Take what tells whether a host is that of this controller."""
+        self.is_own = is_own
         self._hosts: dict[str, _Host] = {}
         #: The address and the host of each broker that is waited for.
         self._places: dict[BrokerKey, tuple[str, _Host]] = {}
@@ -87,8 +89,6 @@ class HostLiveness:
         self.silent_since_ms = 0
         #: Since when another host than the own is heard, be it one that does not count.
         self.others_in_contact_from_ms: int | None = None
-        #: Tells whether a host is that of this controller.
-        self.is_own: Callable[[str], bool] = lambda _host: False
 
     def record_contact(self, key: BrokerKey, address: str, due_ms: int, broker_host: BrokerHost = HOST_UNKNOWN) -> None:
         """Take a sign of life of a member that is stored at this address, and when it is to be heard next.

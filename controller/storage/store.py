@@ -173,6 +173,11 @@ class SetStore:
         replica = broker_set.replicas.get(key.broker_id) if broker_set is not None else None
         return None if replica is None else replica.address
 
+    def is_master(self, key: BrokerKey) -> bool:
+        """Return whether a broker is the recorded master of its set."""
+        broker_set = self.get(key.broker_name)
+        return broker_set is not None and broker_set.master == key.broker_id
+
     def __len__(self) -> int:
         return len(self._entries)
 

@@ -28,7 +28,6 @@ NOTIFY_TIMEOUT_MS: Final = 3_000
 #: Pauses between the tries.
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
-Probed = Callable[[BrokerKey, ProbeOutcome, str], None]
 Reached = Callable[[BrokerKey, str, str], None]
 #: Does something that nobody waits for; what it raises is told, and ends nothing else.
 Starter = Callable[[Coroutine[Any, Any, None]], asyncio.Task[bool]]
@@ -63,16 +62,15 @@ class Performer:
         elections: ElectionLog,
         clock: Clock,
         observer: PerformObserver,
+        reached: Reached,
     ) -> None:
+        """Take who learns which broker has answered at which address, and the other end; blank if unknown."""
         self._start = start
         self._client = client
         self._elections = elections
         self._clock = clock
         self._observer = observer
-        #: Told what came of each question, and the other end of that connection; blank without an answer.
-        self.probed: Probed = lambda _key, _outcome, _peer: None
-        #: Told which broker has answered at which address, and the other end of that connection; blank if unknown.
-        self.reached: Reached = lambda _key, _address, _peer: None
+        self._reached = reached
         self._telling: dict[BrokerKey, asyncio.Task[bool]] = {}
 
     def perform(self, effect: Effect) -> None:
@@ -105,14 +103,14 @@ class Performer:
             outcome, peer = await self._question(effect.probe.key, effect.address, effect.probe.timeout_ms)
         except Exception:
             # Who waits for the outcome has to learn that there is none; a fault of ours says nothing about the broker.
-            self.probed(effect.probe.key, ProbeOutcome.NOT_ASKED, "")
+            effect.report(effect.probe.key, ProbeOutcome.NOT_ASKED, "")
             raise
-        self.probed(effect.probe.key, outcome, peer)
+        effect.report(effect.probe.key, outcome, peer)
 
     async def _greet(self, effect: CheckReachability) -> None:
         outcome, peer = await self._question(effect.key, effect.address, ANSWER_MS)
         if outcome is ProbeOutcome.ANSWERED:
-            self.reached(effect.key, effect.address, peer)
+            self._reached(effect.key, effect.address, peer)
 
     async def _question(self, key: BrokerKey, address: str, timeout_ms: int) -> tuple[ProbeOutcome, str]:
         """Return what came of it, and the other end of the connection; blank without an answer."""
@@ -141,7 +139,7 @@ class Performer:
                 tries += 1
                 result, error = await self._try(recipient, request)
                 if not error:
-                    self.reached(BrokerKey(effect.broker_name, recipient.broker_id), recipient.address, "")
+                    self._reached(BrokerKey(effect.broker_name, recipient.broker_id), recipient.address, "")
                     break
                 if pause_s is not None:
                     await asyncio.sleep(pause_s)

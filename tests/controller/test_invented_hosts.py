@@ -104,7 +104,7 @@ async def test_the_master_on_the_only_host_that_is_proven_is_replaced_while_othe
     """The others come by way of a proxy, and this controller does not reach them."""
     room.reaches = False
     await room.a_set(1, 2, 3)
-    room.control.monitor.reached(BrokerKey(SET, 1), at(1))
+    room.reachability.reached(BrokerKey(SET, 1), at(1))
     await pass_s(room, 15, 1, 2, 3)
     await pass_s(room, 30, 2, 3)
     assert room.stored().master == 1

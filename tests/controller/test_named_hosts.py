@@ -37,7 +37,7 @@ def broker_host(room):
 
 
 async def test_a_host_is_proven_also_if_the_broker_took_a_notice_before_it_was_greeted(room):
-    room.control.monitor.reached(ONE, ADDRESS)
+    room.reachability.reached(ONE, ADDRESS)
     await beat(room)
     assert broker_host(room) == BrokerHost("10.0.0.21", is_proven=True)
 

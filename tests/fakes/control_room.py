@@ -6,21 +6,24 @@ Time passes only when a test says so; what the control asks of the edge is kept 
 import asyncio
 import json
 import socket
+from types import SimpleNamespace
 
 import aiohttp
 from msgspec.structs import replace
 from yarl import URL
 
+from controller.app.controller_core import failover
 from controller.config import CONTROLLER, ControllerConfig
 from controller.decisions.recovery import Recovery
 from controller.failover.effects import CheckReachability, NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
 from controller.failover.group import Group
-from controller.failover.requests import BrokerRequests
-from controller.failover.set_writer import Parts
+from controller.failover.set_writer import ClusterState, FailoverRuntime
 from controller.failure_detection.detector import FailureDetector, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
+from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEnds
+from controller.failure_detection.reachability import Reachability
 from controller.http.endpoints import ENDPOINTS
 from controller.http.views import Views
 from controller.observability.counters import SetCounters
@@ -65,25 +68,28 @@ class APeer:
 
 def another_control(room):
     """Return a controller that has just started, on what is stored, and the detection that it begins with."""
-    room.live = HeartbeatTable()
-    room.detector = FailureDetector(room.live, room.clock.now_ms())
-    room.detector.hosts.is_own = lambda host: ME.address == f"{host}:9878"
-    return BrokerRequests(
-        Parts(
+    room.live, room.reachability = HeartbeatTable(), Reachability()
+    hosts = HostLiveness(lambda host: ME.address == f"{host}:9878")
+    room.detector = FailureDetector(room.live, hosts, room.store.is_master, room.clock.now_ms())
+    return failover(
+        ClusterState(
             store=room.store,
             group=room.group,
             live=room.live,
             detector=room.detector,
             recovery=Recovery(room.live),
-            elections=room.elections,
+        ),
+        FailoverRuntime(
             clock=room.clock,
             config=lambda: room.settings.config,
             perform=room._perform,
             observer=room.journal,
             start=room._start,
-            log_ends=room._log_ends,
-            confirmed_on=room._confirmed_on,
-        )
+        ),
+        room.elections,
+        room.reachability,
+        SimpleNamespace(ask=room._log_ends, confirmed_on=room._confirmed_on),
+        room._record,
     )
 
 
@@ -93,6 +99,8 @@ class ControlRoom:
     reaches = True
     #: Where brokers are reached, by their address; blank where it says itself.
     reached_at = staticmethod(lambda _address: "")
+    #: Takes the heartbeats of members, as what records them does.
+    record_heartbeat = staticmethod(lambda *_: None)
     #: Where requests come from; None: each from a host of its own.
     peer_host = None
     #: The host that a PROXY header before them names; None: there is none.
@@ -111,7 +119,7 @@ class ControlRoom:
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
         self.store = SetStore(self.backend)
-        self.group = Group("g", ME, self.clock, self.store.entry_changed)
+        self.group = Group("g", ME, self.clock, self.store, self)
         self.elections = ElectionLog(ME.address)
         self.effects = []
         #: What brokers answer of their logs, by id, and on how many replicas a message is that they confirm.
@@ -150,6 +158,12 @@ class ControlRoom:
         )
         self.session = None
 
+    def elected(self):
+        """Begin to lead: `__aenter__` loads what is stored."""
+
+    def deposed(self):
+        """Leave all as it is: tests say what follows."""
+
     def start_again(self):
         """Let the controller know nothing but what is stored."""
         self.control = another_control(self)
@@ -175,7 +189,7 @@ class ControlRoom:
         if isinstance(effect, CheckReachability):
             self.greeted.append(effect.key)
             if self.reaches:
-                self.control.monitor.reached(effect.key, effect.address, self.reached_at(effect.address))
+                self.reachability.reached(effect.key, effect.address, self.reached_at(effect.address))
         else:
             self.effects.append(effect)
 
@@ -196,6 +210,9 @@ class ControlRoom:
     async def confirmed_on_of(self, address):
         self.queried_masters.append(address)
         return self.confirmed_on if self.masters_tell else None
+
+    def _record(self, *heartbeat):
+        self.record_heartbeat(*heartbeat)
 
     def _start(self, work):
         task = asyncio.ensure_future(work)

@@ -8,8 +8,9 @@ import asyncio
 
 from controller.app.controller_core import Edge, Engine
 from controller.config import CONTROLLER, ControllerConfig
+from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore, System
-from controller.storage.store import ControllerMember
+from controller.storage.store import ControllerMember, SetStore
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -79,8 +80,12 @@ class Controller:
                 tasks=self.tasks,
                 client=Client(self, process),
                 backend=self.backend,
+                store=SetStore(self.backend),
+                live=HeartbeatTable(),
                 settings=StoredConfig(CONTROLLER, config, watcher, lambda _: None),
                 observer=watcher,
+                is_own_host=lambda _: False,
+                record_heartbeat=None,
                 stop=asyncio.Event(),
             ),
         )

@@ -25,6 +25,7 @@ from controller.storage.etcd import calls, etcd_store
 from controller.storage.etcd.client import EtcdClient
 from controller.storage.etcd.lease import LeaderElection
 from controller.storage.etcd.lease_state_machine import GrantLease, Leadership, Renew
+from simulation import controllers
 from simulation.etcd import MESSAGES
 
 
@@ -256,9 +257,7 @@ MUTANTS = {
         election_runner, "decide_election", epochs_in_logs_do_not_count, seed=342, profile="lost"
     ),
     "a claim of anybody wins": wrong(election_runner, "decide_election", a_claim_of_anybody_wins, profile="liar"),
-    "what comes over any connection counts": wrong(
-        controller_core, "HeartbeatTable", AnyConnectionRaises, profile="liar"
-    ),
+    "what comes over any connection counts": wrong(controllers, "HeartbeatTable", AnyConnectionRaises, profile="liar"),
     "a late broker can have seen the next epoch": Mutant(
         (
             (election_runner, "decide_election", no_margin_in_elections),

@@ -18,15 +18,19 @@ class Happened(list):
     def entry_changed(self, name, kept):
         self.append((name, kept))
 
+    def elected(self):
+        self.append("elected")
+
+    def deposed(self):
+        self.append("deposed")
+
 
 class AGroup(Group):
     """A group with its clock and what it handed on."""
 
     def __init__(self):
         self.clock, self.happened = FakeClock(), Happened()
-        super().__init__("g", ME, self.clock, self.happened.entry_changed)
-        self.on_elected = lambda: self.happened.append("elected")
-        self.on_deposed = lambda: self.happened.append("deposed")
+        super().__init__("g", ME, self.clock, self.happened, self.happened)
 
     def lease(self):
         self.leads(self.clock.now_ms() + LEASE_MS)

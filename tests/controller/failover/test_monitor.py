@@ -287,7 +287,7 @@ async def test_a_broker_that_beats_after_it_refused_was_not_refusing_itself(room
 async def test_a_broker_that_confirmed_its_role_was_reached(room):
     room.reaches = False
     await room.a_set(1, 2)
-    room.control.monitor.reached(TWO, at(2))
+    room.reachability.reached(TWO, at(2))
     room.control.monitor.connection_lost(2)
     tell(room, ProbeOutcome.REFUSED)
     assert len(room.events("broker_failed")) == 1
@@ -308,7 +308,7 @@ async def test_an_unheard_master_that_refuses_is_dead_only_if_some_broker_was_re
     await unheard(room)
     await pass_ms(room, 6_000, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 1
-    room.control.monitor.reached(TWO, at(2))
+    room.reachability.reached(TWO, at(2))
     await pass_ms(room, 1_500, ProbeOutcome.REFUSED, (2, SET, 0))
     assert room.stored().master == 2
 
@@ -477,7 +477,7 @@ async def test_a_master_that_returns_with_a_report_of_its_slave_is_told_at_once_
 
 async def test_a_store_that_is_slower_than_two_looks_is_given_one_election(room, monkeypatch):
     await room.a_set(1, 2)
-    room.control.monitor.reached(ONE, room.stored().replicas[1].address)
+    room.reachability.reached(ONE, room.stored().replicas[1].address)
     stored, real = asyncio.Event(), room.backend.commit
 
     async def slow(*what):
@@ -500,7 +500,7 @@ async def test_a_store_that_is_slower_than_two_looks_is_given_one_election(room,
 
 async def test_a_dead_master_is_told_nothing(room):
     await room.a_set(1, 2)
-    room.control.monitor.reached(ONE, room.stored().replicas[1].address)
+    room.reachability.reached(ONE, room.stored().replicas[1].address)
     room.control.monitor.connection_lost(1)
     tell(room, ProbeOutcome.REFUSED)
     await room.done()

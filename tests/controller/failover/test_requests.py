@@ -78,7 +78,7 @@ async def test_strangers_are_bounded_also_with_ids_of_a_known_set(room):
 async def test_only_heartbeats_of_members_are_told_to_who_records_them(room):
     """Anybody can send some, with any names in them."""
     told = []
-    room.control.on_heartbeat = lambda cluster, key, heard, before: told.append((cluster, key))
+    room.record_heartbeat = lambda cluster, key, heard, before: told.append((cluster, key))
     await room.a_set(1)
     await room.beat(7)
     await room.beat(1, name="made-up")
@@ -124,7 +124,7 @@ async def test_a_broker_that_asks_twice_gets_both_answers_with_its_first_heartbe
 async def test_each_heartbeat_of_a_member_is_told_with_what_was_heard_before(room):
     await room.a_set(1)
     told = []
-    room.control.on_heartbeat = lambda cluster, key, heard, before: told.append((key.broker_id, before is not None))
+    room.record_heartbeat = lambda cluster, key, heard, before: told.append((key.broker_id, before is not None))
     await room.beat(1)
     await room.beat(7, name="strange")
     assert told == [(1, True)]

@@ -21,6 +21,7 @@ from controller.failure_detection.detector import (
     SuspicionReason,
 )
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
+from controller.failure_detection.hosts import HostLiveness
 
 ONE, TWO, THREE = BrokerKey(SET, 1), BrokerKey(SET, 2), BrokerKey(SET, 3)
 SUSPECT_MS = 3_000
@@ -31,12 +32,16 @@ ELSEWHERE = BrokerKey("elsewhere", 1)
 A_HOST = "10.0.0.10:30911"
 
 
+def nobody(_):
+    return False
+
+
 class Story:
     """A controller, told what happens when."""
 
     def __init__(self, *, hears_others=True):
-        self.live = HeartbeatTable()
-        self.detector = FailureDetector(self.live, 0)
+        self.live, self.masters = HeartbeatTable(), set()
+        self.detector = FailureDetector(self.live, HostLiveness(nobody), lambda key: key in self.masters, 0)
         self.dead = []
         self.hears_others = hears_others
         self.last_contact_ms = 0
@@ -448,7 +453,7 @@ def test_a_question_that_waited_for_its_turn_has_its_full_time(story, monkeypatc
 
 def test_masters_are_asked_before_all_others(story, monkeypatch):
     monkeypatch.setattr(module, "NEW_PROBES_MAX", 2)
-    story.detector.is_master = lambda key: key == THREE
+    story.masters = {THREE}
     story.beat(10_000, ONE, TWO, THREE)
     assert asked(story.look(13_001)) == [THREE, ONE]
     assert asked(story.look(13_051)) == [TWO]
@@ -763,7 +768,7 @@ def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps
 
 @pytest.mark.parametrize(("outcome", "hosts"), [(ProbeOutcome.REFUSED, 1), (ProbeOutcome.NO_ANSWER, 3)])
 def test_who_refused_is_dead_alone_and_who_only_did_not_answer_counts_among_silent_hosts(outcome, hosts):
-    detector = FailureDetector(HeartbeatTable(), 0)
+    detector = FailureDetector(HeartbeatTable(), HostLiveness(nobody), nobody, 0)
     for last_contact_ms in (9_000, 10_000, 11_000, 12_000, 13_000, 14_000):
         for key in (ONE, TWO, THREE) if last_contact_ms < 11_000 else (THREE,):
             row = heard(last_contact_ms=last_contact_ms, connection_id=key.broker_id)

@@ -11,9 +11,7 @@ OWN = "10.0.0.1"
 
 @pytest.fixture
 def hosts():
-    hosts = HostLiveness()
-    hosts.is_own = lambda host: host == OWN
-    return hosts
+    return HostLiveness(lambda host: host == OWN)
 
 
 def key(number):

@@ -117,11 +117,13 @@ class Edge:
         self.client = RemotingClient(SystemClock())
         self.elections = ElectionLog("10.0.0.99:9878")
         self.tasks = set()
-        self.performer = Performer(self.start, self.client, self.elections, self.clock, self.told)
-        self.probed = []
-        self.performer.probed = lambda *told: self.probed.append(told)
-        self.reached = []
-        self.performer.reached = lambda *told: self.reached.append(told)
+        self.probed, self.reached = [], []
+        self.performer = Performer(
+            self.start, self.client, self.elections, self.clock, self.told, lambda *told: self.reached.append(told)
+        )
+
+    def report(self, *told):
+        self.probed.append(told)
 
     def start(self, work):
         task = asyncio.ensure_future(work)
@@ -135,7 +137,9 @@ class Edge:
                 await asyncio.wait(self.tasks)
 
     async def ask(self, address, timeout_ms=20_000):
-        self.performer.perform(ProbeBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address))
+        self.performer.perform(
+            ProbeBroker(probe=Probe(BrokerKey(SET, 1), timeout_ms), address=address, report=self.report)
+        )
         await self.done()
         ((key, outcome, _),) = self.probed
         assert key == BrokerKey(SET, 1)
@@ -472,10 +476,10 @@ async def test_a_fault_while_a_broker_is_asked_is_no_verdict_about_it_and_ends_n
     edge, failures = Edge(), []
     async with BackgroundTasks(lambda name, error: failures.append((name, type(error)))) as tasks:
         performer = Performer(
-            lambda work: tasks.start(work, "work"), FailingClient(), edge.elections, edge.clock, edge.told
+            lambda work: tasks.start(work, "work"), FailingClient(), edge.elections, edge.clock, edge.told, edge.report
         )
-        performer.probed = lambda *told: edge.probed.append(told)
-        performer.perform(ProbeBroker(probe=Probe(BrokerKey(SET, 1), 1000), address="10.0.0.1:10911"))
+        probe = Probe(BrokerKey(SET, 1), 1000)
+        performer.perform(ProbeBroker(probe=probe, address="10.0.0.1:10911", report=edge.report))
         performer.perform(CheckReachability(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))
     assert edge.probed == [(BrokerKey(SET, 1), ProbeOutcome.NOT_ASKED, "")]
     assert failures == [("work", MemoryError)] * 2
