@@ -32,8 +32,8 @@ from namesrv.wire.route_requests import RouteRequests
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from remoting.server.connection import Connection
-from remoting.server.limits import ServerLimits
-from remoting.server.server import RemotingServer, ServerOptions
+from remoting.server.limits import ServerLimits, ServerOptions
+from remoting.server.server import RemotingServer
 from serving.process.event_log import AttributedDispatcher
 
 PROFILES: Final = REPOSITORY / "benchmarks" / "profiles"

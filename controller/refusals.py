@@ -50,7 +50,7 @@ class NotLeader(RequestRefused):
 class NotStoredNow(RequestRefused):
     """The store cannot be asked, or does not answer; the broker tries again by itself."""
 
-    is_told = True
+    is_logged = True
 
     def __init__(self, broker_name: str, cause: str) -> None:
         super().__init__(f"nothing was changed, or it is not known: {cause}; try again ({broker_name})")

@@ -125,6 +125,6 @@ async def all_results(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found
     return [each.result() for each in started]
 
 
-def begun(work: Coroutine[Any, Any, Found]) -> "asyncio.Task[Found]":
+def start_task(work: Coroutine[Any, Any, Found]) -> "asyncio.Task[Found]":
     """Begin `work` for others who wait for it, by `asyncio.shield` if they are several: its failure is theirs."""
     return asyncio.get_running_loop().create_task(work)

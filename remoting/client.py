@@ -60,7 +60,7 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     close_seconds: float = 1
 
 
-class Answered(NamedTuple):
+class PeerResponse(NamedTuple):
     """What a peer has answered, and where it certainly is."""
 
     command: RemotingCommand
@@ -68,13 +68,13 @@ class Answered(NamedTuple):
     peer: str
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """What asks peers; every failure is an InvokeError."""
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Return the answer of the peer at "host:port", whatever its code."""
 
-    async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> Answered:
+    async def invoke_on_new_connection(self, address: str, request: RemotingCommand, timeout_ms: int) -> PeerResponse:
         """As `invoke`, over a connection of its own."""
 
 
@@ -123,7 +123,7 @@ class RemotingClient:
                 self._leave(address, link)
             raise InvokeTimeout(address, timeout_ms) from None
 
-    async def ask_anew(self, address: str, request: RemotingCommand, timeout_ms: int) -> Answered:
+    async def invoke_on_new_connection(self, address: str, request: RemotingCommand, timeout_ms: int) -> PeerResponse:
         """As `invoke`, over a connection of its own: one that stands may not know yet that its peer is gone.
 
         Raises ConnectionRefused and OutOfResources too.
@@ -133,7 +133,7 @@ class RemotingClient:
                 link = await self._connect(address)
                 try:
                     answer = self._looked_at(link, request, await link.ask(self._ready(link, request)))
-                    return Answered(answer, link.peer)
+                    return PeerResponse(answer, link.peer)
                 finally:
                     link.transport.abort()
         except TimeoutError:

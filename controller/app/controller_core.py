@@ -27,7 +27,7 @@ from controller.wire.effect_runner import Performer, PerformObserver
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
 from remoting.background_tasks import BackgroundTasks, is_failure
-from remoting.client import Asker
+from remoting.client import Requester
 from remoting.clock import Clock
 from serving.config.stored_config import StoredConfig
 
@@ -56,7 +56,7 @@ class Edge(NamedTuple):
     #: Runs what nobody waits for.
     tasks: BackgroundTasks
     #: Asks brokers.
-    client: Asker
+    client: Requester
     backend: StoreBackend
     store: SetStore
     live: HeartbeatTable

@@ -23,8 +23,8 @@ from controller.wire.handlers import BODY_LIMITS
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
-from remoting.server.oneway_fast_path import NoticeKind
-from remoting.server.server import ServerOptions
+from remoting.server.limits import ServerOptions
+from remoting.server.oneway_fast_path import OnewayKind
 from serving.config.stored_config import StoredConfig
 from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.own_address import is_own_host, warn_of_loopback
@@ -88,10 +88,10 @@ class Controller:
             ConnectionWatch(self._journal, self._lost),
             ServerOptions(
                 urgent=_URGENT,
-                prepared=RequestCode.CONTROLLER_GET_REPLICA_INFO,
-                notices=NoticeKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
+                cached_code=RequestCode.CONTROLLER_GET_REPLICA_INFO,
+                oneway=OnewayKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
                 body_limits=BODY_LIMITS,
-                is_kept=self._engine.control.is_of_member,
+                is_protected=self._engine.control.is_of_member,
             ),
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )

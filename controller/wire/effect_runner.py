@@ -13,7 +13,7 @@ from controller.failover.effects import CheckReachability, Effect, NotifyRoleCha
 from controller.failover.election_log import ElectionLog, ElectionRecord, NotificationResult
 from controller.failure_detection.detector import ANSWER_MS, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
-from remoting.client import Asker
+from remoting.client import Requester
 from remoting.clock import Clock
 from remoting.protocol.codec import decode_body, encode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
@@ -58,7 +58,7 @@ class Performer:
     def __init__(
         self,
         start: Starter,
-        client: Asker,
+        client: Requester,
         elections: ElectionLog,
         clock: Clock,
         observer: PerformObserver,
@@ -118,7 +118,7 @@ class Performer:
         # A small question that any broker in controller mode answers.
         question = RemotingCommand(RequestCode.GET_BROKER_EPOCH_CACHE)
         try:
-            answer, peer = await self._client.ask_anew(address, question, timeout_ms)
+            answer, peer = await self._client.invoke_on_new_connection(address, question, timeout_ms)
             outcome = ProbeOutcome.ANOTHER if _is_of_another(key, answer) else ProbeOutcome.ANSWERED
         except ConnectionRefused:
             outcome = ProbeOutcome.REFUSED

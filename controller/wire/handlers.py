@@ -64,9 +64,9 @@ from remoting.protocol.shapes.controller import (
     SyncStateData,
     SyncStateSet,
 )
-from remoting.server.body_limits import BodyLimits
+from remoting.server.limits import BodyLimits
 from remoting.server.observer import Peer
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from serving.config.stored_config import StoredConfig
 
 #: Shortest and longest heartbeat timeout that is believed.
@@ -96,7 +96,7 @@ BODY_LIMITS: Final = BodyLimits(
     },
 )
 
-Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
+Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
 class Handlers:

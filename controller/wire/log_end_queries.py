@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.failure_detection.log_ends import LogEnd, LogEndQuery, LogEnds
 from controller.sets.broker_set import RAISED_EPOCH_MAX
-from remoting.background_tasks import all_results, begun
-from remoting.client import Asker
+from remoting.background_tasks import all_results, start_task
+from remoting.client import Requester
 from remoting.protocol.codec import decode_body
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
@@ -40,7 +40,7 @@ _PROPERTIES: Final = RemotingCommand(RequestCode.GET_BROKER_CONFIG)
 class LogEndQueries:
     """Questions to brokers; elections of one set that are held at the same time share the answers."""
 
-    def __init__(self, client: Asker) -> None:
+    def __init__(self, client: Requester) -> None:
         self._client = client
         self._places = asyncio.Semaphore(QUERIES_MAX)
         self._under_way: dict[str, asyncio.Task[LogEnds]] = {}
@@ -50,7 +50,7 @@ class LogEndQueries:
         name = query.broker_name
         task = self._under_way.get(name)
         if task is None:
-            task = self._under_way[name] = begun(self._ask(query))
+            task = self._under_way[name] = start_task(self._ask(query))
             task.add_done_callback(lambda _: self._under_way.pop(name))
         # Who gives up waiting must not end it for the others.
         return await asyncio.shield(task)

@@ -4,7 +4,7 @@ from controller.sets.broker_set import BrokerSet
 from remoting.protocol.codec import encode_fields
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.controller import MasterHeader, SyncStateSet
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 
 
@@ -12,10 +12,10 @@ class ReplicaInfos:
     """The answers that stand ready, by broker name."""
 
     def __init__(self) -> None:
-        self._ready: dict[str, PreparedAnswer] = {}
+        self._ready: dict[str, PreparedResponse] = {}
         self._tally = SizeTally(())
 
-    def of(self, broker_set: BrokerSet) -> PreparedAnswer:
+    def of(self, broker_set: BrokerSet) -> PreparedResponse:
         """Return the answer about a set as it is stored now; it is true until `changed` is told otherwise."""
         ready = self._ready.get(broker_set.broker_name)
         if ready is None:
@@ -25,19 +25,19 @@ class ReplicaInfos:
                 master_epoch=broker_set.master_epoch,
             )
             body = encoded_sync_state_set(broker_set)
-            ready = PreparedAnswer(body, self._tally, encode_fields(header))
+            ready = PreparedResponse(body, self._tally, encode_fields(header))
             self._ready[broker_set.broker_name] = ready
         return ready
 
     def changed(self, broker_name: str) -> None:
         """Learn that a set is no longer as it was."""
         if (ready := self._ready.pop(broker_name, None)) is not None:
-            ready.drop()
+            ready.invalidate()
 
     def forget(self) -> None:
         """Learn that nothing is known any more, or another controller answers."""
         for ready in self._ready.values():
-            ready.drop()
+            ready.invalidate()
         self._ready.clear()
 
 

@@ -168,7 +168,7 @@ def _held_for_peers(prefix: str) -> tuple[Panel, ...]:
         Panel(
             kind=Kind.LINES,
             title="Peers that do not read",
-            description="Connections that are not read because their peers leave too many answers unread, and how "
+            description="Connections that are not read because their response buffers are full, and how "
             "often that began a second.",
             limits=bad_above(10),
             queries=(
@@ -184,8 +184,8 @@ def _held_for_peers(prefix: str) -> tuple[Panel, ...]:
             unit="bytes",
             limits=worse_above(64 * _MIB, 256 * _MIB),
             queries=(
-                Query(now_of_each(f"{prefix}partial_frame_bytes").expr, "{{instance}} unfinished frames"),
-                Query(now_of_each(f"{prefix}response_buffer_bytes").expr, "{{instance}} unread answers"),
+                Query(now_of_each(f"{prefix}partial_frame_bytes").expr, "{{instance}} partial frames"),
+                Query(now_of_each(f"{prefix}response_buffer_bytes").expr, "{{instance}} response buffers"),
             ),
         ),
     )
@@ -216,7 +216,7 @@ def _machine(prefix: str) -> tuple[Panel, ...]:
         Panel(
             kind=Kind.LINES,
             title="Memory",
-            description="Resident memory. It grows with topics times brokers, and with what peers leave unread.",
+            description="Resident memory. It grows with topics times brokers, and with response buffers.",
             unit="bytes",
             limits=worse_above(1024 * _MIB, 2048 * _MIB),
             queries=(now_of_each("process_resident_memory_bytes"),),

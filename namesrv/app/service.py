@@ -25,8 +25,8 @@ from namesrv.wire.operator_requests import OperatorRequests
 from namesrv.wire.request_table import BODY_LIMITS, BROKER_CODES, RequestTable
 from namesrv.wire.route_requests import RouteRequests
 from remoting.protocol.codes import RequestCode
+from remoting.server.limits import ServerOptions
 from remoting.server.observer import CloseReason
-from remoting.server.server import ServerOptions
 from remoting.server.statistics import timer_ns
 from serving.process.event_log import AttributedDispatcher, ConnectionWatch
 from serving.process.process import Runtime, ServerProcess
@@ -68,9 +68,9 @@ class NameServer:
             ConnectionWatch(self._journal, self._lost),
             ServerOptions(
                 urgent=frozenset({RequestCode.GET_ROUTEINFO_BY_TOPIC}),
-                prepared=RequestCode.GET_ROUTEINFO_BY_TOPIC,
+                cached_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
                 body_limits=BODY_LIMITS,
-                is_kept=self._state.tables.live.has_registered_over,
+                is_protected=self._state.tables.live.has_registered_over,
             ),
             queued_requests_max=config.default_thread_pool_queue_capacity,
         )

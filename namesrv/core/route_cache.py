@@ -7,7 +7,7 @@ Whoever changes a topic, a broker set or a setting that routes depend on drops t
 from collections.abc import Iterable
 from typing import Final
 
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 
 #: Bytes of bodies that are kept; beyond it go those of the topics for which none was made for the longest time. A route
 #: over 300 broker sets has about 64 KiB.
@@ -19,25 +19,25 @@ class RouteCache:
 
     def __init__(self, bytes_max: int = ROUTE_CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
-        self._responses: dict[str, dict[object, PreparedAnswer]] = {}
+        self._responses: dict[str, dict[object, PreparedResponse]] = {}
         self._bytes = 0
         #: How many answers were made, and how many topics' answers were dropped because they were no longer true.
         self.misses = 0
         self.invalidated = 0
 
-    def get(self, topic: str, form: object) -> PreparedAnswer | None:
+    def get(self, topic: str, form: object) -> PreparedResponse | None:
         """Return the answer, if it is still true."""
         responses = self._responses.get(topic)
         return responses.get(form) if responses else None
 
-    def keep(self, topic: str, form: object, answer: PreparedAnswer) -> None:
+    def keep(self, topic: str, form: object, answer: PreparedResponse) -> None:
         """Keep an answer that was just made from the tables."""
         self.misses += 1
         # Its topic goes last, so that making room does not take what was just made.
         responses = self._responses[topic] = self._responses.pop(topic, {})
         if (former := responses.get(form)) is not None:
             self._bytes -= former.body_bytes
-            former.drop()
+            former.invalidate()
         responses[form] = answer
         self._bytes += answer.body_bytes
         while self._bytes > self._bytes_max and len(self._responses) > 1:
@@ -58,4 +58,4 @@ class RouteCache:
     def _drop(self, topic: str) -> None:
         for answer in self._responses.pop(topic).values():
             self._bytes -= answer.body_bytes
-            answer.drop()
+            answer.invalidate()

@@ -15,9 +15,9 @@ from namesrv.wire.operator_requests import OperatorRequests
 from namesrv.wire.route_requests import RouteRequests
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.server.body_limits import UNLIMITED, BodyLimits
+from remoting.server.limits import UNLIMITED, BodyLimits
 from remoting.server.observer import Peer
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 
 #: In bytes: a registration may be as long as a frame; a single topic and changed properties get what they can need; the
 #: others have some hundred bytes or none.
@@ -40,7 +40,7 @@ BROKER_CODES: Final = frozenset(
     }
 )
 
-Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
+Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
 class RequestTable:

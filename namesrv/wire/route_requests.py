@@ -20,7 +20,7 @@ from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.namesrv import GetRouteInfoRequestHeader
 from remoting.protocol.shapes.route import TopicRouteData
 from remoting.server.observer import Peer
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 
 
 class RouteRequests:
@@ -41,7 +41,7 @@ class RouteRequests:
         self._counters = counters
         self._started_ms = clock.now_ms()
 
-    def topic_route(self, request: RemotingCommand, _: Peer) -> RemotingCommand | PreparedAnswer:
+    def topic_route(self, request: RemotingCommand, _: Peer) -> RemotingCommand | PreparedResponse:
         """Answer the route of a topic, encoded before if it was asked for before; raises NotReady or TopicNotExist."""
         header = decode_fields(GetRouteInfoRequestHeader, request.ext_fields)
         if self._waits_for_brokers():
@@ -51,7 +51,7 @@ class RouteRequests:
         dialect = Dialect.STANDARD if standard else Dialect.BARE_INTEGER_KEYS
         topic = header.topic
         zone = (header.zone_name or "").strip() if header.zone_mode else ""
-        answer: RemotingCommand | PreparedAnswer | None = None
+        answer: RemotingCommand | PreparedResponse | None = None
         if topic is not None:
             answer = self._zone_route(request, topic, zone) if zone else self._prepared_route(topic, dialect)
         if answer is None:
@@ -66,11 +66,11 @@ class RouteRequests:
             return self._runner.run(steps, peer.id, 0)
         return run_to_completion(steps)
 
-    def _prepared_route(self, topic: str, dialect: Dialect) -> PreparedAnswer | None:
+    def _prepared_route(self, topic: str, dialect: Dialect) -> PreparedResponse | None:
         cache = self._state.route_cache
         prepared = cache.get(topic, dialect)
         if prepared is None and (route := self._route_of(topic)):
-            prepared = PreparedAnswer(encode(route, dialect), self._counters.found)
+            prepared = PreparedResponse(encode(route, dialect), self._counters.found)
             cache.keep(topic, dialect, prepared)
         return prepared
 

@@ -54,7 +54,7 @@ class RequestRefused(RemotingError):  # a refusal is an answer, not a failure of
 
     code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
     #: What was asked could be read and was allowed; somebody else tells why it failed.
-    is_told: ClassVar[bool] = False
+    is_logged: ClassVar[bool] = False
     #: `{}` for commands whose answer has a header class: Java then writes the key even for an error.
     ext_fields: ClassVar[Mapping[str, str] | None] = None
 

@@ -64,8 +64,8 @@ class FrameReader(Generic[Read]):
         "_rest",
         "_wanted",
         "error",
+        "partial_frame_bytes",
         "skipped_bytes_left",
-        "unfinished_bytes",
     )
 
     def __init__(
@@ -91,7 +91,7 @@ class FrameReader(Generic[Read]):
         #: The beginning of an unfinished frame, in the pieces in which it came, small ones put together.
         self._rest: Pieces = []
         #: How many bytes those have.
-        self.unfinished_bytes = 0
+        self.partial_frame_bytes = 0
         #: Bytes that they must have before there is something to do.
         self._wanted = _LENGTH_BYTES
         #: Why the stream ended, once it did.
@@ -99,8 +99,8 @@ class FrameReader(Generic[Read]):
 
     def missing_bytes(self, data: bytes) -> int:
         """Return how many of the next bytes, which begin with `data`, belong to a frame that began, or begins there."""
-        if self.unfinished_bytes:
-            return self._wanted - self.unfinished_bytes
+        if self.partial_frame_bytes:
+            return self._wanted - self.partial_frame_bytes
         return self.skipped_bytes_left or _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
 
     def receive(self, data: bytes) -> list[Read]:
@@ -109,13 +109,13 @@ class FrameReader(Generic[Read]):
             return []
         if self.skipped_bytes_left:
             data = self._skip(data)
-        if self.unfinished_bytes:
+        if self.partial_frame_bytes:
             self._keep(data)
-            if self.unfinished_bytes < self._wanted:
+            if self.partial_frame_bytes < self._wanted:
                 return self._judged()
             pieces, self._rest = self._rest, []
-            is_one_frame = self.unfinished_bytes == self._wanted > _PIECE_BYTES_MIN
-            self.unfinished_bytes = 0
+            is_one_frame = self.partial_frame_bytes == self._wanted > _PIECE_BYTES_MIN
+            self.partial_frame_bytes = 0
         else:
             pieces, is_one_frame = [data], False
         frames: list[Read] = []
@@ -143,21 +143,21 @@ class FrameReader(Generic[Read]):
         """Return what stands for the unfinished frame if its header is there and the rest is not wanted."""
         length = self._wanted - _LENGTH_BYTES
         try:
-            if self._is_judged or self.unfinished_bytes < _PREFIX.size:
+            if self._is_judged or self.partial_frame_bytes < _PREFIX.size:
                 return []
             _, header_end = _header_span(self._beginning(_PREFIX.size), 0, length)
-            if self.unfinished_bytes < header_end:
+            if self.partial_frame_bytes < header_end:
                 return []
             self._is_judged = True
             refused = self._refuse(self._beginning(header_end), length)
         except FrameError as error:
             self.error = without_origin(error)
-            self._rest, self.unfinished_bytes = [], 0
+            self._rest, self.partial_frame_bytes = [], 0
             return []
         if refused is None:
             return []
-        self.skipped_bytes_left = self._wanted - self.unfinished_bytes
-        self._rest, self.unfinished_bytes, self._wanted = [], 0, _LENGTH_BYTES
+        self.skipped_bytes_left = self._wanted - self.partial_frame_bytes
+        self._rest, self.partial_frame_bytes, self._wanted = [], 0, _LENGTH_BYTES
         return [refused]
 
     def _beginning(self, count: int) -> bytes:
@@ -170,7 +170,7 @@ class FrameReader(Generic[Read]):
 
     def _keep(self, data: bytes) -> None:
         """Add to the unfinished frame; large pieces stay as they are, to be copied once, when the frame is whole."""
-        self.unfinished_bytes += len(data)
+        self.partial_frame_bytes += len(data)
         if len(data) >= _PIECE_BYTES_MIN:
             self._rest.append(data)
         elif self._rest and isinstance(self._rest[-1], bytearray):

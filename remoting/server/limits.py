@@ -1,44 +1,107 @@
-"""How much a server grants its peers. Answers to Java's `NettyServerConfig` and the system properties beside it."""
+"""Limits and options of a server: what all peers together and each of them may use, and how long bodies may be.
+
+Answers to Java's `NettyServerConfig` and the system properties beside it. The servers' options have these defaults.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
+from remoting.protocol.codes import RequestCode, SerializeType
+from remoting.protocol.errors import RequestRefused
 from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT
+from remoting.server.oneway_fast_path import OnewayKind
+
+#: No body limit: longer than any frame.
+UNLIMITED: Final = 2**31 - 1
 
 
 class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that has an end, of one server."""
+    """Limits of connections, requests and buffers of one server."""
 
     #: A frame with its length prefix (`com.rocketmq.remoting.frameMaxLength`).
     frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT
-    #: Unfinished frames of all connections together; beyond it those with the largest are closed.
-    unfinished_bytes_max: int = 512 * 1024 * 1024
-    #: Open connections; the next one is closed at once.
+    #: Partial frames of all connections together; beyond it the connections with the largest are closed.
+    partial_frame_bytes_max: int = 512 * 1024 * 1024
+    #: Open connections; for one more, one of them is evicted (`connection_limit.py`).
     connections_max: int = 16_384
-    #: Connections that wait to be accepted.
+    #: Connections that wait to be accepted (`serverSocketBacklog`).
     backlog: int = 1024
-    #: Without a byte in either direction for so long, or with a frame unfinished for so long, a connection is closed;
-    #: 0 for never (`serverChannelMaxIdleTimeSeconds`).
+    #: A connection without a byte in either direction, or with a partial frame, for so long is closed; 0 for never
+    #: (`serverChannelMaxIdleTimeSeconds`).
     idle_seconds: float = 120
-    #: Answers of one connection that its peer has not taken: above `high` its requests wait, below `low` they go on.
-    unsent_bytes_high: int = 256 * 1024
-    unsent_bytes_low: int = 64 * 1024
-    #: Answers that peers have not taken, of all connections together; beyond it those with the most are closed.
-    unread_bytes_max: int = 512 * 1024 * 1024
-    #: Requests of all connections that wait for their turn; beyond it SYSTEM_BUSY (`defaultThreadPoolQueueCapacity`),
-    #: those first whose peers leave answers unread.
+    #: The response buffer of one connection: above `high` its requests wait, below `low` they are processed again
+    #: (`writeBufferHighWaterMark`, `writeBufferLowWaterMark`).
+    response_buffer_high_bytes: int = 1024 * 1024
+    response_buffer_low_bytes: int = 256 * 1024
+    #: Response buffers of all connections together; beyond it the connections with the largest are aborted.
+    response_buffer_bytes_max: int = 512 * 1024 * 1024
+    #: Queued requests of all connections; beyond it SYSTEM_BUSY (`defaultThreadPoolQueueCapacity`), first for the peers
+    #: that do not read their responses.
     queued_requests_max: int = 10_000
     #: Bodies of those; beyond it SYSTEM_BUSY too.
     queued_bytes_max: int = 512 * 1024 * 1024
-    #: Requests of one connection that wait for their turn: with so many nothing more is read from it.
+    #: Queued requests of one connection: with so many nothing more is read from it.
     queued_requests_per_connection: int = 256
     #: Bodies of those.
     queued_bytes_per_connection: int = 4 * 1024 * 1024
-    #: What a connection sent more than this at once is read on when the others had their turn.
+    #: Bytes that a connection processes in one turn; what it sent more at once waits for the turns of others.
     turn_bytes: int = 16 * 1024
-    #: The longest that what waits for its turn is worked on before sockets are looked at again.
+    #: How long queued requests are processed before sockets are read again.
     turn_ms: float = 2
-    #: How long answers may take to leave when the server closes.
+    #: How long responses may take to leave when the server closes.
     close_seconds: float = 5
     #: Kernel buffers of a connection; 0 for the system's own (`serverSocketSndBufSize`, `serverSocketRcvBufSize`).
     socket_send_bytes: int = 0
     socket_receive_bytes: int = 0
+
+
+class BodyLimits(msgspec.Struct, frozen=True):
+    """The longest body of a request by its code, in bytes; the length of a frame (`frameMaxLength`) limits it too.
+
+    A longer body is refused by its length, and its bytes are dropped as they come.
+    """
+
+    #: For codes without a limit of their own, unknown codes too.
+    other: int = UNLIMITED
+    by_code: Mapping[int, int] = msgspec.field(default_factory=dict)
+
+    def of(self, code: int) -> int:
+        """Return the longest body of requests with this code."""
+        return self.by_code.get(code, self.other)
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server processes requests, and within which limits."""
+
+    limits: ServerLimits = msgspec.field(default_factory=ServerLimits)
+    #: The longest bodies that requests may have.
+    body_limits: BodyLimits = msgspec.field(default_factory=BodyLimits)
+    #: Request codes that are processed at once, in the order read, before all others.
+    urgent: frozenset[int] = frozenset()
+    #: The urgent code whose responses are cached by the bytes of the request; None for no cache.
+    cached_code: int | None = RequestCode.GET_ROUTEINFO_BY_TOPIC
+    #: The urgent one-way requests that come most of all, if there are such.
+    oneway: OnewayKind | None = None
+    #: How headers of responses are written, whatever the request used.
+    serialize_type: SerializeType = SerializeType.JSON
+    #: Whether the connection of this id is that of a known broker, which is evicted last (`connection_limit.py`).
+    is_protected: Callable[[int], bool] = lambda _connection_id: False
+
+
+class BodyTooLong(RequestRefused):
+    """The body is longer than a request of its code can need."""
+
+    def __init__(self, code: int, body_bytes: int, body_bytes_max: int) -> None:
+        self.request_code = code
+        self.body_bytes = body_bytes
+        self.body_bytes_max = body_bytes_max
+        super().__init__(f"{_named(code)}: a body of {body_bytes} bytes is over the limit of {body_bytes_max}")
+
+
+def _named(code: int) -> str:
+    try:
+        return f"{RequestCode(code).name} ({code})"
+    except ValueError:
+        return f"request {code}"

@@ -1,4 +1,4 @@
-"""What the server tells about its connections and requests, and in which words; who logs it is not decided here.
+"""What a server reports about its connections and requests; `serving` logs and counts it.
 
 Answers to Java's `ChannelEventListener`, and to the log lines of `NettyRemotingServer`.
 """
@@ -11,26 +11,26 @@ from remoting.protocol.errors import FrameError
 
 
 class CloseReason(StrEnum):
-    """Why a connection ended; a label in the metrics."""
+    """Why a connection closed; a label of `connections_closed_total`."""
 
-    #: The peer closed it, or went away.
+    #: The peer closed it, or is gone.
     PEER = "peer"
     #: Neither side sent anything for too long.
     IDLE = "idle"
-    #: The peer's bytes could not be followed, or a fault of ours kept it from its answer.
+    #: The peer's bytes broke the framing, or an internal error kept a response from it.
     ERROR = "error"
-    #: The peer did not read its answers.
+    #: The peer did not read its responses.
     SLOW_READER = "slow_reader"
-    #: There were too many connections, and this was the one that could best be spared.
-    MADE_ROOM = "made_room"
+    #: There were too many connections, and this one was the least needed.
+    EVICTED = "evicted"
     #: Known brokers held too many of all connections, and most of them were of this one's host.
     HOST_SHARE = "host_share"
-    #: We stop.
+    #: The server stops.
     SHUTDOWN = "shutdown"
 
 
 class ConnectionKind(StrEnum):
-    """What the other end has shown itself to be; a label in the metrics."""
+    """The kind of a peer by the requests that it sent; a label of `connections`."""
 
     BROKER = "broker"
     CLIENT = "client"
@@ -38,22 +38,22 @@ class ConnectionKind(StrEnum):
 
 
 class Rejection(StrEnum):
-    """Why something of a peer was not carried out; a label in the metrics."""
+    """Why a frame, a request or a connection was rejected; a label of `requests_rejected_total`."""
 
     BUSY = "busy"
     BAD_FRAME = "bad_frame"
     TOO_LARGE = "too_large"
-    #: Unfinished frames of all connections were over their limit, and this was among the largest.
-    UNFINISHED_BYTES = "unfinished_bytes"
-    #: The body or a field of one request could not be read.
+    #: Partial frames of all connections exceeded their limit, and this was among the largest.
+    PARTIAL_FRAME_BYTES = "partial_frame_bytes"
+    #: The body or a field of one request is invalid.
     BAD_REQUEST = "bad_request"
     DRAINING = "draining"
-    #: A connection over the limit, closed before its first byte.
+    #: A connection beyond the limit, closed before its first byte.
     CONNECTIONS = "connections"
 
 
 class Peer(Protocol):
-    """What a handler or an observer may know of a connection, and do with it."""
+    """A connection as handlers and observers see it."""
 
     @property
     def id(self) -> int:
@@ -61,53 +61,53 @@ class Peer(Protocol):
 
     @property
     def peer(self) -> str:
-        """The "host:port" of the other end, or of the one that a proxy speaks for."""
+        """The "host:port" of the other end, or of the one that a proxy claims to forward for."""
 
     @property
     def socket_peer(self) -> str:
-        """The "host:port" of the other end itself: anybody can say that it is a proxy."""
+        """The "host:port" of the other end itself: anybody can claim to be a proxy."""
 
     @property
     def kind(self) -> ConnectionKind:
-        """What the other end has shown itself to be."""
+        """Whether the peer's requests show a broker or a client."""
 
     @kind.setter
     def kind(self, kind: ConnectionKind) -> None: ...
 
     @property
     def is_lost(self) -> bool:
-        """Whether the peer is gone, or closed its side; what it asked before is still carried out."""
+        """Whether the peer is gone, or closed its side; its queued requests are still processed."""
 
     def close(self, reason: CloseReason) -> None:
         """End the connection; what is written to it already still leaves."""
 
 
 class ServerObserver(Protocol):
-    """Who is told. Calls come from the event loop and must return at once."""
+    """Receives reports. Calls come from the event loop and must return at once."""
 
     def connection_opened(self, connection: Peer) -> None:
-        """Note that a peer connected; for whom a proxy speaks may become known later."""
+        """Report that a peer connected; `peer` may change with its first bytes, by the header of a proxy."""
 
     def connection_refused(self, peer: str, connections_max: int) -> None:
-        """Note that a peer connected beyond the limit and was closed."""
+        """Report that a peer connected beyond the limit and was closed."""
 
-    def connection_paused(self, connection: Peer, unread_bytes: int) -> None:
-        """Note that a peer leaves too many answers unread and takes none, so nothing is read from it; once a pause."""
+    def connection_paused(self, connection: Peer, response_buffer_bytes: int) -> None:
+        """Report that a peer reads none of its responses, so nothing is read from it; reported once a pause."""
 
     def connection_lost(self, connection: Peer) -> None:
-        """Note that a peer is gone, or closed its side, and what it asked is still to be done.
+        """Report that a peer is gone, or closed its side, and has queued requests.
 
-        May be told twice. `connection_closed` follows when all is done.
+        May be reported twice. `connection_closed` follows when its requests are processed.
         """
 
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Note that a connection is gone, and all that came over it has been carried out."""
+        """Report that a connection is gone, and all its requests are processed."""
 
     def frame_rejected(self, connection: Peer, error: FrameError) -> None:
-        """Note that a peer's bytes could not be followed, so its connection closes; told once a connection."""
+        """Report that a peer's bytes broke the framing, so its connection closes; reported once a connection."""
 
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
-        """Note that a request was answered with an error because it could not be read, or was not served."""
+        """Report that a request got an error response because it is invalid, or the server refused it."""
 
     def handler_failed(self, connection: Peer, request: RemotingCommand, error: BaseException) -> None:
-        """Note that a request met a fault of ours; `error` has its traceback."""
+        """Report that a request met an internal error; `error` has its traceback."""

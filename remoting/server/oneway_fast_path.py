@@ -1,7 +1,7 @@
-"""One-way requests of one code that come again and again, handed over without becoming commands first.
+"""Processes frequent one-way requests of one code without decoding them to commands first.
 
-Thousands of brokers send their heartbeat each second, and nobody waits for an answer: what counts is how little each
-costs. Whatever is not exactly such a request, or cannot be carried out, goes the way of all others and is told there.
+Thousands of brokers send their heartbeat each second, and nobody waits for a response: what counts is how little each
+costs. Whatever is not exactly such a request, or fails, is processed as any other, which reports it.
 """
 
 import struct
@@ -20,33 +20,33 @@ _PREFIX_BYTES: Final = _PREFIX.size
 _unpack_prefix: Final = _PREFIX.unpack_from
 
 
-class NoticeKind(msgspec.Struct, frozen=True):
-    """Which requests these are, and who takes them."""
+class OnewayKind(msgspec.Struct, frozen=True):
+    """The request code of the fast path, the shape of its fields, and its handler."""
 
     code: int
     #: The shape of their extFields. It has no Booleans, which msgspec reads unlike Java.
     shape: type[msgspec.Struct]
-    #: Takes the fields of one; what it raises must leave everything as it was, or as the same fields leave it again.
+    #: Handles the fields of one request; where it raises, the request is processed again, which must change nothing.
     take: Callable[[Any, Peer], None]
 
 
-class Notices:
-    """Takes the one-way requests of one kind."""
+class OnewayFastPath:
+    """Processes the one-way requests of one kind."""
 
-    def __init__(self, kind: NoticeKind, statistics: ServerStatistics) -> None:
+    def __init__(self, kind: OnewayKind, statistics: ServerStatistics) -> None:
         self._code = kind.code
         self._take = kind.take
         self._statistics = statistics
         self._latencies = statistics.latencies_of(kind.code)
         header = msgspec.defstruct(
-            "_NoticeHeader", [("code", Int32), ("flag", Int32), ("extFields", kind.shape)], frozen=True, gc=False
+            "_OnewayHeader", [("code", Int32), ("flag", Int32), ("extFields", kind.shape)], frozen=True, gc=False
         )
         # Numbers stand as text in extFields. msgspec also reads "1e3", "1.0" and numbers without quotes, which the
-        # usual way does not; no broker writes them, and to look for them would double what a notice costs.
+        # codec does not; no broker writes them, and to look for them would double the cost of a request.
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(header, strict=False).decode
 
     def take(self, data: bytes, peer: Peer) -> bool:
-        """Tell whether the bytes were one such request, with a JSON header and no body, and it is carried out."""
+        """Process `data` if it is exactly one such request, with a JSON header and no body; False if it is not."""
         began_ns = timer_ns()
         if len(data) < _PREFIX_BYTES:
             return False
@@ -58,7 +58,7 @@ class Notices:
             if header.code != self._code or header.flag != FLAG_ONEWAY:
                 return False
             self._take(header.extFields, peer)
-        except Exception:  # noqa: BLE001  # whatever it is, the request is carried out the usual way, which tells it
+        except Exception:  # noqa: BLE001  # whatever it is, the request is processed as any other, which reports it
             return False
         self._statistics.count_finished(self._code, 0)
         self._latencies.add(timer_ns() - began_ns, 1)

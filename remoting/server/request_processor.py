@@ -1,23 +1,23 @@
-"""What becomes of a request: the dispatcher's answer, or what a peer is told instead, as the frame to send.
+"""Processes requests: the dispatcher's answer, or an error, as the frame to send.
 
 Answers to `NettyRemotingAbstract.processRequestCommand` (docs/protocol/remoting.md 10). When a request's turn comes is
 decided in `request_queue.py`.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from traceback import clear_frames
 from typing import Final, Protocol
 
 from remoting.background_tasks import is_failure
-from remoting.protocol.codes import VERSION_5_3_1, ResponseCode, SerializeType
+from remoting.protocol.codes import FLAG_RESPONSE, VERSION_5_3_1, ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
-from remoting.protocol.frame import Pieces, decode, decode_header, decode_pieces, encode
-from remoting.server.body_limits import BodyLimits, BodyTooLong
+from remoting.protocol.frame import FrameReader, Pieces, decode, decode_header, decode_pieces, encode
+from remoting.server.limits import BodyTooLong, ServerOptions
 from remoting.server.observer import Peer, Rejection, ServerObserver
-from remoting.server.oneway_fast_path import Notices
-from remoting.server.response_cache import KnownRequest, KnownRequests, PreparedAnswer
-from remoting.server.statistics import ServerStatistics
+from remoting.server.oneway_fast_path import OnewayFastPath
+from remoting.server.response_cache import CachedRequest, PreparedResponse, ResponseCache
+from remoting.server.statistics import Latencies, ServerStatistics, timer_ns
 
 BUSY_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
 GO_AWAY_REMARK: Final = "please go away"
@@ -28,143 +28,186 @@ FAULT_REMARK: Final = "internal error of the server; its log tells more"
 _REJECTING_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.REQUEST_CODE_NOT_SUPPORTED})
 
 
-#: What comes of a frame: a request that is known, or one with the key to learn its answer by.
-Received = KnownRequest | tuple[RemotingCommand, bytes | None]
+#: What a frame becomes: a request with a cached response, or a request with the key to cache its response by.
+Received = CachedRequest | tuple[RemotingCommand, bytes | None]
+
+Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
 class Dispatcher(Protocol):
     """What answers requests."""
 
-    def dispatch(
-        self, request: RemotingCommand, connection: Peer
-    ) -> RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]:
+    def dispatch(self, request: RemotingCommand, connection: Peer) -> Answer:
         """Answer one request.
 
-        Returns a command, an answer that stood ready, or an awaitable where the answer waits for something, such as a
-        disk. Raises RequestRefused or BodyError for what cannot be answered; anything else counts as a fault.
+        Returns a command, a prepared response, or an awaitable where the answer waits for something, such as a disk.
+        Raises RequestRefused or BodyError for what cannot be answered; anything else counts as an internal error.
         """
 
 
-class Answers:
-    """Carries requests out and makes the frames of their answers; never raises."""
+class RequestingConnection(Peer, Protocol):
+    """A connection whose frames are processed."""
+
+    def send(self, frame: bytes) -> None:
+        """Write frames, unless `frame` is empty."""
+
+    def enqueue(self, request: RemotingCommand) -> None:
+        """Let a request wait for its turn."""
+
+
+class RequestProcessor:
+    """Processes requests and encodes their responses; never raises."""
 
     def __init__(
         self,
         dispatcher: Dispatcher,
-        serialize_type: SerializeType,
+        options: ServerOptions,
         observer: ServerObserver,
         statistics: ServerStatistics,
-        known: KnownRequests | None = None,
-        notices: Notices | None = None,
     ) -> None:
         self._dispatch = dispatcher.dispatch
         self._execute = dispatcher.dispatch
-        #: Bodies over these are refused.
-        self.body_limits = BodyLimits()
-        self._serialize_type = serialize_type
+        self._options = options
+        self._serialize_type = options.serialize_type
         self._observer = observer
         self._statistics = statistics
-        #: None where every request is to be carried out.
-        self.known = known
-        #: None where there are none, or each is to be answered after all.
-        self.notices = notices
+        self._urgent = {code: statistics.latencies_of(code) for code in options.urgent}
+        code, oneway = options.cached_code, options.oneway
+        # Cached frames have JSON headers.
+        is_json = options.serialize_type is SerializeType.JSON
+        #: None where every request is processed.
+        self.cache = ResponseCache(code, statistics) if code is not None and is_json else None
+        #: None without such requests, or while each is to be answered.
+        self.oneway = None if oneway is None else OnewayFastPath(oneway, statistics)
 
     def drain(self) -> None:
-        """Send peers elsewhere from now on, those that understand it (docs/protocol/remoting.md 11.5)."""
-        self._dispatch = self._dispatch_or_send_away
-        if self.known is not None:
-            self.known.forget()
-            self.known = None
-        self.notices = None
+        """Answer GO_AWAY from now on to peers that understand it (docs/protocol/remoting.md 11.5)."""
+        self._dispatch = self._dispatch_or_go_away
+        if self.cache is not None:
+            self.cache.clear()
+            self.cache = None
+        self.oneway = None
 
-    def read(self, data: bytes, at: int, length: int) -> Received:
-        """Return the request that a frame is; raises as `frame.decode`."""
-        known = self.known
-        if known is None:
+    # Frames
+
+    def new_reader(self) -> FrameReader[Received]:
+        """Return what cuts the bytes of one connection into requests."""
+        return FrameReader(self._read, self._read_pieces, self._options.limits.frame_bytes_max, self._refuse)
+
+    def _read(self, data: bytes, at: int, length: int) -> Received:
+        """Return the request in a frame; raises as `frame.decode`."""
+        cache = self.cache
+        if cache is None:
             return decode(data, at, length), None
-        return known.find(data, at, at + 4 + length) or (decode(data, at, length), known.missed)
+        return cache.find(data, at, at + 4 + length) or (decode(data, at, length), cache.missed_key)
 
     @staticmethod
-    def read_pieces(pieces: Pieces) -> Received:
-        """Return the request that a frame in pieces is; it is too long to be known."""
+    def _read_pieces(pieces: Pieces) -> Received:
+        """Return the request in a frame of several pieces, which is too long for the cache."""
         return decode_pieces(pieces), None
 
-    def refuse(self, data: bytes, length: int) -> Received | None:
-        """Return what stands for a frame whose body is too long for its code; raises as `frame.decode_header`.
+    def _refuse(self, data: bytes, length: int) -> Received | None:
+        """Return the request of a frame whose body is too long for its code, without the body; None if it may come.
 
-        None if the frame may come. `data` begins with it, and has its whole header.
+        `data` begins with the frame and has its whole header. Raises as `frame.decode_header`.
         """
         request = decode_header(data, length)
-        return (request, None) if request.left_out_bytes > self.body_limits.of(request.code) else None
+        return (request, None) if request.left_out_bytes > self._options.body_limits.of(request.code) else None
 
-    def ready(self, request: KnownRequest) -> bytes | None:
-        """Return the frame that answers a known request, None if it has to be carried out after all."""
-        known = self.known
-        return known.answer(request) if known is not None and request.prepared.is_true else None
+    def process_frames(
+        self, frames: Sequence[Received], connection: RequestingConnection, size_max: int, began_ns: int
+    ) -> int:
+        """Process urgent requests and enqueue the others; return how many, fewer with over `size_max` response bytes.
 
-    def begin(
+        All responses leave in one write, and one reading of the clock serves all.
+        """
+        responses: list[bytes] = []
+        latencies: list[Latencies] = []
+        done = size = 0
+        for done, frame in enumerate(frames, 1):  # noqa: B007  # is returned
+            response = self._process_frame(frame, connection, latencies)
+            responses.append(response)
+            size += len(response)
+            if size > size_max:
+                break
+        connection.send(responses[0] if len(responses) == 1 else b"".join(responses))
+        if latencies:
+            Latencies.add_batch(latencies, timer_ns() - began_ns)
+        return done
+
+    def _process_frame(self, frame: Received, connection: RequestingConnection, latencies: list[Latencies]) -> bytes:
+        """Return the response to an urgent request, `b""` for one that is enqueued."""
+        if isinstance(frame, CachedRequest):
+            cache = self.cache
+            if cache is not None and frame.prepared.is_valid:
+                latencies.append(cache.latencies)
+                return cache.response(frame)
+            # Its response became invalid while it waited.
+            frame = (decode(frame.data, frame.at, frame.length), None)
+        request, key = frame
+        of_code = self._urgent.get(request.code)
+        if of_code is None or request.flag & FLAG_RESPONSE:
+            connection.enqueue(request)
+            return b""
+        latencies.append(of_code)
+        response = self.process(request, connection, key)
+        assert isinstance(response, bytes), "an urgent request has its response at once"
+        return response
+
+    # Requests
+
+    def process(
         self, request: RemotingCommand, connection: Peer, key: bytes | None = None
     ) -> bytes | Awaitable[RemotingCommand]:
-        """Return the frame that answers a request, `b""` if it wants none, or what `finish` has to wait for.
+        """Return the response frame, `b""` if the request wants none, or what `finish` has to await.
 
-        With the `key` of a request that was not known, an answer that stood ready is remembered for it.
+        A prepared response is cached under `key`, where there is one.
         """
         try:
             body_bytes = request.left_out_bytes or len(request.body)
-            if body_bytes > (body_bytes_max := self.body_limits.of(request.code)):
+            if body_bytes > (body_bytes_max := self._options.body_limits.of(request.code)):
                 raise BodyTooLong(request.code, body_bytes, body_bytes_max)  # noqa: TRY301  # answered as any refusal
             answer = self._dispatch(request, connection)
-        except Exception as error:  # noqa: BLE001  # whatever a handler raises ends here, told and answered
-            answer = self._answer_to(error, request, connection)
-        if isinstance(answer, PreparedAnswer):
-            return self._ready(answer, request, key)
+        except Exception as error:  # noqa: BLE001  # whatever a handler raises ends here, reported and answered
+            answer = self._error_answer(error, request, connection)
+        if isinstance(answer, PreparedResponse):
+            return self._prepared_frame(answer, request, key)
         if isinstance(answer, RemotingCommand):
             return self._frame(answer, request, connection)
         return answer
 
-    def _ready(self, prepared: PreparedAnswer, request: RemotingCommand, key: bytes | None) -> bytes:
-        if self.known is not None and key is not None:
-            self.known.learn(key, request, prepared)
-        self._statistics.prepared[request.code] += 1
-        frame = prepared.frame(b"%d" % request.opaque)
-        if self._serialize_type is not SerializeType.JSON:
-            frame = encode(request.reply(ext_fields=prepared.ext_fields, body=prepared.body), self._serialize_type)
-        return b"" if request.is_oneway else frame
-
     async def finish(self, request: RemotingCommand, connection: Peer, awaitable: Awaitable[RemotingCommand]) -> bytes:
-        """Return the frame that answers a request once its answer is there, `b""` if it wants none."""
+        """Return the response frame once its answer is there, `b""` if the request wants none."""
         try:
             answer = await awaitable
-        except BaseException as error:  # as in begin; a peer waits for its answer
+        except BaseException as error:  # as in `process`; a peer waits for its answer
             if not is_failure(error):
                 raise
-            answer = self._answer_to(error, request, connection)
+            answer = self._error_answer(error, request, connection)
             # What waited for the error holds it, and is held by it, with all that the request brought, until the next
             # collection of garbage, which is rare here.
             clear_frames(error.__traceback__)
         return self._frame(answer, request, connection)
 
-    def busy(self, request: RemotingCommand, connection: Peer) -> bytes:
-        """Return the frame that tells a peer to come back later, `b""` if it wants none."""
+    def busy_response(self, request: RemotingCommand, connection: Peer) -> bytes:
+        """Reject a request with SYSTEM_BUSY; return the response frame, `b""` if the request wants none."""
         self._reject(request, connection, Rejection.BUSY, BUSY_REMARK)
         return self._frame(request.reply(ResponseCode.SYSTEM_BUSY, remark=BUSY_REMARK), request, connection)
 
-    def tell_fault(self, request: RemotingCommand, connection: Peer, error: BaseException) -> None:
-        """Tell that a request was carried out, perhaps, and met a fault of ours on the way to its answer."""
+    def report_fault(self, request: RemotingCommand, connection: Peer, error: BaseException) -> None:
+        """Report that a request met an internal error before its response was written."""
         self._observer.handler_failed(connection, request, error)
 
-    def _dispatch_or_send_away(
-        self, request: RemotingCommand, connection: Peer
-    ) -> RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]:
+    def _dispatch_or_go_away(self, request: RemotingCommand, connection: Peer) -> Answer:
         if request.version <= VERSION_5_3_1:
             return self._execute(request, connection)
         self._reject(request, connection, Rejection.DRAINING, GO_AWAY_REMARK)
         return request.reply(ResponseCode.GO_AWAY, remark=GO_AWAY_REMARK)
 
-    def _answer_to(self, error: BaseException, request: RemotingCommand, connection: Peer) -> RemotingCommand:
+    def _error_answer(self, error: BaseException, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         if isinstance(error, RequestRefused):
             # Other codes are ordinary answers: no such topic, no such key.
-            if error.code in _REJECTING_CODES and not error.is_told:
+            if error.code in _REJECTING_CODES and not error.is_logged:
                 self._reject(request, connection, Rejection.BAD_REQUEST, str(error))
             return request.refusal(error)
         if isinstance(error, BodyError):
@@ -177,14 +220,23 @@ class Answers:
         self._statistics.rejected[reason] += 1
         self._observer.request_rejected(connection, request, reason, error)
 
+    def _prepared_frame(self, prepared: PreparedResponse, request: RemotingCommand, key: bytes | None) -> bytes:
+        if self.cache is not None and key is not None:
+            self.cache.store(key, request, prepared)
+        self._statistics.prepared[request.code] += 1
+        frame = prepared.frame(b"%d" % request.opaque)
+        if self._serialize_type is not SerializeType.JSON:
+            frame = encode(request.reply(ext_fields=prepared.ext_fields, body=prepared.body), self._serialize_type)
+        return b"" if request.is_oneway else frame
+
     def _frame(self, answer: RemotingCommand, request: RemotingCommand, connection: Peer) -> bytes:
         if request.is_oneway:
             self._statistics.count_finished(request.code, answer.code)
             return b""
         try:
             frame = encode(answer, self._serialize_type)
-        except Exception as error:  # noqa: BLE001  # an answer that cannot be written is a fault of ours as well
-            answer = self._answer_to(error, request, connection)
+        except Exception as error:  # noqa: BLE001  # an answer that cannot be encoded is a fault of ours as well
+            answer = self._error_answer(error, request, connection)
             frame = encode(answer, self._serialize_type)
         self._statistics.count_finished(request.code, answer.code)
         return frame

@@ -1,13 +1,11 @@
-"""Whose turn it is: all requests but the urgent ones wait here, and peers that sent very many bytes at once.
+"""Queues all requests but the urgent ones, and gives connections their turns.
 
-Answers to the executors of Java's NameServer with their bounded queues. Sockets are looked at between two turns.
-Connections take turns, one request or a few kilobytes each, so a peer that sends many at once delays the others by
-little; within a connection the order is kept.
+Answers to the executors of Java's NameServer with their bounded queues. Sockets are read between two runs of the queue.
+Connections take turns, one request or `turn_bytes` each, so a peer that sends many at once delays the others by little;
+within a connection the order is kept. What fails for one connection ends that connection only.
 
-What fails for one connection ends that connection only.
-
-There are only so many places to wait in, and nobody keeps one by not reading: where they run out, the requests of peers
-that leave their answers unread are answered SYSTEM_BUSY, and those that come now take their places.
+The queue is bounded, and peers that do not read their responses hold no places in it: where it is full, their requests
+are answered SYSTEM_BUSY, and those that come now are queued.
 """
 
 import asyncio
@@ -19,105 +17,115 @@ from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.protocol.command import RemotingCommand
 from remoting.server.limits import ServerLimits
 from remoting.server.observer import CloseReason, Peer
-from remoting.server.request_processor import Answers
+from remoting.server.request_processor import RequestProcessor
 from remoting.server.statistics import ServerStatistics, timer_ns
 
 
-class Asker(Peer, Protocol):
+class QueuedConnection(Peer, Protocol):
     """A connection whose requests wait for their turn."""
 
     @property
-    def takes_answers(self) -> bool:
-        """Whether its requests may be carried out: False while its peer leaves too many answers unread."""
+    def takes_responses(self) -> bool:
+        """Whether its requests may be processed: False while its response buffer is full."""
 
     def send(self, frame: bytes) -> None:
-        """Write an answer, unless it is empty."""
+        """Write a response, unless it is empty."""
 
     def request_finished(self) -> None:
-        """Note that one of its waiting requests was carried out and answered, or all were turned away."""
+        """Continue after one of its queued requests was answered, or all were rejected."""
 
     def read_on(self) -> None:
-        """Carry out what the next of its bytes ask for."""
+        """Process its deferred input for one turn."""
 
-    def break_off(self, reason: CloseReason) -> None:
+    def abort(self, reason: CloseReason) -> None:
         """End the connection at once."""
 
 
-class Lane:
-    """The requests of one connection that wait, in order. One at a time is carried out, even if it takes a while."""
+class ConnectionQueue:
+    """The queued requests of one connection, in order; one at a time is processed, even if it takes a while."""
 
-    __slots__ = ("asker", "body_bytes", "listed", "requests", "running")
+    __slots__ = ("_limits", "body_bytes", "connection", "is_running", "is_scheduled", "requests")
 
-    def __init__(self, asker: Asker) -> None:
-        self.asker = asker
-        #: Each with the time it came at, in nanoseconds of `timer_ns`.
+    def __init__(self, connection: QueuedConnection, limits: ServerLimits) -> None:
+        self.connection = connection
+        self._limits = limits
+        #: Each with the time at which it came, in nanoseconds of `timer_ns`.
         self.requests: deque[tuple[RemotingCommand, int]] = deque()
-        #: Bodies of those, and of the one that is carried out.
+        #: Bodies of those, and of the one that is processed.
         self.body_bytes = 0
-        #: Stands among those whose turn comes.
-        self.listed = False
-        #: An awaitable is waited for.
-        self.running = False
+        #: Whether the request queue gives it a turn.
+        self.is_scheduled = False
+        #: Whether an answer is awaited.
+        self.is_running = False
 
     @property
-    def unfinished(self) -> int:
-        """How many requests are not answered yet."""
-        return len(self.requests) + self.running
+    def pending(self) -> int:
+        """How many requests have no response yet."""
+        return len(self.requests) + self.is_running
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more may be read from the connection."""
+        limits = self._limits
+        return (
+            len(self.requests) >= limits.queued_requests_per_connection
+            or self.body_bytes >= limits.queued_bytes_per_connection
+        )
 
 
-class Turns:
-    """Carries out the waiting requests of all connections, a few milliseconds at a time."""
+class RequestQueue:
+    """Processes the queued requests of all connections, a few milliseconds at a time."""
 
     def __init__(
-        self, answers: Answers, limits: ServerLimits, statistics: ServerStatistics, tasks: BackgroundTasks
+        self, processor: RequestProcessor, limits: ServerLimits, statistics: ServerStatistics, tasks: BackgroundTasks
     ) -> None:
-        self._answers = answers
+        self._processor = processor
         self._limits = limits
         self._statistics = statistics
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._turn_ns = round(limits.turn_ms * 1_000_000)
-        #: Those whose turn it is to read on, and those whose requests wait.
-        self._readers: deque[Asker] = deque()
-        self._lanes: deque[Lane] = deque()
-        #: Those whose requests wait for their peer to take answers, the first that stopped before the others.
-        self._held: dict[Lane, None] = {}
-        self._awake = False
-        #: Requests that wait or are carried out, and the bytes of their bodies.
+        #: Connections with deferred input, and those with queued requests, in the order of their turns.
+        self._readers: deque[QueuedConnection] = deque()
+        self._scheduled: deque[ConnectionQueue] = deque()
+        #: Those whose peers do not read their responses, the longest blocked first.
+        self._blocked: dict[ConnectionQueue, None] = {}
+        self._is_awake = False
+        #: Requests that wait or are processed, and the bytes of their bodies.
         self.requests = 0
         self.body_bytes = 0
 
-    def put(self, request: RemotingCommand, lane: Lane) -> bool:
-        """Let a request wait for its turn; return False if there is no room for it.
+    def put(self, request: RemotingCommand, queue: ConnectionQueue) -> bool:
+        """Queue a request; return False if the queue is full.
 
-        Room is made first by turning away what waits for peers that do not read: however many they are, a broker's
+        First the requests of peers that do not read their responses are rejected: however many those are, a broker's
         registration is taken.
         """
         size = len(request.body)
         while not self._has_room(size):
-            if not self._held:
+            if not self._blocked:
                 return False
-            self._turn_away(next(iter(self._held)))
-        self._account(lane, 1, size)
-        lane.requests.append((request, timer_ns()))
-        self.list_(lane)
+            self._reject_blocked(next(iter(self._blocked)))
+        self._count(queue, 1, size)
+        queue.requests.append((request, timer_ns()))
+        self.schedule(queue)
         return True
 
-    def list_(self, lane: Lane) -> None:
-        """Give a connection its turn, if there is something to do for it that may be done now."""
-        if not lane.requests or lane.listed or lane.running:
+    def schedule(self, queue: ConnectionQueue) -> None:
+        """Give a connection its turn, if it has a request that may be processed now."""
+        if not queue.requests or queue.is_scheduled or queue.is_running:
             return
-        if not lane.asker.takes_answers:
-            self._held[lane] = None
+        if not queue.connection.takes_responses:
+            self._blocked[queue] = None
             return
-        self._held.pop(lane, None)
-        lane.listed = True
-        self._lanes.append(lane)
+        self._blocked.pop(queue, None)
+        queue.is_scheduled = True
+        self._scheduled.append(queue)
         self._wake()
 
-    def read_on_later(self, asker: Asker) -> None:
+    def schedule_read(self, connection: QueuedConnection) -> None:
         """Let a connection read on when others had their turn."""
-        self._readers.append(asker)
+        self._readers.append(connection)
         self._wake()
 
     def _has_room(self, size: int) -> bool:
@@ -126,108 +134,110 @@ class Turns:
             not self.requests or self.body_bytes + size <= self._limits.queued_bytes_max
         )
 
-    def _turn_away(self, lane: Lane) -> None:
-        """Answer SYSTEM_BUSY to all that waits of a connection; its peer finds that behind what it left unread."""
-        del self._held[lane]
-        requests = [request for request, _ in lane.requests]
-        lane.requests.clear()
-        self._account(lane, -len(requests), -sum(len(request.body) for request in requests))
-        # The caller's peer is another one, and has no part in what fails here.
+    def _reject_blocked(self, queue: ConnectionQueue) -> None:
+        """Answer SYSTEM_BUSY to all requests of a connection; its peer reads that behind the earlier responses."""
+        del self._blocked[queue]
+        requests = [request for request, _ in queue.requests]
+        queue.requests.clear()
+        self._count(queue, -len(requests), -sum(len(request.body) for request in requests))
+        connection = queue.connection
+        # The caller's peer is another one, and must not suffer from what fails here.
         try:
-            lane.asker.send(b"".join(self._answers.busy(request, lane.asker) for request in requests))
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is told and ends this connection
-            self._fail(lane, requests[-1], error)
-        self._tell_finished(lane, requests[-1])
+            connection.send(b"".join(self._processor.busy_response(request, connection) for request in requests))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is reported and ends this connection
+            self._fail(queue, requests[-1], error)
+        self._notify_finished(queue, requests[-1])
 
     def _wake(self) -> None:
-        if not self._awake:
-            self._awake = True
-            self._loop.call_soon(self._turn)
+        if not self._is_awake:
+            self._is_awake = True
+            self._loop.call_soon(self._run)
 
-    def _turn(self) -> None:
-        """Work until the time is over, then give the loop back; sockets come before the next turn.
+    def _run(self) -> None:
+        """Process until the time is over, then give the loop back; sockets come before the next run.
 
-        Readers, whose queries are urgent, and lanes have the same time each: neither can keep the other waiting.
+        Deferred input, which holds urgent requests, and queued requests have the same time each: neither can keep the
+        other waiting.
         """
-        self._awake = False
+        self._is_awake = False
         try:
             end_ns = timer_ns() + self._turn_ns
             while self._readers and timer_ns() < end_ns:
                 self._read_on(self._readers.popleft())
             end_ns = timer_ns() + self._turn_ns
-            while self._lanes and timer_ns() < end_ns:
-                self._step(self._lanes.popleft())
+            while self._scheduled and timer_ns() < end_ns:
+                self._process_next(self._scheduled.popleft())
         finally:
-            if self._readers or self._lanes:
+            if self._readers or self._scheduled:
                 self._wake()
 
     @staticmethod
-    def _read_on(asker: Asker) -> None:
+    def _read_on(connection: QueuedConnection) -> None:
         try:
-            asker.read_on()
+            connection.read_on()
         except Exception:
-            # As the loop does where `data_received` fails; it also tells it.
-            asker.break_off(CloseReason.ERROR)
+            # As the loop does where `data_received` fails; it also logs the error.
+            connection.abort(CloseReason.ERROR)
             raise
 
-    def _step(self, lane: Lane) -> None:
-        """Carry out the next request of a connection."""
-        lane.listed = False
-        # Its peer may have stopped reading since it was listed; `list_` is called when it reads again.
-        if not lane.asker.takes_answers:
-            self.list_(lane)
+    def _process_next(self, queue: ConnectionQueue) -> None:
+        """Process the next request of a connection."""
+        queue.is_scheduled = False
+        # Its peer may have stopped reading meanwhile; `schedule` is called when it reads again.
+        if not queue.connection.takes_responses:
+            self.schedule(queue)
             return
-        request, came_ns = lane.requests.popleft()
+        request, came_ns = queue.requests.popleft()
         try:
-            answer = self._answers.begin(request, lane.asker)
-        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
-            self._fail(lane, request, error)
-            answer = b""
-        if isinstance(answer, bytes):
-            self._finish(lane, request, came_ns, answer)
+            response = self._processor.process(request, queue.connection)
+        except Exception as error:  # noqa: BLE001  # as in `_reject_blocked`
+            self._fail(queue, request, error)
+            response = b""
+        if isinstance(response, bytes):
+            self._finish(queue, request, came_ns, response)
         else:
-            lane.running = True
-            self._tasks.start(self._wait(lane, request, came_ns, answer), "answer_request")
+            queue.is_running = True
+            self._tasks.start(self._await_answer(queue, request, came_ns, response), "answer_request")
 
-    async def _wait(
-        self, lane: Lane, request: RemotingCommand, came_ns: int, awaitable: Awaitable[RemotingCommand]
+    async def _await_answer(
+        self, queue: ConnectionQueue, request: RemotingCommand, came_ns: int, awaitable: Awaitable[RemotingCommand]
     ) -> None:
         try:
-            frame = await self._answers.finish(request, lane.asker, awaitable)
-        except BaseException as error:  # as in `_turn_away`
+            frame = await self._processor.finish(request, queue.connection, awaitable)
+        except BaseException as error:  # as in `_reject_blocked`
             if not is_failure(error):
                 raise
-            self._fail(lane, request, error)
+            self._fail(queue, request, error)
             frame = b""
-        lane.running = False
-        self._finish(lane, request, came_ns, frame)
+        queue.is_running = False
+        self._finish(queue, request, came_ns, frame)
 
-    def _finish(self, lane: Lane, request: RemotingCommand, came_ns: int, frame: bytes) -> None:
-        self._account(lane, -1, -len(request.body))
+    def _finish(self, queue: ConnectionQueue, request: RemotingCommand, came_ns: int, frame: bytes) -> None:
+        self._count(queue, -1, -len(request.body))
         try:
-            lane.asker.send(frame)
-        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
-            self._fail(lane, request, error)
+            queue.connection.send(frame)
+        except Exception as error:  # noqa: BLE001  # as in `_reject_blocked`
+            self._fail(queue, request, error)
         self._statistics.add_latency(request.code, timer_ns() - came_ns)
-        self.list_(lane)
-        self._tell_finished(lane, request)
+        self.schedule(queue)
+        self._notify_finished(queue, request)
 
-    def _tell_finished(self, lane: Lane, request: RemotingCommand) -> None:
+    def _notify_finished(self, queue: ConnectionQueue, request: RemotingCommand) -> None:
         try:
-            lane.asker.request_finished()
-        except Exception as error:  # noqa: BLE001  # as in `_turn_away`
-            self._fail(lane, request, error)
+            queue.connection.request_finished()
+        except Exception as error:  # noqa: BLE001  # as in `_reject_blocked`
+            self._fail(queue, request, error)
 
-    def _fail(self, lane: Lane, request: RemotingCommand, error: BaseException) -> None:
-        """Tell a fault that kept a connection from its answer, and end it; never raises."""
-        lane.asker.break_off(CloseReason.ERROR)
+    def _fail(self, queue: ConnectionQueue, request: RemotingCommand, error: BaseException) -> None:
+        """Abort a connection after an internal error and report that; never raises."""
+        queue.connection.abort(CloseReason.ERROR)
         try:
-            self._answers.tell_fault(request, lane.asker, error)
-        except Exception as fault:  # noqa: BLE001  # who is to be told may be what fails
-            self._loop.call_exception_handler({"message": "a fault cannot be told", "exception": fault})
+            self._processor.report_fault(request, queue.connection, error)
+        except Exception as fault:  # noqa: BLE001  # the observer may be what fails
+            self._loop.call_exception_handler({"message": "an error cannot be reported", "exception": fault})
 
-    def _account(self, lane: Lane, requests: int, body_bytes: int) -> None:
+    def _count(self, queue: ConnectionQueue, requests: int, body_bytes: int) -> None:
         self.requests += requests
         self.body_bytes += body_bytes
-        lane.body_bytes += body_bytes
+        queue.body_bytes += body_bytes
         self._statistics.in_flight += requests

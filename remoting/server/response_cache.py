@@ -1,8 +1,8 @@
-"""Answers that stand ready, and the requests that are known to ask for them.
+"""Caches prepared responses by the bytes of their requests.
 
-A client asks the same thing again and again in the same bytes, but for its number of the request. So the bytes without
-that number are remembered with the answer they had, and while it is true a request is neither decoded nor carried out.
-Whoever prepared an answer tells when it is no longer true, in the step that makes it so.
+A client sends the same request again and again in the same bytes, but for its opaque. So the bytes without the opaque
+are the key of the response, and while that is valid a request is neither decoded nor processed. Whoever prepared a
+response invalidates it, in the step that changes what it holds.
 """
 
 import struct
@@ -19,11 +19,11 @@ from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import decode, encode
 from remoting.server.statistics import ServerStatistics, SizeTally
 
-#: Bytes of remembered requests; beyond them all are forgotten, and remembered anew as they come.
-KNOWN_BYTES_MAX: Final = 32 * 1024 * 1024
-#: What remembering costs beside the bytes.
+#: Bytes of cached keys; beyond them the cache is cleared, and filled again as requests come.
+CACHE_BYTES_MAX: Final = 32 * 1024 * 1024
+#: Memory of an entry beside its key.
 _ENTRY_BYTES: Final = 150
-#: Longer requests are not remembered: a route query has about 150 bytes.
+#: Longer requests are not cached: a route query has about 150 bytes.
 _REQUEST_BYTES_MAX: Final = 1024
 
 _PREFIX: Final = struct.Struct(">II")
@@ -31,11 +31,11 @@ _PREFIX_BYTES: Final = _PREFIX.size
 _unpack_prefix: Final = _PREFIX.unpack_from
 _pack_prefix: Final = _PREFIX.pack
 
-# Stands for the opaque while Java's text of an answer is made.
+# Placeholder of the opaque while a header is made.
 _OPAQUE: Final = 7777777
 
 _JSON_OPAQUE: Final = b'"opaque":'
-#: Up to so many digits a number is surely one of 32 bits.
+#: A number of so many digits always fits 32 bits.
 _DIGITS_MAX: Final = 9
 _ZERO: Final = ord("0")
 #: Where a ROCKETMQ header has its opaque: 4 bytes behind code, language and version.
@@ -43,8 +43,8 @@ _BINARY_OPAQUE: Final = slice(_PREFIX_BYTES + 5, _PREFIX_BYTES + 9)
 _BINARY_BYTES_MIN: Final = _PREFIX_BYTES + 21
 
 
-class PreparedAnswer:
-    """A success whose frame is ready but for the opaque; sent until `drop` is called."""
+class PreparedResponse:
+    """A success whose frame is encoded but for the opaque; sent until `invalidate` is called."""
 
     __slots__ = (
         "_body_at",
@@ -56,14 +56,14 @@ class PreparedAnswer:
         "_tally_at",
         "body_bytes",
         "ext_fields",
-        "is_true",
+        "is_valid",
     )
 
     def __init__(self, body: bytes, tally: SizeTally, ext_fields: Mapping[str, str] | None = None) -> None:
-        """Take what is answered; each time it is sent is counted in `tally`."""
+        """Take the response; each time it is sent counts in `tally`."""
         self.body_bytes = len(body)
         self.ext_fields = ext_fields
-        self.is_true = True
+        self.is_valid = True
         before, after = _around_opaque() if ext_fields is None else _header_around_opaque(ext_fields)
         self._header = before
         #: Without the opaque, as the length.
@@ -76,20 +76,20 @@ class PreparedAnswer:
 
     @property
     def body(self) -> bytes:
-        """What is answered."""
+        """The body of the response."""
         return self._tail[self._body_at :]
 
     def frame(self, opaque: bytes) -> bytes:
-        """Return the whole frame for a request with this number, in decimal, and count it."""
+        """Return the whole frame for a request with this opaque, in decimal, and count it."""
         self._tally.buckets[self._tally_at] += 1
         self._tally.total += self.body_bytes
         size = len(opaque)
         prefix = _pack_prefix(self._length + size, self._header_bytes + size)
         return b"".join((prefix, self._header, opaque, self._tail))
 
-    def drop(self) -> None:
-        """Tell that it is no longer true; whoever still knows it keeps no bytes of it."""
-        self.is_true = False
+    def invalidate(self) -> None:
+        """Have the response sent no more, and drop its bytes: caches may hold it for long."""
+        self.is_valid = False
         self._tail = b""
 
 
@@ -102,14 +102,14 @@ def _header_around_opaque(ext_fields: Mapping[str, str] | None) -> tuple[bytes, 
 
 @cache
 def _around_opaque() -> tuple[bytes, bytes]:
-    """Return the same for the answers that have no fields, which are nearly all, once."""
+    """Return the same for responses without fields, which are nearly all, made once."""
     return _header_around_opaque(None)
 
 
-class KnownRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request that need not be decoded as long as its answer is true when its turn comes."""
+class CachedRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request with a cached response; it is decoded only if that is invalid when its turn comes."""
 
-    prepared: PreparedAnswer
+    prepared: PreparedResponse
     #: In decimal.
     opaque: bytes
     #: Where its frame is, as `decode` takes it.
@@ -118,44 +118,46 @@ class KnownRequest(msgspec.Struct, frozen=True, gc=False):
     length: int
 
 
-class KnownRequests:
-    """Requests of one code, by their bytes without the opaque, and the answers they had."""
+class ResponseCache:
+    """Prepared responses of one request code, by the bytes of requests without the opaque."""
 
-    def __init__(self, code: int, statistics: ServerStatistics, bytes_max: int = KNOWN_BYTES_MAX) -> None:
+    def __init__(self, code: int, statistics: ServerStatistics, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._code = code
-        self._answers: dict[bytes, PreparedAnswer] = {}
+        self._responses: dict[bytes, PreparedResponse] = {}
         self._bytes = 0
         self._bytes_max = bytes_max
         self._finished = statistics.prepared
-        #: The request that was looked for last and not found; None if it cannot be remembered.
-        self.missed: bytes | None = None
-        #: The number of the request that was found last.
+        #: Latencies of the requests with a cached response.
+        self.latencies = statistics.latencies_of(code)
+        #: The key of the last request without a valid response; None if it cannot be cached.
+        self.missed_key: bytes | None = None
+        #: The opaque of the last request that was looked up, in decimal.
         self._opaque = b""
 
-    def find(self, data: bytes, at: int, end: int) -> KnownRequest | None:
-        """Return what the frame between `at` and `end` is known to be; None if it has to be decoded."""
-        prepared = self._look(data, at, end)
-        return None if prepared is None else KnownRequest(prepared, self._opaque, data, at, end - at - 4)
+    def find(self, data: bytes, at: int, end: int) -> CachedRequest | None:
+        """Return the frame between `at` and `end` with its cached response; None if it has to be decoded."""
+        prepared = self._look_up(data, at, end)
+        return None if prepared is None else CachedRequest(prepared, self._opaque, data, at, end - at - 4)
 
-    def answer(self, request: KnownRequest) -> bytes:
-        """Return the frame that answers a request whose answer is true."""
+    def response(self, request: CachedRequest) -> bytes:
+        """Return the frame of a response that is valid."""
         self._finished[self._code] += 1
         return request.prepared.frame(request.opaque)
 
     def reply(self, data: bytes) -> bytes | None:
-        """Return the frame that answers bytes which are one known request: `find` and `answer` in one."""
-        prepared = self._look(data, 0, len(data))
+        """Return the response frame if `data` is exactly one cached request: `find` and `response` in one."""
+        prepared = self._look_up(data, 0, len(data))
         if prepared is None:
             return None
         self._finished[self._code] += 1
         return prepared.frame(self._opaque)
 
-    def _look(self, data: bytes, at: int, end: int) -> PreparedAnswer | None:
-        """Look for the frame between `at` and `end`, and note its opaque, or what it would be known by.
+    def _look_up(self, data: bytes, at: int, end: int) -> PreparedResponse | None:
+        """Return the valid response to the frame between `at` and `end`; set its opaque, and `missed_key` if none.
 
-        What does not look exactly like a request known before is not found, be it broken or only written otherwise.
+        A request that differs in any other byte from the cached one is not found, be it broken or written otherwise.
         """
-        self.missed = None
+        self.missed_key = None
         if not _BINARY_BYTES_MIN <= end - at <= _REQUEST_BYTES_MAX:
             return None
         length, word = _unpack_prefix(data, at)
@@ -175,37 +177,37 @@ class KnownRequests:
             opaque = b"%d" % int.from_bytes(data[at + _BINARY_OPAQUE.start : at + _BINARY_OPAQUE.stop], signed=True)
         else:
             return None
-        prepared = self._answers.get(key)
-        if prepared is None or not prepared.is_true:
-            self.missed, prepared = key, None
+        prepared = self._responses.get(key)
+        if prepared is None or not prepared.is_valid:
+            self.missed_key, prepared = key, None
         self._opaque = opaque
         return prepared
 
-    def learn(self, key: bytes, request: RemotingCommand, prepared: PreparedAnswer) -> None:
-        """Remember that a request, `missed` before, was answered so."""
+    def store(self, key: bytes, request: RemotingCommand, prepared: PreparedResponse) -> None:
+        """Cache the response to a request under its `missed_key`."""
         is_json = key.startswith(b"{")
-        if request.flag or request.code != self._code or (is_json and not _tells_all_but_opaque(key, request)):
+        if request.flag or request.code != self._code or (is_json and not _lacks_only_opaque(key, request)):
             return
         if not is_json and not key.startswith(b"\0"):
             # Neither a JSON header as all write it nor the length of a short frame.
             return
-        if key not in self._answers:
+        if key not in self._responses:
             self._bytes += len(key) + _ENTRY_BYTES
             if self._bytes > self._bytes_max:
-                self.forget()
+                self.clear()
                 self._bytes = len(key) + _ENTRY_BYTES
-        self._answers[key] = prepared
+        self._responses[key] = prepared
 
-    def forget(self) -> None:
-        """Let every request be decoded and carried out again."""
-        self._answers.clear()
+    def clear(self) -> None:
+        """Drop every response."""
+        self._responses.clear()
         self._bytes = 0
 
 
-def _tells_all_but_opaque(key: bytes, request: RemotingCommand) -> bool:
-    """Tell whether what was cut out of `key` is the opaque, whatever it is, and nothing else of the request.
+def _lacks_only_opaque(key: bytes, request: RemotingCommand) -> bool:
+    """Return True if what was cut out of `key` is the opaque, whatever it is, and nothing else of the request.
 
-    A JSON header can hold the word twice, in an extField or by a broken client; then it is tried out which one counts.
+    A JSON header can hold the word twice, in an extField or by a broken client; decoding shows which one counts.
     """
     cut = key.find(_JSON_OPAQUE) + len(_JSON_OPAQUE)
     if key.find(_JSON_OPAQUE, cut) >= 0:

@@ -1,6 +1,6 @@
-"""What the server counts: plain numbers that are touched in passing and read at a scrape; no metric names here.
+"""Counters of a server: plain numbers, read at a scrape; metric names are in `serving/metrics/families.py`.
 
-Everything is touched by one thread, the loop's. Peers choose request codes, so those that nobody knows share one key.
+Only the thread of the event loop changes them. Peers choose request codes, so unknown codes share one key.
 """
 
 from bisect import bisect_left
@@ -11,7 +11,7 @@ from typing import Final
 from remoting.protocol.codes import RequestCode
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
 
-#: Stands for every request code that our enum does not have.
+#: The key of every request code that `RequestCode` lacks.
 UNKNOWN_CODE: Final = -1
 
 #: Upper bounds of the latency buckets in nanoseconds; one more bucket holds what took longer.
@@ -23,17 +23,17 @@ _FIRST_BOUND_NS: Final = LATENCY_BOUNDS_NS[0]
 
 _KNOWN_CODES: Final = frozenset(int(code) for code in RequestCode)
 
-#: Reads the time for measuring what has passed, never for deciding anything: finer than a Clock, same cost.
+#: Measures durations and decides nothing: finer than a Clock, same cost.
 timer_ns: Final = perf_counter_ns
 
 
 class Latencies:
-    """How long the requests of one code took, from the whole frame read until its answer was handed to the socket."""
+    """Durations of the requests of one code, from the complete frame until its response is written to the socket."""
 
     __slots__ = ("buckets", "total_ns")
 
     def __init__(self) -> None:
-        #: Requests by bucket, not cumulated; the last is over every bound.
+        #: Requests by bucket, not cumulated; the last bucket is over every bound.
         self.buckets = [0] * (len(LATENCY_BOUNDS_NS) + 1)
         self.total_ns = 0
 
@@ -44,21 +44,21 @@ class Latencies:
         self.total_ns += duration_ns * count
 
     @staticmethod
-    def add_batch(answered: list["Latencies"], duration_ns: int) -> None:
-        """Count requests that were answered together, each by its code's `Latencies`."""
-        for latencies in set(answered):
-            latencies.add(duration_ns, answered.count(latencies))
+    def add_batch(batch: list["Latencies"], duration_ns: int) -> None:
+        """Count requests that were answered together, each with its code's `Latencies`."""
+        for latencies in set(batch):
+            latencies.add(duration_ns, batch.count(latencies))
 
 
 class SizeTally:
-    """How many things of which size there were."""
+    """A histogram of sizes."""
 
     __slots__ = ("_bounds", "buckets", "total")
 
     def __init__(self, bounds: tuple[int, ...]) -> None:
         """Take the upper bounds of the buckets; one more bucket holds what is larger."""
         self._bounds = bounds
-        #: Things by bucket, not cumulated.
+        #: Counts by bucket, not cumulated.
         self.buckets = [0] * (len(bounds) + 1)
         #: The sum of their sizes.
         self.total = 0
@@ -68,7 +68,7 @@ class SizeTally:
         return bisect_left(self._bounds, size)
 
     def add(self, size: int) -> None:
-        """Count one thing."""
+        """Count one of this size."""
         self.buckets[self.position(size)] += 1
         self.total += size
 
@@ -79,22 +79,21 @@ class ServerStatistics:
     def __init__(self) -> None:
         #: (request code, response code) -> finished requests, one-way ones too; see `finished`.
         self._finished: dict[tuple[int, int], int] = {}
-        #: Request code -> requests answered by a prepared answer, all of them successes; only handlers make those, so
-        #: the code is one of ours.
+        #: Request code -> requests with a prepared response, all successes; only handlers prepare those, so the code
+        #: is a known one.
         self.prepared: defaultdict[int, int] = defaultdict(int)
         #: Request code -> latencies.
         self.latencies: dict[int, Latencies] = {}
         self.received_bytes = 0
         self.sent_bytes = 0
-        #: Bytes that wait for the end of their frame, of all connections.
-        self.unfinished_bytes = 0
-        #: Answers that were handed to the sockets and not sent yet, of all connections, as of the last look at each.
-        self.unsent_bytes = 0
-        #: Open connections of which nothing is read, because their peers leave too many answers unread, and how often
-        #: that began.
+        #: Partial frames of all connections.
+        self.partial_frame_bytes = 0
+        #: Responses that peers have not read, of all connections, as of the last update of each.
+        self.response_buffer_bytes = 0
+        #: Open connections that are not read because their response buffer is full, and how often that began.
         self.paused = 0
         self.pauses = 0
-        #: Requests accepted and not answered yet.
+        #: Requests without a response yet.
         self.in_flight = 0
         #: Open connections.
         self.connections = dict.fromkeys(ConnectionKind, 0)
@@ -109,7 +108,7 @@ class ServerStatistics:
         return merged
 
     def count_finished(self, request_code: int, response_code: int) -> None:
-        """Count one request that was answered, or would have been were it not one-way."""
+        """Count one request with its response, or with what a one-way request would have got."""
         key = known_code(request_code), response_code
         self._finished[key] = self._finished.get(key, 0) + 1
 
@@ -118,7 +117,7 @@ class ServerStatistics:
         self.latencies_of(request_code).add(duration_ns, count)
 
     def latencies_of(self, request_code: int) -> Latencies:
-        """Return what is counted for a code; the same for all that nobody knows."""
+        """Return the latencies of a code; one for all unknown codes."""
         code = known_code(request_code)
         latencies = self.latencies.get(code)
         if latencies is None:
@@ -127,5 +126,5 @@ class ServerStatistics:
 
 
 def known_code(request_code: int) -> int:
-    """Return the code if it is one of ours, else UNKNOWN_CODE."""
+    """Return the code if `RequestCode` has it, else UNKNOWN_CODE."""
     return request_code if request_code in _KNOWN_CODES else UNKNOWN_CODE

@@ -1,69 +1,69 @@
-"""What stands between a socket's bytes and frames: the opening, and TLS where it is used; no socket anywhere.
+"""Between a socket's bytes and frames: the preamble of a connection, and TLS where it is used; no socket here.
 
 Answers to `HandshakeHandler` and `TlsModeHandler` (docs/protocol/remoting.md 11.1, 11.3).
 """
 
 from remoting.protocol.errors import FrameError
-from remoting.transport.preamble import Opening
+from remoting.transport.preamble import Preamble
 from remoting.transport.tls import TlsContexts, TlsError
 from remoting.transport.tls_session import TlsSession
 
 
-class Gate:
-    """Turns the bytes of one connection into those of frames, and answers into what is sent."""
+class ConnectionFilter:
+    """Turns the bytes of one connection into those of frames, and responses into what is written."""
 
     def __init__(self, contexts: TlsContexts | None) -> None:
         #: None: TLS is not served.
         self._contexts = contexts
-        self._opening: Opening | None = Opening()
+        self._preamble: Preamble | None = Preamble()
         self._tls: TlsSession | None = None
-        #: For whom a proxy speaks, as "host:port".
+        #: The "host:port" that a proxy claims to forward for.
         self.source: str | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Tell that bytes pass unchanged from now on, so the gate can be left out."""
-        return self._opening is None and self._tls is None
+        """True once bytes pass unchanged, so the filter can be dropped."""
+        return self._preamble is None and self._tls is None
 
     @property
     def ended(self) -> bool:
-        """Tell whether the peer said that nothing more comes."""
+        """Whether the peer closed its TLS side."""
         return self._tls is not None and self._tls.ended
 
     @property
     def failed(self) -> bool:
-        """Tell whether TLS failed, so that answers cannot be sent any more."""
+        """Whether TLS failed, so that nothing more can be written."""
         return self._tls is not None and self._tls.failed
 
     @property
-    def unfinished_bytes(self) -> int:
+    def partial_bytes(self) -> int:
         """How many bytes wait for more of them."""
-        if self._opening is not None:
-            return self._opening.unfinished_bytes
-        return self._tls.unfinished_bytes if self._tls is not None else 0
+        if self._preamble is not None:
+            return self._preamble.partial_bytes
+        return self._tls.partial_bytes if self._tls is not None else 0
 
     def receive(self, data: bytes) -> bytes:
-        """Return the bytes for frames that are complete now; raises FrameError for what is not let in.
+        """Return the bytes for frames that are complete now; raises FrameError for what is refused.
 
-        Also after an error `take_output` has to be written.
+        Also after an error the caller writes `take_output`.
         """
-        if self._opening is not None:
-            opened = self._opening.receive(data)
-            if opened is None:
+        if self._preamble is not None:
+            parsed = self._preamble.receive(data)
+            if parsed is None:
                 return b""
-            self._opening, self.source = None, opened.source
-            self._admit(is_tls=opened.tls)
-            data = opened.rest
+            self._preamble, self.source = None, parsed.source
+            self._start(is_tls=parsed.tls)
+            data = parsed.rest
         return data if self._tls is None else self._tls.receive(data)
 
     def send(self, data: bytes) -> bytes:
-        """Return what is to be written for `data`; only asked where TLS is used."""
-        assert self._tls is not None, "answers are sent after the opening, and a plain connection needs no gate then"
+        """Return what is to be written for `data`; only with TLS."""
+        assert self._tls is not None, "responses come after the preamble, and a plain connection needs no filter then"
         self._tls.send(data)
         return self._tls.take_output()
 
     def take_output(self) -> bytes:
-        """Return what is to be written without an answer of ours: the handshake, alerts."""
+        """Return what TLS itself has to write: the handshake, alerts."""
         return b"" if self._tls is None else self._tls.take_output()
 
     def close(self) -> bytes:
@@ -73,7 +73,7 @@ class Gate:
         self._tls.close()
         return self._tls.take_output()
 
-    def _admit(self, *, is_tls: bool) -> None:
+    def _start(self, *, is_tls: bool) -> None:
         mode = self._contexts.settings.mode if self._contexts is not None else "disabled"
         if not is_tls and mode == "enforcing":
             raise FrameError("a plain connection, but tls.server.mode=enforcing demands TLS")

@@ -1,7 +1,7 @@
-"""What the first bytes of a connection mean: one PROXY header perhaps, then TLS or plain frames; no socket anywhere.
+"""Parses the first bytes of a connection: one PROXY header perhaps, then TLS or plain frames; no socket here.
 
 Answers to Java's `HandshakeHandler`, `TlsModeHandler` and Netty's `HAProxyMessageDecoder` (docs/protocol/remoting.md
-11.1 and 11.2). Whether TLS is allowed does not enter here.
+11.1 and 11.2). Whether TLS is allowed is decided in `filter.py`.
 """
 
 import struct
@@ -13,13 +13,13 @@ import msgspec
 
 from remoting.protocol.errors import FrameError
 
-#: Nothing is looked at before so many bytes are there: the signature of PROXY version 2. No real frame is shorter.
-OPENING_BYTES_MIN: Final = 12
+#: Parsing begins with so many bytes: the signature of PROXY version 2. No real frame is shorter.
+PREAMBLE_BYTES_MIN: Final = 12
 
 #: The longest line of PROXY version 1, with its line end, that its specification knows.
 PROXY_V1_BYTES_MAX: Final = 107
 
-#: The longest PROXY version 2 header that is read: addresses, then additions (TLVs) that are skipped, such as the
+#: The longest PROXY version 2 header that is accepted: addresses, then additions (TLVs) that are skipped, such as the
 #: certificate of the proxy's own peer.
 PROXY_V2_BYTES_MAX: Final = 16 * 1024
 
@@ -71,35 +71,35 @@ _KAFKA_VERSION_MAX: Final = 31
 _JSON_HEADER_LIMIT_BITS: Final = 16
 
 
-class Opened(msgspec.Struct, frozen=True):
-    """How a connection goes on."""
+class ParsedPreamble(msgspec.Struct, frozen=True):
+    """What the preamble says, and the bytes after it."""
 
     #: A TLS handshake begins with `rest`; otherwise frames do.
     tls: bool
-    #: The "host:port" that a proxy says it speaks for; None without a proxy, or if it does not tell.
+    #: The "host:port" that a proxy claims to forward for; None without a proxy, or if it names none.
     source: str | None
-    #: The bytes that follow, those already here.
+    #: The bytes after the preamble that came with it.
     rest: bytes
 
 
-class Opening:
-    """Takes the first bytes of one connection, in whatever chunks they come."""
+class Preamble:
+    """Parses the first bytes of one connection, in whatever chunks they come."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     @property
-    def unfinished_bytes(self) -> int:
+    def partial_bytes(self) -> int:
         """How many bytes wait for more of them."""
         return len(self._bytes)
 
-    def receive(self, data: bytes) -> Opened | None:
-        """Return how the connection goes on, or None while there are too few bytes to tell.
+    def receive(self, data: bytes) -> ParsedPreamble | None:
+        """Return the parsed preamble, or None while there are too few bytes.
 
-        Raises FrameError for a PROXY header that breaks its rules, and for what is plainly another protocol.
+        Raises FrameError for an invalid PROXY header, and for the first bytes of another protocol.
         """
         self._bytes += data
-        if len(self._bytes) < OPENING_BYTES_MIN:
+        if len(self._bytes) < PREAMBLE_BYTES_MIN:
             return None
         start = bytes(self._bytes)
         source, end = None, 0
@@ -114,7 +114,7 @@ class Opening:
         self._bytes.clear()
         if rest[0] != _TLS_HANDSHAKE:
             _refuse_other_protocols(rest)
-        return Opened(rest[0] == _TLS_HANDSHAKE, source, rest)
+        return ParsedPreamble(rest[0] == _TLS_HANDSHAKE, source, rest)
 
 
 def _read_proxy_v1(start: bytes) -> tuple[str | None, int]:
@@ -163,7 +163,7 @@ def _read_proxy_v2(start: bytes) -> tuple[str | None, int]:
         raise FrameError(f"a PROXY header has {size} bytes for addresses of {addresses_bytes}")
     if len(start) < end:
         return None, -1
-    # LOCAL: the proxy speaks for itself, a health check perhaps.
+    # LOCAL: the proxy itself is the peer, for a health check perhaps.
     if command == _V2_LOCAL or read is None:
         return None, end
     # Source and destination address, then source and destination port.

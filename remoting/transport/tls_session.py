@@ -1,7 +1,7 @@
-"""TLS of one connection, bytes to bytes; no socket anywhere.
+"""TLS of one connection, bytes to bytes; no socket here.
 
-The event loop's own TLS must be chosen before a byte is read. Here the first bytes tell (`preamble.py`), and a PROXY
-header may stand before them.
+The event loop's own TLS must be chosen before a byte is read. Here the first bytes decide (`preamble.py`), and a PROXY
+header may come before them.
 """
 
 import ssl
@@ -16,8 +16,8 @@ _READ_BYTES: Final = 64 * 1024
 class TlsSession:
     """The server's side of one TLS connection.
 
-    After each `receive` and `send` the bytes of `take_output` are to be written, also after an error: they hold the
-    alert that tells the peer.
+    After each `receive` and `send` the caller writes `take_output`, also after an error: it holds the alert for the
+    peer.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -26,18 +26,18 @@ class TlsSession:
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         #: The handshake is done.
         self.established = False
-        #: The peer said that nothing more comes.
+        #: The peer sent close_notify.
         self.ended = False
         #: Nothing more can be read or written.
         self.failed = False
 
     @property
-    def unfinished_bytes(self) -> int:
+    def partial_bytes(self) -> int:
         """How many bytes wait for the end of their record; at least one before the handshake is done."""
         return self._incoming.pending or int(not self.established)
 
     def receive(self, ciphertext: bytes) -> bytes:
-        """Return the plain bytes that are complete now; raises FrameError if this is no TLS that we accept."""
+        """Return the plain bytes that are complete now; raises FrameError if TLS fails."""
         self._incoming.write(ciphertext)
         try:
             if not self.established:
@@ -54,7 +54,7 @@ class TlsSession:
     def send(self, plaintext: bytes) -> None:
         """Encrypt bytes of ours; only once the handshake is done. Those for a session that failed are dropped.
 
-        A peer's bad record also ends what we may write, and answers to what it asked before may still come.
+        A peer's bad record also ends what may be written, and responses to earlier requests may still come.
         """
         if self.failed:
             return
@@ -64,11 +64,11 @@ class TlsSession:
             self.failed = True
 
     def close(self) -> None:
-        """Tell the peer that nothing more comes (close_notify)."""
+        """Send close_notify."""
         try:
             self._tls.unwrap()
         except ssl.SSLError:
-            # The peer's own notice is not waited for, and a session that failed has none to give.
+            # The peer's close_notify is not awaited, and a session that failed sends none.
             return
 
     def take_output(self) -> bytes:

@@ -302,10 +302,10 @@ class ServerConfig(SecurityConfig):
         int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.", by_request=KEEPS_OUT)
     ] = 16384
     #: Read by process.py.
-    unfinished_bytes_max: Annotated[
+    partial_frame_bytes_max: Annotated[
         int,
         Option(
-            "unfinishedBytesMax",
+            "partialFrameBytesMax",
             _AT_LEAST_0,
             "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed; "
             "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
@@ -314,10 +314,10 @@ class ServerConfig(SecurityConfig):
         ),
     ] = 0
     #: Read by process.py.
-    unread_bytes_max: Annotated[
+    response_buffer_bytes_max: Annotated[
         int,
         Option(
-            "unreadBytesMax",
+            "responseBufferBytesMax",
             _AT_LEAST_0,
             "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed; "
             "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "

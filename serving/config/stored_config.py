@@ -26,7 +26,7 @@ _Config_contra = TypeVar("_Config_contra", bound=ServerConfig, contravariant=Tru
 class NotStored(RequestRefused):
     """A change could not be written to disk, so it was not made; the text names the file and the reason."""
 
-    is_told = True
+    is_logged = True
 
 
 class ConfigObserver(Protocol[_Config_contra]):

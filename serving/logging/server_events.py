@@ -179,7 +179,7 @@ CONNECTION_REFUSED: Final = LogEvent(
 CONNECTION_PAUSED: Final = LogEvent(
     name="connection_paused",
     level=Level.WARNING,
-    keys=("peer", "unread_bytes"),
+    keys=("peer", "response_buffer_bytes"),
     meaning="A peer reads none of its responses; the server reads no more requests from it, and disconnects it if "
     "that lasts.",
     advice="Check the peer: it is stopped, or its network is blocked.",
@@ -195,7 +195,7 @@ SLOW_READER_DISCONNECTED: Final = LogEvent(
     level=Level.WARNING,
     keys=("peer", "reason"),
     meaning="A peer was disconnected because it did not read its responses for too long, or had the most of them "
-    "unread when all together exceeded `unreadBytesMax`.",
+    "unread when all together exceeded `responseBufferBytesMax`.",
     advice="Check the peer: it is stopped, or its network is blocked.",
 )
 FRAME_REJECTED: Final = LogEvent(

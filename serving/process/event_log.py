@@ -13,7 +13,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.server.observer import CloseReason, ConnectionKind, Peer, Rejection
 from remoting.server.request_processor import Dispatcher
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.stored_config import NotStored
@@ -23,7 +23,7 @@ from serving.logging.logs import Logs
 from serving.metrics.label_values import UNKNOWN, request_name
 from serving.metrics.server_counters import ServerCounters
 
-Answer = RemotingCommand | PreparedAnswer | Awaitable[RemotingCommand]
+Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
 class Requester(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class AttributedDispatcher:
             answer = self._dispatch(request, connection)
         finally:
             _requester.reset(token)
-        return answer if isinstance(answer, RemotingCommand | PreparedAnswer) else _answered_for(requester, answer)
+        return answer if isinstance(answer, RemotingCommand | PreparedResponse) else _answered_for(requester, answer)
 
 
 async def _answered_for(requester: Requester, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
@@ -128,9 +128,9 @@ class ServerEventLog(Generic[Config]):
         """Note a connection beyond the limit."""
         self._logs.write(events.CONNECTION_REFUSED, peer=peer, connections_max=connections_max)
 
-    def connection_paused(self, connection: Peer, unread_bytes: int) -> None:
+    def connection_paused(self, connection: Peer, response_buffer_bytes: int) -> None:
         """Note a peer that takes none of its answers."""
-        self._logs.write(events.CONNECTION_PAUSED, peer=connection.peer, unread_bytes=unread_bytes)
+        self._logs.write(events.CONNECTION_PAUSED, peer=connection.peer, response_buffer_bytes=response_buffer_bytes)
 
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
         """Note the end of a connection."""

@@ -22,10 +22,10 @@ from remoting.client import RemotingClient
 from remoting.clock import Clock, SystemClock
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.errors import RemotingError
-from remoting.server.limits import ServerLimits
+from remoting.server.limits import ServerLimits, ServerOptions
 from remoting.server.observer import ServerObserver
 from remoting.server.request_processor import Dispatcher
-from remoting.server.server import RemotingServer, ServerOptions
+from remoting.server.server import RemotingServer
 from remoting.transport.tls import TlsError, client_context
 from serving import __version__
 from serving.config import security_options
@@ -320,14 +320,14 @@ def _limits(config: ServerConfig, connections_max: int, queued_requests_max: int
     config = with_shares(config, usable_memory_bytes())
     return ServerLimits(
         frame_bytes_max=config.frame_bytes_max,
-        unfinished_bytes_max=config.unfinished_bytes_max,
-        unread_bytes_max=config.unread_bytes_max,
+        partial_frame_bytes_max=config.partial_frame_bytes_max,
+        response_buffer_bytes_max=config.response_buffer_bytes_max,
         queued_bytes_max=config.queued_bytes_max,
         connections_max=connections_max,
         backlog=config.server_socket_backlog,
         idle_seconds=config.server_channel_max_idle_time_seconds,
-        unsent_bytes_low=low,
-        unsent_bytes_high=high,
+        response_buffer_low_bytes=low,
+        response_buffer_high_bytes=high,
         queued_requests_max=queued_requests_max,
         socket_send_bytes=config.server_socket_snd_buf_bytes,
         socket_receive_bytes=config.server_socket_rcv_buf_bytes,

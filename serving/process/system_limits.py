@@ -38,8 +38,8 @@ def with_shares(config: Config, memory_bytes: int) -> Config:
     share = share_bytes(memory_bytes // (2 if config.has_others_properties else 1))
     return dataclasses.replace(
         config,
-        unfinished_bytes_max=config.unfinished_bytes_max or share,
-        unread_bytes_max=config.unread_bytes_max or share,
+        partial_frame_bytes_max=config.partial_frame_bytes_max or share,
+        response_buffer_bytes_max=config.response_buffer_bytes_max or share,
         queued_bytes_max=config.queued_bytes_max or share,
     )
 

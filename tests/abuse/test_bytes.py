@@ -113,7 +113,7 @@ def codes_of_a_brokers_life(served):
 
 def test_unread_answers_over_the_limit_end_those_who_left_most_and_the_others_are_served(serve, watched):
     limit = 10 * 1024 * 1024
-    served = serve(unreadBytesMax=limit, **LITTLE)
+    served = serve(responseBufferBytesMax=limit, **LITTLE)
     queries = a_query("x" * 900) * 2000
     with watched(served) as watch, Crowd(served.port) as crowd:
         for each in crowd.connect(40, receive_bytes=RECEIVE_BYTES):
@@ -128,7 +128,7 @@ def test_unread_answers_over_the_limit_end_those_who_left_most_and_the_others_ar
 
 
 def test_unfinished_frames_over_the_limit_end_the_largest_and_a_brokers_registration_comes_through(serve):
-    served = serve(unfinishedBytesMax=20 * 1024 * 1024)
+    served = serve(partialFrameBytesMax=20 * 1024 * 1024)
     with Crowd(served.port) as crowd, socket.create_connection(("127.0.0.1", served.port), timeout=30) as slow:
         begun = frame(REGISTER_BROKER, body=bytes(5 * 1024 * 1024))[:-1]
         for each in crowd.connect(3):
@@ -138,11 +138,11 @@ def test_unfinished_frames_over_the_limit_end_the_largest_and_a_brokers_registra
         served.wait_for_metric("partial_frame_bytes", lambda unfinished: unfinished > 3 * len(begun))
         for each in crowd.connect(3):
             push(each, begun)
-        served.wait_for_metric("requests_rejected_total", lambda count: count >= 2, reason="unfinished_bytes")
+        served.wait_for_metric("requests_rejected_total", lambda count: count >= 2, reason="partial_frame_bytes")
         assert served.metric("partial_frame_bytes") < 20 * 1024 * 1024
         broker.line._connection.send_rest()
         assert broker.line.receive()[1].code == SUCCESS
-    assert "unfinishedBytesMax" in served.events("frame_rejected")[0]["error"]
+    assert "partialFrameBytesMax" in served.events("frame_rejected")[0]["error"]
     served.assert_unharmed()
 
 

@@ -18,8 +18,8 @@ OF_ANY_SERVER = [
     "connectionsMax=1",
     "frameMaxLength=1024",
     "serializeType=ROCKETMQ",
-    "unfinishedBytesMax=1024",
-    "unreadBytesMax=1024",
+    "partialFrameBytesMax=1024",
+    "responseBufferBytesMax=1024",
     "queuedBytesMax=1024",
     "writeBufferHighWaterMark=1\nwriteBufferLowWaterMark=1",
     "serverSocketBacklog=1",
@@ -114,7 +114,7 @@ def test_what_operators_change_by_request_is_still_changed(serve, lab):
 def test_a_server_lists_the_byte_limits_that_are_in_force(serve, lab, code):
     server = serve().server if code == 319 else lab.kept(OurController(lab.folder)).start()
     limits = listed(server.caller.ask(code))
-    for key in ("unfinishedBytesMax", "unreadBytesMax", "queuedBytesMax"):
+    for key in ("partialFrameBytesMax", "responseBufferBytesMax", "queuedBytesMax"):
         assert 64 * 2**20 <= int(limits[key]) <= 512 * 2**20, key
     assert int(limits["frameMaxLength"]) == (64 if code == 319 else 2) * 2**20
 

@@ -154,7 +154,7 @@ def test_a_broker_finds_a_place_though_others_hold_all_connections(serve, is_act
             broker.register({"a": 4, "b": 4})
             crowd.connect(40)
             broker.register({"a": 4, "b": 4}, counter=2)
-            served.wait_for_metric("connections_closed_total", lambda count: count == 41, reason="made_room")
+            served.wait_for_metric("connections_closed_total", lambda count: count == 41, reason="evicted")
         assert served.metric("requests_rejected_total", reason="connections") == 0
     served.assert_unharmed()
 

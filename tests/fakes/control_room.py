@@ -39,7 +39,7 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
 from remoting.server.observer import ConnectionKind
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import ServerStatistics
 from serving.config.stored_config import StoredConfig
 from serving.http.server import make_app, start_http
@@ -249,7 +249,7 @@ class ControlRoom:
         request = RemotingCommand(code, opaque=1, ext_fields=texts, body=body)
         try:
             answer = self.handlers.dispatch(request, APeer(over, self.peer_host, self.forwarded_host))
-            if isinstance(answer, PreparedAnswer):
+            if isinstance(answer, PreparedResponse):
                 return request.reply(ext_fields=answer.ext_fields, body=answer.body)
             return answer if isinstance(answer, RemotingCommand) else await answer
         except RequestRefused as refused:

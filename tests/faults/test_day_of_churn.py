@@ -32,7 +32,7 @@ from namesrv.wire.operator_requests import OperatorRequests
 from namesrv.wire.request_table import RequestTable
 from namesrv.wire.route_requests import RouteRequests
 from remoting.protocol.command import RemotingCommand
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 
 SETS = 100
 MEMBERS = 3
@@ -131,7 +131,7 @@ class Cluster:
             answer = self.requests.dispatch(request, peer or Peer(next(self._connections)))
         except TopicNotExist as refusal:
             return refusal.code
-        return SUCCESS if isinstance(answer, PreparedAnswer) else answer.code
+        return SUCCESS if isinstance(answer, PreparedResponse) else answer.code
 
     def connect(self, broker):
         broker.peer = Peer(next(self._connections))

@@ -296,19 +296,19 @@ def test_what_peers_can_make_a_server_keep_is_a_part_of_the_memory_limit(limits,
     rendered = objects({each: {"resources": {"limits": limits}} for each in ("namesrv", "controller")})
     for component in ("namesrv", "controller"):
         given = dict(line.split("=", 1) for line in properties(rendered, component).splitlines())
-        for key in ("unfinishedBytesMax", "unreadBytesMax", "queuedBytesMax"):
+        for key in ("partialFrameBytesMax", "responseBufferBytesMax", "queuedBytesMax"):
             assert given.get(key) == (None if share is None else str(share)), (component, key)
 
 
 def test_the_share_that_the_chart_computes_is_that_of_the_server():
     text = properties(objects({}), "namesrv")
-    assert f"unreadBytesMax={share_bytes(2**30)}" in text.splitlines()
+    assert f"responseBufferBytesMax={share_bytes(2**30)}" in text.splitlines()
 
 
 def test_what_a_property_of_the_operator_may_replace_is_replaced():
-    own = {"httpBindAddress": "::", "logFormat": "console", "unreadBytesMax": 1000}
+    own = {"httpBindAddress": "::", "logFormat": "console", "responseBufferBytesMax": 1000}
     text = properties(objects({"namesrv": {"config": own}}), "namesrv")
-    assert {"httpBindAddress=::", "logFormat=console", "bindAddress=0.0.0.0", "unreadBytesMax=1000"} <= set(
+    assert {"httpBindAddress=::", "logFormat=console", "bindAddress=0.0.0.0", "responseBufferBytesMax=1000"} <= set(
         text.splitlines()
     )
 

@@ -37,8 +37,8 @@ LISTED_ONLY_HERE = {
         "tls.server.mode",
         "tls.server.need.client.auth",
         "tls.test.mode.enable",
-        "unfinishedBytesMax",
-        "unreadBytesMax",
+        "partialFrameBytesMax",
+        "responseBufferBytesMax",
     }
 }
 LISTED_ONLY_BY_THE_ORIGINAL = {"rocketmq-home-optional": {"rocketmqHome"}}

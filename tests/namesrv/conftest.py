@@ -19,7 +19,7 @@ from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
 from remoting.protocol.frame import CommandReader, encode
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 
 
 class Peer:
@@ -61,7 +61,7 @@ class Desk:
 
     async def answer(self, request, peer):
         answer = await self._answer(request, peer)
-        if isinstance(answer, PreparedAnswer):
+        if isinstance(answer, PreparedResponse):
             frame = answer.frame(b"%d" % request.opaque)
         else:
             assert encode(answer, SerializeType.ROCKETMQ)

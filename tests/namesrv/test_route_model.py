@@ -30,7 +30,7 @@ from namesrv.core.values.topic_settings import TopicSettings
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import DataVersion, QueueData
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 
 NAMES = st.sampled_from(["broker-a", "broker-b"])
@@ -355,13 +355,13 @@ class BrokerLives(RuleBasedStateMachine):
             route = self.state.route_of(topic, None)
             fresh = encode(route, Dialect.STANDARD) if route else None
             kept = self.state.route_cache.get(topic, Dialect.STANDARD)
-            assert kept is None or (kept.is_true and kept.body == fresh)
+            assert kept is None or (kept.is_valid and kept.body == fresh)
             if fresh and not kept:
-                self.sent.append((topic, PreparedAnswer(fresh, SizeTally(()))))
+                self.sent.append((topic, PreparedResponse(fresh, SizeTally(()))))
                 self.state.route_cache.keep(topic, Dialect.STANDARD, self.sent[-1][1])
             # Whoever asked before is answered with what was ready then, as long as it says that it is true.
-            assert all(each.body == fresh for of, each in self.sent if of == topic and each.is_true)
-        self.sent = [(of, each) for of, each in self.sent if each.is_true]
+            assert all(each.body == fresh for of, each in self.sent if of == topic and each.is_valid)
+        self.sent = [(of, each) for of, each in self.sent if each.is_valid]
 
 
 def test_random_lives_of_brokers_leave_no_broker_topic_or_answer_out_of_place():

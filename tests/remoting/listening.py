@@ -11,12 +11,15 @@ from remoting.clock import SystemClock
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import decode, encode
-from remoting.server.body_limits import BodyLimits
-from remoting.server.limits import ServerLimits
-from remoting.server.server import RemotingServer, ServerOptions
+from remoting.server.limits import BodyLimits, ServerLimits, ServerOptions
+from remoting.server.server import RemotingServer
 
 #: Limits that make a peer which does not read felt after few answers.
-SMALL_BUFFERS = {"unsent_bytes_high": 100_000, "unsent_bytes_low": 50_000, "socket_send_bytes": 32 * 1024}
+SMALL_BUFFERS = {
+    "response_buffer_high_bytes": 100_000,
+    "response_buffer_low_bytes": 50_000,
+    "socket_send_bytes": 32 * 1024,
+}
 
 ROUTE = 105
 REGISTER = 103
@@ -76,7 +79,7 @@ def success(request, connection):
     return request.reply(body=b"%d" % request.opaque)
 
 
-class Told:
+class RecordingObserver:
     """Observes the server and keeps what it was told, in order."""
 
     def __init__(self):
@@ -91,8 +94,8 @@ class Told:
     def connection_refused(self, peer, connections_max):
         self.all.append(("refused", (peer, connections_max)))
 
-    def connection_paused(self, connection, unread_bytes):
-        self.all.append(("paused", (connection, unread_bytes)))
+    def connection_paused(self, connection, response_buffer_bytes):
+        self.all.append(("paused", (connection, response_buffer_bytes)))
 
     def connection_lost(self, connection):
         self.all.append(("lost", connection))
@@ -156,7 +159,7 @@ class PeerStream:
 
 class Serving:
     def __init__(self, server, told):
-        self.server, self.told = server, told
+        self.server, self.observed = server, told
         self.statistics = server.statistics
         self._peers = []
 
@@ -205,19 +208,19 @@ async def serving(
     clock=None,
     serialize_type=SerializeType.JSON,
     urgent=(ROUTE,),
-    notices=None,
+    oneway=None,
     body_limits=UNLIMITED,
     kept=(),
     **limits,
 ):
-    told = Told()
+    told = RecordingObserver()
     options = ServerOptions(
         limits=ServerLimits(**limits),
         urgent=frozenset(urgent),
-        notices=notices,
+        oneway=oneway,
         body_limits=body_limits,
         serialize_type=serialize_type,
-        is_kept=kept.__contains__,
+        is_protected=kept.__contains__,
     )
     async with background_tasks() as tasks:
         server = RemotingServer(Dispatching(dispatch), told, tasks, clock or SystemClock(), options, tls)

@@ -79,7 +79,7 @@ async def test_many_requests_share_one_connection_and_each_gets_its_own_answer(s
         answers = await asyncio.gather(*(invoke(client, address(site)) for _ in range(100)))
         assert sorted(int(answer.body) for answer in answers) == list(range(100))
         assert all(int(answer.body) == answer.opaque for answer in answers)
-        assert len(site.told.of("opened")) == 1
+        assert len(site.observed.of("opened")) == 1
 
 
 async def test_a_request_that_nobody_waits_for_arrives_as_any_other():
@@ -105,7 +105,7 @@ async def signed_at(signer, host="127.0.0.1"):
 
     async with serving(note) as site, a_client(signer=signer(site.port)) as client:
         client.unsigned = unsigned.append
-        for send in (client.invoke, client.ask_anew, client.post):
+        for send in (client.invoke, client.invoke_on_new_connection, client.post):
             await send(f"{host}:{site.port}", NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: len(seen) == 3)
     return [request.ext_fields for request in seen], unsigned
@@ -158,7 +158,7 @@ async def test_a_peer_that_denies_our_requests_is_told_whoever_waits_for_the_ans
     denied = []
     async with serving(deny) as site, a_client(signer=a_signer("127.0.0.1" if is_signed else "")) as client:
         client.denied = denied.append
-        for send in (client.invoke, client.ask_anew, client.post):
+        for send in (client.invoke, client.invoke_on_new_connection, client.post):
             await send(address(site), NOTIFY, SECONDS_ARE_ENOUGH_MS)
         await until(lambda: len(denied) == 3)
         told = Denial(address=address(site), request_code=905, remark="check signature failed.", is_signed=is_signed)
@@ -344,10 +344,10 @@ async def test_addresses_have_a_limit_and_the_one_unused_longest_makes_room():
     async with serving() as first, serving() as second, serving() as third, a_client(addresses_max=2) as client:
         for site in (first, second, first, third):
             await invoke(client, address(site))
-        await until(lambda: second.told.of("closed"))
-        assert not first.told.of("closed")
+        await until(lambda: second.observed.of("closed"))
+        assert not first.observed.of("closed")
         await invoke(client, address(second))
-        await until(lambda: first.told.of("closed"))
+        await until(lambda: first.observed.of("closed"))
 
 
 async def test_addresses_in_use_do_not_make_room():
@@ -367,11 +367,11 @@ async def test_an_unused_connection_is_closed_and_made_again_when_needed():
     async with serving() as site, a_client(clock=clock, idle_seconds=0.04) as client:
         await invoke(client, address(site))
         await asyncio.sleep(0.05)
-        assert not site.told.of("closed"), "the clock stands still"
+        assert not site.observed.of("closed"), "the clock stands still"
         clock.pass_ms(40)
-        await until(lambda: site.told.of("closed"))
+        await until(lambda: site.observed.of("closed"))
         assert (await invoke(client, address(site))).code == 0
-        assert len(site.told.of("opened")) == 2
+        assert len(site.observed.of("opened")) == 2
 
 
 async def test_a_closed_client_fails_what_waits_and_what_comes():
@@ -390,11 +390,11 @@ async def test_a_client_closed_while_it_connects_leaves_no_connection_behind():
     contexts = TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))
     async with serving(tls=contexts) as site, a_client(tls=client_context(TlsSettings())) as client:
         asking = asyncio.create_task(invoke(client, address(site)))
-        await until(lambda: site.told.of("opened"))
+        await until(lambda: site.observed.of("opened"))
         await client.close()
         with pytest.raises(InvokeError):
             await asking
-        await until(lambda: site.told.of("closed"))
+        await until(lambda: site.observed.of("closed"))
 
 
 async def test_requests_can_go_over_tls():

@@ -94,9 +94,9 @@ def play(chunks, frame_bytes_max=200):
     commands = []
     for chunk in chunks:
         commands += reader.receive(chunk)
-        assert reader.unfinished_bytes <= frame_bytes_max
+        assert reader.partial_frame_bytes <= frame_bytes_max
     assert reader.error is None or isinstance(reader.error, FrameError)
-    return commands, repr(reader.error), reader.unfinished_bytes
+    return commands, repr(reader.error), reader.partial_frame_bytes
 
 
 # Frames

@@ -14,7 +14,7 @@ from controller.storage.store import ControllerMember, SetStore
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from serving.config.stored_config import StoredConfig
 from simulation.etcd import Channel
 from simulation.links import Client
@@ -177,7 +177,7 @@ class Controller:
             answer = self.engine.handlers.dispatch(request, peer)
         except (RequestRefused, BodyError) as error:
             answer = _refusal(request, error)
-        if isinstance(answer, PreparedAnswer):
+        if isinstance(answer, PreparedResponse):
             answer = request.reply(ext_fields=answer.ext_fields, body=answer.body)
         if isinstance(answer, RemotingCommand):
             reply(answer)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from remoting.client import Answered
+from remoting.client import PeerResponse
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.errors import ConnectionRefused, InvokeTimeout
 from remoting.server.observer import ConnectionKind
@@ -28,9 +28,9 @@ class Client:
         self.controller, self.process, self.world = controller, process, controller.world
 
     async def invoke(self, address, request, timeout_ms):
-        return (await self.ask_anew(address, request, timeout_ms)).command
+        return (await self.invoke_on_new_connection(address, request, timeout_ms)).command
 
-    async def ask_anew(self, address, request, timeout_ms):
+    async def invoke_on_new_connection(self, address, request, timeout_ms):
         if self.process.is_dead:
             raise asyncio.CancelledError
         waiting = self.process.create_future()
@@ -51,7 +51,7 @@ class Client:
 
         def answered(command):
             if broker.has_way_to(controller):
-                back(Answered(command, f"{broker.host}:10911"))
+                back(PeerResponse(command, f"{broker.host}:10911"))
 
         def arrive():
             # What is on its way to a process comes to no later one.

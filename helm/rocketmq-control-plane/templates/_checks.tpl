@@ -105,7 +105,7 @@ What a schema cannot say: values that do not go together. Each sentence names th
 {{/* Takes server, values and own. A property has one place; a password has none but a secret. */}}
 {{- define "rmq.checks.config" -}}
 {{- $own := fromYaml .own -}}
-{{- $free := list "bindAddress" "httpBindAddress" "logFormat" "unfinishedBytesMax" "unreadBytesMax" "queuedBytesMax" -}}
+{{- $free := list "bindAddress" "httpBindAddress" "logFormat" "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" -}}
 {{- $reserved := "^(configStorePath|controllerId|advertisedAddress|brokerAccessAddresses|enableControllerInNamesrv|controllerStorePath|etcd.*|tls\\..*|useTLS|historyDir)$" -}}
 {{- range $key, $value := .values.config -}}
 {{- if and (regexMatch "(?i)password|secret|accesskey" $key) (not (hasSuffix "Path" $key)) -}}

@@ -60,7 +60,7 @@ Takes values of the server.
 {{- if regexMatch "^[1-9][0-9]{0,14}([kMGT]|[KMGT]i)?$" $limit -}}
 {{- $bytes := include "rmq.bytes" (dict "value" "resources.limits.memory" "quantity" $limit) | int64 -}}
 {{- $share := max 67108864 (min 536870912 (div $bytes 8)) -}}
-{{- range list "unfinishedBytesMax" "unreadBytesMax" "queuedBytesMax" }}
+{{- range list "partialFrameBytesMax" "responseBufferBytesMax" "queuedBytesMax" }}
 {{ . }}: {{ $share }}
 {{- end -}}
 {{- end -}}

@@ -466,10 +466,10 @@ async def test_after_the_end_nobody_is_told_any_more(edge, monkeypatch):
 class FailingClient:
     """A network that fails as nobody thought of."""
 
-    async def ask_anew(self, address, request, timeout_ms):
+    async def invoke_on_new_connection(self, address, request, timeout_ms):
         raise MemoryError
 
-    invoke = ask_anew
+    invoke = invoke_on_new_connection
 
 
 async def test_a_fault_while_a_broker_is_asked_is_no_verdict_about_it_and_ends_nothing():

@@ -7,7 +7,7 @@ from fakes.control_room import APeer, ControlRoom
 from controller.wire.replica_info_cache import ReplicaInfos
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 
 PEER = APeer(1)
 ASK = RemotingCommand(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": SET})
@@ -18,17 +18,17 @@ def test_a_set_has_one_answer_until_it_changes():
     answer = infos.of(a_set())
     assert infos.of(a_set()) is answer
     infos.changed("another")
-    assert answer.is_true
+    assert answer.is_valid
     infos.changed(SET)
-    assert not answer.is_true
-    assert infos.of(a_set()).is_true
+    assert not answer.is_valid
+    assert infos.of(a_set()).is_valid
 
 
 def test_all_answers_end_when_another_controller_answers():
     infos = ReplicaInfos()
     answers = [infos.of(a_set(broker_name=name)) for name in ("a", "b")]
     infos.forget()
-    assert not any(answer.is_true for answer in answers)
+    assert not any(answer.is_valid for answer in answers)
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ async def room(tmp_path):
 async def test_an_election_ends_what_stood_ready_in_the_step_in_which_it_is_known(room):
     await room.a_set(1, 2)
     before = room.handlers.dispatch(ASK, PEER)
-    assert isinstance(before, PreparedAnswer)
+    assert isinstance(before, PreparedResponse)
     await room.elect(2, designate=True)
-    assert not before.is_true
+    assert not before.is_valid
     after = room.handlers.dispatch(ASK, PEER)
     assert after.ext_fields["masterBrokerId"] == "2"

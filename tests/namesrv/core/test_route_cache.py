@@ -4,12 +4,12 @@ import pytest
 from builders import TOPIC
 
 from namesrv.core.route_cache import RouteCache
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 
 
 def ready(body):
-    return PreparedAnswer(body, SizeTally(()))
+    return PreparedResponse(body, SizeTally(()))
 
 
 def body_of(answers, topic, form):
@@ -62,7 +62,7 @@ def test_an_answer_that_somebody_still_holds_says_that_it_is_no_longer_true(answ
     answers.clear()
     answers.keep(TOPIC, "java", gave_way)
     answers.keep("OtherTopic", "java", ready(b"1"))
-    assert [each.is_true for each in (dropped, cleared, gave_way)] == [False, False, False]
+    assert [each.is_valid for each in (dropped, cleared, gave_way)] == [False, False, False]
 
 
 def test_a_dropped_topic_counts_once_and_only_if_it_had_an_answer(answers):
@@ -107,7 +107,7 @@ def test_an_answer_that_is_made_anew_takes_the_place_of_the_former(answers):
     answers.keep(TOPIC, "java", former)
     answers.keep(TOPIC, "java", ready(b"7654321"))
     answers.keep("OtherTopic", "java", ready(b"123"))
-    assert not former.is_true
+    assert not former.is_valid
     assert (body_of(answers, TOPIC, "java"), body_of(answers, "OtherTopic", "java")) == (b"7654321", b"123")
 
 

@@ -44,7 +44,7 @@ from namesrv.core.values.effects import (
     TopicsChangedByAdmin,
 )
 from namesrv.settings.config import NameServerConfig
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 
 MASTER, SLAVE, SECOND_SLAVE = (a_live_key(broker_id=broker_id) for broker_id in range(3))
@@ -723,7 +723,7 @@ def keep_answers(state):
     """Keep an answer for every topic there is, and for one that has nothing but a mapping."""
     run_to_completion(state.cluster_info.since(state.cluster_info.changes))
     for topic in ANSWERED:
-        state.route_cache.keep(topic, "java", PreparedAnswer(b"{}", SizeTally(())))
+        state.route_cache.keep(topic, "java", PreparedResponse(b"{}", SizeTally(())))
 
 
 def kept(state, *topics):

@@ -403,7 +403,9 @@ def test_bytes_that_are_no_frame_are_one_line_with_peer_and_problem(desk):
 
 def test_a_peer_that_takes_no_answers_is_one_line_with_what_it_leaves_unread(desk):
     desk.journal.connection_paused(Connection(), 1_100_000)
-    assert desk.taken() == [{"event": "connection_paused", "peer": "10.0.0.9:50000", "unread_bytes": 1_100_000}]
+    assert desk.taken() == [
+        {"event": "connection_paused", "peer": "10.0.0.9:50000", "response_buffer_bytes": 1_100_000}
+    ]
 
 
 def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk):

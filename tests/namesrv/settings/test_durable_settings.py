@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from remoting.protocol.codes import RequestCode, ResponseCode
-from remoting.server.response_cache import PreparedAnswer
+from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 
 ENTRY = {"namespace": "NS", "key": "k", "value": "v"}
@@ -103,6 +103,6 @@ async def test_a_configuration_that_cannot_be_stored_stays_as_it_was(desk):
 
 
 async def test_a_switch_that_routes_depend_on_drops_prepared_answers(desk):
-    desk.state.route_cache.keep("T", "form", PreparedAnswer(b"old", SizeTally(())))
+    desk.state.route_cache.keep("T", "form", PreparedResponse(b"old", SizeTally(())))
     await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"supportActingMaster=true\n")
     assert desk.state.route_cache.get("T", "form") is None

@@ -41,7 +41,7 @@ def received(data, *, frame_bytes_max=FRAME_BYTES_MAX_DEFAULT):
     reader = CommandReader(frame_bytes_max)
     [command] = reader.receive(data)
     assert reader.error is None
-    assert reader.unfinished_bytes == 0
+    assert reader.partial_frame_bytes == 0
     return command
 
 
@@ -54,7 +54,7 @@ def rejected(data):
     """Return why the connection closes over `data`, before anything was received."""
     reader = CommandReader()
     assert reader.receive(data) == []
-    assert reader.unfinished_bytes == 0
+    assert reader.partial_frame_bytes == 0
     assert reader.error is not None
     return reader.error
 
@@ -321,16 +321,16 @@ def test_it_does_not_matter_how_the_bytes_are_cut(chunk_bytes):
         commands += reader.receive(data[at : at + chunk_bytes])
     assert commands == CommandReader().receive(data)
     assert len(commands) == 4
-    assert reader.unfinished_bytes == 0
+    assert reader.partial_frame_bytes == 0
 
 
 def test_an_unfinished_frame_is_kept_until_its_end_comes():
     reader = CommandReader()
     assert reader.receive(E1 + E4[:-1]) == [received(E1)]
-    assert reader.unfinished_bytes == len(E4) - 1
+    assert reader.partial_frame_bytes == len(E4) - 1
     assert reader.receive(b"") == []
     assert reader.receive(E4[-1:] + E6[:3]) == [received(E4)]
-    assert reader.unfinished_bytes == 3
+    assert reader.partial_frame_bytes == 3
 
 
 def test_a_body_may_be_any_bytes():
@@ -363,7 +363,7 @@ def test_a_long_frame_that_ends_with_its_piece_is_followed_by_others():
         assert reader.receive(data[:8000]) == []
         assert reader.receive(data[8000:]) == [received(data)]
         assert reader.receive(E1) == [received(E1)]
-        assert reader.unfinished_bytes == 0
+        assert reader.partial_frame_bytes == 0
 
 
 def test_a_long_frame_in_pieces_whose_header_is_longer_than_it_ends_the_stream():
@@ -403,7 +403,7 @@ def test_the_longest_frame_is_waited_for_and_received():
     data = a_frame("{}", body)
     reader = CommandReader()
     assert reader.receive(data[:-1]) == []
-    assert reader.unfinished_bytes == 16_777_215
+    assert reader.partial_frame_bytes == 16_777_215
     assert reader.receive(data[-1:]) == [RemotingCommand(0, language=None, version=0, body=body)]
 
 
@@ -449,7 +449,7 @@ def test_what_came_before_bad_bytes_is_received_and_nothing_after_them():
     error = reader.error
     assert isinstance(error, HeaderError)
     assert reader.receive(E4) == []
-    assert reader.unfinished_bytes == 0
+    assert reader.partial_frame_bytes == 0
     assert reader.error is error
 
 
@@ -742,11 +742,11 @@ def test_a_frame_whose_body_is_not_wanted_is_read_past_without_being_kept(piece_
     received_ones, kept = [], 0
     for at in range(0, len(data), piece_bytes):
         received_ones += reader.receive(data[at : at + piece_bytes])
-        kept = max(kept, reader.unfinished_bytes)
+        kept = max(kept, reader.partial_frame_bytes)
     assert [(each.code, each.opaque) for each in received_ones] == [(105, 9), (217, 4), (105, received(E4).opaque)]
     if piece_bytes < 10_000_000:
         assert received_ones[1].left_out_bytes >= 100_001
-        assert (received_ones[1].body, reader.unfinished_bytes) == (b"", 0)
+        assert (received_ones[1].body, reader.partial_frame_bytes) == (b"", 0)
         assert kept <= len(E1) + piece_bytes
 
 

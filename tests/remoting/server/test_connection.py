@@ -7,7 +7,7 @@ import pytest
 from fakes.clock import FakeClock
 from listening import E1, E13_START, REGISTER, ROUTE, SMALL_BUFFERS, a_request, serving, until
 
-from remoting.server.body_limits import BodyLimits
+from remoting.server.limits import BodyLimits
 from remoting.server.observer import CloseReason, Rejection
 
 BIG = bytes(20_000)
@@ -49,8 +49,8 @@ async def test_a_peer_that_never_reads_is_closed_as_a_slow_reader(code):
     async with serving(big, idle_seconds=0.15, **SMALL_BUFFERS) as site:
         peer = await site.connect_with_little_room()
         peer.writer.write(b"".join(a_request(code, at) for at in range(300)))
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.SLOW_READER
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.SLOW_READER
         assert site.statistics.in_flight == 0
 
 
@@ -61,7 +61,7 @@ async def test_a_peer_that_reads_slowly_stays():
         for at in range(40):
             assert (await peer.answer()).opaque == at
             await asyncio.sleep(0.015)
-        assert not site.told.of("closed")
+        assert not site.observed.of("closed")
 
 
 async def test_nothing_is_carried_out_for_a_peer_that_stopped_reading_while_its_request_waited():
@@ -96,20 +96,24 @@ async def test_peers_that_never_read_keep_no_places_from_those_who_do(limit):
             requests = [a_request(REGISTER, at, body=bytes(100)) for at in range(4)]
             await hog.send(b"".join(requests) + a_request(ROUTE, 9))
         await until(lambda: site.statistics.paused == 3)
-        assert site.server.turns.requests == 12
+        assert site.server.request_queue.requests == 12
         broker = await site.connect()
         asked = [await broker.ask(a_request(REGISTER, at, body=bytes(100))) for at in range(20)]
         assert [answer.code for answer in asked] == [0] * 20
         # The first that stopped reading gave up its places, and that was enough.
-        assert [(opaque, reason) for opaque, reason, _ in site.told.of("request")] == [
+        assert [(opaque, reason) for opaque, reason, _ in site.observed.of("request")] == [
             (at, Rejection.BUSY) for at in range(4)
         ]
-        assert site.server.turns.requests == 8
+        assert site.server.request_queue.requests == 8
         answers = [await hog.answers(5) for hog in hogs]
         assert [[answer.code for answer in each] for each in answers] == [[0, 2, 2, 2, 2], [0] * 5, [0] * 5]
         assert carried_out.count(1) == 1
         assert (await hogs[0].ask(a_request(REGISTER, 5))).code == 0
-        assert (site.server.turns.requests, site.server.turns.body_bytes, site.statistics.in_flight) == (0, 0, 0)
+        assert (
+            site.server.request_queue.requests,
+            site.server.request_queue.body_bytes,
+            site.statistics.in_flight,
+        ) == (0, 0, 0)
 
 
 async def test_a_peer_whose_waiting_requests_were_turned_away_is_still_closed_as_a_slow_reader():
@@ -125,66 +129,66 @@ async def test_a_peer_whose_waiting_requests_were_turned_away_is_still_closed_as
         hog, other = await site.connect_with_little_room(), await site.connect()
         hog.writer.write(b"".join(a_request(REGISTER, at) for at in range(4)) + a_request(ROUTE, 9) * 100)
         await until(lambda: site.statistics.paused)
-        assert site.server.turns.requests == 4
+        assert site.server.request_queue.requests == 4
         await pass_until(lambda: site.server.awake_ms >= 700)
         assert (await other.ask(a_request(REGISTER, 5))).code == 0
-        assert [(opaque, reason) for opaque, reason, _ in site.told.of("request")] == [
+        assert [(opaque, reason) for opaque, reason, _ in site.observed.of("request")] == [
             (at, Rejection.BUSY) for at in range(4)
         ]
-        await pass_until(lambda: site.told.of("closed"))
-        ((connection, reason),) = site.told.of("closed")
+        await pass_until(lambda: site.observed.of("closed"))
+        ((connection, reason),) = site.observed.of("closed")
         assert (connection.id, reason) == (1, CloseReason.SLOW_READER)
         assert site.server.awake_ms < 1500
 
 
 async def test_a_peer_that_takes_no_answers_is_told_once_a_pause(monkeypatch):
-    monkeypatch.setattr("remoting.server.server._LOOK_MS_MAX", 20)
+    monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
     async with serving(big, idle_seconds=0, **SMALL_BUFFERS) as site:
         peer = await site.connect_with_little_room()
         for _ in range(2):
-            before = len(site.told.of("paused"))
+            before = len(site.observed.of("paused"))
             await peer.send(b"".join(a_request(ROUTE, at) for at in range(100)))
-            await until(lambda before=before: len(site.told.of("paused")) > before)
+            await until(lambda before=before: len(site.observed.of("paused")) > before)
             # It goes on for several looks. What the kernel still takes may end it and begin another, told once as well.
             await asyncio.sleep(0.1)
-            assert len(site.told.of("paused")) <= site.statistics.pauses
+            assert len(site.observed.of("paused")) <= site.statistics.pauses
             assert len(await peer.answers(100)) == 100
         # Since it was paused the kernel may have taken some.
-        assert site.told.of("paused")[0][1] > SMALL_BUFFERS["unsent_bytes_low"]
+        assert site.observed.of("paused")[0][1] > SMALL_BUFFERS["response_buffer_low_bytes"]
 
 
 async def test_paused_connections_and_unread_answers_are_counted(monkeypatch):
-    monkeypatch.setattr("remoting.server.server._LOOK_MS_MAX", 20)
+    monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
     async with serving(big, idle_seconds=0, **SMALL_BUFFERS) as site:
         stays, leaves = [await site.connect_with_little_room() for _ in range(2)]
         for peer in (stays, leaves):
             peer.writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
         await until(lambda: site.statistics.paused == 2)
-        await until(lambda: site.statistics.unsent_bytes > 200_000)
+        await until(lambda: site.statistics.response_buffer_bytes > 200_000)
         assert site.statistics.pauses == 2
         leaves.writer.transport.abort()
         await until(lambda: site.statistics.paused == 1)
         assert len(await stays.answers(100)) == 100
-        await until(lambda: not site.statistics.unsent_bytes)
+        await until(lambda: not site.statistics.response_buffer_bytes)
         assert site.statistics.paused == 0
         assert site.statistics.pauses > 2
 
 
 async def test_unread_answers_of_all_peers_together_have_a_limit():
     """Those who left most unread go, and nobody else; the next look is soon enough for none of it."""
-    async with serving(big, idle_seconds=0, unread_bytes_max=1_000_000, **SMALL_BUFFERS) as site:
+    async with serving(big, idle_seconds=0, response_buffer_bytes_max=1_000_000, **SMALL_BUFFERS) as site:
         modest = await site.connect_with_little_room()
         modest.writer.write(a_request(ROUTE, 1))
         hogs = []
-        while not site.told.of("closed"):
+        while not site.observed.of("closed"):
             assert len(hogs) < 30
             hogs.append(await site.connect_with_little_room())
             paused = site.statistics.pauses
             hogs[-1].writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
             await until(lambda paused=paused: site.statistics.pauses > paused)
-            assert site.statistics.unsent_bytes <= 1_000_000
-        assert {reason for _, reason in site.told.of("closed")} == {CloseReason.SLOW_READER}
-        closed = len(site.told.of("closed"))
+            assert site.statistics.response_buffer_bytes <= 1_000_000
+        assert {reason for _, reason in site.observed.of("closed")} == {CloseReason.SLOW_READER}
+        closed = len(site.observed.of("closed"))
         assert 0 < closed < len(hogs) / 2
         assert site.statistics.closed[CloseReason.SLOW_READER] == closed
         assert len((await modest.answer()).body) == len(BIG)
@@ -194,12 +198,12 @@ async def test_unread_answers_of_all_peers_together_have_a_limit():
                 # What is read makes room for more answers, and the limit would be reached again.
                 hog.writer.close()
         assert len(await stays.answers(100)) == 100
-    assert (site.statistics.unsent_bytes, site.statistics.paused, site.statistics.in_flight) == (0, 0, 0)
+    assert (site.statistics.response_buffer_bytes, site.statistics.paused, site.statistics.in_flight) == (0, 0, 0)
 
 
 async def test_unread_answers_that_pause_nobody_count_at_the_next_look(monkeypatch):
-    monkeypatch.setattr("remoting.server.server._LOOK_MS_MAX", 20)
-    limits = SMALL_BUFFERS | {"unsent_bytes_high": 3_000_000, "unread_bytes_max": 5_000_000}
+    monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
+    limits = SMALL_BUFFERS | {"response_buffer_high_bytes": 3_000_000, "response_buffer_bytes_max": 5_000_000}
 
     def very_big(request, connection):
         return request.reply(body=bytes(2_000_000))
@@ -207,14 +211,14 @@ async def test_unread_answers_that_pause_nobody_count_at_the_next_look(monkeypat
     async with serving(very_big, **limits) as site:
         for _ in range(3):
             (await site.connect_with_little_room()).writer.write(a_request(ROUTE))
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.SLOW_READER
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.SLOW_READER
         assert (len(site.server.connections), site.statistics.pauses) == (2, 0)
-        assert site.statistics.unsent_bytes <= 5_000_000 - 5_000_000 // 8
+        assert site.statistics.response_buffer_bytes <= 5_000_000 - 5_000_000 // 8
 
 
 async def test_those_who_read_meanwhile_are_not_closed_for_what_they_had_left_unread():
-    async with serving(big, idle_seconds=0, unread_bytes_max=400_000, **SMALL_BUFFERS) as site:
+    async with serving(big, idle_seconds=0, response_buffer_bytes_max=400_000, **SMALL_BUFFERS) as site:
         reader = await site.connect_with_little_room()
         for _ in range(20):
             await reader.send(b"".join(a_request(ROUTE, at) for at in range(20)))
@@ -222,8 +226,8 @@ async def test_those_who_read_meanwhile_are_not_closed_for_what_they_had_left_un
         hogs = [await site.connect_with_little_room() for _ in range(8)]
         for hog in hogs:
             hog.writer.write(b"".join(a_request(ROUTE, at) for at in range(100)))
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("opened")[0] not in [connection for connection, _ in site.told.of("closed")]
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("opened")[0] not in [connection for connection, _ in site.observed.of("closed")]
         assert (await reader.ask(a_request(ROUTE, 5))).opaque == 5
 
 
@@ -235,15 +239,15 @@ async def test_a_silent_connection_is_closed_as_idle(start):
     async with serving(idle_seconds=0.1) as site:
         peer = await site.connect()
         await peer.send(start)
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.IDLE
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.IDLE
 
 
 async def test_a_connection_that_is_used_stays_and_is_never_closed_early():
     async with serving(idle_seconds=0.2) as site:
         used, silent = await site.connect(), await site.connect()
         began = asyncio.get_running_loop().time()
-        while not site.told.of("closed"):
+        while not site.observed.of("closed"):
             await used.ask(E1)
             await asyncio.sleep(0.01)
         # uvloop's time has whole milliseconds.
@@ -259,13 +263,13 @@ async def test_one_byte_a_moment_does_not_keep_a_frame_open_for_ever(already):
         for _ in range(already):
             await peer.ask(E1)
         for byte in E1:
-            if site.told.of("closed"):
+            if site.observed.of("closed"):
                 break
             peer.writer.write(bytes([byte]))
             await asyncio.sleep(0.01)
-        ((_, error),) = site.told.of("frame")
-        assert "unfinished" in str(error)
-        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+        ((_, error),) = site.observed.of("frame")
+        assert "incomplete" in str(error)
+        assert site.observed.of("closed")[0][1] is CloseReason.ERROR
 
 
 async def test_an_unfinished_frame_is_told_once_while_earlier_requests_are_still_carried_out():
@@ -277,17 +281,17 @@ async def test_an_unfinished_frame_is_told_once_while_earlier_requests_are_still
         peer = await site.connect()
         await peer.send(a_request(REGISTER, 1))
         for byte in E1[:50]:
-            if not site.told.of("frame"):
+            if not site.observed.of("frame"):
                 peer.writer.write(bytes([byte]))
             await asyncio.sleep(0.01)
-        await until(lambda: site.told.of("closed"))
-        assert len(site.told.of("frame")) == 1
+        await until(lambda: site.observed.of("closed"))
+        assert len(site.observed.of("frame")) == 1
 
 
 async def trickle(site, peer, data, *, pause_s=0.01):
     """Send a byte now and then until the server has closed the connection."""
     for byte in data:
-        if site.told.of("closed"):
+        if site.observed.of("closed"):
             break
         peer.writer.write(bytes([byte]))
         await asyncio.sleep(pause_s)
@@ -300,9 +304,9 @@ async def test_a_refused_frame_that_trickles_in_ends_like_any_other_frame_that_d
         await peer.send(refused[:1000])
         await peer.answers(1)
         await trickle(site, peer, bytes(200))
-        ((_, error),) = site.told.of("frame")
+        ((_, error),) = site.observed.of("frame")
         assert "refused" in str(error)
-        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+        assert site.observed.of("closed")[0][1] is CloseReason.ERROR
 
 
 async def test_the_rest_of_a_refused_frame_has_what_its_beginning_left_of_the_time():
@@ -311,17 +315,17 @@ async def test_the_rest_of_a_refused_frame_has_what_its_beginning_left_of_the_ti
         peer = await site.connect()
         refused = a_request(REGISTER, body=bytes(100_000))
         await peer.send(refused[:50])
-        await until(lambda: site.statistics.unfinished_bytes)
+        await until(lambda: site.statistics.partial_frame_bytes)
         (connection,) = site.server.connections.values()
         began_ms = site.server.awake_ms
         site.server.awake_ms += 9_000
         await peer.send(refused[50:1000])
         await peer.answers(1)
-        connection.look_for_progress(began_ms + 10_000, 10_000)
-        assert not site.told.of("frame")
+        connection.check_idle(began_ms + 10_000, 10_000)
+        assert not site.observed.of("frame")
         site.server.awake_ms += 1_001
-        connection.look_for_progress(began_ms + 10_001, 10_000)
-        assert len(site.told.of("frame")) == 1
+        connection.check_idle(began_ms + 10_001, 10_000)
+        assert len(site.observed.of("frame")) == 1
 
 
 async def test_a_refused_frame_that_comes_in_time_is_forgotten_with_its_last_byte():
@@ -334,18 +338,18 @@ async def test_a_refused_frame_that_comes_in_time_is_forgotten_with_its_last_byt
             await asyncio.sleep(0.02)
             await peer.send(refused[70_000:])
             assert (await peer.ask(a_request(ROUTE, 500))).opaque == 500
-        assert not site.told.of("frame")
+        assert not site.observed.of("frame")
 
 
 async def test_idleness_can_be_changed_and_turned_off(monkeypatch):
-    monkeypatch.setattr("remoting.server.server._LOOK_MS_MAX", 20)
+    monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
     async with serving(idle_seconds=0) as site:
         peer = await site.connect()
         await asyncio.sleep(0.05)
         assert (await peer.ask(E1)).code == 0
         site.server.idle_seconds = 0.1
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.IDLE
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.IDLE
 
 
 async def test_a_request_that_takes_long_does_not_count_as_silence_once_it_is_answered():
@@ -360,11 +364,11 @@ async def test_a_request_that_takes_long_does_not_count_as_silence_once_it_is_an
 
 
 async def test_many_idle_connections_are_looked_at_in_slices(monkeypatch):
-    monkeypatch.setattr("remoting.server.server._LOOK_CONNECTIONS", 7)
+    monkeypatch.setattr("remoting.server.server._CHECKED_AT_ONCE", 7)
     async with serving(idle_seconds=0.1) as site:
         for _ in range(30):
             await site.connect()
-        await until(lambda: len(site.told.of("closed")) == 30)
+        await until(lambda: len(site.observed.of("closed")) == 30)
         assert site.statistics.closed[CloseReason.IDLE] == 30
 
 
@@ -376,7 +380,7 @@ async def test_time_in_which_the_process_was_stopped_does_not_count_as_silence()
         clock.pass_ms(150_000)
         await until(lambda: site.server.awake_ms)
         assert (await peer.ask(E1)).code == 0
-        while not site.told.of("closed"):
+        while not site.observed.of("closed"):
             clock.pass_ms(50)
             await asyncio.sleep(0.05)
         assert 1000 < site.server.awake_ms < 1500
@@ -402,7 +406,7 @@ async def test_beyond_the_capacity_requests_are_answered_busy_and_queries_still_
         assert (busy.opaque, busy.code) == (3, 2)
         assert busy.remark == "[OVERLOAD]system busy, start flow control for a while"
         assert (await peer.ask(a_request(ROUTE, 9))).opaque == 9
-        assert [(opaque, reason) for opaque, reason, _ in site.told.of("request")] == [
+        assert [(opaque, reason) for opaque, reason, _ in site.observed.of("request")] == [
             (3, Rejection.BUSY),
             (4, Rejection.BUSY),
         ]
@@ -424,7 +428,7 @@ async def test_the_bodies_that_wait_have_a_limit_but_one_request_is_always_taken
         assert (await peer.answer()).code == 2
         gate.set()
         assert (await peer.answer()).opaque == 1
-        assert site.server.turns.body_bytes == 0
+        assert site.server.request_queue.body_bytes == 0
 
 
 @pytest.mark.parametrize("limit", [{"queued_requests_per_connection": 10}, {"queued_bytes_per_connection": 5000}])
@@ -466,7 +470,7 @@ async def test_connections_take_turns_so_one_that_asks_much_delays_the_others_li
         modest.writer.write(a_request(REGISTER, 1))
         await modest.answer()
         await greedy.answers(200)
-        first, second = site.told.of("opened")
+        first, second = site.observed.of("opened")
         assert order.index(second.id) < 150
         assert order.count(first.id) == 200
 
@@ -503,7 +507,7 @@ async def test_a_waiting_answer_that_fails_is_answered_like_any_other():
         (answer,) = await site.answers_to(a_request(REGISTER, 3))
         assert answer.code == 1
         assert "disk" not in answer.remark
-        assert site.told.of("fault")[0][0] == 3
+        assert site.observed.of("fault")[0][0] == 3
 
 
 async def test_sockets_are_looked_at_between_the_turns_of_waiting_requests():
@@ -540,7 +544,7 @@ async def test_a_flood_of_queries_on_one_connection_lets_the_others_in():
         flooding.writer.write(b"".join(a_request(ROUTE, at) for at in range(3000)))
         other.writer.write(E1)
         await other.answer()
-        assert answered.index(site.told.of("opened")[1].id) < 2900
+        assert answered.index(site.observed.of("opened")[1].id) < 2900
         assert [answer.opaque for answer in await flooding.answers(3000)] == list(range(3000))
 
 

@@ -8,7 +8,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import encode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
 from remoting.server.observer import ConnectionKind
-from remoting.server.oneway_fast_path import NoticeKind, Notices
+from remoting.server.oneway_fast_path import OnewayFastPath, OnewayKind
 from remoting.server.statistics import ServerStatistics
 
 BEAT = 904
@@ -26,7 +26,7 @@ class Taker:
         self.taken = []
         self.error = None
         self.statistics = ServerStatistics()
-        self.notices = Notices(NoticeKind(BEAT, BrokerHeartbeatHeader, self.take), self.statistics)
+        self.notices = OnewayFastPath(OnewayKind(BEAT, BrokerHeartbeatHeader, self.take), self.statistics)
 
     def take(self, header, peer):
         if self.error is not None:
@@ -102,8 +102,8 @@ class Site:
 
 async def test_the_first_request_of_a_connection_tells_whose_it_is_and_its_later_heartbeats_are_taken_at_once():
     site = Site()
-    kind = NoticeKind(BEAT, BrokerHeartbeatHeader, site.take)
-    async with serving(site.dispatch, notices=kind, urgent=frozenset({BEAT})) as server:
+    kind = OnewayKind(BEAT, BrokerHeartbeatHeader, site.take)
+    async with serving(site.dispatch, oneway=kind, urgent=frozenset({BEAT})) as server:
         peer = await server.connect()
         await peer.send(a_beat())
         await until(lambda: site.dispatched)

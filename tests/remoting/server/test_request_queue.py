@@ -4,14 +4,13 @@ import asyncio
 
 import pytest
 from fakes.background import background_tasks
-from listening import REGISTER, ROUTE, SMALL_BUFFERS, Told, a_request, serving, until
+from listening import REGISTER, ROUTE, SMALL_BUFFERS, RecordingObserver, a_request, serving, until
 
-from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
-from remoting.server.limits import ServerLimits
+from remoting.server.limits import ServerLimits, ServerOptions
 from remoting.server.observer import CloseReason, ConnectionKind
-from remoting.server.request_processor import Answers
-from remoting.server.request_queue import Lane, Turns
+from remoting.server.request_processor import RequestProcessor
+from remoting.server.request_queue import ConnectionQueue, RequestQueue
 from remoting.server.statistics import ServerStatistics
 
 
@@ -19,7 +18,7 @@ class Fault(Exception):
     pass
 
 
-class Asker:
+class QueuedConnection:
     """A connection that fails where the test wants it, and notes what becomes of it."""
 
     kind = ConnectionKind.BROKER
@@ -28,7 +27,7 @@ class Asker:
     def __init__(self, number, fails_at=()):
         self.id, self.peer = number, f"peer {number}"
         self.fails_at = fails_at
-        self.takes_answers = True
+        self.takes_responses = True
         self.sent = []
         self.finished = 0
         self.ended = None
@@ -45,7 +44,7 @@ class Asker:
         self.fail("read_on")
         self.sent.append(b"read on")
 
-    def break_off(self, reason):
+    def abort(self, reason):
         self.ended = reason
 
     def close(self, reason):
@@ -56,7 +55,7 @@ class Asker:
             raise Fault(place)
 
 
-class Deaf(Told):
+class Deaf(RecordingObserver):
     """An observer that fails where it should note a fault."""
 
     def handler_failed(self, connection, request, error):
@@ -65,11 +64,12 @@ class Deaf(Told):
 
 class Site:
     def __init__(self, tasks, told, **limits):
-        self.told = told
+        self.observed = told
         self.fails = False
         self.statistics = ServerStatistics()
-        answers = Answers(self, SerializeType.JSON, told, self.statistics)
-        self.turns = Turns(answers, ServerLimits(**limits), self.statistics, tasks)
+        self.options = ServerOptions(limits=ServerLimits(**limits), cached_code=None)
+        processor = RequestProcessor(self, self.options, told, self.statistics)
+        self.request_queue = RequestQueue(processor, self.options.limits, self.statistics, tasks)
 
     def dispatch(self, request, connection):
         return self._later(request) if request.code == REGISTER else self._answer(request)
@@ -84,13 +84,13 @@ class Site:
         return request.reply()
 
     def put(self, asker, *codes):
-        lane = Lane(asker)
+        queue = ConnectionQueue(asker, self.options.limits)
         for opaque, code in enumerate(codes):
-            assert self.turns.put(RemotingCommand(code, opaque, body=b"body"), lane)
-        return lane
+            assert self.request_queue.put(RemotingCommand(code, opaque, body=b"body"), queue)
+        return queue
 
     def assert_nothing_is_left(self):
-        assert (self.turns.requests, self.turns.body_bytes, self.statistics.in_flight) == (0, 0, 0)
+        assert (self.request_queue.requests, self.request_queue.body_bytes, self.statistics.in_flight) == (0, 0, 0)
 
 
 #: One that is answered at once, and one whose answer is waited for in a task of the server.
@@ -101,13 +101,13 @@ CODES = (ROUTE, REGISTER)
 @pytest.mark.parametrize("code", CODES)
 async def test_a_connection_that_cannot_be_answered_is_ended_and_the_others_go_on(place, code):
     async with background_tasks() as tasks:
-        site = Site(tasks, Told())
-        broken, other = Asker(1, [place]), Asker(2)
+        site = Site(tasks, RecordingObserver())
+        broken, other = QueuedConnection(1, [place]), QueuedConnection(2)
         site.put(broken, code, code)
         site.put(other, code, code)
         await until(lambda: broken.finished == other.finished == 2)
     assert broken.ended is CloseReason.ERROR
-    assert [(opaque, str(error)) for opaque, error in site.told.of("fault")] == [(0, place), (1, place)]
+    assert [(opaque, str(error)) for opaque, error in site.observed.of("fault")] == [(0, place), (1, place)]
     assert (len(other.sent), other.ended) == (2, None)
     site.assert_nothing_is_left()
 
@@ -118,34 +118,34 @@ async def test_an_observer_that_fails_leaves_the_server_up(code, caplog):
     async with background_tasks() as tasks:
         site = Site(tasks, Deaf())
         site.fails = True
-        asker = Asker(1)
+        asker = QueuedConnection(1)
         site.put(asker, code)
         await until(lambda: asker.finished)
     assert asker.ended is CloseReason.ERROR
     site.assert_nothing_is_left()
-    assert "a fault cannot be told" in caplog.text
+    assert "an error cannot be reported" in caplog.text
 
 
 @pytest.mark.parametrize("place", ["send", "request_finished"])
 async def test_one_who_cannot_be_turned_away_takes_no_place_and_does_not_harm_who_comes(place):
     async with background_tasks() as tasks:
-        site = Site(tasks, Told(), queued_requests_max=2)
-        broken, other = Asker(1, [place]), Asker(2)
-        broken.takes_answers = False
+        site = Site(tasks, RecordingObserver(), queued_requests_max=2)
+        broken, other = QueuedConnection(1, [place]), QueuedConnection(2)
+        broken.takes_responses = False
         site.put(broken, ROUTE, ROUTE)
         site.put(other, ROUTE)
         await until(lambda: other.finished)
     assert (broken.ended, broken.finished, other.ended) == (CloseReason.ERROR, 1, None)
-    assert [str(error) for _, error in site.told.of("fault")] == [place]
+    assert [str(error) for _, error in site.observed.of("fault")] == [place]
     site.assert_nothing_is_left()
 
 
 async def test_a_connection_that_fails_to_read_on_is_ended_and_the_next_reads_on(caplog):
     async with background_tasks() as tasks:
-        site = Site(tasks, Told())
-        broken, other = Asker(1, ["read_on"]), Asker(2)
-        site.turns.read_on_later(broken)
-        site.turns.read_on_later(other)
+        site = Site(tasks, RecordingObserver())
+        broken, other = QueuedConnection(1, ["read_on"]), QueuedConnection(2)
+        site.request_queue.schedule_read(broken)
+        site.request_queue.schedule_read(other)
         await until(lambda: other.sent)
     assert (broken.ended, other.ended) == (CloseReason.ERROR, None)
     assert "read_on" in caplog.text
@@ -162,14 +162,14 @@ async def test_a_connection_that_is_broken_off_is_closed_at_once_while_its_reque
         peer = await site.connect()
         await peer.send(b"".join(a_request(REGISTER, at) for at in range(3)))
         await until(lambda: site.statistics.in_flight == 3)
-        site.server.connections[1].break_off(CloseReason.ERROR)
+        site.server.connections[1].abort(CloseReason.ERROR)
         assert await peer.until_closed() == b""
         await until(lambda: not site.server.connections)
-        assert not site.told.of("closed")
+        assert not site.observed.of("closed")
         gate.set()
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.ERROR
-        assert (site.server.turns.requests, site.statistics.in_flight) == (0, 0)
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.ERROR
+        assert (site.server.request_queue.requests, site.statistics.in_flight) == (0, 0)
 
 
 async def test_a_connection_that_is_lost_while_its_request_is_worked_on_is_told_at_once_and_closed_when_that_is_done():
@@ -184,8 +184,8 @@ async def test_a_connection_that_is_lost_while_its_request_is_worked_on_is_told_
         await peer.send(a_request(REGISTER))
         await until(lambda: site.statistics.in_flight == 1)
         await peer.close()
-        await until(lambda: site.told.of("lost"))
-        assert not site.told.of("closed")
+        await until(lambda: site.observed.of("lost"))
+        assert not site.observed.of("closed")
         working.set()
-        await until(lambda: site.told.of("closed"))
-        assert len(site.told.of("lost")) == 1
+        await until(lambda: site.observed.of("closed"))
+        assert len(site.observed.of("lost")) == 1

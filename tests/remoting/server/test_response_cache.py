@@ -13,7 +13,7 @@ from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.protocol.frame import decode, encode
-from remoting.server.response_cache import KnownRequests, PreparedAnswer
+from remoting.server.response_cache import PreparedResponse, ResponseCache
 from remoting.server.statistics import ServerStatistics, SizeTally
 
 
@@ -22,19 +22,19 @@ class Asked:
 
     def __init__(self, bytes_max=100_000):
         self.statistics = ServerStatistics()
-        self.known = KnownRequests(ROUTE, self.statistics, bytes_max)
+        self.known = ResponseCache(ROUTE, self.statistics, bytes_max)
         self.tally = SizeTally((100, 1000))
-        self.prepared = PreparedAnswer(b"body", self.tally)
+        self.prepared = PreparedResponse(b"body", self.tally)
 
     def find(self, frame):
         found = self.known.find(frame, 0, len(frame))
-        return self.known.answer(found) if found else None
+        return self.known.response(found) if found else None
 
     def learn(self, frame, prepared=None):
         assert self.find(frame) is None
-        key = self.known.missed
+        key = self.known.missed_key
         if key is not None:
-            self.known.learn(key, decode(frame, 0, len(frame) - 4), prepared or self.prepared)
+            self.known.store(key, decode(frame, 0, len(frame) - 4), prepared or self.prepared)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def opaque_of(answer):
 
 
 def test_an_answer_is_the_frame_that_java_sends():
-    assert PreparedAnswer(E2_BODY, SizeTally(())).frame(b"9") == E2
+    assert PreparedResponse(E2_BODY, SizeTally(())).frame(b"9") == E2
 
 
 @pytest.mark.parametrize("opaque", [0, 7, -1, 2**31 - 1, -(2**31)])
@@ -62,7 +62,7 @@ def test_an_answer_is_what_encoding_it_gives(asked, opaque):
 
 
 def test_each_answer_is_counted_by_its_size(asked):
-    large = PreparedAnswer(bytes(500), asked.tally)
+    large = PreparedResponse(bytes(500), asked.tally)
     for prepared in (asked.prepared, large, asked.prepared):
         prepared.frame(b"1")
     assert (asked.tally.buckets, asked.tally.total) == ([2, 1, 0], 508)
@@ -91,8 +91,8 @@ def test_another_topic_is_another_request(asked):
 def test_an_answer_that_is_no_longer_true_is_not_found_until_there_is_a_new_one(asked):
     frame = a_request()
     asked.learn(frame)
-    asked.prepared.drop()
-    fresh = PreparedAnswer(b"new", asked.tally)
+    asked.prepared.invalidate()
+    fresh = PreparedResponse(b"new", asked.tally)
     asked.learn(frame, fresh)
     assert asked.find(frame) == fresh.frame(b"1")
 
@@ -137,8 +137,8 @@ def test_a_length_that_is_not_that_of_the_frame_is_not_taken(asked, cut):
 
 
 def test_an_answer_that_is_dropped_keeps_no_bytes():
-    large = PreparedAnswer(bytes(1_000_000), SizeTally(()))
-    large.drop()
+    large = PreparedResponse(bytes(1_000_000), SizeTally(()))
+    large.invalidate()
     assert large.body == b""
 
 

@@ -26,7 +26,7 @@ from listening import (
     ROUTE,
     SMALL_BUFFERS,
     Dispatching,
-    Told,
+    RecordingObserver,
     a_request,
     serving,
     success,
@@ -38,11 +38,10 @@ from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
 from remoting.protocol.frame import decode, encode
-from remoting.server.body_limits import BodyLimits
-from remoting.server.limits import ServerLimits
+from remoting.server.limits import BodyLimits, ServerLimits, ServerOptions
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
-from remoting.server.response_cache import PreparedAnswer
-from remoting.server.server import BindError, RemotingServer, ServerOptions
+from remoting.server.response_cache import PreparedResponse
+from remoting.server.server import BindError, RemotingServer
 from remoting.server.statistics import SizeTally
 
 
@@ -54,7 +53,7 @@ def route(request, connection):
     return request.reply(body=E2_BODY)
 
 
-# Answers
+# Responses
 
 
 @pytest.mark.parametrize("pieces", [1, 50])
@@ -71,7 +70,7 @@ async def test_a_body_too_long_for_its_code_is_refused_by_its_length_and_the_con
         assert answers[0].remark == "QUERY_DATA_VERSION (322): a body of 2000000 bytes is over the limit of 1000"
         assert answers[2].remark == "request 999: a body of 1001 bytes is over the limit of 1000"
         assert site.server.statistics.rejected[Rejection.BAD_REQUEST] == 2
-        assert site.server.statistics.unfinished_bytes == 0
+        assert site.server.statistics.partial_frame_bytes == 0
 
 
 @pytest.mark.parametrize("question", [E1, E4, E13_START + E1], ids=["E1 JSON", "E4 binary", "E13 PROXY"])
@@ -93,7 +92,7 @@ async def test_answers_are_binary_where_the_server_is_configured_so_whatever_the
         peer = await site.connect()
         await peer.send(a_request(opaque=1, ext_fields={"topic": "t"}))
         assert await peer.frame() == E5
-        assert site.told.of("request") == [], "that a topic does not exist is an ordinary answer"
+        assert site.observed.of("request") == [], "that a topic does not exist is an ordinary answer"
 
 
 async def test_a_header_with_a_newline_as_the_cpp_client_sends_it_is_served():
@@ -115,7 +114,7 @@ async def test_an_unsupported_code_is_answered_as_the_java_server_answers():
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
 async def test_an_answer_that_stands_ready_is_sent_in_the_frame_of_java(code):
-    async with serving(lambda *_: PreparedAnswer(E2_BODY, SizeTally(()))) as site:
+    async with serving(lambda *_: PreparedResponse(E2_BODY, SizeTally(()))) as site:
         peer = await site.connect()
         await peer.send(a_request(code, 9))
         assert await peer.frame() == E2
@@ -123,7 +122,7 @@ async def test_an_answer_that_stands_ready_is_sent_in_the_frame_of_java(code):
 
 
 async def test_an_answer_that_stands_ready_has_a_binary_header_where_that_is_the_setting():
-    prepared = PreparedAnswer(b"body", SizeTally(()))
+    prepared = PreparedResponse(b"body", SizeTally(()))
     async with serving(lambda *_: prepared, serialize_type=SerializeType.ROCKETMQ) as site:
         peer = await site.connect()
         for opaque in (9, 10):
@@ -138,13 +137,13 @@ async def test_a_known_request_is_answered_without_being_carried_out_until_its_a
     carried_out = []
 
     def route(request, connection):
-        carried_out.append(PreparedAnswer(b"%d" % len(carried_out), SizeTally(())))
+        carried_out.append(PreparedResponse(b"%d" % len(carried_out), SizeTally(())))
         return carried_out[-1]
 
     async with serving(route) as site:
         peer = await site.connect()
         assert [(await peer.ask(a_request(ROUTE, opaque))).body for opaque in (1, 2, 30)] == [b"0", b"0", b"0"]
-        carried_out[0].drop()
+        carried_out[0].invalidate()
         await peer.send(b"".join(a_request(ROUTE, opaque) for opaque in (4, 5, 6)))
         answers = await peer.answers(3)
         assert [(answer.opaque, answer.body) for answer in answers] == [(4, b"1"), (5, b"2"), (6, b"3")]
@@ -154,7 +153,7 @@ async def test_a_known_request_is_answered_without_being_carried_out_until_its_a
 
 
 async def test_known_requests_that_wait_are_answered_with_what_is_true_when_their_turn_comes():
-    old, new = (PreparedAnswer(letter * 50_000, SizeTally(())) for letter in (b"o", b"n"))
+    old, new = (PreparedResponse(letter * 50_000, SizeTally(())) for letter in (b"o", b"n"))
     current = [old]
     async with serving(lambda *_: current[0], **SMALL_BUFFERS) as site:
         peer = await site.connect_with_little_room()
@@ -162,14 +161,14 @@ async def test_known_requests_that_wait_are_answered_with_what_is_true_when_thei
         await peer.send(b"".join(a_request(ROUTE, opaque) for opaque in range(2, 102)))
         await until(lambda: site.statistics.in_flight > 0)
         current[0] = new
-        old.drop()
+        old.invalidate()
         bodies = [answer.body[:1] for answer in await peer.answers(100)]
         assert set(bodies) == {b"o", b"n"}
         assert bodies == sorted(bodies, reverse=True)
 
 
 async def test_who_asks_only_what_is_known_is_a_client():
-    async with serving(lambda *_: PreparedAnswer(b"body", SizeTally(()))) as site:
+    async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
         await site.answers_to(a_request(ROUTE, 1))
         newcomer = await site.connect()
         await newcomer.ask(a_request(ROUTE, 2))
@@ -177,7 +176,7 @@ async def test_who_asks_only_what_is_known_is_a_client():
 
 
 async def test_a_server_that_drains_answers_no_request_from_memory():
-    async with serving(lambda *_: PreparedAnswer(b"body", SizeTally(()))) as site:
+    async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
         peer = await site.connect()
         assert (await peer.ask(a_request(ROUTE, 1))).code == 0
         site.server.drain()
@@ -194,7 +193,7 @@ async def test_a_oneway_request_is_carried_out_and_never_answered_not_even_with_
             raise BodyError("unreadable")
         if request.opaque == 2:
             raise ZeroDivisionError
-        return PreparedAnswer(b"body", SizeTally(())) if request.opaque == 3 else request.reply()
+        return PreparedResponse(b"body", SizeTally(())) if request.opaque == 3 else request.reply()
 
     async with serving(note) as site:
         oneway = b"".join(a_request(code, opaque, flag=2) for opaque in range(1, 5))
@@ -245,7 +244,7 @@ async def test_an_unreadable_request_is_answered_and_told_with_its_peer(error):
     async with serving(refuse) as site:
         (answer,) = await site.answers_to(a_request(REGISTER, 7))
         assert (answer.code, answer.remark) == (1, str(error))
-        assert site.told.of("request") == [(7, Rejection.BAD_REQUEST, str(error))]
+        assert site.observed.of("request") == [(7, Rejection.BAD_REQUEST, str(error))]
         assert site.statistics.rejected[Rejection.BAD_REQUEST] == 1
 
 
@@ -258,7 +257,7 @@ async def test_a_fault_of_ours_is_told_with_its_traceback_and_answered_without_d
         answers = await site.answers_to(a_request(code, 7) + a_request(code, 8), 2)
         assert [answer.code for answer in answers] == [1, 1]
         assert all("secret" not in answer.remark for answer in answers)
-        (opaque, error), _ = site.told.of("fault")
+        (opaque, error), _ = site.observed.of("fault")
         assert opaque == 7
         assert error.__traceback__ is not None
 
@@ -292,7 +291,7 @@ async def test_an_answer_that_cannot_be_written_is_a_fault_of_ours():
     async with serving(unwritable, serialize_type=SerializeType.ROCKETMQ) as site:
         (answer,) = await site.answers_to(a_request())
         assert answer.code == 1
-        assert len(site.told.of("fault")) == 1
+        assert len(site.observed.of("fault")) == 1
 
 
 async def test_thousands_of_pipelined_requests_are_answered_in_order():
@@ -315,7 +314,7 @@ async def test_one_byte_at_a_time_is_enough(start):
             await peer.send(bytes([byte]))
             await asyncio.sleep(0)
         assert [await peer.frame(), await peer.frame()] == [E2, E2]
-        await until(lambda: site.statistics.unfinished_bytes == 0)
+        await until(lambda: site.statistics.partial_frame_bytes == 0)
 
 
 async def test_a_first_frame_shorter_than_twelve_bytes_waits_for_more():
@@ -336,7 +335,7 @@ async def test_a_later_connection_has_a_larger_id_and_names_its_peer():
     async with serving() as site:
         for _ in range(3):
             await (await site.connect()).ask(E1)
-        opened = site.told.of("opened")
+        opened = site.observed.of("opened")
         assert [connection.id for connection in opened] == sorted({connection.id for connection in opened})
         assert opened[0].peer.startswith("127.0.0.1:")
         assert list(site.server.connections) == [connection.id for connection in opened]
@@ -345,7 +344,7 @@ async def test_a_later_connection_has_a_larger_id_and_names_its_peer():
 async def test_a_connection_behind_a_proxy_is_known_by_its_source():
     async with serving() as site:
         await site.answers_to(E13_START + E1)
-        assert site.told.of("opened")[0].peer == "9.9.9.9:1234"
+        assert site.observed.of("opened")[0].peer == "9.9.9.9:1234"
 
 
 async def test_open_connections_are_counted_by_kind_and_closed_ones_by_reason():
@@ -365,7 +364,7 @@ async def test_open_connections_are_counted_by_kind_and_closed_ones_by_reason():
         await until(lambda: not site.server.connections)
         assert set(site.statistics.connections.values()) == {0}
         assert site.statistics.closed[CloseReason.PEER] == 2
-        for connection, _ in site.told.of("closed"):
+        for connection, _ in site.observed.of("closed"):
             connection.kind = ConnectionKind.CLIENT
         assert set(site.statistics.connections.values()) == {0}
 
@@ -378,7 +377,10 @@ async def test_a_peer_that_is_gone_before_it_is_accepted_harms_nobody():
         assert (await (await site.connect()).ask(E1)).code == 0
         await until(lambda: len(site.server.connections) == 1)
         # uvloop cannot tell any more who it was.
-        assert {connection.peer.partition(":")[0] for connection in site.told.of("opened")} <= {"127.0.0.1", "unknown"}
+        assert {connection.peer.partition(":")[0] for connection in site.observed.of("opened")} <= {
+            "127.0.0.1",
+            "unknown",
+        }
 
 
 async def test_the_service_can_close_a_connection_by_its_id():
@@ -388,8 +390,8 @@ async def test_the_service_can_close_a_connection_by_its_id():
         (number,) = site.server.connections
         site.server.close_connection(number, CloseReason.IDLE)
         assert await peer.until_closed() == b""
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.IDLE
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.IDLE
         site.server.close_connection(number, CloseReason.ERROR)
 
 
@@ -403,8 +405,8 @@ async def test_the_first_reason_to_close_a_connection_counts():
         peer = await site.connect()
         await peer.send(a_request())
         assert await peer.until_closed() == b""
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.IDLE
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.IDLE
 
 
 def as_client(request, connection):
@@ -437,7 +439,7 @@ async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_ar
         site.server.close_connection(number, CloseReason.IDLE)
         refused = await site.connect()
         assert await refused.until_closed() == b""
-        assert site.told.of("refused")[0][1] == 1
+        assert site.observed.of("refused")[0][1] == 1
         assert site.statistics.rejected[Rejection.CONNECTIONS] == 1
         await first.until_closed()
         await until(lambda: not site.server.connections)
@@ -451,7 +453,7 @@ async def test_silent_strangers_that_hold_all_connections_make_room_for_a_broker
         broker = await site.connect()
         assert (await broker.ask(E1)).code == 0
         assert await strangers[0].until_closed() == b""
-        await until(lambda: site.statistics.closed[CloseReason.MADE_ROOM] == 1)
+        await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 1)
         # However many come after it, it stays.
         for _ in range(10):
             await site.connect()
@@ -469,7 +471,7 @@ async def test_who_was_chosen_to_make_room_and_is_known_as_a_broker_since_stays(
         assert await first.until_closed() == b""
         kept.add(2)
         await site.connect()
-        await until(lambda: site.statistics.closed[CloseReason.MADE_ROOM] == 2)
+        await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 2)
         assert (await second.ask(E1)).code == 0
 
 
@@ -480,7 +482,7 @@ async def test_who_connects_without_end_closes_the_connections_of_few_clients():
             assert (await peer.ask(E1)).code == 0
         for _ in range(100):
             await site.connect()
-        await until(lambda: site.statistics.closed[CloseReason.MADE_ROOM] == 100)
+        await until(lambda: site.statistics.closed[CloseReason.EVICTED] == 100)
         # An eighth, and as many that were chosen with them.
         for peer in clients[4:]:
             assert (await peer.ask(E1)).code == 0
@@ -520,10 +522,10 @@ async def test_the_close_of_a_connection_is_told_after_the_last_of_its_requests(
         peer.writer.transport.abort()
         await until(lambda: not site.server.connections)
         assert len(done) < 3
-        assert not site.told.of("closed")
-        await until(lambda: site.told.of("closed"))
+        assert not site.observed.of("closed")
+        await until(lambda: site.observed.of("closed"))
         assert done == [0, 1, 2]
-        assert len(site.told.of("closed")) == 1
+        assert len(site.observed.of("closed")) == 1
         assert site.statistics.in_flight == 0
 
 
@@ -551,7 +553,7 @@ async def test_socket_buffers_can_be_set():
 @pytest.mark.parametrize("host", ["127.0.0.1", "203.0.113.1", "no.such.host.invalid"])
 async def test_a_port_that_cannot_be_had_is_named(host):
     async with serving() as site, background_tasks() as tasks:
-        other = RemotingServer(Dispatching(success), Told(), tasks, SystemClock(), ServerOptions())
+        other = RemotingServer(Dispatching(success), RecordingObserver(), tasks, SystemClock(), ServerOptions())
         with pytest.raises(BindError, match=f"cannot listen on {host}:{site.port}: ") as caught:
             await other.start(host, site.port)
         assert (caught.value.host, caught.value.port) == (host, site.port)
@@ -590,13 +592,13 @@ async def test_bytes_that_make_no_sense_close_the_connection_with_one_note_and_d
         await other.ask(E1)
         await peer.send(data)
         assert await peer.until_closed() == b""
-        ((connection, error),) = site.told.of("frame")
+        ((connection, error),) = site.observed.of("frame")
         assert problem in str(error)
         assert connection.peer.startswith("127.0.0.1:")
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed") == [(connection, CloseReason.ERROR)]
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed") == [(connection, CloseReason.ERROR)]
         assert site.statistics.rejected[Rejection(error.kind)] == 1
-        assert site.statistics.unfinished_bytes == 0
+        assert site.statistics.partial_frame_bytes == 0
         assert (await other.ask(E1)).code == 0
 
 
@@ -622,39 +624,39 @@ async def test_what_came_before_bad_bytes_is_answered_before_the_close(code):
         await peer.send(b"".join(a_request(code, at) for at in range(3)) + frame(-1, 0))
         assert [answer.opaque for answer in await peer.answers(3)] == [0, 1, 2]
         assert await peer.until_closed() == b""
-        assert len(site.told.of("frame")) == 1
+        assert len(site.observed.of("frame")) == 1
 
 
 async def test_unfinished_frames_of_all_peers_together_have_a_limit():
-    async with serving(unfinished_bytes_max=3000) as site:
+    async with serving(partial_frame_bytes_max=3000) as site:
         peers = [await site.connect() for _ in range(4)]
         for peer in peers[:2]:
             await peer.send(frame(60_000, 50, bytes(1000)))
-        await until(lambda: site.statistics.unfinished_bytes == 2 * 1008)
+        await until(lambda: site.statistics.partial_frame_bytes == 2 * 1008)
         await peers[2].send(frame(60_000, 50, bytes(1000)))
         assert await peers[2].until_closed() == b""
-        ((_, error),) = site.told.of("frame")
-        assert (error.kind, error.frame_bytes, error.all_bytes_max) == ("unfinished_bytes", 1008, 3000)
-        await until(lambda: site.statistics.unfinished_bytes == 2 * 1008)
+        ((_, error),) = site.observed.of("frame")
+        assert (error.kind, error.frame_bytes, error.all_bytes_max) == ("partial_frame_bytes", 1008, 3000)
+        await until(lambda: site.statistics.partial_frame_bytes == 2 * 1008)
         assert (await peers[3].ask(E1)).code == 0
         for peer in peers[:2]:
             await peer.close()
-        await until(lambda: site.statistics.unfinished_bytes == 0)
+        await until(lambda: site.statistics.partial_frame_bytes == 0)
 
 
 async def test_the_largest_unfinished_frames_are_rejected_and_a_brokers_goes_on():
     registration = a_request(REGISTER, 5, body=bytes(2000))
-    async with serving(unfinished_bytes_max=80_000) as site:
+    async with serving(partial_frame_bytes_max=80_000) as site:
         broker, *hogs = [await site.connect() for _ in range(6)]
         for hog in hogs:
             await hog.send(frame(60_000, 50, bytes(15_000)))
-        await until(lambda: site.statistics.unfinished_bytes == 5 * 15_008)
+        await until(lambda: site.statistics.partial_frame_bytes == 5 * 15_008)
         await broker.send(registration[:1500])
         await hogs[0].send(bytes(4000))
         assert await hogs[0].until_closed() == b""
         await until(lambda: site.statistics.closed[CloseReason.ERROR] == 1)
-        assert site.statistics.rejected[Rejection.UNFINISHED_BYTES] == 1
-        assert site.statistics.unfinished_bytes == 4 * 15_008 + 1500
+        assert site.statistics.rejected[Rejection.PARTIAL_FRAME_BYTES] == 1
+        assert site.statistics.partial_frame_bytes == 4 * 15_008 + 1500
         assert (await broker.ask(registration[1500:])).opaque == 5
 
 
@@ -663,17 +665,17 @@ async def test_a_peer_that_leaves_answers_unread_keeps_nothing_of_an_unfinished_
     def big(request, connection):
         return request.reply(body=bytes(2_000_000))
 
-    async with serving(big, unfinished_bytes_max=30_000, **SMALL_BUFFERS) as site:
+    async with serving(big, partial_frame_bytes_max=30_000, **SMALL_BUFFERS) as site:
         hog, broker = await site.connect_with_little_room(), await site.connect()
         await hog.send(a_request(REGISTER) + frame(60_000, 50, bytes(18_000)))
-        await until(lambda: site.statistics.paused and site.statistics.unfinished_bytes)
+        await until(lambda: site.statistics.paused and site.statistics.partial_frame_bytes)
         if is_half_closed:
             hog.writer.write_eof()
         await broker.send(frame(60_000, 50, bytes(10_000)))
-        await until(lambda: site.statistics.unfinished_bytes == 18_008 + 10_008)
+        await until(lambda: site.statistics.partial_frame_bytes == 18_008 + 10_008)
         await broker.send(bytes(6000))
-        await until(lambda: site.statistics.unfinished_bytes == 16_008)
-        assert not site.told.of("closed")
+        await until(lambda: site.statistics.partial_frame_bytes == 16_008)
+        assert not site.observed.of("closed")
         assert len((await hog.answer()).body) == 2_000_000
         assert await hog.until_closed() == b""
         assert site.server.connections
@@ -720,7 +722,7 @@ async def test_close_answers_what_was_asked_and_tells_the_reason():
         await site.server.close()
         assert [answer.opaque for answer in await peer.answers(2)] == [1, 2]
         assert await peer.until_closed() == await idle.until_closed() == b""
-        assert {reason for _, reason in site.told.of("closed")} == {CloseReason.SHUTDOWN}
+        assert {reason for _, reason in site.observed.of("closed")} == {CloseReason.SHUTDOWN}
         with pytest.raises(ConnectionRefusedError):
             await site.connect()
 

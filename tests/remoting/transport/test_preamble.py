@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 from listening import E1, E4, E13_START
 
 from remoting.protocol.errors import FrameError
-from remoting.transport.preamble import OPENING_BYTES_MIN, PROXY_V1_BYTES_MAX, PROXY_V2_BYTES_MAX, Opened, Opening
+from remoting.transport.preamble import (
+    PREAMBLE_BYTES_MIN,
+    PROXY_V1_BYTES_MAX,
+    PROXY_V2_BYTES_MAX,
+    ParsedPreamble,
+    Preamble,
+)
 
 V2 = b"\r\n\r\n\0\r\nQUIT\n"
 CLIENT_HELLO = bytes.fromhex("160301020001") + bytes(20)
@@ -20,25 +26,25 @@ def v2(command=0x21, family=0x11, content=V2_IPV4):
 
 
 def opened(data):
-    return Opening().receive(data)
+    return Preamble().receive(data)
 
 
 def test_a_plain_frame_goes_on_as_it_is():
-    assert opened(E1) == Opened(tls=False, source=None, rest=E1)
-    assert opened(E4) == Opened(tls=False, source=None, rest=E4)
+    assert opened(E1) == ParsedPreamble(tls=False, source=None, rest=E1)
+    assert opened(E4) == ParsedPreamble(tls=False, source=None, rest=E4)
 
 
 def test_a_tls_handshake_is_known_by_its_first_byte():
-    assert opened(CLIENT_HELLO) == Opened(tls=True, source=None, rest=CLIENT_HELLO)
+    assert opened(CLIENT_HELLO) == ParsedPreamble(tls=True, source=None, rest=CLIENT_HELLO)
 
 
 def test_nothing_is_decided_before_twelve_bytes_even_if_a_whole_frame_is_there():
-    opening = Opening()
+    opening = Preamble()
     shortest = bytes.fromhex("00000006 00000002 7b7d")
     assert opening.receive(shortest) is None
-    assert opening.unfinished_bytes == len(shortest)
-    assert opening.receive(b"\0\0") == Opened(tls=False, source=None, rest=shortest + b"\0\0")
-    assert opening.unfinished_bytes == 0
+    assert opening.partial_bytes == len(shortest)
+    assert opening.receive(b"\0\0") == ParsedPreamble(tls=False, source=None, rest=shortest + b"\0\0")
+    assert opening.partial_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_nothing_is_decided_before_twelve_bytes_even_if_a_whole_frame_is_there()
 def test_one_proxy_header_may_come_first_and_is_cut_off_wherever_the_chunks_end(header, source, after):
     data = header + after
     for chunk in (1, 5, 13, len(data)):
-        opening, result, at = Opening(), None, 0
+        opening, result, at = Preamble(), None, 0
         while result is None:
             result = opening.receive(data[at : at + chunk])
             at += chunk
@@ -72,9 +78,9 @@ def test_one_proxy_header_may_come_first_and_is_cut_off_wherever_the_chunks_end(
 
 
 def test_a_proxy_header_alone_waits_for_what_follows():
-    opening = Opening()
+    opening = Preamble()
     assert opening.receive(E13_START) is None
-    assert opening.receive(b"\0") == Opened(tls=False, source="9.9.9.9:1234", rest=b"\0")
+    assert opening.receive(b"\0") == ParsedPreamble(tls=False, source="9.9.9.9:1234", rest=b"\0")
 
 
 @pytest.mark.parametrize(
@@ -138,17 +144,17 @@ def test_a_peer_of_another_protocol_is_told_apart_by_name(start, who):
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(lambda tail: E13_START + tail), st.integers(1, 50))
 def test_any_bytes_in_any_cut_open_or_are_refused_alike(data, chunk):
     def fate(chunks):
-        opening = Opening()
+        opening = Preamble()
         try:
             for each in chunks:
                 if result := opening.receive(each):
                     return result.tls, result.source
         except FrameError:
             return "refused"
-        return opening.unfinished_bytes
+        return opening.partial_bytes
 
     whole = fate([data])
     cut = fate([data[at : at + chunk] for at in range(0, len(data), chunk)])
     # A longer first chunk may show another protocol where a shorter one leaves that to the frames.
     left_to_frames = whole == "refused" and isinstance(cut, tuple) and not cut[0]
-    assert cut == whole or left_to_frames or len(data) < OPENING_BYTES_MIN
+    assert cut == whole or left_to_frames or len(data) < PREAMBLE_BYTES_MIN

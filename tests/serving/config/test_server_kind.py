@@ -165,8 +165,8 @@ def test_the_properties_of_java_are_listed_as_java_lists_them():
         "tls.server.mode",
         "tls.server.need.client.auth",
         "tls.test.mode.enable",
-        "unfinishedBytesMax",
-        "unreadBytesMax",
+        "partialFrameBytesMax",
+        "responseBufferBytesMax",
     }
 
 

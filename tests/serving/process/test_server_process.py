@@ -21,7 +21,7 @@ from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.frame import CommandReader, encode
-from remoting.server.server import ServerOptions
+from remoting.server.limits import ServerOptions
 from serving.config.stored_config import StoredConfig
 from serving.http.endpoints import CONFIG, PROBES
 from serving.http.views import ServerViews
@@ -47,7 +47,7 @@ class OtherServer:
         self.listener = self.process.make_listener(
             dispatcher,
             journal,
-            ServerOptions(urgent=frozenset({RequestCode.BROKER_HEARTBEAT}), prepared=None),
+            ServerOptions(urgent=frozenset({RequestCode.BROKER_HEARTBEAT}), cached_code=None),
             queued_requests_max=10,
         )
         self.is_open = asyncio.Event()
@@ -154,8 +154,10 @@ async def test_a_port_that_is_taken_ends_the_start(around):
 
 
 async def test_what_the_configuration_limits_reaches_the_listener(around):
-    limits = OtherServer(around, server_socket_backlog=77, unread_bytes_max=4096, connections_max=3).listener.limits
-    assert (limits.backlog, limits.unread_bytes_max, limits.connections_max) == (77, 4096, 3)
+    limits = OtherServer(
+        around, server_socket_backlog=77, response_buffer_bytes_max=4096, connections_max=3
+    ).listener.limits
+    assert (limits.backlog, limits.response_buffer_bytes_max, limits.connections_max) == (77, 4096, 3)
     assert limits.queued_requests_max == 10
 
 

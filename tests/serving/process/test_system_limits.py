@@ -53,5 +53,9 @@ def test_peers_may_take_a_part_of_the_memory_for_each_kind_of_what_they_leave(me
 def test_two_servers_in_one_process_take_no_more_of_the_memory_than_one(memory, share):
     alone, both = (NameServerConfig(enable_controller_in_namesrv=both, queued_bytes_max=7) for both in (False, True))
     config = with_shares(both, memory)
-    assert (config.unfinished_bytes_max, config.unread_bytes_max, config.queued_bytes_max) == (share, share, 7)
-    assert with_shares(alone, memory).unread_bytes_max == share_bytes(memory)
+    assert (config.partial_frame_bytes_max, config.response_buffer_bytes_max, config.queued_bytes_max) == (
+        share,
+        share,
+        7,
+    )
+    assert with_shares(alone, memory).response_buffer_bytes_max == share_bytes(memory)

@@ -4,23 +4,29 @@ from types import SimpleNamespace
 
 import pytest
 
-from remoting.server.connection_limit import CHOSEN_MAX, Room, leaving, most_of_a_host, network_of
+from remoting.server.connection_limit import (
+    CANDIDATES_MAX,
+    ConnectionLimit,
+    closing_order,
+    from_largest_hosts,
+    network_of,
+)
 from remoting.server.observer import CloseReason, ConnectionKind
 
 
-def a_connection(number, kind, moved_ms, *, network="10.0.0.1", said_host=None):
+def a_connection(number, kind, last_activity_ms, *, network="10.0.0.1", claimed_host=None):
     return SimpleNamespace(
         id=number,
         kind=ConnectionKind(kind),
-        moved_ms=moved_ms,
-        is_ending=False,
+        last_activity_ms=last_activity_ms,
+        is_closing=False,
         network=network,
-        said_host=said_host or network,
+        peer=f"{claimed_host or network}:10911",
     )
 
 
 def order(*connections, now_ms, newcomers_max=10):
-    silent, rest = leaving(connections, newcomers_max, now_ms)
+    silent, rest = closing_order(connections, newcomers_max, now_ms)
     return [each.id for each in (*silent, *rest)]
 
 
@@ -31,7 +37,7 @@ class Places:
         self.connections = {each.id: each for each in connections}
         self.kept = set(kept)
         self.looks = 0
-        self.room = Room(self.connections.values, self._is_kept, len(self.connections))
+        self.room = ConnectionLimit(self.connections.values, self._is_kept, len(self.connections))
 
     def _is_kept(self, number):
         self.looks += 1
@@ -39,7 +45,7 @@ class Places:
 
     def come(self, connection, now_ms):
         """Return the id of who leaves."""
-        leaves, reason = self.room.next_leaving(now_ms)
+        leaves, reason = self.room.next_to_close(now_ms)
         assert (reason is CloseReason.HOST_SHARE) is (leaves.id in self.kept)
         del self.connections[leaves.id]
         self.connections[connection.id] = connection
@@ -78,7 +84,7 @@ def test_of_too_many_known_brokers_those_of_the_host_with_the_most_go():
     networks = ["10.0.0.1"] * 6 + ["10.0.0.2"] * 2 + ["10.0.0.3"]
     brokers = [a_connection(number, "broker", 0, network=network) for number, network in enumerate(networks)]
     # The last two have lost as many as the host before them.
-    assert [each.id for each in most_of_a_host(brokers, 6, (lambda each: each.network,))] == [5, 4, 3, 2, 1, 7]
+    assert [each.id for each in from_largest_hosts(brokers, 6, (lambda each: each.network,))] == [5, 4, 3, 2, 1, 7]
 
 
 def test_silent_strangers_go_before_too_many_known_brokers_and_clients_after_them():
@@ -95,16 +101,16 @@ def test_silent_strangers_go_before_too_many_known_brokers_and_clients_after_the
 
 def test_a_proxy_has_its_places_and_those_behind_it_share_them():
     """Who speaks for whom is what the peer says, so it only counts against others that are at the same place."""
-    honest = [a_connection(n, "broker", 0, said_host=f"10.1.0.{n}") for n in range(3)]
-    behind = [a_connection(3 + n, "broker", 9_000, said_host="10.1.0.9") for n in range(3)]
-    liars = [a_connection(6 + n, "broker", 0, network="10.6.6.6", said_host=f"10.1.0.{n}") for n in range(2)]
-    groups = (lambda each: each.network, lambda each: each.said_host)
-    assert [each.id for each in most_of_a_host([*honest, *behind, *liars], 4, groups)] == [5, 4, 0, 1]
+    honest = [a_connection(n, "broker", 0, claimed_host=f"10.1.0.{n}") for n in range(3)]
+    behind = [a_connection(3 + n, "broker", 9_000, claimed_host="10.1.0.9") for n in range(3)]
+    liars = [a_connection(6 + n, "broker", 0, network="10.6.6.6", claimed_host=f"10.1.0.{n}") for n in range(2)]
+    groups = (lambda each: each.network, lambda each: each.peer)
+    assert [each.id for each in from_largest_hosts([*honest, *behind, *liars], 4, groups)] == [5, 4, 0, 1]
 
 
 def test_of_one_host_the_longest_silent_goes_and_of_equal_ones_the_youngest():
     brokers = [a_connection(1, "broker", 500), a_connection(2, "broker", 0), a_connection(3, "broker", 0)]
-    assert [each.id for each in most_of_a_host(brokers, 3, ())] == [3, 2, 1]
+    assert [each.id for each in from_largest_hosts(brokers, 3, ())] == [3, 2, 1]
 
 
 def test_who_was_chosen_long_ago_is_chosen_anew():
@@ -118,8 +124,8 @@ def test_who_was_chosen_long_ago_is_chosen_anew():
 def test_where_all_are_about_to_leave_nobody_makes_room():
     places = Places([a_connection(number, "unknown", 0) for number in range(3)])
     for each in places.connections.values():
-        each.is_ending = True
-    assert places.room.next_leaving(10_000) is None
+        each.is_closing = True
+    assert places.room.next_to_close(10_000) is None
 
 
 @pytest.mark.parametrize("strangers", [0, 4])
@@ -131,7 +137,7 @@ def test_where_nearly_all_are_known_brokers_a_newcomer_costs_a_look_at_a_part_of
         places.come(a_connection(count + n, "unknown", 10_000), now_ms=10_000)
         # Each is a broker at once, by its own word.
         places.kept.add(count + n)
-    assert places.looks / comers < 1.1 * count / CHOSEN_MAX
+    assert places.looks / comers < 1.1 * count / CANDIDATES_MAX
 
 
 @pytest.mark.parametrize(
@@ -148,8 +154,8 @@ def test_all_that_one_host_has_of_the_internet_is_one_network(one, other, are_sa
 
 
 def test_not_all_are_chosen_at_once():
-    strangers = [a_connection(number, "unknown", 0) for number in range(2 * CHOSEN_MAX)]
-    assert order(*strangers, now_ms=10_000, newcomers_max=2 * CHOSEN_MAX) == list(range(CHOSEN_MAX))
+    strangers = [a_connection(number, "unknown", 0) for number in range(2 * CANDIDATES_MAX)]
+    assert order(*strangers, now_ms=10_000, newcomers_max=2 * CANDIDATES_MAX) == list(range(CANDIDATES_MAX))
 
 
 def test_newcomers_without_end_go_before_clients_but_for_the_last_of_them():

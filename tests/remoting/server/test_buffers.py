@@ -1,11 +1,11 @@
-"""Answers of one round of the event loop leave together, in order, and none waits for long."""
+"""Responses of one round of the event loop leave together, in order, and none waits for long."""
 
 import asyncio
 
 import pytest
 
+from remoting.server.buffers import RESPONSES_MAX, WriteBatch
 from remoting.server.statistics import ServerStatistics
-from remoting.server.write_batch import ANSWERS_MAX, Outbox
 
 
 class Line:
@@ -14,7 +14,7 @@ class Line:
     def __init__(self, written):
         self._written = written
 
-    def write_answer(self, frame):
+    def write_response(self, frame):
         self._written.append((self, frame))
 
 
@@ -30,7 +30,7 @@ def statistics():
 
 @pytest.fixture
 async def outbox(statistics):
-    return Outbox(asyncio.get_running_loop().call_soon, statistics.latencies_of(105), statistics)
+    return WriteBatch(asyncio.get_running_loop().call_soon, statistics.latencies_of(105), statistics)
 
 
 async def test_answers_leave_at_the_end_of_the_round_in_the_order_they_were_made(outbox, written, statistics):
@@ -56,9 +56,9 @@ async def test_who_must_write_something_else_has_them_leave_before(outbox, writt
 
 async def test_of_very_many_answers_the_first_do_not_wait_for_the_last(outbox, written):
     line = Line(written)
-    for _ in range(ANSWERS_MAX):
+    for _ in range(RESPONSES_MAX):
         outbox.put(line, b"x")
-    assert len(written) == ANSWERS_MAX
+    assert len(written) == RESPONSES_MAX
 
 
 async def test_every_round_leaves_anew(outbox, written):

@@ -75,7 +75,7 @@ async def test_in_enforcing_mode_a_plain_command_is_not_carried_out(settings, co
         peer = await site.connect()
         await peer.send(a_request(code))
         assert await peer.until_closed() == b""
-        ((_, error),) = site.told.of("frame")
+        ((_, error),) = site.observed.of("frame")
         assert "enforcing" in str(error)
         assert not carried_out
 
@@ -87,7 +87,7 @@ async def test_without_tls_a_tls_peer_is_closed_and_plain_ones_are_served(tls):
     async with serving(tls=tls) as site:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await secured(site, anybody())
-        ((_, error),) = site.told.of("frame")
+        ((_, error),) = site.observed.of("frame")
         assert "disabled" in str(error)
         assert (await (await site.connect()).ask(E1)).code == 0
 
@@ -105,7 +105,7 @@ async def test_without_a_certificate_tls_peers_are_closed_and_plain_ones_are_ser
     async with serving(tls=contexts) as site:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await secured(site, anybody())
-        ((_, error),) = site.told.of("frame")
+        ((_, error),) = site.observed.of("frame")
         assert "/nowhere" in str(error)
         assert (await (await site.connect()).ask(E1)).code == 0
 
@@ -115,7 +115,7 @@ async def test_a_proxy_header_may_come_before_tls(settings, trusting, start):
     async with serving(tls=loaded(settings(mode="enforcing"))) as site:
         peer = await connect_behind(site, start, trusting)
         assert (await peer.ask(E1)).code == 0
-        assert site.told.of("opened")[0].peer == "9.9.9.9:1234"
+        assert site.observed.of("opened")[0].peer == "9.9.9.9:1234"
 
 
 async def test_new_connections_use_a_renewed_certificate_and_old_ones_go_on(tmp_path, settings, authority, trusting):
@@ -150,8 +150,8 @@ async def test_a_demanded_client_certificate_must_be_shown_and_trusted(
             # With TLS 1.3 a client learns only after its own handshake that it was turned down.
             with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
                 await (await secured(site, trusting)).ask(E1)
-            await until(lambda attempt=attempt: len(site.told.of("frame")) == attempt)
-        assert "certificate" in str(site.told.of("frame")[0][1])
+            await until(lambda attempt=attempt: len(site.observed.of("frame")) == attempt)
+        assert "certificate" in str(site.observed.of("frame")[0][1])
         key, cert = authority.write_pair(tmp_path, "client")
         trusting.load_cert_chain(cert, key)
         assert (await (await secured(site, trusting)).ask(E1)).code == 0
@@ -163,7 +163,7 @@ async def test_bytes_that_only_begin_like_tls_close_the_connection(settings):
         await peer.send(b"\x16\x03\x01\0\x05" + b"hello" * 10)
         alert = await peer.until_closed()
         assert alert[:1] == b"\x15", "an alert tells a TLS client what is wrong"
-        ((_, error),) = site.told.of("frame")
+        ((_, error),) = site.observed.of("frame")
         assert str(error).startswith("TLS failed: ")
 
 
@@ -173,7 +173,7 @@ async def test_bad_frames_and_floods_within_tls_are_treated_as_without(settings,
         await peer.send(b"".join(a_request(ROUTE, at) for at in range(2000)) + b"\xff\xff\xff\xff")
         assert [answer.opaque for answer in await peer.answers(2000)] == list(range(2000))
         assert await peer.until_closed() == b""
-        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+        assert site.observed.of("closed")[0][1] is CloseReason.ERROR
 
 
 async def test_a_farewell_within_tls_closes_the_connection_on_both_sides(settings, trusting):
@@ -181,8 +181,8 @@ async def test_a_farewell_within_tls_closes_the_connection_on_both_sides(setting
         peer = await secured(site, trusting)
         await peer.ask(E1)
         await peer.close()
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.PEER
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.PEER
         second = await secured(site, trusting)
         await second.ask(E1)
         await site.server.close()
@@ -193,12 +193,12 @@ async def test_a_handshake_that_never_ends_is_given_up(settings):
     async with serving(tls=loaded(settings()), idle_seconds=0.15) as site:
         peer = await site.connect()
         await peer.send(b"\x16\x03\x01\x02\x00" + bytes(10))
-        while not site.told.of("closed"):
+        while not site.observed.of("closed"):
             peer.writer.write(b"\0")
             await asyncio.sleep(0.01)
-        ((_, error),) = site.told.of("frame")
-        assert "unfinished" in str(error)
-        assert site.statistics.unfinished_bytes == 0
+        ((_, error),) = site.observed.of("frame")
+        assert "incomplete" in str(error)
+        assert site.statistics.partial_frame_bytes == 0
 
 
 class RawTls:
@@ -245,16 +245,20 @@ async def test_answers_that_come_after_a_bad_record_end_that_connection_only(set
         hostile = RawTls(peer)
         await hostile.shake_hands()
         await hostile.send(b"".join(a_request(REGISTER, at) for at in range(5)))
-        await until(lambda: site.server.turns.requests == 5)
+        await until(lambda: site.server.request_queue.requests == 5)
         await hostile.send(a_request(REGISTER, 5) if is_sent_with_them else b"", then=BAD_RECORD)
-        await until(lambda: site.told.of("frame"))
+        await until(lambda: site.observed.of("frame"))
         gate.set()
-        await until(lambda: site.told.of("closed"))
-        ((connection, reason),) = site.told.of("closed")
+        await until(lambda: site.observed.of("closed"))
+        ((connection, reason),) = site.observed.of("closed")
         assert (connection.id, reason) == (1, CloseReason.ERROR)
         assert (await other.ask(a_request(REGISTER))).code == 0
-        assert (site.server.turns.requests, site.server.turns.body_bytes, site.statistics.in_flight) == (0, 0, 0)
-        assert not site.told.of("fault")
+        assert (
+            site.server.request_queue.requests,
+            site.server.request_queue.body_bytes,
+            site.statistics.in_flight,
+        ) == (0, 0, 0)
+        assert not site.observed.of("fault")
 
 
 async def test_an_answer_that_tls_cannot_take_ends_the_connection(settings):
@@ -262,10 +266,10 @@ async def test_an_answer_that_tls_cannot_take_ends_the_connection(settings):
     async with serving(tls=loaded(settings())) as site:
         peer = await secured(site, anybody())
         await peer.ask(E1)
-        session = site.server.connections[1]._gate._tls
+        session = site.server.connections[1].input.filter._tls
         with pytest.raises(ssl.SSLError):
             session._tls.unwrap()
         await peer.send(E1)
-        await until(lambda: site.told.of("closed"))
-        assert site.told.of("closed")[0][1] is CloseReason.ERROR
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.ERROR
         assert (await (await secured(site, anybody())).ask(E1)).code == 0
