@@ -1,12 +1,13 @@
-"""Carries out what the state asks for: notifications to brokers, closing and probing of connections.
+"""Runs the effects of a change of state: notifies brokers, closes and probes connections.
 
-Effects are performed after the reply of the request that caused them has been handed to the transport. Of several
-notifications about one broker set the latest wins: what an earlier one says is no longer true.
+Effects run after the reply to the request that caused them has been handed to the transport. Of several notifications
+about one broker set only the latest is sent: the earlier ones are outdated.
 """
 
 import asyncio
 from typing import Any, Final, Protocol
 
+from namesrv.core.tables.live_table import LiveTable
 from namesrv.core.values.effects import (
     CloseConnection,
     Effect,
@@ -21,86 +22,116 @@ from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import InvokeError
 from remoting.protocol.shapes.broker import NotifyMinBrokerIdChangeRequestHeader
+from remoting.server.observer import CloseReason
 
 #: How long a broker may take to accept a connection for a notification; Java waits as long to connect.
 NOTIFY_TIMEOUT_MS: Final = 3000
 
-#: What the tasks are called that notify brokers.
+#: Name of the tasks that notify brokers.
 _NOTIFY: Final = "notify_min_broker_id_change"
 
 
-class Sender(Protocol):
-    """What sends requests to brokers."""
+class RequestSender(Protocol):
+    """Sends requests to brokers."""
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request whose answer nobody waits for; raises InvokeError if it cannot be written in time."""
+        """Send a request without waiting for its response; raises InvokeError if it cannot be written in time."""
 
 
-class Connections(Protocol):
-    """What closes and probes connections."""
+class OpenConnections(Protocol):
+    """Closes and probes connections by their id."""
 
-    def close_connection(self, connection_id: int) -> None:
-        """Close the connection of a broker that was given up, unless a living one uses it."""
+    def close_connection(self, number: int, reason: CloseReason) -> None:
+        """Close a connection, if it is open."""
 
-    def probe_connection(self, connection_id: int) -> None:
-        """Find out whether the peer is still there; within some seconds the connection is lost if not."""
+    def probe_connection(self, number: int) -> None:
+        """Check that the peer is still there; if not, the connection is lost within some seconds."""
 
 
-class EffectObserver(Protocol):
-    """Who is told what happened."""
+class EventObserver(Protocol):
+    """Logs and counts what happened."""
 
-    def tell(self, events: tuple[Event, ...]) -> None:
-        """Log and count events."""
+    def record(self, events: tuple[Event, ...]) -> None:
+        """Log and count the events of one request, scan or lost connection."""
+
+
+class NotificationObserver(Protocol):
+    """Logs and counts notifications."""
 
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
-        """All recipients of a notification were written to."""
+        """Every recipient was tried."""
 
     def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
-        """One recipient could not be reached; a slave finds out by its own poll."""
+        """One recipient could not be reached; a slave learns of the change by its own poll."""
 
 
-class Performer:
-    """Performs effects in tasks of `tasks`, so none outlives the service."""
+class EffectQueue:
+    """Effects in the order of the changes that caused them.
+
+    It has no limit of its own: a change causes at most one effect for each connection and broker set that it concerns.
+    """
+
+    def __init__(self, observer: EventObserver) -> None:
+        self._observer = observer
+        self._effects: asyncio.Queue[Effect] = asyncio.Queue()
+
+    def perform(self, outcome: RouteOutcome[Any]) -> None:
+        """Record what happened at once; queue the effects, which run when the present callback is over."""
+        if outcome.events:
+            self._observer.record(outcome.events)
+        for effect in outcome.effects:
+            self._effects.put_nowait(effect)
+
+    async def next(self) -> Effect:
+        """Return the oldest effect once there is one."""
+        return await self._effects.get()
+
+
+class EffectRunner:
+    """Takes effects from a queue and runs them; notifications go out in tasks of `tasks`."""
 
     def __init__(
         self,
+        queue: EffectQueue,
+        live: LiveTable,
+        connections: OpenConnections,
+        sender: RequestSender,
+        observer: NotificationObserver,
         tasks: BackgroundTasks,
-        sender: Sender,
-        connections: Connections,
-        observer: EffectObserver,
     ) -> None:
-        self._tasks = tasks
-        self._sender = sender
+        self._queue = queue
+        self._live = live
         self._connections = connections
+        self._sender = sender
         self._observer = observer
-        self._loop = asyncio.get_running_loop()
-        #: Broker name -> the latest notification that nobody was told of yet; a task works for each name in here.
+        self._tasks = tasks
+        #: Broker name -> its latest notification that is not sent yet; one task serves each name in `_notifying`.
         self._waiting: dict[str, NotifyMinBrokerIdChange] = {}
-        self._busy: set[str] = set()
+        self._notifying: set[str] = set()
 
-    def perform(self, outcome: RouteOutcome[Any]) -> None:
-        """Tell what happened at once, and carry out the effects when the present callback is over."""
-        if outcome.events:
-            self._observer.tell(outcome.events)
-        for effect in outcome.effects:
-            self._loop.call_soon(self._start, effect)
+    async def run_effects(self) -> None:
+        """Run every effect that is queued; never returns."""
+        while True:
+            self._run(await self._queue.next())
 
-    def _start(self, effect: Effect) -> None:
+    def _run(self, effect: Effect) -> None:
         if isinstance(effect, CloseConnection):
-            self._connections.close_connection(effect.connection_id)
+            # A broker may have registered over it again since the scan.
+            if not self._live.of_connection(effect.connection_id):
+                self._connections.close_connection(effect.connection_id, CloseReason.IDLE)
             return
         if isinstance(effect, ProbeConnection):
             self._connections.probe_connection(effect.connection_id)
             return
         self._waiting[effect.broker_name] = effect
-        if effect.broker_name not in self._busy:
-            self._busy.add(effect.broker_name)
+        if effect.broker_name not in self._notifying:
+            self._notifying.add(effect.broker_name)
             self._tasks.start(self._notify(effect.broker_name), _NOTIFY)
 
     async def _notify(self, broker_name: str) -> None:
         while effect := self._waiting.pop(broker_name, None):
             await self._tasks.attempt(self._notify_all(effect), _NOTIFY)
-        self._busy.discard(broker_name)
+        self._notifying.discard(broker_name)
 
     async def _notify_all(self, effect: NotifyMinBrokerIdChange) -> None:
         notifying = [self._tasks.start(self._notify_one(effect, address), _NOTIFY) for address in effect.recipients]
@@ -115,7 +146,7 @@ class Performer:
             min_broker_id=effect.min_broker_id,
             ha_broker_addr=effect.ha_broker_addr,
         )
-        # Java sends it one-way, and then a broker with ACL refuses it in silence. Brokers answer it as any request.
+        # Java sends it one-way, and a broker with ACL then drops it silently. Brokers answer it as any request.
         request = RemotingCommand(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, ext_fields=encode_fields(header))
         try:
             await self._sender.post(address, request, NOTIFY_TIMEOUT_MS)

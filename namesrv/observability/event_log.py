@@ -43,25 +43,26 @@ _LEFT: Final = {
 }
 
 
-class Journal(ServerEventLog[NameServerConfig]):
+class NameServerEventLog(ServerEventLog[NameServerConfig]):
     """Observes the whole server."""
 
     _counters: BrokerCounters
 
-    def __init__(self, logs: Logs, counters: BrokerCounters, config: NameServerConfig) -> None:
-        """Take the configuration in force, to tell later what changed of it."""
+    def __init__(
+        self, logs: Logs, counters: BrokerCounters, config: NameServerConfig, recorder: "RouteRecorder | None" = None
+    ) -> None:
+        """Keep `config` to log later what changed of it; without a recorder there is no history."""
         super().__init__(NAMESRV, logs, counters, config)
         #: Broker name -> members that could not be told of the notification that is under way.
         self._not_reached: Counter[str] = Counter()
-        #: None where nothing is recorded.
-        self.history: RouteRecorder | None = None
+        self._recorder = recorder
 
     # What the state did
 
-    def tell(self, events: tuple[Event, ...]) -> None:
+    def record(self, events: tuple[Event, ...]) -> None:
         """Log and count the events of one request, scan or lost connection."""
-        if self.history is not None:
-            self.history.record(events)
+        if self._recorder is not None:
+            self._recorder.record(events)
         for event in events:
             self._counters.count(event)
         if registered := [event for event in events if isinstance(event, BrokerRegistered)]:
@@ -71,9 +72,9 @@ class Journal(ServerEventLog[NameServerConfig]):
             self._changed_by_admin(by_admin)
         else:
             for event in events:
-                self._tell_one(event)
+                self._log_event(event)
 
-    def _tell_one(self, event: Event) -> None:
+    def _log_event(self, event: Event) -> None:
         match event:
             case BrokerRemoved():
                 self._left(event)
@@ -129,15 +130,15 @@ class Journal(ServerEventLog[NameServerConfig]):
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
         """Note a KV entry that was put or deleted."""
         self._counters.kv_changes.add(("stored",))
-        if self.history is not None:
-            self.history.kv_changed(namespace, key, after)
+        if self._recorder is not None:
+            self._recorder.kv_changed(namespace, key, after)
         self.audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
         """Note new values of properties."""
         super().config_changed(changed, unknown, config)
-        if self.history is not None:
-            self.history.configured(config)
+        if self._recorder is not None:
+            self._recorder.configured(config)
 
     def kv_not_stored(self, error: NotStored) -> None:
         """Note a KV change that the disk refused."""

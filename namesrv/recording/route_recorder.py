@@ -15,8 +15,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerHeartbeat, BrokerRemoved, Event
 from namesrv.recording import rows
 from namesrv.settings.config import NameServerConfig
-from namesrv.settings.durable_settings import DurableSettings
-from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG
+from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, KvConfig
 from remoting.clock import SystemClock
 
 _HOUR_MS: Final = 3_600_000
@@ -32,10 +31,12 @@ _LOOK_S: Final = 1.0
 class RouteRecorder:
     """What is recorded of brokers and routes."""
 
-    def __init__(self, recorder: Recorder, state: RouteState, settings: DurableSettings) -> None:
+    def __init__(self, recorder: Recorder, state: RouteState, config: NameServerConfig, kv: KvConfig) -> None:
         self._recorder = recorder
         self._state = state
-        self._settings = settings
+        #: The configuration and the order topics in force: a snapshot repeats them.
+        self._config = config
+        self._order_topics = dict(kv.table.get(ORDER_TOPIC_CONFIG, {}))
         self._clock = clock = SystemClock()
         self._heartbeats = HeartbeatAggregator()
         #: Routes changed since the last snapshot, and when that was; the first one is due soon.
@@ -67,10 +68,15 @@ class RouteRecorder:
         """Record another order configuration."""
         if namespace == ORDER_TOPIC_CONFIG:
             self._changed = True
+            if value is None:
+                self._order_topics.pop(key, None)
+            else:
+                self._order_topics[key] = value
             self._recorder.enqueue(rows.OrderChanged(key, value))
 
     def configured(self, config: NameServerConfig) -> None:
         """Record the properties that routes depend on."""
+        self._config = config
         properties = rows.RouteProperties(
             support_acting_master=config.support_acting_master,
             order_message_enable=config.order_message_enable,
@@ -112,8 +118,8 @@ class RouteRecorder:
             began_us = self._clock.mono_us()
 
     def _record_settings(self) -> None:
-        self.configured(self._settings.config)
-        for topic, value in self._settings.kv.table.get(ORDER_TOPIC_CONFIG, {}).items():
+        self.configured(self._config)
+        for topic, value in self._order_topics.items():
             self._recorder.enqueue(rows.OrderSnapshot(topic, value))
 
     def _record_heartbeat(self, event: BrokerHeartbeat) -> None:

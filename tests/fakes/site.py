@@ -12,7 +12,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.http.endpoints import ENDPOINTS
 from namesrv.http.views import Views, ViewSources
 from namesrv.observability.broker_counters import BrokerCounters
-from namesrv.observability.event_log import Journal
+from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.metrics import Metrics, MetricSources
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
@@ -32,8 +32,8 @@ class Site:
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.state = RouteState(self.config)
         self.counters = BrokerCounters(self.state.tables.brokers.clusters)
-        self.journal = Journal(self.logs, self.counters, self.config)
-        self.settings = DurableSettings(self.config, KvConfig(), self.journal, self.state.configure, lambda _: None)
+        self.event_log = NameServerEventLog(self.logs, self.counters, self.config)
+        self.settings = DurableSettings(self.config, KvConfig(), self.event_log, self.state.configure, lambda _: None)
         self.health = Health()
         self.background = logged_tasks(self.logs)
         self.background.failures["a_task"] = 0
@@ -61,9 +61,9 @@ class Site:
             served_at=served_at,
         )
 
-    def tell(self, outcome):
-        """Log and count what an outcome tells."""
-        self.journal.tell(outcome.events)
+    def record(self, outcome):
+        """Log and count the events of an outcome."""
+        self.event_log.record(outcome.events)
 
     async def __aenter__(self):
         port = socket.create_server(("127.0.0.1", 0))

@@ -78,11 +78,11 @@ async def test_the_connection_of_a_silent_broker_stays_open_if_it_has_registered
     ((_, row),) = server._state.tables.live.rows()
     closing = RouteOutcome(reply=None, effects=(CloseConnection(row.connection_id),))
     # What a scan has found is carried out when the broker is there again.
-    server._performer.perform(closing)
+    server._perform(closing)
     answer = await line.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {})
     assert b'"brokerName":"broker-a"' in answer.body
     assert (await line.ask(RequestCode.UNREGISTER_BROKER, BROKER)).code == 0
-    server._performer.perform(closing)
+    server._perform(closing)
     with pytest.raises(ConnectionError):
         await line.ask(RequestCode.GET_BROKER_CLUSTER_INFO, {})
     await line.close()

@@ -3,8 +3,9 @@
 import pytest
 from builders import a_registration, topic_configs
 from fakes.background import background_tasks
+from fakes.clock import FakeClock
 
-from namesrv.app.connection_cleanup import LostConnections
+from namesrv.app.connection_cleanup import ConnectionCleanup
 from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
@@ -32,20 +33,20 @@ def register(state, connection_id, count, topics=()):
 
 async def left_at_the_end_of_each(state, *lost):
     """Return how many brokers were left whenever all of one connection had been removed."""
-    runner, left = CooperativeRunner(), {}
+    left = {}
 
-    async def forget(connection_id):
-        await runner.run_first(state.connection_loss_steps(connection_id, now_ms=1))
-        left[connection_id] = len(state.tables.live)
+    def perform(outcome):
+        _, connection_id, _ = outcome.events[0].broker_name.split("-")
+        left[int(connection_id)] = len(state.tables.live)
 
     async with background_tasks() as tasks:
-        connections = LostConnections(state.tables, forget, tasks)
+        cleanup = ConnectionCleanup(state, FakeClock(), CooperativeRunner(), perform, tasks)
         for connection_id in lost:
-            connections.put(connection_id)
+            cleanup.put(connection_id)
     return left
 
 
-async def test_a_single_broker_does_not_wait_for_many_connections_with_many_brokers_each(state):
+async def test_single_broker_is_removed_before_connections_with_many_brokers(state):
     many = range(1, 21)
     for connection_id in many:
         register(state, connection_id, 200)
@@ -55,18 +56,27 @@ async def test_a_single_broker_does_not_wait_for_many_connections_with_many_brok
     assert len(state.tables.live) == 0
 
 
-async def test_a_single_broker_does_not_wait_for_one_with_very_many_topics(state):
+async def test_single_broker_is_removed_before_one_with_very_many_topics(state):
     register(state, 1, 1, [f"topic-{number}" for number in range(10 * BATCH_TOPICS)])
     register(state, REAL, 1)
     assert await left_at_the_end_of_each(state, 1, REAL) == {REAL: 1, 1: 0}
 
 
-async def test_connections_with_as_many_brokers_as_each_may_have_keep_their_order(state):
+async def test_connections_within_the_limit_of_brokers_are_removed_in_order(state):
     for connection_id in (1, 2, REAL):
         register(state, connection_id, GUARANTEED_PER_CONNECTION)
     assert list(await left_at_the_end_of_each(state, 1, 2, REAL)) == [1, 2, REAL]
 
 
-async def test_a_connection_without_brokers_asks_for_nothing(state):
+async def test_connection_without_brokers_removes_nothing(state):
     register(state, 1, 1)
     assert await left_at_the_end_of_each(state, 2) == {}
+
+
+async def test_stopped_cleanup_removes_no_broker(state):
+    register(state, 1, 1)
+    async with background_tasks() as tasks:
+        cleanup = ConnectionCleanup(state, FakeClock(), CooperativeRunner(), None, tasks)
+        cleanup.stop()
+        cleanup.put(1)
+    assert len(state.tables.live) == 1

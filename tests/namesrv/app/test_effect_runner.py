@@ -1,10 +1,13 @@
 import asyncio
+import contextlib
 
 import msgspec
 import pytest
+from builders import a_live_row
 from fakes.background import background_tasks
 
-from namesrv.app.effect_runner import Performer
+from namesrv.app.effect_runner import EffectQueue, EffectRunner
+from namesrv.core.tables.live_table import LiveKey, LiveTable
 from namesrv.core.values.effects import CloseConnection, NotifyMinBrokerIdChange, ProbeConnection, RouteOutcome
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
@@ -31,20 +34,20 @@ class Network:
             raise InvokeError(address, "nobody is there")
         self.sent.append((address, request))
 
-    def close_connection(self, number):
+    def close_connection(self, number, reason):
         self.closed.append(number)
 
     def probe_connection(self, number):
         self.probed.append(number)
 
 
-class Told:
+class Observer:
     def __init__(self):
         self.events = []
         self.sent = []
         self.failed = []
 
-    def tell(self, events):
+    def record(self, events):
         self.events += events
 
     def notification_sent(self, effect):
@@ -60,8 +63,8 @@ async def network():
 
 
 @pytest.fixture
-def told():
-    return Told()
+def observed():
+    return Observer()
 
 
 def notification(min_broker_id=1, *, recipients=("10.0.0.2:10911",), broker_name="broker-a", offline="10.0.0.1:10911"):
@@ -75,19 +78,33 @@ def notification(min_broker_id=1, *, recipients=("10.0.0.2:10911",), broker_name
     )
 
 
-async def performed(network, told, *effects):
+@contextlib.asynccontextmanager
+async def running(network, client, observed, live=()):
+    """Yield what takes outcomes; their effects run until the end of the context."""
+    table = LiveTable()
+    for connection_id in live:
+        table.put(LiveKey("broker-a", "10.0.0.1:10911"), a_live_row(connection_id=connection_id))
+    queue = EffectQueue(observed)
     async with background_tasks() as tasks:
-        performer = Performer(tasks, network, network, told)
+        runner = EffectRunner(queue, table, network, client, observed, tasks)
+        effects = tasks.keep_running(runner.run_effects, "run_effects")
+        await asyncio.sleep(0.01)
+        yield queue.perform
+        await asyncio.sleep(0.01)
+        effects.cancel()
+
+
+async def performed(network, observed, *effects, live=()):
+    async with running(network, network, observed, live) as perform:
         for effect in effects:
-            performer.perform(RouteOutcome(reply=None, effects=(effect,)))
+            perform(RouteOutcome(reply=None, effects=(effect,)))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         network.open.set()
-        await asyncio.sleep(0.01)
 
 
-async def test_the_recipients_are_told_in_the_fields_of_java(network, told):
-    await performed(network, told, notification())
+async def test_the_recipients_are_told_in_the_fields_of_java(network, observed):
+    await performed(network, observed, notification())
     ((address, request),) = network.sent
     assert address == "10.0.0.2:10911"
     assert request.code == RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
@@ -99,51 +116,54 @@ async def test_the_recipients_are_told_in_the_fields_of_java(network, told):
     }
 
 
-async def test_a_recipient_that_cannot_be_reached_keeps_nobody_else_from_being_told(network, told):
+async def test_a_recipient_that_cannot_be_reached_keeps_nobody_else_from_being_told(network, observed):
     effect = notification(recipients=(UNREACHABLE, "10.0.0.2:10911"))
-    await performed(network, told, effect)
+    await performed(network, observed, effect)
     assert [address for address, _ in network.sent] == ["10.0.0.2:10911"]
-    assert [address for address, _ in told.failed] == [UNREACHABLE]
-    assert told.sent == [effect]
+    assert [address for address, _ in observed.failed] == [UNREACHABLE]
+    assert observed.sent == [effect]
 
 
-async def test_of_notifications_that_wait_the_latest_of_a_set_counts(network, told):
+async def test_of_notifications_that_wait_the_latest_of_a_set_counts(network, observed):
     network.open.clear()
-    await performed(network, told, notification(1), notification(2), notification(3))
+    await performed(network, observed, notification(1), notification(2), notification(3))
     assert [request.ext_fields["minBrokerId"] for _, request in network.sent] == ["1", "3"]
 
 
-async def test_sets_do_not_wait_for_each_other(network, told):
-    await performed(network, told, notification(1), notification(2, broker_name="broker-b"))
+async def test_sets_do_not_wait_for_each_other(network, observed):
+    await performed(network, observed, notification(1), notification(2, broker_name="broker-b"))
     assert len(network.sent) == 2
 
 
-async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, told):
-    async with background_tasks() as tasks:
-        performer = Performer(tasks, network, network, told)
-        performer.perform(RouteOutcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
-        assert (told.events, network.closed) == (["event"], [])
+async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, observed):
+    async with running(network, network, observed) as perform:
+        perform(RouteOutcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
+        assert (observed.events, network.closed) == (["event"], [])
         await asyncio.sleep(0)
         assert network.closed == [7]
 
 
-async def test_connections_in_doubt_are_asked_for(network, told):
-    await performed(network, told, ProbeConnection(7))
+async def test_connections_in_doubt_are_asked_for(network, observed):
+    await performed(network, observed, ProbeConnection(7))
     assert (network.probed, network.closed) == ([7], [])
 
 
-async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(told):
+async def test_connection_of_an_expired_broker_stays_open_if_a_broker_registered_over_it_again(network, observed):
+    await performed(network, observed, CloseConnection(7), CloseConnection(8), live=(7,))
+    assert network.closed == [8]
+
+
+async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(observed):
     # The real client: what it raises for such an address is the point.
     client = RemotingClient(SystemClock())
-    async with background_tasks() as tasks:
-        performer = Performer(tasks, client, Network(), told)
-        performer.perform(RouteOutcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
+    async with running(Network(), client, observed) as perform:
+        perform(RouteOutcome(reply=None, effects=(notification(recipients=("10.0.0..1:10911",)),)))
         await asyncio.sleep(0.01)
     await client.close()
-    assert [address for address, _ in told.failed] == ["10.0.0..1:10911"]
+    assert [address for address, _ in observed.failed] == ["10.0.0..1:10911"]
 
 
-async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(told):
+async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(observed):
     """The real client: it raises what the frame raises otherwise."""
 
     left = asyncio.Event()
@@ -160,14 +180,13 @@ async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(t
     effect = msgspec.structs.replace(
         notification(recipients=(f"{host}:{port}",)), ha_broker_addr="\x01" * 3 * 1024 * 1024
     )
-    async with background_tasks() as tasks:
-        performer = Performer(tasks, client, Network(), told)
-        performer.perform(RouteOutcome(reply=None, effects=(effect,)))
+    async with running(Network(), client, observed) as perform:
+        perform(RouteOutcome(reply=None, effects=(effect,)))
         async with asyncio.timeout(20):
-            while not told.failed:
+            while not observed.failed:
                 await asyncio.sleep(0.01)
     await client.close()
     await asyncio.wait_for(left.wait(), 20)
     server.close()
-    ((_, error),) = told.failed
+    ((_, error),) = observed.failed
     assert "over the limit" in str(error)

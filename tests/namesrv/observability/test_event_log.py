@@ -10,7 +10,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import HeartbeatKind, NotifyMinBrokerIdChange
 from namesrv.observability.broker_counters import BrokerCounters
-from namesrv.observability.event_log import Journal
+from namesrv.observability.event_log import NameServerEventLog
 from namesrv.observability.log_events import EVENTS
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.wire.request_table import BROKER_CODES
@@ -47,12 +47,14 @@ class Desk:
         self.logs = Logs(self.lines, json_line(), FakeClock(), {})
         self.logs.set_level("debug")
         self.counters = BrokerCounters()
-        self.journal = Journal(self.logs, self.counters, NameServerConfig(tls_server_key_password="hunter2"))
+        self.event_log = NameServerEventLog(
+            self.logs, self.counters, NameServerConfig(tls_server_key_password="hunter2")
+        )
         self.state = RouteState(NameServerConfig())
 
     def tell(self, outcome):
         if outcome.events:
-            self.journal.tell(outcome.events)
+            self.event_log.record(outcome.events)
 
     def register(self, *broker, **values):
         self.tell(register(self.state, *broker, **values))
@@ -229,16 +231,16 @@ NOTIFICATION = NotifyMinBrokerIdChange(
 
 def test_a_notification_that_reached_nobody_is_told_as_failed_only(desk):
     for address in NOTIFICATION.recipients:
-        desk.journal.notification_failed(NOTIFICATION, address, InvokeTimeout(address, 3000))
-    desk.journal.notification_sent(NOTIFICATION)
+        desk.event_log.notification_failed(NOTIFICATION, address, InvokeTimeout(address, 3000))
+    desk.event_log.notification_sent(NOTIFICATION)
     assert {line["event"] for line in desk.taken()} == {"min_broker_id_notification_failed"}
     assert desk.counters.notifications.counts() == {("sent",): 0, ("failed",): 3}
 
 
 def test_notifications_are_told_and_counted_by_how_many_arrived(desk):
-    desk.journal.notification_failed(NOTIFICATION, "a2:10911", InvokeTimeout("a2:10911", 3000))
-    desk.journal.notification_sent(NOTIFICATION)
-    desk.journal.notification_sent(NOTIFICATION)
+    desk.event_log.notification_failed(NOTIFICATION, "a2:10911", InvokeTimeout("a2:10911", 3000))
+    desk.event_log.notification_sent(NOTIFICATION)
+    desk.event_log.notification_sent(NOTIFICATION)
     failed, sent, sent_to_all = desk.taken()
     assert (failed["event"], failed["addr"]) == ("min_broker_id_notification_failed", "a2:10911")
     assert "no answer within 3000 ms" in failed["error"]
@@ -311,7 +313,7 @@ def test_a_wiped_permission_and_an_added_topic_are_audited(desk):
 
 
 async def test_a_kv_change_tells_who_asked_and_both_values_although_it_waited_for_the_disk(desk):
-    await command(lambda: desk.journal.kv_changed("ns", "k", None, "1"), RequestCode.PUT_KV_CONFIG)
+    await command(lambda: desk.event_log.kv_changed("ns", "k", None, "1"), RequestCode.PUT_KV_CONFIG)
     (line,) = desk.taken()
     assert line == ASKER | {
         "event": "kv_changed",
@@ -327,7 +329,7 @@ async def test_a_kv_change_tells_who_asked_and_both_values_although_it_waited_fo
 async def test_who_asked_last_is_not_blamed_for_what_nobody_asked(desk):
     await command(lambda: None, RequestCode.PUT_KV_CONFIG)
     command(lambda: None, RequestCode.DELETE_TOPIC_IN_NAMESRV)
-    desk.journal.kv_changed("ns", "k", None, "1")
+    desk.event_log.kv_changed("ns", "k", None, "1")
     (line,) = desk.taken()
     assert "peer" not in line
 
@@ -335,14 +337,14 @@ async def test_who_asked_last_is_not_blamed_for_what_nobody_asked(desk):
 async def test_a_change_of_the_configuration_tells_old_and_new_values_and_no_secret(desk):
     changed = NameServerConfig(support_acting_master=True, log_level="warning", tls_server_key_password="hunter3")
     keys = ("supportActingMaster", "logLevel", "tls.server.keyPassword")
-    await command(lambda: desk.journal.config_changed(keys, ("odd",), changed), RequestCode.UPDATE_NAMESRV_CONFIG)
+    await command(lambda: desk.event_log.config_changed(keys, ("odd",), changed), RequestCode.UPDATE_NAMESRV_CONFIG)
     assert desk.taken()[0]["new"] == {
         "supportActingMaster": "true",
         "logLevel": "warning",
         "tls.server.keyPassword": "******",
     }
     back = NameServerConfig(tls_server_key_password="hunter2")
-    await command(lambda: desk.journal.config_changed(keys, ("odd",), back), RequestCode.UPDATE_NAMESRV_CONFIG)
+    await command(lambda: desk.event_log.config_changed(keys, ("odd",), back), RequestCode.UPDATE_NAMESRV_CONFIG)
     (line,) = desk.taken()
     assert line["old"]["supportActingMaster"] == "true"
     assert line["new"] == {"supportActingMaster": "false", "logLevel": "info", "tls.server.keyPassword": "******"}
@@ -352,15 +354,17 @@ async def test_a_change_of_the_configuration_tells_old_and_new_values_and_no_sec
 
 async def test_a_change_of_the_configuration_tells_what_counts_now_and_what_from_the_next_start(desk):
     keys = ("connectionsMax", "defaultThreadPoolNums", "enableTopicList", "mine", "serializeType")
-    await command(lambda: desk.journal.config_changed(keys, (), NameServerConfig()), RequestCode.UPDATE_NAMESRV_CONFIG)
+    await command(
+        lambda: desk.event_log.config_changed(keys, (), NameServerConfig()), RequestCode.UPDATE_NAMESRV_CONFIG
+    )
     (line,) = desk.taken()
     assert line["in_force"] == ["enableTopicList"]
     assert line["from_next_start"] == ["connectionsMax", "serializeType"]
 
 
 def test_what_the_disk_refused_is_an_error(desk):
-    desk.journal.kv_not_stored(NotStored("kvConfig.json: no space left"))
-    desk.journal.config_not_stored(NotStored("namesrv.properties: no space left"))
+    desk.event_log.kv_not_stored(NotStored("kvConfig.json: no space left"))
+    desk.event_log.config_not_stored(NotStored("namesrv.properties: no space left"))
     kv, config = desk.lines.decoded()
     assert (kv["event"], kv["level"], kv["error"]) == ("kv_store_failed", "error", "kvConfig.json: no space left")
     assert (config["event"], config["level"]) == ("config_store_failed", "error")
@@ -389,8 +393,8 @@ def test_a_connection_shows_by_its_requests_what_is_at_its_other_end(codes, kind
 
 
 def test_bytes_that_are_no_frame_are_one_line_with_peer_and_problem(desk):
-    desk.journal.frame_rejected(Connection(), FrameError("this looks like an HTTP client"))
-    desk.journal.frame_rejected(Connection(), FrameTooLarge(2**30, 2**24))
+    desk.event_log.frame_rejected(Connection(), FrameError("this looks like an HTTP client"))
+    desk.event_log.frame_rejected(Connection(), FrameTooLarge(2**30, 2**24))
     bad, large = desk.taken()
     assert bad == {
         "event": "frame_rejected",
@@ -402,7 +406,7 @@ def test_bytes_that_are_no_frame_are_one_line_with_peer_and_problem(desk):
 
 
 def test_a_peer_that_takes_no_answers_is_one_line_with_what_it_leaves_unread(desk):
-    desk.journal.connection_paused(Connection(), 1_100_000)
+    desk.event_log.connection_paused(Connection(), 1_100_000)
     assert desk.taken() == [
         {"event": "connection_paused", "peer": "10.0.0.9:50000", "response_buffer_bytes": 1_100_000}
     ]
@@ -411,9 +415,9 @@ def test_a_peer_that_takes_no_answers_is_one_line_with_what_it_leaves_unread(des
 def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk):
     request = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"brokerName": "broker-a"})
     unknown = RemotingCommand(9999, opaque=4)
-    desk.journal.request_rejected(Connection(), request, Rejection.BAD_REQUEST, "clusterName is missing")
-    desk.journal.request_rejected(Connection(), unknown, Rejection.BUSY, "busy")
-    desk.journal.request_rejected(Connection(), request, Rejection.DRAINING, "please go away")
+    desk.event_log.request_rejected(Connection(), request, Rejection.BAD_REQUEST, "clusterName is missing")
+    desk.event_log.request_rejected(Connection(), unknown, Rejection.BUSY, "busy")
+    desk.event_log.request_rejected(Connection(), request, Rejection.DRAINING, "please go away")
     first, second = desk.taken()
     assert first == {
         "event": "request_rejected",
@@ -428,9 +432,9 @@ def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk
 
 def test_a_registration_that_was_refused_is_counted_for_its_cluster(desk):
     refused = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"clusterName": CLUSTER})
-    desk.journal.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
+    desk.event_log.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
     desk.register()
-    desk.journal.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
+    desk.event_log.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
     desk.taken()
     counts = desk.counters.registrations.counts()
     # A cluster that nobody registered in may be an invention.
@@ -438,17 +442,17 @@ def test_a_registration_that_was_refused_is_counted_for_its_cluster(desk):
 
 
 def test_a_fault_of_ours_is_an_error_with_where_it_was(desk):
-    desk.journal.handler_failed(Connection(), RemotingCommand(105, opaque=3), KeyError("x"))
+    desk.event_log.handler_failed(Connection(), RemotingCommand(105, opaque=3), KeyError("x"))
     (line,) = desk.taken()
     assert (line["event"], line["request_code"]) == ("request_failed", "get_routeinfo_by_topic")
     assert line["exception"][0]["exc_type"] == "KeyError"
 
 
 def test_connections_are_told_to_who_looks_closely_and_slow_readers_to_all(desk):
-    desk.journal.connection_opened(Connection())
-    desk.journal.connection_closed(Connection(), CloseReason.PEER)
-    desk.journal.connection_refused("10.0.0.9:1", 16_384)
-    desk.journal.connection_closed(Connection(), CloseReason.SLOW_READER)
+    desk.event_log.connection_opened(Connection())
+    desk.event_log.connection_closed(Connection(), CloseReason.PEER)
+    desk.event_log.connection_refused("10.0.0.9:1", 16_384)
+    desk.event_log.connection_closed(Connection(), CloseReason.SLOW_READER)
     lines = desk.lines.decoded()
     assert [(line["event"], line["level"]) for line in lines] == [
         ("connection_opened", "debug"),
