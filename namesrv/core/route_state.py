@@ -5,63 +5,46 @@ applied in one step, so nobody sees half of it and no lock is needed. Long work 
 yields in between, and begins again if another change was applied meanwhile. Answers to `RouteInfoManager`.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import msgspec
 
-from namesrv.core import broker_limits, departure, routes
-from namesrv.core.cluster_info import ClusterInfoText
+from namesrv.core import broker_limits, change_planner, departure, routes
+from namesrv.core.change_applier import ChangeApplier, LastRegistration
+from namesrv.core.change_planner import ComparedRegistration
 from namesrv.core.registration import registration
 from namesrv.core.registration.body import PreviousRegistration
-from namesrv.core.registration.incremental_body import ReportedTopics
-from namesrv.core.registration.registration import Registration
-from namesrv.core.route_cache import RouteCache
+from namesrv.core.registration.registration import MasterAddresses, Registration
 from namesrv.core.tables import broker_connections
-from namesrv.core.tables.broker_table import RegisteredSet
-from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change, counted, with_perms
+from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
+from namesrv.core.tables.change import RouteTables, SetChange, counted
 from namesrv.core.tables.live_table import LiveKey, LiveRow
-from namesrv.core.tables.mapping_table import PreparedMappingRemoval, PreparedMappings
-from namesrv.core.tables.topic_counts import TopicCountTable, TopicKind, kinds_of
-from namesrv.core.tables.topic_table import PreparedQueues, PreparedRemoval
-from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
+from namesrv.core.values.cooperative import CooperativeTask, run_to_completion
 from namesrv.core.values.effects import (
-    BrokerHeartbeat,
     CloseConnection,
     DepartureReason,
     Effect,
     Event,
     HeartbeatKind,
-    ProbeConnection,
     RegistrationConflicted,
     RouteOutcome,
     StaleRegistration,
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
-from namesrv.core.values.topic_changes import QueueChanges, compare_topics
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.route import (
-    MASTER_ID,
     PERM_READ,
     PERM_WRITE,
     DataVersion,
     QueueData,
-    TopicQueueMappingInfo,
     TopicRouteData,
 )
 
 #: So many times a registration is decided in slices before it is done at once.
 _TRIES: Final = 3
-
-
-class MasterAddresses(msgspec.Struct, frozen=True):
-    """What a slave learns of its living master; both None if there is none."""
-
-    master_addr: str | None = None
-    ha_server_addr: str | None = None
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
@@ -71,60 +54,27 @@ class StoredVersion(msgspec.Struct, frozen=True):
     changed: bool
 
 
-class _LastRegistration(NamedTuple):
-    """What a member said in its last registration."""
-
-    identity: tuple[object, ...]
-    topics: ReportedTopics
-
-
-class _Prepared(NamedTuple):
-    """What it takes to store a change of topics."""
-
-    queues: PreparedQueues
-    #: How many of the topics are new to the set's cluster.
-    new: Counter[TopicKind]
-    removal: PreparedRemoval
-    #: How many of the topics nobody in the set's cluster has any longer.
-    gone: Counter[TopicKind]
-    mappings: PreparedMappings
-    unmapped: PreparedMappingRemoval
-
-
-class _Compared(NamedTuple):
-    """What a registration changes of topics and mappings, and what it takes to store that; None for nothing."""
-
-    queues: QueueChanges
-    mappings: Mapping[str, TopicQueueMappingInfo]
-    prepared: _Prepared | None
-
-
 class RouteState:
     """The routes of a cluster as one NameServer sees them. `now_ms` is monotonic everywhere."""
 
-    def __init__(self, config: NameServerConfig) -> None:
+    def __init__(self, config: NameServerConfig, tables: RouteTables | None = None) -> None:
         self._config = config
-        self.tables = RouteTables()
-        #: Topics per cluster and kind, for the metrics.
-        self.topic_counts = TopicCountTable()
-        #: Encoded answers that are still true.
-        self.route_cache = RouteCache()
-        #: The list of all clusters and sets, as peers are told it.
-        self.cluster_info = ClusterInfoText(self.tables.brokers)
-        #: Broker name -> what each member said last, as long as the tables hold just that.
-        self._last_registrations: dict[str, dict[LiveKey, _LastRegistration]] = {}
-        #: How many changes were applied.
-        self._applied = 0
-        #: Whether changes are kept for `take_changes`; and those that are.
-        self.records_changes = False
-        self._unread_changes: list[AppliedChange] = []
+        self._applier = applier = ChangeApplier(tables or RouteTables())
+        self.tables = applier.tables
+        self.topic_counts = applier.topic_counts
+        self.route_cache = applier.route_cache
+        self.cluster_info = applier.cluster_info
+        self._last_registrations = applier.last_registrations
+        self.take_changes = applier.take_changes
 
     def configure(self, config: NameServerConfig) -> None:
         """Follow another configuration from now on."""
         self._config = config
-        self._applied += 1
-        self.route_cache.clear()
-        self._last_registrations.clear()
+        self._applier.invalidate()
+
+    def record_changes(self) -> None:
+        """Keep the changes from now on for `take_changes`."""
+        self._applier.records_changes = True
 
     # Brokers
 
@@ -134,11 +84,9 @@ class RouteState:
         To apply the same again would change nothing, and to apply a difference is to apply the whole.
         """
         reported = self._last_registrations.get(request.broker_name, {}).get(request.key)
-        if (
-            reported is None
-            or reported.identity != request.identity
-            or self._config.delete_topic_with_broker_registration
-        ):
+        if reported is None or reported.identity != request.identity:
+            return None
+        if self._config.delete_topic_with_broker_registration:
             return None
         # What an operator set for a topic ends with a change that carries it, so all that it carries must be known.
         if self.tables.permission_overrides.of(request.broker_name):
@@ -150,15 +98,16 @@ class RouteState:
         reported = self._last_registrations[request.broker_name][request.key]
         row = self.tables.live.get(request.key)
         broker_set = self.tables.brokers.get(request.broker_name)
-        assert row is not None, "what was said is forgotten with the broker"
+        assert row is not None, "a last registration is removed with its broker"
         assert broker_set is not None, "as above"
         if request.is_late:
             return self.ignore_stale(request)
         again = broker_connections.registered(row, request.connection_id, now_ms)
         self.tables.live.put(request.key, again)
         event = registration.unchanged_registration(request, reported.topics.topics, row.data_version)
-        beat = _heartbeat_event(request.key, again, row, HeartbeatKind.REGISTER)
-        return RouteOutcome(reply=self._master_of(request), events=(event, beat), effects=_probes(row, again))
+        heartbeat = heartbeat_event(request.key, again, row, HeartbeatKind.REGISTER)
+        master = registration.master_of(self.tables, request)
+        return RouteOutcome(reply=master, events=(event, heartbeat), effects=probes_of(row, again))
 
     def ignore_stale(self, request: Registration) -> RouteOutcome[MasterAddresses]:
         """Change nothing for a registration whose connection is gone: what the broker says over another counts."""
@@ -168,7 +117,7 @@ class RouteState:
             broker_id=request.broker_id,
             address=request.address,
         )
-        return RouteOutcome(reply=self._master_of(request), events=(stale,))
+        return RouteOutcome(reply=registration.master_of(self.tables, request), events=(stale,))
 
     def register_broker(self, request: Registration, now_ms: int) -> RouteOutcome[MasterAddresses] | None:
         """Take a registration; as `registration_steps`, at once."""
@@ -186,9 +135,9 @@ class RouteState:
         """
         self._check_limits(request)
         for _ in range(_TRIES):
-            compared_at = self._applied
+            compared_at = self._applier.version
             compared = yield from self._compare(request)
-            if self._applied == compared_at:
+            if self._applier.version == compared_at:
                 break
         else:
             # Others change too much meanwhile to rest between comparing and applying.
@@ -199,6 +148,11 @@ class RouteState:
             return self.ignore_stale(request)
         return self._register(request, compared, now_ms())
 
+    def _compare(self, request: Registration) -> CooperativeTask[ComparedRegistration]:
+        return change_planner.compare(
+            self.tables, request, delete_missing_topics=self._config.delete_topic_with_broker_registration
+        )
+
     def _check_limits(self, request: Registration) -> None:
         broker_limits.check_limits(
             self.tables.live,
@@ -208,18 +162,26 @@ class RouteState:
             brokers_max=self._config.brokers_max,
         )
 
-    def _register(self, request: Registration, compared: _Compared, now_ms: int) -> RouteOutcome[MasterAddresses]:
+    def _register(
+        self, request: Registration, compared: ComparedRegistration, now_ms: int
+    ) -> RouteOutcome[MasterAddresses]:
         # Others may have registered while it rested.
         self._check_limits(request)
         known = self.tables.live.get(request.key)
-        decision = self._decide(request, compared, now_ms)
+        decision = change_planner.decide(
+            self.tables,
+            request,
+            compared,
+            delete_missing_topics=self._config.delete_topic_with_broker_registration,
+            now_ms=now_ms,
+        )
         if isinstance(decision, RegistrationConflicted):
             # What it was in the set under another broker id, it is no longer.
             left = self._depart([request.key] if known else [], DepartureReason.CONFLICT, now_ms)
             return RouteOutcome(reply=MasterAddresses(), events=(decision, *left.events), effects=left.effects)
-        self._apply(decision.change, compared.prepared)
+        self._applier.apply(decision.change, compared.prepared)
         if request.reported is not None:
-            self._last_registrations.setdefault(request.broker_name, {})[request.key] = _LastRegistration(
+            self._last_registrations.setdefault(request.broker_name, {})[request.key] = LastRegistration(
                 request.identity, request.reported
             )
         elif reported := self._last_registrations.get(request.broker_name):
@@ -231,32 +193,11 @@ class RouteState:
         effects: list[Effect] = []
         if decision.notify and self._config.notify_min_broker_id_changed:
             effects.append(decision.notify)
-        assert decision.change.registrant, "who registers was heard"
-        effects += _probes(known, decision.change.registrant[1])
-        events.append(_heartbeat_event(request.key, decision.change.registrant[1], known, HeartbeatKind.REGISTER))
-        return RouteOutcome(reply=self._master_of(request), events=tuple(events), effects=tuple(effects))
-
-    def _compare(self, request: Registration) -> CooperativeTask[_Compared]:
-        """Compare the topics of a registration, and work out what it takes to store what differs."""
-        queues = yield from registration.compare_queues(self.tables, request)
-        mappings = yield from registration.compare_mappings(self.tables, request)
-        compared = _Compared(queues, mappings, None)
-        decision = self._decide(request, compared, now_ms=0)
-        if isinstance(decision, RegistrationConflicted):
-            return compared
-        return compared._replace(prepared=(yield from self._prepare(decision.change)))
-
-    def _decide(
-        self, request: Registration, compared: _Compared, now_ms: int
-    ) -> registration.RegistrationDecision | RegistrationConflicted:
-        return registration.decide(
-            self.tables,
-            request,
-            compared.queues,
-            compared.mappings,
-            delete_missing_topics=self._config.delete_topic_with_broker_registration,
-            now_ms=now_ms,
-        )
+        assert decision.change.registrant, "a registration has a registrant"
+        effects += probes_of(known, decision.change.registrant[1])
+        events.append(heartbeat_event(request.key, decision.change.registrant[1], known, HeartbeatKind.REGISTER))
+        master = registration.master_of(self.tables, request)
+        return RouteOutcome(reply=master, events=tuple(events), effects=tuple(effects))
 
     def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> RouteOutcome[None]:
         """Remove a broker at its own request; as `unregistration_steps`, at once."""
@@ -304,7 +245,7 @@ class RouteState:
                     continue
                 if stays := broker_connections.without(row, connection_id, now_ms):
                     live.put(key, stays)
-                    probes.extend(_probes(row, stays))
+                    probes.extend(probes_of(row, stays))
                 else:
                     alone.append(key)
             return alone
@@ -344,7 +285,7 @@ class RouteState:
         self.tables.live.refresh(key, now_ms)
         heard = self.tables.live.get(key)
         assert heard is not None, "it was there a line ago"
-        return RouteOutcome(reply=heard, events=(_heartbeat_event(key, heard, row, kind),))
+        return RouteOutcome(reply=heard, events=(heartbeat_event(key, heard, row, kind),))
 
     def query_data_version(
         self, cluster: str, key: LiveKey, data_version: DataVersion | None, connection_id: int, now_ms: int
@@ -373,46 +314,36 @@ class RouteState:
         return self._set_perm(broker_name, RequestCode.ADD_WRITE_PERM_OF_BROKER, lambda _: PERM_READ | PERM_WRITE)
 
     def delete_topic(self, topic: str, cluster: str | None) -> RouteOutcome[None]:
-        """Forget a topic, in one cluster or (None or empty) everywhere; a broker that still has it brings it back."""
-        holders = list(self.tables.topics.holders_of(topic))
-        if cluster:
-            mine = set(self.tables.brokers.names_in(cluster))
-            holders = [name for name in holders if name in mine]
-        events = [
-            self._by_admin(
-                RequestCode.DELETE_TOPIC_IN_NAMESRV,
-                topic,
-                SetChange(broker_set=self._known_set(name), removed_topics=(topic,)),
-            )
-            for name in holders
-        ]
-        return RouteOutcome(reply=None, events=tuple(events))
+        """Remove a topic, in one cluster or (None or empty) everywhere; a broker that still has it brings it back."""
+        changes = change_planner.topic_removals(self.tables, topic, cluster)
+        return self._command(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic, changes)
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> RouteOutcome[None]:
-        """Add a topic to broker sets that are known.
+        """Add a topic to broker sets that are known; see `topic_additions`."""
+        changes = change_planner.topic_additions(self.tables, topic, queue_datas)
+        return self._command(RequestCode.REGISTER_TOPIC_IN_NAMESRV, topic, changes)
 
-        As in Java, a new topic is taken only if all the sets are known, an existing one up to the first unknown.
-        """
-        offered = list(queue_datas)
-        known = [self.tables.brokers.get(queue_data.broker_name) is not None for queue_data in offered]
-        taken = offered[: known.index(False)] if False in known else offered
-        if topic not in self.tables.topics and len(taken) < len(offered):
-            taken = []
-        events = [
-            self._by_admin(
-                RequestCode.REGISTER_TOPIC_IN_NAMESRV,
-                topic,
-                SetChange(
-                    broker_set=self._known_set(data.broker_name),
-                    queue_changes=self._changes(data.broker_name, {topic: data}),
-                    lifted_overrides=(topic,),
-                ),
-            )
-            for data in taken
-        ]
-        return RouteOutcome(reply=None, events=tuple(events))
+    def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> RouteOutcome[int]:
+        change = change_planner.permission_change(self.tables, broker_name, perm_of)
+        if change is None:
+            return RouteOutcome(reply=0)
+        events = self._command(code, broker_name, (change,)).events
+        return RouteOutcome(reply=len(change.permission_overrides), events=events)
 
-    # Questions
+    def _command(self, code: RequestCode, target: str, changes: Iterable[SetChange]) -> RouteOutcome[None]:
+        """Apply changes of topics that no registration requested, each before the next is planned."""
+        return RouteOutcome(reply=None, events=tuple(self._by_admin(code, target, change) for change in changes))
+
+    def _by_admin(self, code: RequestCode, target: str, change: SetChange) -> TopicsChangedByAdmin:
+        """Apply a change of topics that no registration asked for, and return what happened."""
+        name = change.broker_set.broker_name
+        changes = counted(change.queue_changes, change.removed_topics)
+        self._applier.apply(change)
+        return TopicsChangedByAdmin(
+            request=code.name, target=target, broker_name=name, cluster=change.broker_set.cluster, changes=changes
+        )
+
+    # Queries
 
     def route_of(self, topic: str, order_topic_conf: str | None) -> TopicRouteData | None:
         """Return the route of a topic, None if no broker has it."""
@@ -423,98 +354,7 @@ class RouteState:
             order_topic_conf=order_topic_conf,
         )
 
-    def take_changes(self) -> list[AppliedChange]:
-        """Return what was applied since this was asked last, but for mere signs of life; none if none are kept."""
-        changes, self._unread_changes = self._unread_changes, []
-        return changes
-
-    # Applying
-
-    def _prepare(self, change: SetChange) -> CooperativeTask[_Prepared]:
-        """Work out what it takes to store a change of topics; of no use once another was applied."""
-        name, topics = change.broker_set.broker_name, self.tables.topics
-        queues = yield from topics.prepare_put(name, change.queue_changes)
-        removal = yield from topics.prepare_removal(name, change.removed_topics)
-        # Nearly every change keeps to the topics that the set has, and who else has them does not matter.
-        moves = queues.added or removal.holders.remaining
-        others = self.tables.brokers.counted_in(change.broker_set.cluster) - {name} if moves else set()
-        new: Counter[TopicKind] = Counter()
-        for joined in in_batches(queues.added.items()):
-            new += kinds_of([topic for topic, holders in joined if others.isdisjoint(holders)])
-            yield
-        gone: Counter[TopicKind] = Counter()
-        for unheld in in_batches(removal.holders.unheld):
-            gone += kinds_of(unheld)
-            yield
-        for left in in_batches(removal.holders.remaining.items()):
-            gone += kinds_of([topic for topic, holders in left if others.isdisjoint(holders)])
-            yield
-        mappings = yield from self.tables.mappings.prepare_put(name, change.mappings)
-        unmapped = yield from self.tables.mappings.prepare_removal(name, self._unmapped_topics(change))
-        return _Prepared(queues, new, removal, gone, mappings, unmapped)
-
-    def _unmapped_topics(self, change: SetChange) -> Iterable[str]:
-        """Return the topics whose mappings go: with the last member those of topics that nobody registered, too."""
-        if not change.broker_set.members:
-            return list(self.tables.mappings.of_broker(change.broker_set.broker_name))
-        return change.removed_topics
-
-    def _apply(self, change: SetChange, prepared: _Prepared | None = None) -> None:
-        """Carry one decided change into the tables; the only code that does.
-
-        `prepared` is what `_prepare` has worked out for it, if that was done before.
-        """
-        tables, name = self.tables, change.broker_set.broker_name
-        self._applied += 1
-        before = tables.brokers.get(name)
-        filters_move = self._filter_servers_move(change)
-        if self.records_changes and (filters_move or not change.is_heartbeat_only(before)):
-            self._unread_changes.append(applied_change(tables, change))
-        if not change.is_heartbeat_only(before):
-            self._last_registrations.pop(name, None)
-        if before != change.broker_set or filters_move:
-            self.route_cache.drop(tables.topics.topics_of(name).keys())
-        self._apply_topics(change, before, prepared or run_to_completion(self._prepare(change)))
-        tables.brokers.put(change.broker_set)
-        if before != change.broker_set:
-            self.cluster_info.put(change.broker_set)
-        for key in change.removed_members:
-            tables.live.remove(key)
-        if change.registrant:
-            tables.live.put(*change.registrant)
-
-    def _filter_servers_move(self, change: SetChange) -> bool:
-        """Tell whether the member that was heard has other filter servers than before."""
-        if change.registrant is None:
-            return False
-        key, row = change.registrant
-        stored = self.tables.live.get(key)
-        return row.filter_servers != (stored.filter_servers if stored else ())
-
-    def _apply_topics(self, change: SetChange, before: RegisteredSet | None, prepared: _Prepared) -> None:
-        tables, name, cluster = self.tables, change.broker_set.broker_name, change.broker_set.cluster
-        if before and before.cluster != cluster:
-            topics = tables.topics.topics_of(name)
-            self.topic_counts.remove(before.cluster, self._only_of(name, topics, before.cluster))
-            self.topic_counts.add(cluster, self._only_of(name, topics, cluster))
-        tables.permission_overrides.remove(name, (*change.lifted_overrides, *change.removed_topics))
-        tables.permission_overrides.put(name, change.permission_overrides)
-        tables.topics.store(prepared.queues)
-        self.topic_counts.add(cluster, prepared.new)
-        tables.topics.discard(prepared.removal)
-        self.topic_counts.remove(cluster, prepared.gone)
-        tables.mappings.store(prepared.mappings)
-        tables.mappings.discard(prepared.unmapped)
-        self.route_cache.drop(change.queue_changes.queues.keys())
-        self.route_cache.drop(change.removed_topics)
-        self.route_cache.drop(change.mappings.keys())
-        self.route_cache.drop(prepared.unmapped.holders.topics)
-
-    def _only_of(self, broker_name: str, topics: Collection[str], cluster: str) -> Counter[TopicKind]:
-        """Count those of a set's topics that no other set of the cluster has."""
-        others = self.tables.brokers.counted_in(cluster) - {broker_name}
-        holders_of = self.tables.topics.holders_of
-        return kinds_of([topic for topic in topics if others.isdisjoint(holders_of(topic))])
+    # Departures
 
     def _departure_steps(
         self,
@@ -529,21 +369,21 @@ class RouteState:
             tries = 0
             while keys := leaving(name):
                 (decision,) = departure.decide(self.tables, keys, reason, now_ms)
-                decided_at = self._applied
+                decided_at = self._applier.version
                 tries += 1
                 if tries > _TRIES:
-                    prepared = run_to_completion(self._prepare(decision.change))
+                    prepared = run_to_completion(change_planner.prepare(self.tables, decision.change))
                 else:
-                    prepared = yield from self._prepare(decision.change)
-                if self._applied == decided_at and leaving(name) == keys:
-                    self._apply(decision.change, prepared)
+                    prepared = yield from change_planner.prepare(self.tables, decision.change)
+                if self._applier.version == decided_at and leaving(name) == keys:
+                    self._applier.apply(decision.change, prepared)
                     departures.append(decision)
         return self._departed(departures)
 
     def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> RouteOutcome[None]:
         departures: list[departure.DepartureDecision] = []
         for decision in departure.decide(self.tables, keys, reason, now_ms):
-            self._apply(decision.change)
+            self._applier.apply(decision.change)
             departures.append(decision)
         return self._departed(departures)
 
@@ -555,61 +395,3 @@ class RouteState:
             events=tuple(event for decision in departures for event in decision.removed),
             effects=tuple(decision.notify for decision in departures if decision.notify and notify),
         )
-
-    def _by_admin(self, code: RequestCode, target: str, change: SetChange) -> TopicsChangedByAdmin:
-        """Apply a change of topics that no registration asked for, and return what happened."""
-        name = change.broker_set.broker_name
-        changes = counted(change.queue_changes, change.removed_topics)
-        self._apply(change)
-        return TopicsChangedByAdmin(
-            request=code.name, target=target, broker_name=name, cluster=change.broker_set.cluster, changes=changes
-        )
-
-    def _known_set(self, broker_name: str) -> RegisteredSet:
-        broker_set = self.tables.brokers.get(broker_name)
-        assert broker_set is not None, "topics belong to sets that exist"
-        return broker_set
-
-    def _changes(self, broker_name: str, queues: Mapping[str, QueueData]) -> QueueChanges:
-        return run_to_completion(compare_topics(self.tables.topics.topics_of(broker_name), queues.items()))
-
-    def _set_perm(self, broker_name: str, code: RequestCode, perm_of: Callable[[int], int]) -> RouteOutcome[int]:
-        has = self.tables.topics.topics_of(broker_name)
-        broker_set = self.tables.brokers.get(broker_name)
-        if not has or broker_set is None:
-            return RouteOutcome(reply=0)
-        queues = dict(with_perms(has.items(), lambda _, data: perm_of(data.perm)))
-        perms = {topic: data.perm for topic, data in queues.items()}
-        changes = self._changes(broker_name, queues)
-        event = self._by_admin(
-            code, broker_name, SetChange(broker_set=broker_set, queue_changes=changes, permission_overrides=perms)
-        )
-        return RouteOutcome(reply=len(queues), events=(event,))
-
-    def _master_of(self, request: Registration) -> MasterAddresses:
-        """Return where the registrant's master is, if it is another broker that lives in the same cluster."""
-        broker_set = self.tables.brokers.get(request.broker_name)
-        address = broker_set.master_address if broker_set else None
-        if request.broker_id == MASTER_ID or address is None:
-            return MasterAddresses()
-        row = self.tables.live.get(LiveKey(request.broker_name, address))
-        if row is None or row.cluster != request.cluster:
-            return MasterAddresses()
-        return MasterAddresses(master_addr=address, ha_server_addr=row.ha_server_addr)
-
-
-def _probes(before: LiveRow | None, after: LiveRow) -> tuple[Effect, ...]:
-    return tuple(ProbeConnection(number) for number in broker_connections.connections_to_probe(before, after))
-
-
-def _heartbeat_event(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: HeartbeatKind) -> BrokerHeartbeat:
-    return BrokerHeartbeat(
-        cluster=row.cluster,
-        broker_name=key.broker_name,
-        broker_id=row.broker_id,
-        kind=kind,
-        address=key.address,
-        interval_ms=row.last_heartbeat_ms - before.last_heartbeat_ms if before else None,
-        heartbeat_timeout_ms=row.timeout_ms,
-        data_version=row.data_version,
-    )

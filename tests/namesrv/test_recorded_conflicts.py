@@ -21,7 +21,7 @@ def state():
         state.register_broker(
             a_registration(broker_id=broker_id, data_version=a_data_version(state_version=2)), now_ms=0
         )
-    state.records_changes = True
+    state.record_changes()
     return state
 
 

@@ -26,7 +26,7 @@ class RecordedLives(BrokerLives):
 
     def restart(self):
         super().restart()
-        self.state.records_changes = True
+        self.state.record_changes()
         self.maker = RowMaker("host_9876", 1, "namesrv")
         self.read_back = {topic: TopicReplay(topic) for topic in TOPICS}
         properties = RouteProperties(

@@ -115,6 +115,13 @@ class SingleTopicFromUnknownBroker(RequestRefused):
         super().__init__("register broker failed")
 
 
+class MasterAddresses(msgspec.Struct, frozen=True):
+    """The living master's addresses, for a slave; both None if there is none."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+
+
 class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):
     """What a registration that is taken comes to: the change, and what to tell whom."""
 
@@ -406,6 +413,18 @@ def unchanged_registration(registration: Registration, topics: int, data_version
         master_changed=False,
         set_added=False,
     )
+
+
+def master_of(tables: RouteTables, registration: Registration) -> MasterAddresses:
+    """Return where the registrant's master is, if it is another broker that lives in the same cluster."""
+    broker_set = tables.brokers.get(registration.broker_name)
+    address = broker_set.master_address if broker_set else None
+    if _is_master(registration) or address is None:
+        return MasterAddresses()
+    row = tables.live.get(LiveKey(registration.broker_name, address))
+    if row is None or row.cluster != registration.cluster:
+        return MasterAddresses()
+    return MasterAddresses(master_addr=address, ha_server_addr=row.ha_server_addr)
 
 
 def _notification(registration: Registration, transition: _SetTransition) -> NotifyMinBrokerIdChange | None:

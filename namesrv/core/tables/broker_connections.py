@@ -9,7 +9,8 @@ over each. Pure: a row in, a row out.
 
 from typing import Final
 
-from namesrv.core.tables.live_table import LiveRow, OlderConnection
+from namesrv.core.tables.live_table import LiveKey, LiveRow, OlderConnection
+from namesrv.core.values.effects import BrokerHeartbeat, HeartbeatKind, ProbeConnection
 
 #: So many connections of a broker are known beside its latest.
 OLDER_CONNECTIONS_MAX: Final = 3
@@ -76,6 +77,25 @@ def connections_to_probe(before: LiveRow | None, after: LiveRow) -> tuple[int, .
         return tuple(number for number, _ in after.older_connections)
     is_lost = before.connection_id not in after.connections
     return after.connections if is_lost else ()
+
+
+def probes_of(before: LiveRow | None, after: LiveRow) -> tuple[ProbeConnection, ...]:
+    """Return an effect for each of `connections_to_probe`."""
+    return tuple(ProbeConnection(number) for number in connections_to_probe(before, after))
+
+
+def heartbeat_event(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: HeartbeatKind) -> BrokerHeartbeat:
+    """Return the event of a heartbeat that made `before`, None for a first registration, into `row`."""
+    return BrokerHeartbeat(
+        cluster=row.cluster,
+        broker_name=key.broker_name,
+        broker_id=row.broker_id,
+        kind=kind,
+        address=key.address,
+        interval_ms=row.last_heartbeat_ms - before.last_heartbeat_ms if before else None,
+        heartbeat_timeout_ms=row.timeout_ms,
+        data_version=row.data_version,
+    )
 
 
 def _period_ms(known_ms: int, gap_ms: int) -> int:

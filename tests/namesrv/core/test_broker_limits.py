@@ -100,8 +100,7 @@ class CountedTable(LiveTable):
 @pytest.mark.parametrize("stay", [False, True], ids=["which leave", "which stay with another connection"])
 def test_a_lost_connection_costs_a_few_looks_at_each_of_its_brokers(stay):
     count = 200
-    state = RouteState(NameServerConfig())
-    state.tables = RouteTables(live=CountedTable())
+    state = RouteState(NameServerConfig(), RouteTables(live=CountedTable()))
     register(state, 1, *range(count))
     if stay:
         register(state, 2, *range(count))

@@ -23,8 +23,8 @@ from builders import (
 )
 
 from namesrv.core.registration.body import decode_registration
-from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
-from namesrv.core.route_state import MasterAddresses, RouteState, StoredVersion
+from namesrv.core.registration.registration import MasterAddresses, SingleTopicFromUnknownBroker
+from namesrv.core.route_state import RouteState, StoredVersion
 from namesrv.core.tables.topic_counts import TopicKind
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import (
