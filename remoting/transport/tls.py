@@ -57,7 +57,7 @@ class TlsSettings:
 
     #: `tls.server.mode`
     mode: TlsMode = "permissive"
-    #: `tls.test.mode.enable`: a certificate made on the spot, nobody is verified, and no path below is looked at.
+    #: `tls.test.mode.enable`: a self-signed certificate; no peer is verified, and no path below is read.
     test_mode: bool = True
     #: `tls.server.keyPath`, `.keyPassword`, `.certPath`
     key_path: str = ""
@@ -87,7 +87,7 @@ class TlsContexts:
         self._clock = clock
         self._context: ssl.SSLContext | None = None
         self._failure = TlsError("tls.server.certPath", settings.cert_path, "not loaded yet")
-        #: When the certificate in use ends; None without one, and for one made on the spot.
+        #: When the certificate in use ends; None without one, and for a self-signed one.
         self.certificate_expiry_unix_s: int | None = None
         #: Digests of the files in use, and of those tried last, by property.
         self._used: dict[str, bytes] = {}
@@ -121,7 +121,7 @@ class TlsContexts:
         return None
 
     def changed(self) -> bool:
-        """Tell whether the files call for a reload: another trust file, or another key *and* another certificate.
+        """Return True if the files need a reload: another trust file, or another key *and* another certificate.
 
         A key alone would not fit the certificate in use; whoever replaces both does so one after the other. A file
         that is gone counts as unchanged. After a failed reload files count as soon as they differ from the failed ones.
@@ -269,7 +269,7 @@ def _certificate_expiry(settings: TlsSettings) -> int:
     if not path:
         raise TlsError(name, "", _NOT_SET)
     try:
-        return expiry_unix_s(_read(name, path).decode("ascii", "replace"))
+        return expiry_unix_s(_read(name, path))
     except ValueError as error:
         raise TlsError(name, path, str(error)) from None
 

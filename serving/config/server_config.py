@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal, TypeVar, get_args
 
 from history.retention import BYTES_MAX
 from remoting.protocol.properties import Property
+from remoting.server.limits import ServerLimits
 from serving.config.options import (
     ANY_VALUE,
     INT_MAX,
@@ -34,10 +35,8 @@ SerializeTypeName = Literal["JSON", "ROCKETMQ"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
-#: Unread answers of one connection, in bytes, at which its requests wait, and to which they must fall to go on;
-#: in force while the two water marks are not both set.
-WRITE_BUFFER_HIGH_BYTES: Final = 1024 * 1024
-WRITE_BUFFER_LOW_BYTES: Final = 256 * 1024
+#: The defaults of all limits that are options.
+LIMITS: Final = ServerLimits()
 
 _FLAG: Final = Flag()
 _PATH: Final = FilePath()
@@ -185,7 +184,7 @@ class ServerConfig(SecurityConfig):
             by_request=Within(Whole(120, 600), "less drops living brokers, more keeps idle strangers connected"),
             at_once=True,
         ),
-    ] = 120
+    ] = round(LIMITS.idle_seconds)
     #: Read by process.py.
     server_socket_snd_buf_bytes: Annotated[
         int,
@@ -230,7 +229,7 @@ class ServerConfig(SecurityConfig):
     server_socket_backlog: Annotated[
         int,
         Option("serverSocketBacklog", _AT_LEAST_1, "Connections that may wait to be accepted.", by_request=KEEPS_OUT),
-    ] = 1024
+    ] = LIMITS.backlog
     #: Threads of the Java server.
     server_netty_worker_group_enable: Annotated[
         bool,
@@ -300,7 +299,7 @@ class ServerConfig(SecurityConfig):
     #: Read by process.py.
     connections_max: Annotated[
         int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.", by_request=KEEPS_OUT)
-    ] = 16384
+    ] = LIMITS.connections_max
     #: Read by process.py.
     partial_frame_bytes_max: Annotated[
         int,
@@ -392,9 +391,12 @@ class ServerConfig(SecurityConfig):
 
     @property
     def write_buffer_bytes(self) -> tuple[int, int]:
-        """Return at how many unread bytes a connection goes on and waits: (low, high); Java's rule, both or none."""
+        """Return the limits of the response buffer of one connection, in bytes: (low, high).
+
+        Java's rule: a water mark has effect only if both are set.
+        """
         marks = self.write_buffer_low_water_mark_bytes, self.write_buffer_high_water_mark_bytes
-        return marks if all(marks) else (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)
+        return marks if all(marks) else (LIMITS.response_buffer_low_bytes, LIMITS.response_buffer_high_bytes)
 
     @property
     def has_others_properties(self) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from serving.config.options import FilePath, Fixed, Secret, text_of
-from serving.config.server_config import WRITE_BUFFER_HIGH_BYTES, WRITE_BUFFER_LOW_BYTES
+from serving.config.server_config import LIMITS
 
 #: Fields that are no options: what the file holds beside them.
 OF_THE_FILE = {"unknown", "stored", "others_keys"}
@@ -83,9 +83,9 @@ def test_a_configuration_does_not_show_its_secrets():
 @pytest.mark.parametrize(
     ("low", "high", "limits"),
     [
-        (0, 0, (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)),
-        (1, 0, (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)),
-        (0, 1, (WRITE_BUFFER_LOW_BYTES, WRITE_BUFFER_HIGH_BYTES)),
+        (0, 0, (LIMITS.response_buffer_low_bytes, LIMITS.response_buffer_high_bytes)),
+        (1, 0, (LIMITS.response_buffer_low_bytes, LIMITS.response_buffer_high_bytes)),
+        (0, 1, (LIMITS.response_buffer_low_bytes, LIMITS.response_buffer_high_bytes)),
         (10, 20, (10, 20)),
     ],
 )
