@@ -149,6 +149,9 @@ class Connection(asyncio.Protocol):
             self.reject(incoming.error)
         elif context.statistics.partial_frame_bytes > context.limits.partial_frame_bytes_max:
             context.reject_partial_frames()
+        # Only now: a peer may send its last requests and the end of TLS at once.
+        if incoming.filter is not None and incoming.filter.ended:
+            self.finish(CloseReason.PEER)
 
     def eof_received(self) -> bool:
         """End the connection when every request read before has its response."""
@@ -359,8 +362,6 @@ class Connection(asyncio.Protocol):
             self.peer = connection_filter.source
         if connection_filter.is_plain:
             self.input.filter = None
-        elif connection_filter.ended:
-            self.finish(CloseReason.PEER)
         return data
 
     def reject(self, error: FrameError) -> None:

@@ -1,6 +1,7 @@
 """TLS and plain peers on one port, as `tls.server.mode` says; the peers are Python's own TLS clients."""
 
 import asyncio
+import contextlib
 import ssl
 import struct
 
@@ -9,6 +10,7 @@ from certificates_made import Authority
 from fakes.clock import FakeClock
 from listening import E1, E2_BODY, E13_START, REGISTER, ROUTE, a_request, serving, until
 
+from remoting.protocol.frame import CommandReader
 from remoting.server.observer import CloseReason
 from remoting.transport.tls import TlsContexts, TlsSettings
 
@@ -222,6 +224,30 @@ class RawTls:
     async def send(self, data, *, then=b""):
         self._tls.write(data)
         await self._peer.send(self._outgoing.read() + then)
+
+    async def leave_with(self, data):
+        """Send `data` and close_notify at once; return what is answered until the server closes."""
+        self._tls.write(data)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.unwrap()
+        await self._peer.send(self._outgoing.read())
+        self._incoming.write(await self._peer.reader.read())
+        plain = b""
+        with contextlib.suppress(ssl.SSLError):
+            while chunk := self._tls.read(65536):
+                plain += chunk
+        return CommandReader(len(plain)).receive(plain)
+
+
+async def test_requests_that_come_with_the_end_of_tls_are_answered(settings):
+    async with serving(tls=loaded(settings())) as site:
+        peer = await site.connect()
+        leaving = RawTls(peer)
+        await leaving.shake_hands()
+        answers = await leaving.leave_with(b"".join(a_request(REGISTER, at) for at in range(3)))
+        assert sorted(answer.opaque for answer in answers) == [0, 1, 2]
+        await until(lambda: site.observed.of("closed"))
+        assert site.observed.of("closed")[0][1] is CloseReason.PEER
 
 
 #: Announces 32 bytes of data; they belong to no key.
