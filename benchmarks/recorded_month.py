@@ -28,18 +28,15 @@ from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import Event, HeartbeatKind
 from namesrv.core.values.topic_settings import SharedSettings
-from namesrv.recording.rows import (
+from namesrv.recording.rows import RouteProperties, SetsChanged, configured, is_recorded
+from namesrv.recording.snapshot_rows import (
     SNAPSHOT_TOPICS,
     BrokerSetRun,
     MappingsSnapshot,
     Piece,
     QueueSettings,
-    RouteProperties,
-    SetsChanged,
     SnapshotFinished,
     SnapshotTopics,
-    configured,
-    is_recorded,
     snapshot,
 )
 from namesrv.settings.config import NameServerConfig

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from namesrv.settings.config import NAMESRV, NameServerConfig
+from namesrv.settings.durable_settings import load_kv_config
 from namesrv.settings.kv_config import KvConfig
-from namesrv.settings.state_files import load_kv_config
 from serving.config.sources import WhyIgnored
 from serving.process.start import Start, exiting_if_start_fails, requested_start, run
 

@@ -13,7 +13,7 @@ from history.rows import BrokerRef, Moment
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerHeartbeat, BrokerRemoved, Event
-from namesrv.recording import rows
+from namesrv.recording import rows, snapshot_rows
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, KvConfig
 from remoting.clock import SystemClock
@@ -110,7 +110,7 @@ class RouteRecorder:
         self._snapshot_ms = self._clock.now_ms()
         self._record_settings()
         began_us = self._clock.mono_us()
-        for piece in rows.snapshot(self._state.tables, f"{self._clock.unix_ms()}", lambda: self._changes):
+        for piece in snapshot_rows.snapshot(self._state.tables, f"{self._clock.unix_ms()}", lambda: self._changes):
             if piece is not None:
                 self._recorder.enqueue(piece)
             # Requests come first: the whole of it takes seconds of work where there are very many topics.

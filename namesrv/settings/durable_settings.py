@@ -6,12 +6,14 @@ changes of one kind wait for each other, and readers never wait. Answers to `KVC
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Protocol
 
 from namesrv.refusals import KvKeyMissing, KvTooLong, NameTooLong
 from namesrv.settings.config import NAMESRV, NameServerConfig
-from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, KvConfig
+from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG, DamagedKvConfig, KvConfig, decode
 from serving.config.stored_config import ConfigObserver, NotStored, StoredConfig, store
+from serving.durable_file import DamagedFile, NotReadable, backup_of, read, read_latest, recover
 
 #: Characters of a value: an order configuration names each broker set with its queues.
 KV_VALUE_CHARS_MAX: Final = 64 * 1024
@@ -82,3 +84,31 @@ class DurableSettings(StoredConfig[NameServerConfig]):
         if namespace == ORDER_TOPIC_CONFIG:
             self._order_topic_changed(key)
         self._kv_observer.kv_changed(namespace, key, before, changed.get(namespace, key))
+
+
+def load_kv_config(path: Path) -> KvConfig:
+    """Return the KV table, the empty one if there is no file or nothing in it; raises NotReadable and DamagedFile.
+
+    What a crash left unfinished is finished, or removed.
+    """
+    recover(path)
+    try:
+        return decode(read_latest(path) or b"")
+    except DamagedKvConfig as damage:
+        raise DamagedFile(path, f"is no KV table: {damage.problem}. {_way_out(path)}") from damage
+
+
+def _way_out(path: Path) -> str:
+    move = "To start with an empty table, move the file away"
+    backup = backup_of(path.resolve())
+    if _is_kv_table(backup):
+        return f"{move}; to start with the table before the last change, put {backup} in its place."
+    return f"{move}."
+
+
+def _is_kv_table(path: Path) -> bool:
+    try:
+        content = read(path)
+        return content is not None and bool(decode(content).table)
+    except (DamagedKvConfig, NotReadable):
+        return False

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from namesrv.settings.durable_settings import load_kv_config
+from namesrv.settings.kv_config import KvConfig
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
+from serving.durable_file import DamagedFile, NotReadable, replace
 
+KV = KvConfig().with_value("ns", "key", "value")
 ENTRY = {"namespace": "NS", "key": "k", "value": "v"}
 
 
@@ -106,3 +110,42 @@ async def test_a_switch_that_routes_depend_on_drops_prepared_answers(desk):
     desk.state.route_cache.keep("T", "form", PreparedResponse(b"old", SizeTally(())))
     await desk.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"supportActingMaster=true\n")
     assert desk.state.route_cache.get("T", "form") is None
+
+
+def test_kv_table_is_empty_without_a_file(tmp_path):
+    assert load_kv_config(tmp_path / "none" / "kvConfig.json") == KvConfig()
+
+
+def test_load_reads_kv_table_and_removes_temporary_files_of_a_crash(tmp_path):
+    path = tmp_path / "kvConfig.json"
+    replace(path, KV.encode())
+    (tmp_path / ".kvConfig.json.abc.tmp").write_bytes(b"{")
+    assert load_kv_config(path) == KV
+    assert [each.name for each in tmp_path.iterdir()] == ["kvConfig.json"]
+
+
+def test_unreadable_kv_file_aborts_load(tmp_path):
+    with pytest.raises(NotReadable, match=f"^cannot read {tmp_path}: Is a directory$"):
+        load_kv_config(tmp_path)
+
+
+def test_damaged_kv_file_aborts_load_and_names_the_backup(tmp_path):
+    path = tmp_path / "kvConfig.json"
+    replace(path, KV.encode())
+    replace(path, b"{")
+    with pytest.raises(DamagedFile) as caught:
+        load_kv_config(path)
+    assert str(caught.value) == (
+        f"{path}: is no KV table: Input data was truncated. To start with an empty table, move the file away; "
+        f"to start with the table before the last change, put {path}.bak in its place."
+    )
+
+
+@pytest.mark.parametrize("backup", [None, b"", b"}"])
+def test_useless_backup_is_not_offered(tmp_path, backup):
+    path = tmp_path / "kvConfig.json"
+    path.write_bytes(b"{}")
+    if backup is not None:
+        (tmp_path / "kvConfig.json.bak").write_bytes(backup)
+    with pytest.raises(DamagedFile, match=r"To start with an empty table, move the file away\.$"):
+        load_kv_config(path)

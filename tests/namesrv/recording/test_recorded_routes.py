@@ -12,7 +12,8 @@ from test_route_model import BrokerLives
 from history.rows import Moment, RowMaker, encoded
 from namesrv.core.route_state import RouteState
 from namesrv.recording import rows
-from namesrv.recording.rows import OrderSnapshot, RouteProperties, SetsChanged, configured, snapshot
+from namesrv.recording.rows import OrderSnapshot, RouteProperties, SetsChanged, configured
+from namesrv.recording.snapshot_rows import snapshot
 from namesrv.settings.config import NameServerConfig
 from timemachine.rows import StoredRow
 from timemachine.topic_replay import TopicReplay
