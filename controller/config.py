@@ -274,7 +274,8 @@ class ControllerConfig(ServerConfig):
         str, Option("metricsLabel", _TEXT, "Labels of all metrics.", by_request=ANY_VALUE, has_effect=False)
     ] = ""
     metrics_in_delta: Annotated[
-        bool, Option("metricsInDelta", _FLAG, "Metrics are differences.", by_request=ANY_VALUE, has_effect=False)
+        bool,
+        Option("metricsInDelta", _FLAG, "ControllerMetrics are differences.", by_request=ANY_VALUE, has_effect=False),
     ] = False
 
     # Ours

@@ -12,7 +12,7 @@ from serving.config.sources import WhyIgnored
 from serving.process.start import Start, exiting_if_start_fails, requested_start, run
 
 if TYPE_CHECKING:
-    from controller.app.embedded import Beside
+    from controller.app.embedded import EmbeddedController
 
 
 def main() -> None:
@@ -24,18 +24,20 @@ def main() -> None:
         run(start.config_file, lambda: _serve(start, kv, beside))
 
 
-def _controller(start: "Start[NameServerConfig]") -> "Beside | None":
+def _controller(start: "Start[NameServerConfig]") -> "EmbeddedController | None":
     config = start.config
     if not config.enable_controller_in_namesrv:
         return None
     # The only place where one server knows of the other: to start it.
-    from controller.app.embedded import controller_beside  # noqa: PLC0415
+    from controller.app.embedded import embedded_controller  # noqa: PLC0415
 
     ports = config.controller_listen_port, config.controller_http_port
-    return controller_beside(start.config_file, config, *ports, NAMESRV.field_of_key)
+    return embedded_controller(start.config_file, config, *ports, NAMESRV.field_of_key)
 
 
-def _serve(start: Start[NameServerConfig], kv: KvConfig, beside: "Beside | None") -> Coroutine[Any, Any, None]:
+def _serve(
+    start: Start[NameServerConfig], kv: KvConfig, beside: "EmbeddedController | None"
+) -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
     from namesrv.app.service import NameServer  # noqa: PLC0415
     from serving.process.process import serve, serve_together  # noqa: PLC0415

@@ -26,6 +26,7 @@ from controller.storage.store import ControllerMember, SetStore, StoreBackend, S
 from controller.wire.effect_runner import Performer, PerformObserver
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
+from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Requester
 from remoting.clock import Clock
@@ -39,7 +40,7 @@ STORE_AGAIN_S: Final = 0.5
 _LOADS_MAX: Final = 5
 
 
-class EngineObserver(FailoverObserver, PerformObserver, Protocol):
+class ControllerObserver(FailoverObserver, PerformObserver, Protocol):
     """Who is told what a controller does."""
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
@@ -60,8 +61,9 @@ class Edge(NamedTuple):
     backend: StoreBackend
     store: SetStore
     live: HeartbeatTable
+    replica_infos: ReplicaInfoCache
     settings: StoredConfig[ControllerConfig]
-    observer: EngineObserver
+    observer: ControllerObserver
     #: Tells whether a host is that of this controller.
     is_own_host: Callable[[str], bool]
     #: Records the heartbeats of members; None if nothing is recorded.
@@ -96,7 +98,7 @@ def failover(
     return BrokerRequests(state, runtime, writer, elections, monitor, record_heartbeat)
 
 
-class Engine:
+class ControllerCore:
     """One controller, which takes requests, signs of life and connections that end, and does the rest by itself."""
 
     def __init__(self, me: ControllerMember, edge: Edge) -> None:
@@ -131,8 +133,8 @@ class Engine:
             LogEndQueries(edge.client),
             edge.record_heartbeat,
         )
-        self.handlers = Handlers(self.control, settings, edge.clock)
-        self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
+        self._replica_infos = edge.replica_infos
+        self.handlers = Handlers(self.control, settings, edge.clock, edge.replica_infos)
         #: Set once this controller has led.
         self.led = asyncio.Event()
 
@@ -176,7 +178,7 @@ class Engine:
 
     def deposed(self) -> None:
         """Answer for no set any more: another controller leads."""
-        self.handlers.infos.forget()
+        self._replica_infos.clear()
         self.control.deposed()
         self._observer.leadership_lost(self.group.name, self.group.leader)
 

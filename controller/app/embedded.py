@@ -33,7 +33,7 @@ _COMMON_KEYS: Final = frozenset(
 )
 
 
-class Beside(NamedTuple):
+class EmbeddedController(NamedTuple):
     """A controller that is to run beside another server."""
 
     config: ControllerConfig
@@ -57,16 +57,16 @@ class Beside(NamedTuple):
         return key in CONTROLLER.field_of_key
 
 
-def controller_beside(
+def embedded_controller(
     config_file: str, other: ServerConfig, listen_port: int, http_port: int, others_keys: Iterable[str]
-) -> Beside:
+) -> EmbeddedController:
     """Return what the file of another server says of a controller, which gets these ports; raises ConfigError.
 
     `others_keys` are the properties of that server, which are changed by requests to it alone.
     """
     environment = {"HOME": str(Path("~").expanduser()), **os.environ}
     file = load_properties(config_file) if config_file else PropertiesFile()
-    own = tuple(each for each in file.properties if Beside.knows(each.key) and each.key not in _COMMON_KEYS)
+    own = tuple(each for each in file.properties if EmbeddedController.knows(each.key) and each.key not in _COMMON_KEYS)
     options = {
         "listenPort": str(listen_port),
         "httpPort": str(http_port),
@@ -75,4 +75,4 @@ def controller_beside(
     config = from_sources(CONTROLLER, sources)
     shared = {name: getattr(other, name) for name in _SHARED_FIELDS}
     config = dataclasses.replace(config, **shared, others_keys=frozenset(others_keys))
-    return Beside(config, ignored_keys(CONTROLLER, sources))
+    return EmbeddedController(config, ignored_keys(CONTROLLER, sources))

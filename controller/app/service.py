@@ -7,19 +7,20 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from controller.app.controller_core import Edge, Engine
+from controller.app.controller_core import ControllerCore, Edge
 from controller.app.identity import member_of
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failure_detection.heartbeats import HeartbeatTable
-from controller.http.views import Views
+from controller.http.views import ControllerViews
 from controller.observability.counters import SetCounters
-from controller.observability.event_log import BROKER_CODES, Journal
+from controller.observability.event_log import BROKER_CODES, ControllerEventLog
 from controller.observability.results_reader import ResultsReader
 from controller.recording.set_recorder import SetRecorder
 from controller.recording.store_size import StoreSize
 from controller.storage.opening import open_store
 from controller.storage.store import SetStore, StoreBackend, StoreError
 from controller.wire.handlers import BODY_LIMITS
+from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.controller import BrokerHeartbeatHeader
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from serving.http.endpoints import Endpoint
-    from serving.process.recording import Measure
 
 #: What each broker sends again and again: answered at once from what is known.
 _URGENT: Final = frozenset({RequestCode.BROKER_HEARTBEAT, RequestCode.CONTROLLER_GET_REPLICA_INFO})
@@ -47,10 +47,12 @@ class Controller:
     def __init__(self, config: ControllerConfig, runtime: Runtime) -> None:
         """Wire it; raises StartFailed."""
         self._clock, self._logs, self._tasks = runtime.clock, runtime.logs, runtime.tasks
-        self._counters = SetCounters(lambda: {each.cluster for each in self._engine.store.sets()})
+        self._counters = SetCounters(lambda: {each.cluster for each in self._core.store.sets()})
         self._process = ServerProcess(CONTROLLER, config, self._counters, runtime)
-        self._journal = Journal(self._logs, self._counters, config)
-        self._settings = StoredConfig(CONTROLLER, config, self._journal, self._process.follow)
+        recording = self._process.recording
+        set_recorder = SetRecorder(recording.recorder) if recording is not None else None
+        self._event_log = ControllerEventLog(self._logs, self._counters, config, set_recorder)
+        self._settings = StoredConfig(CONTROLLER, config, self._event_log, self._process.follow)
         me = member_of(config, 0)
         if not config.advertised_address:
             warn_of_loopback(config.bind_address, self._logs)
@@ -58,40 +60,35 @@ class Controller:
         self._backend = self._open_store(config)
         self._stop = runtime.signals.stop
         self._size = StoreSize(self._backend)
-        store, live = SetStore(self._backend), HeartbeatTable()
-        self._measure: Measure = dict
-        record_heartbeat = None
-        if self._process.recording is not None:
-            history = SetRecorder(self._process.recording.recorder, live, store.address_of, lambda: self._size.latest)
-            self._journal.history = history
-            self._measure, record_heartbeat = history.measure, history.record_heartbeat
-        self._engine = Engine(
+        replica_infos = ReplicaInfoCache()
+        self._core = ControllerCore(
             me,
             Edge(
                 clock=self._clock,
                 tasks=self._tasks,
                 client=self._client,
                 backend=self._backend,
-                store=store,
-                live=live,
+                store=SetStore(self._backend, replica_infos),
+                live=HeartbeatTable(),
+                replica_infos=replica_infos,
                 settings=self._settings,
-                observer=self._journal,
+                observer=self._event_log,
                 is_own_host=is_own_host,
-                record_heartbeat=record_heartbeat,
+                record_heartbeat=set_recorder.record_heartbeat if set_recorder is not None else None,
                 stop=self._stop,
             ),
         )
         self._results = ResultsReader(Path(config.analytics_dir).expanduser()) if config.analytics_dir else None
-        handlers = self._engine.handlers
+        handlers = self._core.handlers
         self._server = self._process.make_listener(
             AttributedDispatcher(handlers, BROKER_CODES, RequestCode.BROKER_HEARTBEAT),
-            ConnectionWatch(self._journal, self._lost),
+            ConnectionWatch(self._event_log, self._lost),
             ServerOptions(
                 urgent=_URGENT,
                 cached_code=RequestCode.CONTROLLER_GET_REPLICA_INFO,
                 oneway=OnewayKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
                 body_limits=BODY_LIMITS,
-                is_protected=self._engine.control.is_of_member,
+                is_protected=self._core.control.is_of_member,
             ),
             queued_requests_max=config.controller_request_thread_pool_queue_capacity,
         )
@@ -101,7 +98,7 @@ class Controller:
         """Serve until told to stop, then stop in order. Raises StartFailed."""
         config = self._settings.config
         host, port = await self._process.open()
-        joining = self._engine.begin(self._engine.join(member_of(config, port)))
+        joining = self._core.begin(self._core.join(member_of(config, port)))
         if config.controller_store == "embedded":
             # Nobody else can lead: whoever sees the next line is served.
             await joining
@@ -111,83 +108,89 @@ class Controller:
                 f"The Controller Server boot success. serializeType={config.serialize_type}, address {host}:{port}"
             )
             await self._process.start_http(self._site)
-            own = [self._engine.look_at_brokers, self._engine.look_at_sets]
+            own = [self._core.look_at_brokers, self._core.look_at_sets]
             if self._results is not None:
                 own.append(self._results.read_results)
             if self._process.recording is not None:
                 own.append(self._size.ask_for_store_size)
             await self._process.serve(*own, measure=self._measure)
         joining.cancel()
-        await self._engine.resign()
+        await self._core.resign()
         await self._process.drain(self._settings.config)
         self._is_closing = True
-        await self._process.close(self._engine.close, self._client.close, self._backend.close)
+        await self._process.close(self._core.close, self._client.close, self._backend.close)
 
-    def _site(self) -> "tuple[Sequence[Endpoint], Views]":
+    def _site(self) -> "tuple[Sequence[Endpoint], ControllerViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
         from controller.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from controller.observability.metrics import Metrics, MetricSources  # noqa: PLC0415
+        from controller.observability.metrics import ControllerMetrics, ControllerMetricSources  # noqa: PLC0415
 
-        sources = MetricSources(
+        sources = ControllerMetricSources(
             statistics=self._server.statistics,
             counters=self._counters,
             logs=self._logs,
             health=self._process.health,
             recorder=self._process.recording.recorder if self._process.recording is not None else None,
             task_failures=self._tasks.failures,
-            control=self._engine.control,
+            control=self._core.control,
             clock=self._clock,
             results=lambda: self._results.samples if self._results is not None else (),
         )
-        views = Views(self._process.health, Metrics(sources), self._settings, self._engine.control, self._clock)
+        views = ControllerViews(
+            self._process.health, ControllerMetrics(sources), self._settings, self._core.control, self._clock
+        )
         return ENDPOINTS, views
+
+    def _measure(self) -> dict[str, int | float | None]:
+        """Return how many brokers are alive, and the size of etcd, by column of a tick of the history."""
+        return {"brokers": self._core.live.brokers, "etcd_db_bytes": self._size.latest}
 
     def _open_store(self, config: ControllerConfig) -> StoreBackend:
         try:
-            return open_store(config, self._clock, _StoreCalls(self._journal, self._tasks))
+            return open_store(config, self._clock, _StoreCalls(self._event_log, self._tasks))
         except StoreError as error:
             raise StartFailed(str(error)) from error
 
     async def _led_or_stopped(self) -> None:
         """Wait until this controller leads, or is told to stop: its store may never be read."""
-        waiting = {self._engine.begin(_set(each)) for each in (self._engine.led, self._stop)}
+        waiting = {self._core.begin(_set(each)) for each in (self._core.led, self._stop)}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for each in waiting:
             each.cancel()
 
     def _lost(self, connection_id: int) -> None:
         if not self._is_closing:
-            self._engine.connection_lost(connection_id)
+            self._core.connection_lost(connection_id)
 
 
 class _StoreCalls:
     """Brings what the threads of a store tell to the event loop."""
 
-    def __init__(self, journal: Journal, tasks: BackgroundTasks) -> None:
-        self._journal = journal
+    def __init__(self, event_log: ControllerEventLog, tasks: BackgroundTasks) -> None:
+        self._event_log = event_log
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
 
     def store_call(self, kind: str, result: str, seconds: float) -> None:
         """Count one call."""
-        self._loop.call_soon_threadsafe(self._journal.store_call, kind, result, seconds)
+        self._loop.call_soon_threadsafe(self._event_log.store_call, kind, result, seconds)
 
     def store_file_removed(self, error: str) -> None:
         """Note that the file of the store is gone."""
-        self._loop.call_soon_threadsafe(self._journal.store_file_removed, error)
+        self._loop.call_soon_threadsafe(self._event_log.store_file_removed, error)
 
     def store_file_unseen(self, error: str) -> None:
         """Note that nobody can tell whether it is there."""
-        self._loop.call_soon_threadsafe(self._journal.store_file_unseen, error)
+        self._loop.call_soon_threadsafe(self._event_log.store_file_unseen, error)
 
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Note that calls fail."""
-        self._loop.call_soon_threadsafe(self._journal.store_calls_failing, kind, error)
+        self._loop.call_soon_threadsafe(self._event_log.store_calls_failing, kind, error)
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Note that they succeed again."""
-        self._loop.call_soon_threadsafe(self._journal.store_calls_answered, kind, silent_ms)
+        self._loop.call_soon_threadsafe(self._event_log.store_calls_answered, kind, silent_ms)
 
     def task_failed(self, name: str, error: BaseException) -> None:
         """Report what failed in the background."""

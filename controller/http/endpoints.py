@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from controller.http.shapes import BrokerSetListing, BrokerSetView, ControllerListing, ElectionListing
-from controller.http.views import Views
+from controller.http.shapes import BrokerSetListing, ControllerListing, ElectionListing, StoredSetView
+from controller.http.views import ControllerViews
 from serving.http.endpoints import CONFIG, PAGED, PROBES, Endpoint, Parameter
 
 _PREFIX: Final = Parameter("prefix", "Only broker sets whose names begin with this.")
@@ -13,14 +13,14 @@ ENDPOINTS: Final = (
     *PROBES,
     Endpoint(
         path="/v1/controllers",
-        view=Views.controllers,
+        view=ControllerViews.controllers,
         summary="The controllers, and which of them leads.",
         shape=ControllerListing,
         refusals=(400,),
     ),
     Endpoint(
         path="/v1/broker-sets",
-        view=Views.broker_sets,
+        view=ControllerViews.broker_sets,
         summary="Broker sets with their masters and SyncStateSets.",
         shape=BrokerSetListing,
         parameters=(_PREFIX, *PAGED),
@@ -28,15 +28,15 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/broker-sets/{name}",
-        view=Views.broker_set,
+        view=ControllerViews.broker_set,
         summary="One broker set.",
-        shape=BrokerSetView,
+        shape=StoredSetView,
         parts=(Parameter("name", "The brokerName."),),
         refusals=(400, 404),
     ),
     Endpoint(
         path="/v1/elections",
-        view=Views.elections,
+        view=ControllerViews.elections,
         summary="The last elections of this controller with their reasons, the newest first.",
         shape=ElectionListing,
         parameters=(_PREFIX, _LIMIT),

@@ -48,7 +48,7 @@ class ReplicaView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     election_priority: int | None
 
 
-class BrokerSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class StoredSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One broker set."""
 
     broker_name: str
@@ -69,7 +69,7 @@ class BrokerSetView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class BrokerSetListing(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A page of broker sets, in the order of their names."""
 
-    broker_sets: list[BrokerSetView]
+    broker_sets: list[StoredSetView]
     total: int
     next_cursor: str | None
 

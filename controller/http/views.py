@@ -10,7 +10,6 @@ from controller.failover.requests import BrokerRequests
 from controller.failure_detection.heartbeats import UNKNOWN, BrokerKey
 from controller.http.shapes import (
     BrokerSetListing,
-    BrokerSetView,
     CandidateView,
     ControllerListing,
     ElectionListing,
@@ -19,6 +18,7 @@ from controller.http.shapes import (
     NotifiedView,
     PhasesView,
     ReplicaView,
+    StoredSetView,
 )
 from controller.sets.broker_set import BrokerSet
 from controller.sets.health import health_of
@@ -29,7 +29,7 @@ from serving.http.views import MetricsText, NotFound, ServerViews, Unavailable, 
 from serving.metrics.health import Health
 
 
-class Views(ServerViews[ControllerConfig]):
+class ControllerViews(ServerViews[ControllerConfig]):
     """One method per path."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Views(ServerViews[ControllerConfig]):
             next_cursor=page.next_cursor,
         )
 
-    def broker_set(self, request: ViewRequest) -> BrokerSetView:
+    def broker_set(self, request: ViewRequest) -> StoredSetView:
         """Return one set."""
         name = request.path["name"]
         broker_set = self._control.store.get(name)
@@ -94,11 +94,11 @@ class Views(ServerViews[ControllerConfig]):
         records = (each for each in reversed(self._control.elections) if each.broker_name.startswith(request.prefix))
         return ElectionListing(elections=[_election(each) for each in islice(records, request.page.limit)])
 
-    def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> BrokerSetView:
+    def _broker_set(self, broker_set: BrokerSet, suspects: AbstractSet[BrokerKey]) -> StoredSetView:
         name = broker_set.broker_name
         replicas = list(self._replicas(broker_set, suspects))
         last = self._control.elections.of_set(name)
-        return BrokerSetView(
+        return StoredSetView(
             broker_name=name,
             cluster=broker_set.cluster,
             state=health_of(broker_set, {each.broker_id for each in replicas if each.alive}).value,

@@ -15,7 +15,7 @@ from serving.metrics.counters import Labels
 from serving.metrics.families import MetricFamily
 
 
-class Latest(msgspec.Struct):
+class AnalysisResult(msgspec.Struct):
     """One result; of its keys, those that are shown."""
 
     name: str
@@ -57,7 +57,7 @@ _BY_SET: Final[Mapping[str, _Shown]] = {
 }
 
 
-def samples(results: Iterable[Latest]) -> Iterator[Sample]:
+def samples(results: Iterable[AnalysisResult]) -> Iterator[Sample]:
     """Yield what results come to."""
     for latest in results:
         labels = (latest.name,)

@@ -41,29 +41,30 @@ BROKER_CODES = frozenset(
 )
 
 
-class Journal(ServerEventLog[ControllerConfig]):
+class ControllerEventLog(ServerEventLog[ControllerConfig]):
     """Observes the whole controller."""
 
     _counters: SetCounters
 
-    def __init__(self, logs: Logs, counters: SetCounters, config: ControllerConfig) -> None:
-        """Take the configuration in force, to tell later what changed of it."""
+    def __init__(
+        self, logs: Logs, counters: SetCounters, config: ControllerConfig, history: "SetRecorder | None" = None
+    ) -> None:
+        """Take the configuration in force, to log later what changed of it; no `history`: nothing is recorded."""
         super().__init__(CONTROLLER, logs, counters, config)
-        #: None where nothing is recorded.
-        self.history: SetRecorder | None = None
+        self._history = history
 
     # Leadership and store
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
         """Log that this controller answers for the sets."""
-        if self.history is not None:
-            self.history.leadership("leader_gained", group)
+        if self._history is not None:
+            self._history.leadership("leader_gained", group)
         self._logs.write(catalogue.LEADERSHIP_GAINED, group=group, duration_ms=duration_ms, broker_sets=broker_sets)
 
     def leadership_lost(self, group: str, leader: ControllerMember | None) -> None:
         """Log that this controller does not any more."""
-        if self.history is not None:
-            self.history.leadership("leader_lost", group)
+        if self._history is not None:
+            self._history.leadership("leader_lost", group)
         self._logs.write(
             catalogue.LEADERSHIP_LOST,
             group=group,
@@ -89,14 +90,14 @@ class Journal(ServerEventLog[ControllerConfig]):
 
     def store_calls_failing(self, kind: str, error: str) -> None:
         """Log that the store does not do what is asked of it."""
-        if self.history is not None:
-            self.history.leadership("etcd_lost", error)
+        if self._history is not None:
+            self._history.leadership("etcd_lost", error)
         self._logs.write(catalogue.STORE_CALLS_FAILING, operation=kind, error=error)
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
         """Log that it does so again."""
-        if self.history is not None:
-            self.history.leadership("etcd_restored", kind)
+        if self._history is not None:
+            self._history.leadership("etcd_restored", kind)
         self._logs.write(catalogue.STORE_CALLS_ANSWERED, operation=kind, silent_ms=silent_ms)
 
     def failure_detection_suspended(self, held_ms: int) -> None:
@@ -148,8 +149,8 @@ class Journal(ServerEventLog[ControllerConfig]):
             "addr": registrant.address,
         }
         events = changed.decision.events
-        if self.history is not None:
-            self.history.broker_started(registrant)
+        if self._history is not None:
+            self._history.broker_started(registrant)
         moved = old is not None and old.address != registrant.address
         self._logs.write(
             catalogue.BROKER_STARTED,
@@ -167,8 +168,8 @@ class Journal(ServerEventLog[ControllerConfig]):
 
     def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet | None) -> None:
         """Log a death."""
-        if self.history is not None and broker_set is not None:
-            self.history.broker_failed(dead, broker_set)
+        if self._history is not None and broker_set is not None:
+            self._history.broker_failed(dead, broker_set)
         self._counters.brokers_failed.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
         self._logs.write(
             catalogue.BROKER_FAILED,
@@ -188,8 +189,8 @@ class Journal(ServerEventLog[ControllerConfig]):
         before, after = changed.before, changed.after
         assert before is not None, "a set was altered"
         assert after is not None, "as above"
-        if self.history is not None:
-            self.history.sync_state_set_altered(after)
+        if self._history is not None:
+            self._history.sync_state_set_altered(after)
         self._logs.write(
             catalogue.SYNC_STATE_SET_ALTERED,
             cluster=after.cluster,
@@ -202,8 +203,8 @@ class Journal(ServerEventLog[ControllerConfig]):
 
     def set_expired(self, broker_set: BrokerSet) -> None:
         """Log a set that never came to be."""
-        if self.history is not None:
-            self.history.cleaned(broker_set, broker_set.replicas)
+        if self._history is not None:
+            self._history.cleaned(broker_set, broker_set.replicas)
         self._logs.write(
             catalogue.BROKER_SET_EXPIRED,
             cluster=broker_set.cluster,
@@ -216,8 +217,8 @@ class Journal(ServerEventLog[ControllerConfig]):
         before, after = changed.before, changed.after
         assert before is not None, "a set was cleaned"
         gone = before.replicas.keys() - (after.replicas.keys() if after is not None else set())
-        if self.history is not None:
-            self.history.cleaned(before, gone)
+        if self._history is not None:
+            self._history.cleaned(before, gone)
         self.audit(
             catalogue.BROKERS_CLEANED,
             cluster=before.cluster,
@@ -237,8 +238,8 @@ class Journal(ServerEventLog[ControllerConfig]):
         counters.election_durations.observe((result.value,), seconds)
         if not is_new:
             return
-        if self.history is not None:
-            self.history.election_held(record)
+        if self._history is not None:
+            self._history.election_held(record)
         if record.cause.trigger in LOSSES:
             counters.failovers.add(
                 (record.cluster, record.cause.evidence or record.cause.trigger.value, _outcome(record))
@@ -287,8 +288,8 @@ class Journal(ServerEventLog[ControllerConfig]):
         """Log what came of telling a broker its role."""
         counters = self._counters
         counters.notifications.add((notified.result,))
-        if self.history is not None:
-            self.history.role_notified(effect, recipient, notified, record)
+        if self._history is not None:
+            self._history.role_notified(effect, recipient, notified, record)
         if notified.result == "ok" and recipient.broker_id == effect.master.broker_id:
             counters.failover_phases.observe(("notify",), notified.after_ms / 1000)
             if record is not None and record.phases.suspect_ms is not None:

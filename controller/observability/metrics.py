@@ -21,7 +21,7 @@ from serving.metrics.families import MetricFamily
 _SETS_AT_ONCE: Final = 50
 
 
-class MetricSources(ServerSources, frozen=True, kw_only=True):
+class ControllerMetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
     counters: SetCounters
@@ -31,10 +31,10 @@ class MetricSources(ServerSources, frozen=True, kw_only=True):
     results: Callable[[], Iterable[Sample]] = tuple
 
 
-class Metrics(ServerMetrics[ControllerConfig]):
+class ControllerMetrics(ServerMetrics[ControllerConfig]):
     """Reads all families of the catalogue."""
 
-    def __init__(self, sources: MetricSources) -> None:
+    def __init__(self, sources: ControllerMetricSources) -> None:
         super().__init__(CONTROLLER, catalogue.SERVER, sources)
         self._sources = sources
         per_set = (

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from controller.observability.analytics_results import Latest, Sample, samples
+from controller.observability.analytics_results import AnalysisResult, Sample, samples
 
 #: Analyses run once a day; a new result shows after so long.
 _LOOK_S: Final = 30.0
@@ -15,7 +15,7 @@ _LOOK_S: Final = 30.0
 _PLACE: Final = "results/latest"
 _RESULT_BYTES_MAX: Final = 64 * 1024 * 1024
 
-_decode: Final = msgspec.json.Decoder(Latest).decode
+_decode: Final = msgspec.json.Decoder(AnalysisResult).decode
 
 
 class ResultsReader:
@@ -24,7 +24,7 @@ class ResultsReader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / _PLACE
         #: File -> when it was written, how long it was and which one as it was read, and what it says.
-        self._read: dict[Path, tuple[tuple[int, int, int], Latest]] = {}
+        self._read: dict[Path, tuple[tuple[int, int, int], AnalysisResult]] = {}
         #: What all of them come to, by now.
         self.samples: tuple[Sample, ...] = ()
 

@@ -3,7 +3,7 @@
 Only values that nobody changes later are handed over; they become rows in the recorder's thread.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from controller.decisions.election import ElectionResult
@@ -11,7 +11,7 @@ from controller.decisions.membership import Registrant
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import ElectionRecord, NotificationResult
 from controller.failure_detection.detector import BrokerFailure
-from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable, LastHeartbeat
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.sets.broker_set import BrokerSet
 from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
@@ -43,23 +43,10 @@ class SetEvent(NamedTuple):
 class SetRecorder:
     """What is recorded of broker sets."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        live: HeartbeatTable,
-        address_of: Callable[[BrokerKey], str | None],
-        etcd_bytes: Callable[[], int | None],
-    ) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._etcd_bytes = etcd_bytes
-        self._address_of = address_of
-        self._live = live
         self._clock = SystemClock()
         self._heartbeats = HeartbeatAggregator()
-
-    def measure(self) -> dict[str, int | float | None]:
-        """Return how many brokers are alive, and the size of etcd, by column of a tick."""
-        return {"brokers": self._live.brokers, "etcd_db_bytes": self._etcd_bytes()}
 
     # The controller itself
 
@@ -132,7 +119,7 @@ class SetRecorder:
     def election_held(self, record: ElectionRecord) -> None:
         """Record an election, with its beginning."""
         master = record.new_master
-        address = self._address_of(BrokerKey(record.broker_name, master)) if master is not None else None
+        address = next((each.address for each in record.reports if each.broker_id == master), None)
         broker = BrokerRef(record.cluster, record.broker_name, master, address)
         is_new = record.result is ElectionResult.NEW_MASTER
         common = {

@@ -123,18 +123,26 @@ class Changed(NamedTuple, Generic[Reply]):
     after: BrokerSet | None
 
 
+class SetCache(Protocol):
+    """What is derived from sets, and valid until they change."""
+
+    def discard(self, broker_name: str) -> None:
+        """Discard what was derived from a set: it has changed."""
+
+    def clear(self) -> None:
+        """Discard everything: all sets were loaded anew."""
+
+
 class SetStore:
     """All broker sets as this controller knows them."""
 
-    def __init__(self, backend: StoreBackend) -> None:
+    def __init__(self, backend: StoreBackend, cache: SetCache | None = None) -> None:
         self._backend = backend
+        self._cache = cache
         self._entries: dict[str, VersionedEntry] = {}
         self._members = 0
         #: The master epochs of sets before the store was put back: who led at them may not have been heard since.
         self._epochs_seen: dict[str, int] = {}
-        #: Told of each set that is no longer known as it was, and when all are known anew.
-        self.on_changed: Callable[[str], None] = lambda _: None
-        self.on_loaded: Callable[[], None] = lambda: None
         #: Only of sets that are being changed: anybody can name any set.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -147,7 +155,8 @@ class SetStore:
         if is_wanted():
             self._entries = versioned
             self._members = sum(map(_members_of, versioned.values()))
-            self.on_loaded()
+            if self._cache is not None:
+                self._cache.clear()
 
     def problems(self) -> Mapping[str, str]:
         """Return what is stored and cannot be read: by the name of its set, why."""
@@ -219,7 +228,8 @@ class SetStore:
             self._entries.pop(broker_name, None)
         else:
             self._entries[broker_name] = versioned
-        self.on_changed(broker_name)
+        if self._cache is not None:
+            self._cache.discard(broker_name)
 
     async def change(
         self, broker_name: str, decide: Callable[[StoredSet], SetDecision[Reply]], within_s: float = COMMIT_S

@@ -38,7 +38,7 @@ from controller.refusals import (
 )
 from controller.sets.broker_set import BrokerSet
 from controller.storage.store import StoreError
-from controller.wire.replica_info_cache import ReplicaInfos, encoded_sync_state_set
+from controller.wire.replica_info_cache import ReplicaInfoCache, encoded_sync_state_set
 from remoting.clock import Clock
 from remoting.protocol.addresses import NAME_CHARS_MAX, is_address
 from remoting.protocol.codec import decode_body, decode_fields, encode_fields
@@ -102,12 +102,18 @@ Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 class Handlers:
     """Answers every request of a controller."""
 
-    def __init__(self, control: BrokerRequests, settings: StoredConfig[ControllerConfig], clock: Clock) -> None:
+    def __init__(
+        self,
+        control: BrokerRequests,
+        settings: StoredConfig[ControllerConfig],
+        clock: Clock,
+        replica_infos: ReplicaInfoCache,
+    ) -> None:
         self._control = control
         self._group = control.group
         self._settings = settings
         self._clock = clock
-        self.infos = ReplicaInfos()
+        self._replica_infos = replica_infos
         self._table: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
             RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: self._alter_sync_state_set,
@@ -189,7 +195,7 @@ class Handlers:
                 self._control.registration_requested(name, connection.id)
             raise MetadataUnknown(name)
         self._control.polled(broker_set, _source(connection))
-        ready = self.infos.of(broker_set)
+        ready = self._replica_infos.of(broker_set)
         if self._group.leads_for_good and broker_set.is_elected:
             return ready
         # Whether this controller leads depends on the time, and a set without a first master on who is heard: nobody

@@ -1,4 +1,4 @@
-"""Answers to who leads a set (1004), ready for as long as they are true: every broker asks again and again."""
+"""Cache of the answers to CONTROLLER_GET_REPLICA_INFO (1004), which every broker sends again and again."""
 
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.codec import encode_fields
@@ -8,15 +8,15 @@ from remoting.server.response_cache import PreparedResponse
 from remoting.server.statistics import SizeTally
 
 
-class ReplicaInfos:
-    """The answers that stand ready, by broker name."""
+class ReplicaInfoCache:
+    """Encoded answers by broker name, each made at the first request after a change of its set."""
 
     def __init__(self) -> None:
         self._ready: dict[str, PreparedResponse] = {}
         self._tally = SizeTally(())
 
     def of(self, broker_set: BrokerSet) -> PreparedResponse:
-        """Return the answer about a set as it is stored now; it is true until `changed` is told otherwise."""
+        """Return the answer about a set as it is stored now; valid until `discard` or `clear`."""
         ready = self._ready.get(broker_set.broker_name)
         if ready is None:
             header = MasterHeader(
@@ -29,13 +29,13 @@ class ReplicaInfos:
             self._ready[broker_set.broker_name] = ready
         return ready
 
-    def changed(self, broker_name: str) -> None:
-        """Learn that a set is no longer as it was."""
+    def discard(self, broker_name: str) -> None:
+        """Discard the answer about a set, which has changed."""
         if (ready := self._ready.pop(broker_name, None)) is not None:
             ready.invalidate()
 
-    def forget(self) -> None:
-        """Learn that nothing is known any more, or another controller answers."""
+    def clear(self) -> None:
+        """Discard all answers: the sets were loaded anew, or another controller leads."""
         for ready in self._ready.values():
             ready.invalidate()
         self._ready.clear()

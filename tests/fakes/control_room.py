@@ -25,14 +25,15 @@ from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEnds
 from controller.failure_detection.reachability import Reachability
 from controller.http.endpoints import ENDPOINTS
-from controller.http.views import Views
+from controller.http.views import ControllerViews
 from controller.observability.counters import SetCounters
-from controller.observability.event_log import Journal
-from controller.observability.metrics import Metrics, MetricSources
+from controller.observability.event_log import ControllerEventLog
+from controller.observability.metrics import ControllerMetrics, ControllerMetricSources
 from controller.storage.embedded import EmbeddedStore
 from controller.storage.store import ControllerMember, SetStore
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LOG_END_MS
+from controller.wire.replica_info_cache import ReplicaInfoCache
 from fakes.clock import FakeClock
 from fakes.lines import Lines
 from remoting.protocol.codes import RequestCode
@@ -115,10 +116,11 @@ class ControlRoom:
         self.lines = Lines()
         self.logs = Logs(self.lines, json_line(), self.clock, {})
         self.counters = SetCounters()
-        self.journal = Journal(self.logs, self.counters, self.config)
+        self.journal = ControllerEventLog(self.logs, self.counters, self.config)
         self.settings = StoredConfig(CONTROLLER, self.config, self.journal, lambda _: None)
         self.backend = EmbeddedStore(folder / "store", self.journal_of_store())
-        self.store = SetStore(self.backend)
+        self.replica_infos = ReplicaInfoCache()
+        self.store = SetStore(self.backend, self.replica_infos)
         self.group = Group("g", ME, self.clock, self.store, self)
         self.elections = ElectionLog(ME.address)
         self.effects = []
@@ -136,16 +138,15 @@ class ControlRoom:
         self.greeted = []
         self.tasks = set()
         self.control = another_control(self)
-        self.handlers = Handlers(self.control, self.settings, self.clock)
-        self.store.on_changed, self.store.on_loaded = self.handlers.infos.changed, self.handlers.infos.forget
+        self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.statistics = ServerStatistics()
         self.health = Health()
         self.background = logged_tasks(self.logs)
         self.background.failures["a_task"] = 0
         #: What analyses have published.
         self.results = ()
-        self.metrics = Metrics(
-            MetricSources(
+        self.metrics = ControllerMetrics(
+            ControllerMetricSources(
                 statistics=self.statistics,
                 counters=self.counters,
                 logs=self.logs,
@@ -167,7 +168,7 @@ class ControlRoom:
     def start_again(self):
         """Let the controller know nothing but what is stored."""
         self.control = another_control(self)
-        self.handlers = Handlers(self.control, self.settings, self.clock)
+        self.handlers = Handlers(self.control, self.settings, self.clock, self.replica_infos)
         self.control.monitor.take_over()
 
     def journal_of_store(self):
@@ -346,7 +347,7 @@ class ControlRoom:
 
     async def serve_http(self):
         port = socket.create_server(("127.0.0.1", 0))
-        views = Views(self.health, self.metrics, self.settings, self.control, self.clock)
+        views = ControllerViews(self.health, self.metrics, self.settings, self.control, self.clock)
         self.server = await start_http(make_app(CONTROLLER, ENDPOINTS, views, self.counters, self.logs), port)
         self.session = aiohttp.ClientSession()
         return self

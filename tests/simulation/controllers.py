@@ -6,11 +6,12 @@ happens is told to the world, which checks it.
 
 import asyncio
 
-from controller.app.controller_core import Edge, Engine
+from controller.app.controller_core import ControllerCore, Edge
 from controller.config import CONTROLLER, ControllerConfig
 from controller.failure_detection.heartbeats import HeartbeatTable
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore, System
 from controller.storage.store import ControllerMember, SetStore
+from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.background_tasks import BackgroundTasks
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -73,15 +74,17 @@ class Controller:
         self.tasks = BackgroundTasks(watcher.task_failed)
         system = System(lambda address, _: Channel(self, process, address), process.threads)
         self.backend = EtcdStore(ETCD, process, watcher, system)
-        self.engine = Engine(
+        replica_infos = ReplicaInfoCache()
+        self.engine = ControllerCore(
             self.me,
             Edge(
                 clock=process,
                 tasks=self.tasks,
                 client=Client(self, process),
                 backend=self.backend,
-                store=SetStore(self.backend),
+                store=SetStore(self.backend, replica_infos),
                 live=HeartbeatTable(),
+                replica_infos=replica_infos,
                 settings=StoredConfig(CONTROLLER, config, watcher, lambda _: None),
                 observer=watcher,
                 is_own_host=lambda _: False,

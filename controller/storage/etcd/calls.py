@@ -6,7 +6,7 @@ Each takes a connection, the seconds it may take, and metadata, which `client.py
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from controller.storage.etcd.client import Compacted, Connection, EtcdClient, Metadata, messages
+from controller.storage.etcd.client import Compacted, EtcdClient, EtcdConnection, Metadata, messages
 from controller.storage.etcd.keys import Keys, address_of, after_prefix, holder_of, leader_value, member_value
 from controller.storage.etcd.lease_state_machine import Holder
 from controller.storage.store import ControllerMember, OutcomeUnknown
@@ -18,7 +18,7 @@ PAGE_MS: Final = 5000
 #: How often reading all entries begins anew, because etcd was compacted meanwhile.
 _SWEEPS: Final = 3
 
-EtcdCall = Callable[[Connection, float, Metadata], Any]
+EtcdCall = Callable[[EtcdConnection, float, Metadata], Any]
 
 
 class LeaderKeyState(NamedTuple):
@@ -48,20 +48,20 @@ class CommitOutcome(NamedTuple):
     leader_key: LeaderKeyState
 
 
-def read_leader(keys: Keys) -> Callable[[Connection, float, Metadata], LeaderKeyState]:
+def read_leader(keys: Keys) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
     """Read the key `leader`."""
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> LeaderKeyState:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
         answer = connection.kv.Range(messages.RangeRequest(key=keys.leader), timeout=seconds, metadata=metadata)
         return _leader_key(answer.kvs, answer.header.revision)
 
     return call
 
 
-def grant_lease(ttl_s: int) -> Callable[[Connection, float, Metadata], tuple[int, int]]:
+def grant_lease(ttl_s: int) -> Callable[[EtcdConnection, float, Metadata], tuple[int, int]]:
     """Ask for a lease, and return its id and how many seconds it has: that is for etcd to say."""
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> tuple[int, int]:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[int, int]:
         request = messages.LeaseGrantRequest(TTL=ttl_s)
         answer = connection.lease.LeaseGrant(request, timeout=seconds, metadata=metadata)
         return int(answer.ID), int(answer.TTL)
@@ -69,10 +69,10 @@ def grant_lease(ttl_s: int) -> Callable[[Connection, float, Metadata], tuple[int
     return call
 
 
-def renew_lease(lease_id: int) -> Callable[[Connection, float, Metadata], int]:
+def renew_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], int]:
     """Renew a lease, and return the seconds it has again; 0: there is no such lease."""
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> int:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> int:
         request = messages.LeaseKeepAliveRequest(ID=lease_id)
         call = connection.lease.LeaseKeepAlive(iter((request,)), timeout=seconds, metadata=metadata)
         answer = next(call, None)
@@ -84,10 +84,10 @@ def renew_lease(lease_id: int) -> Callable[[Connection, float, Metadata], int]:
     return call
 
 
-def revoke_lease(lease_id: int) -> Callable[[Connection, float, Metadata], None]:
+def revoke_lease(lease_id: int) -> Callable[[EtcdConnection, float, Metadata], None]:
     """Give a lease back, and with it the keys that are bound to it."""
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> None:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> None:
         connection.lease.LeaseRevoke(messages.LeaseRevokeRequest(ID=lease_id), timeout=seconds, metadata=metadata)
 
     return call
@@ -95,7 +95,7 @@ def revoke_lease(lease_id: int) -> Callable[[Connection, float, Metadata], None]
 
 def campaign(
     keys: Keys, me: ControllerMember, run: str, lease_id: int
-) -> Callable[[Connection, float, Metadata], LeaderKeyState]:
+) -> Callable[[EtcdConnection, float, Metadata], LeaderKeyState]:
     """Create the key `leader` if there is none, and return who holds it then."""
     request = messages.TxnRequest(
         compare=[_created_at(keys.leader, 0)],
@@ -103,7 +103,7 @@ def campaign(
         failure=[_get(keys.leader)],
     )
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> LeaderKeyState:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> LeaderKeyState:
         answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
         revision = answer.header.revision
         if answer.succeeded:
@@ -113,7 +113,7 @@ def campaign(
     return call
 
 
-def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[Connection, float, Metadata], None]:
+def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[EtcdConnection, float, Metadata], None]:
     """Delete the key `leader` if it is still this one: created at this revision, and by this run of this controller."""
     request = messages.TxnRequest(
         compare=[
@@ -123,7 +123,7 @@ def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[Connection, float, M
         success=[_delete(keys.leader)],
     )
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> None:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> None:
         connection.kv.Txn(request, timeout=seconds, metadata=metadata)
 
     return call
@@ -131,7 +131,7 @@ def release(keys: Keys, own_key: OwnLeaderKey) -> Callable[[Connection, float, M
 
 def commit(
     keys: Keys, own_key: OwnLeaderKey, key: bytes, value: bytes | None, revision: int
-) -> Callable[[Connection, float, Metadata], CommitOutcome]:
+) -> Callable[[EtcdConnection, float, Metadata], CommitOutcome]:
     """Put a value if the key is still at this revision (0: not there) and this controller still leads.
 
     None removes the key. Revisions come again where etcd was put back to an older state, so the key `leader` has to say
@@ -147,7 +147,7 @@ def commit(
         failure=[_get(keys.leader)],
     )
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> CommitOutcome:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> CommitOutcome:
         answer = connection.kv.Txn(request, timeout=seconds, metadata=metadata)
         kvs = () if answer.succeeded else answer.responses[0].response_range.kvs
         return CommitOutcome(answer.succeeded, _leader_key(kvs, answer.header.revision))
@@ -155,21 +155,21 @@ def commit(
     return call
 
 
-def read(key: bytes) -> Callable[[Connection, float, Metadata], Any]:
+def read(key: bytes) -> Callable[[EtcdConnection, float, Metadata], Any]:
     """Return a key with its value and revisions, None if it is not there."""
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> Any:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> Any:
         answer = connection.kv.Range(messages.RangeRequest(key=key), timeout=seconds, metadata=metadata)
         return answer.kvs[0] if answer.kvs else None
 
     return call
 
 
-def member_address(key: bytes) -> Callable[[Connection, float, Metadata], tuple[str | None, int]]:
+def member_address(key: bytes) -> Callable[[EtcdConnection, float, Metadata], tuple[str | None, int]]:
     """Return the address of the controller that holds this key of a member, and the revision of the key."""
     ask = read(key)
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> tuple[str | None, int]:
         kv = ask(connection, seconds, metadata)
         return (None, 0) if kv is None else (address_of(kv), kv.mod_revision)
 
@@ -178,30 +178,30 @@ def member_address(key: bytes) -> Callable[[Connection, float, Metadata], tuple[
 
 def put_member(
     keys: Keys, me: ControllerMember, lease_id: int, revision: int
-) -> Callable[[Connection, float, Metadata], bool]:
+) -> Callable[[EtcdConnection, float, Metadata], bool]:
     """Write the key of this member, and return whether it was still at this revision."""
     key = keys.member(me.id)
     request = messages.TxnRequest(
         compare=[_modified_at(key, revision)], success=[_put(key, member_value(me), lease_id)]
     )
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> bool:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> bool:
         return bool(connection.kv.Txn(request, timeout=seconds, metadata=metadata).succeeded)
 
     return call
 
 
-def database_bytes() -> Callable[[Connection, float, Metadata], int]:
+def database_bytes() -> Callable[[EtcdConnection, float, Metadata], int]:
     """Return how large the database of the endpoint is: what its quota limits; free pages count too."""
 
-    def call(connection: Connection, seconds: float, metadata: Metadata) -> int:
+    def call(connection: EtcdConnection, seconds: float, metadata: Metadata) -> int:
         answer = connection.maintenance.Status(messages.StatusRequest(), timeout=seconds, metadata=metadata)
         return int(answer.dbSize)
 
     return call
 
 
-def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Callable[[Connection, Metadata], Any]:
+def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Callable[[EtcdConnection, Metadata], Any]:
     """Open a watch of all keys of the group; it ends when `until`, which may block, returns, or is cancelled."""
 
     def requests() -> Iterator[Any]:
@@ -215,7 +215,7 @@ def watch(keys: Keys, since_revision: int, until: Callable[[], object]) -> Calla
         )
         until()
 
-    def call(connection: Connection, metadata: Metadata) -> Any:
+    def call(connection: EtcdConnection, metadata: Metadata) -> Any:
         # A member that has lost the others ends the watch instead of phrase nothing.
         return connection.watch.Watch(requests(), metadata=(*metadata, ("hasleader", "true")))
 

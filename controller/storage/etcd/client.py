@@ -116,7 +116,7 @@ class Compacted(StoreError):
     """The revision that was asked for is gone."""
 
 
-class Connection:
+class EtcdConnection:
     """A channel to one endpoint. It is closed once it is left and nobody uses it any more."""
 
     def __init__(self, address: str, channel: Any) -> None:
@@ -186,14 +186,14 @@ class EtcdClient:
         self._credentials = _credentials(options) if options.is_tls else None
         self._lock = threading.Lock()
         self._current = 0
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, EtcdConnection] = {}
         self._is_closed = False
         self._token_lock = threading.Lock()
         self._token = ""
 
     def request(
         self,
-        call: Callable[[Connection, float, Metadata], Answer],
+        call: Callable[[EtcdConnection, float, Metadata], Answer],
         *,
         deadline_ms: int,
         is_repeatable: bool = True,
@@ -226,7 +226,7 @@ class EtcdClient:
             raise Unreachable(f"etcd at {', '.join(self._options.addresses)}: no time was left to ask it")
         raise (OutcomeUnknown if failure.kind is FailureKind.UNKNOWN else Unreachable)(failure.text)
 
-    def request_once(self, call: Callable[[Connection, float, Metadata], Answer], *, deadline_ms: int) -> Answer:
+    def request_once(self, call: Callable[[EtcdConnection, float, Metadata], Answer], *, deadline_ms: int) -> Answer:
         """Return the answer of the endpoint that is asked now, once; raises StoreError.
 
         For what nothing depends on: a failure sends nobody to another endpoint, and nobody is logged in for it.
@@ -242,7 +242,7 @@ class EtcdClient:
         finally:
             connection.release()
 
-    def open_stream(self, call: Callable[[Connection, Metadata], Any], *, deadline_ms: int) -> Any:
+    def open_stream(self, call: Callable[[EtcdConnection, Metadata], Any], *, deadline_ms: int) -> Any:
         """Return a call that goes on until it is cancelled, or until its endpoint is left for another."""
         connection = self._used_connection()
         try:
@@ -262,14 +262,14 @@ class EtcdClient:
             each.end_streams()
             each.close()
 
-    def _used_connection(self) -> Connection:
+    def _used_connection(self) -> EtcdConnection:
         """Return the connection to ask on; its channel stays open until it is released."""
         with self._lock:
             if self._is_closed:
                 raise StoreError("the store is closed")
             if self._current not in self._connections:
                 address = self._options.addresses[self._current]
-                self._connections[self._current] = Connection(
+                self._connections[self._current] = EtcdConnection(
                     address, self.system.open_channel(address, self._credentials)
                 )
             connection = self._connections[self._current]
@@ -281,7 +281,7 @@ class EtcdClient:
         is_alone = len(self._options.addresses) == 1
         return (left_ms if is_alone else min(left_ms, ATTEMPT_MS)) / 1000
 
-    def _after(self, failure: Failure, connection: Connection, token: str) -> None:
+    def _after(self, failure: Failure, connection: EtcdConnection, token: str) -> None:
         match failure.kind:
             case FailureKind.TOKEN_REFUSED:
                 self._forget(token)
@@ -292,7 +292,7 @@ class EtcdClient:
             case FailureKind.NOT_SENT | FailureKind.UNKNOWN:
                 self._leave(connection, is_silent=failure.is_silence)
 
-    def _leave(self, connection: Connection, *, is_silent: bool) -> None:
+    def _leave(self, connection: EtcdConnection, *, is_silent: bool) -> None:
         """Ask another endpoint from now on; others may have done so already."""
         with self._lock:
             if self._connections.get(self._current) is not connection:
@@ -305,7 +305,7 @@ class EtcdClient:
         else:
             connection.end_streams()
 
-    def _token_for(self, connection: Connection, deadline_ms: int) -> str:
+    def _token_for(self, connection: EtcdConnection, deadline_ms: int) -> str:
         if not self._options.user:
             return ""
         left_ms = max(deadline_ms - self._clock.now_ms(), 1)

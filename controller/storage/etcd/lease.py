@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from controller.storage.etcd import calls
 from controller.storage.etcd.calls import LeaderKeyState, OwnLeaderKey
-from controller.storage.etcd.client import CALL_MS, Connection, EtcdClient, Metadata
+from controller.storage.etcd.client import CALL_MS, EtcdClient, EtcdConnection, Metadata
 from controller.storage.etcd.keys import Keys
 from controller.storage.etcd.lease_state_machine import (
     LEASE_TTL_S,
@@ -209,7 +209,7 @@ class LeaderElection:
     async def _request(
         self,
         kind: str,
-        call: Callable[[Connection, float, Metadata], Answer],
+        call: Callable[[EtcdConnection, float, Metadata], Answer],
         *,
         within_ms: int = CALL_MS,
         is_repeatable: bool = True,

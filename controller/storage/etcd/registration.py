@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from controller.storage.etcd import calls
-from controller.storage.etcd.client import CALL_MS, Connection, EtcdClient, Metadata
+from controller.storage.etcd.client import CALL_MS, EtcdClient, EtcdConnection, Metadata
 from controller.storage.etcd.keys import Keys
 from controller.storage.etcd.threads import CallThreads
 from controller.storage.store import ControllerMember, OutcomeUnknown, StoreError
@@ -70,7 +70,7 @@ class Membership:
             await self._request("revoke", calls.revoke_lease(self._lease_id), within_ms=LEAVE_MS)
 
     async def _request(
-        self, kind: str, call: Callable[[Connection, float, Metadata], Answer], *, within_ms: int = CALL_MS
+        self, kind: str, call: Callable[[EtcdConnection, float, Metadata], Answer], *, within_ms: int = CALL_MS
     ) -> Answer:
         return await self._threads.run(
             kind, lambda deadline_ms: self._client.request(call, deadline_ms=deadline_ms), within_ms=within_ms

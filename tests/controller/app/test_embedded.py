@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from controller.app.embedded import Beside, controller_beside
+from controller.app.embedded import EmbeddedController, embedded_controller
 from controller.config import CONTROLLER
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from serving.config.checks import ConfigError
@@ -30,7 +30,7 @@ def file(tmp_path, monkeypatch):
 
 
 def test_without_a_file_a_controller_beside_has_its_defaults_and_the_ports_it_is_given(file, tmp_path):
-    config = controller_beside("", NameServerConfig(), *PORTS, ()).config
+    config = embedded_controller("", NameServerConfig(), *PORTS, ()).config
     assert (config.listen_port, config.http_port) == PORTS
     assert config.controller_store_path == f"{tmp_path}/controller/store"
     assert config.frame_bytes_max == 2 * 1024 * 1024
@@ -39,7 +39,7 @@ def test_without_a_file_a_controller_beside_has_its_defaults_and_the_ports_it_is
 
 def test_what_is_a_controllers_own_comes_from_the_file_of_both(file):
     path = file("enableElectUncleanMaster=true", "controllerStorePath=/data/sets", "suspectTimeoutMs=1500")
-    config = controller_beside(path, NameServerConfig(), *PORTS, ()).config
+    config = embedded_controller(path, NameServerConfig(), *PORTS, ()).config
     assert config.enable_elect_unclean_master is True
     assert (config.controller_store_path, config.suspect_timeout_ms) == ("/data/sets", 1500)
 
@@ -56,7 +56,7 @@ def test_what_any_server_has_is_as_the_other_server_has_it(file):
         write_buffer_high_water_mark_bytes=77,
     )
     # What the file says of it was the other server's to read: the command line may have told it otherwise.
-    config = controller_beside(file("bindAddress=9.9.9.9", "logLevel=error"), other, *PORTS, ()).config
+    config = embedded_controller(file("bindAddress=9.9.9.9", "logLevel=error"), other, *PORTS, ()).config
     for name in (each.name for each in dataclasses.fields(ServerConfig)):
         if name not in {"listen_port", "http_port", "frame_bytes_max", "unknown", "others_keys"}:
             assert getattr(config, name) == getattr(other, name), name
@@ -64,13 +64,13 @@ def test_what_any_server_has_is_as_the_other_server_has_it(file):
 
 def test_the_ports_of_the_other_server_are_not_those_of_the_controller(file):
     other = NameServerConfig(listen_port=9876, http_port=9880)
-    config = controller_beside(file("listenPort=9876", "httpPort=9880"), other, *PORTS, ()).config
+    config = embedded_controller(file("listenPort=9876", "httpPort=9880"), other, *PORTS, ()).config
     assert (config.listen_port, config.http_port) == PORTS
 
 
 def test_changes_of_the_controllers_configuration_go_into_the_file_that_it_came_from(file):
     path = file("configStorePath=/data/namesrv.properties", "enableElectUncleanMaster=true")
-    config = controller_beside(path, NameServerConfig(config_store_path=path), *PORTS, NAMESRV.field_of_key).config
+    config = embedded_controller(path, NameServerConfig(config_store_path=path), *PORTS, NAMESRV.field_of_key).config
     assert config.config_store_path == path
     assert persisted_properties(config) == {"enableElectUncleanMaster": "true"}
     assert {"scanNotActiveBrokerInterval", "logLevel", "useTLS"} <= config.others_keys
@@ -78,14 +78,14 @@ def test_changes_of_the_controllers_configuration_go_into_the_file_that_it_came_
 
 def test_what_is_the_nameservers_own_is_neither_kept_nor_reported_by_the_controller(file):
     path = file("kvConfigPath=/data/kv.json", "orderMessageEnable=true", "nobodyKnows=1", "logLevel=error")
-    beside = controller_beside(path, NameServerConfig(), *PORTS, ())
+    beside = embedded_controller(path, NameServerConfig(), *PORTS, ())
     assert beside.config.unknown == ()
     assert beside.ignored == ()
 
 
 def test_what_only_means_something_to_a_java_controller_is_reported_with_its_line(file):
     path = file("controllerStorePath=/data/sets", "controllerDLegerPeers=n0-127.0.0.1:1")
-    (ignored,) = controller_beside(path, NameServerConfig(), *PORTS, ()).ignored
+    (ignored,) = embedded_controller(path, NameServerConfig(), *PORTS, ()).ignored
     assert (ignored.path, ignored.line, ignored.key, ignored.why) == (
         path,
         2,
@@ -96,14 +96,14 @@ def test_what_only_means_something_to_a_java_controller_is_reported_with_its_lin
 
 def test_what_the_other_server_has_reported_already_is_not_reported_again(file):
     # Threads of the Java servers, both of which have them.
-    assert controller_beside(file("serverWorkerThreads=99"), NameServerConfig(), *PORTS, ()).ignored == ()
+    assert embedded_controller(file("serverWorkerThreads=99"), NameServerConfig(), *PORTS, ()).ignored == ()
 
 
 def test_the_nameserver_can_ask_which_lines_are_the_controllers():
-    assert Beside.knows("enableElectUncleanMaster")
-    assert Beside.knows("isProcessReadEvent")
-    assert not Beside.knows("orderMessageEnable")
-    assert not Beside.knows("nobodyKnows")
+    assert EmbeddedController.knows("enableElectUncleanMaster")
+    assert EmbeddedController.knows("isProcessReadEvent")
+    assert not EmbeddedController.knows("orderMessageEnable")
+    assert not EmbeddedController.knows("nobodyKnows")
 
 
 def test_the_environment_of_the_controller_counts_for_what_is_its_own(file, monkeypatch):
@@ -111,7 +111,7 @@ def test_the_environment_of_the_controller_counts_for_what_is_its_own(file, monk
     monkeypatch.setenv("RMQ_CONTROLLER_LISTEN_PORT", "1")
     monkeypatch.setenv("RMQ_CONTROLLER_BIND_ADDRESS", "9.9.9.9")
     other = NameServerConfig(bind_address="10.1.2.3")
-    config = controller_beside(file("suspectTimeoutMs=1500"), other, *PORTS, ()).config
+    config = embedded_controller(file("suspectTimeoutMs=1500"), other, *PORTS, ()).config
     assert config.suspect_timeout_ms == 2500
     # One process has one address, and its ports stand in the other server's configuration.
     assert (config.bind_address, config.listen_port) == ("10.1.2.3", PORTS[0])
@@ -120,6 +120,6 @@ def test_the_environment_of_the_controller_counts_for_what_is_its_own(file, monk
 def test_a_controller_that_cannot_be_ends_the_start(file):
     path = file("listenPort=9876", "controllerStore=etcd")
     with pytest.raises(ConfigError, match="etcdEndpoints must be set as well"):
-        controller_beside(path, NameServerConfig(), *PORTS, ())
+        embedded_controller(path, NameServerConfig(), *PORTS, ())
     with pytest.raises(ConfigError, match=r"line 1 of .*: suspectTimeoutMs must be "):
-        controller_beside(file("suspectTimeoutMs=0"), NameServerConfig(), *PORTS, ())
+        embedded_controller(file("suspectTimeoutMs=0"), NameServerConfig(), *PORTS, ())

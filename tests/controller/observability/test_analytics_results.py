@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controller.observability.analytics_results import Latest, samples
+from controller.observability.analytics_results import AnalysisResult, samples
 from controller.observability.results_reader import ResultsReader
 
 
 def a_result(name, *rows, **values):
     defaults = {"finished_at": datetime(2026, 11, 21, 20, tzinfo=UTC), "duration_seconds": 2.5, "input_rows": 7}
-    return Latest(name=name, rows=list(rows), **(defaults | values))
+    return AnalysisResult(name=name, rows=list(rows), **(defaults | values))
 
 
 def shown(*results):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from controller_builders import SET, a_set, heard
 
 from controller.failure_detection.detector import BrokerFailure, ProbeOutcome, SuspicionReason
-from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
+from controller.failure_detection.heartbeats import BrokerKey
 from controller.recording.set_recorder import SetRecorder
 from history.recorder import Recorder, RecorderIdentity
 from remoting.clock import SystemClock
@@ -28,7 +28,7 @@ def test_a_failure_is_dated_when_it_was_detected_not_when_it_was_recorded(tmp_pa
     recorder = Recorder(
         tmp_path, RecorderIdentity("host:9878", "controller", "1.0", "127.0.0.1:9878"), clock, Unobserved()
     )
-    history = SetRecorder(recorder, HeartbeatTable(), lambda _: None, lambda: None)
+    history = SetRecorder(recorder)
     recorder.start()
     judged_ms = clock.now_ms() - 400
     dead = BrokerFailure(

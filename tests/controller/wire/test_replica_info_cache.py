@@ -4,7 +4,7 @@ import pytest
 from controller_builders import SET, a_set
 from fakes.control_room import APeer, ControlRoom
 
-from controller.wire.replica_info_cache import ReplicaInfos
+from controller.wire.replica_info_cache import ReplicaInfoCache
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.server.response_cache import PreparedResponse
@@ -14,20 +14,20 @@ ASK = RemotingCommand(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brok
 
 
 def test_a_set_has_one_answer_until_it_changes():
-    infos = ReplicaInfos()
+    infos = ReplicaInfoCache()
     answer = infos.of(a_set())
     assert infos.of(a_set()) is answer
-    infos.changed("another")
+    infos.discard("another")
     assert answer.is_valid
-    infos.changed(SET)
+    infos.discard(SET)
     assert not answer.is_valid
     assert infos.of(a_set()).is_valid
 
 
 def test_all_answers_end_when_another_controller_answers():
-    infos = ReplicaInfos()
+    infos = ReplicaInfoCache()
     answers = [infos.of(a_set(broker_name=name)) for name in ("a", "b")]
-    infos.forget()
+    infos.clear()
     assert not any(answer.is_valid for answer in answers)
 
 
