@@ -83,7 +83,7 @@ class Candidate:
         )
         self.controller = Controller(config, Runtime(SystemClock(), self.logs, self.tasks, self.signals))
         self.file = self.controller._backend
-        self.engine = self.controller._engine
+        self.engine = self.controller._core
         self.group, self.store = self.engine.group, self.engine.store
         self.stored = self.controller._backend = self.engine._backend = self.store._backend = Stored()
         self.stored.witness = self.group
