@@ -275,7 +275,7 @@ class ControllerConfig(ServerConfig):
     ] = ""
     metrics_in_delta: Annotated[
         bool,
-        Option("metricsInDelta", _FLAG, "ControllerMetrics are differences.", by_request=ANY_VALUE, has_effect=False),
+        Option("metricsInDelta", _FLAG, "Metrics are differences.", by_request=ANY_VALUE, has_effect=False),
     ] = False
 
     # Ours
