@@ -24,11 +24,11 @@ from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.broker_requests import BrokerRequestHandler
 from namesrv.wire.cooperative_runner import CooperativeRunner
-from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.operator_requests import OperatorRequestHandler
 from namesrv.wire.request_table import BROKER_CODES, RequestTable
-from namesrv.wire.route_requests import RouteRequests
+from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.background_tasks import BackgroundTasks
 from remoting.clock import SystemClock
 from remoting.server.connection import Connection
@@ -76,9 +76,9 @@ class Bench:
         clock = SystemClock()
         runner = CooperativeRunner()
         requests = RequestTable(
-            BrokerRequests(state, settings, clock, runner, _ignore),
-            RouteRequests(state, settings, clock, runner, RouteCounts()),
-            OperatorRequests(state, settings, runner, _ignore),
+            BrokerRequestHandler(state, settings, clock, runner, _ignore),
+            RouteRequestHandler(state, settings, clock, runner, RouteCounts()),
+            OperatorRequestHandler(state, settings, runner, _ignore),
         )
         options = ServerOptions(urgent=frozenset({105}), limits=ServerLimits(frame_bytes_max=2**26))
         server = RemotingServer(

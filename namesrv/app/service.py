@@ -19,11 +19,11 @@ from namesrv.recording.route_recorder import RouteRecorder
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.broker_requests import BrokerRequestHandler
 from namesrv.wire.cooperative_runner import CooperativeRunner
-from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.operator_requests import OperatorRequestHandler
 from namesrv.wire.request_table import BODY_LIMITS, BROKER_CODES, RequestTable
-from namesrv.wire.route_requests import RouteRequests
+from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.protocol.codes import RequestCode
 from remoting.server.limits import ServerOptions
 from remoting.server.statistics import timer_ns
@@ -33,7 +33,7 @@ from serving.process.process import Runtime, ServerProcess
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from namesrv.http.views import Views
+    from namesrv.http.views import NameServerViews
     from serving.http.endpoints import Endpoint
 
 
@@ -60,9 +60,9 @@ class NameServer:
         runner = self._runner = CooperativeRunner()
         self._cleanup = ConnectionCleanup(state, clock, runner, effects.perform, tasks)
         requests = RequestTable(
-            BrokerRequests(state, settings, clock, runner, effects.perform),
-            RouteRequests(state, settings, clock, runner, self._route_counters),
-            OperatorRequests(state, settings, runner, effects.perform),
+            BrokerRequestHandler(state, settings, clock, runner, effects.perform),
+            RouteRequestHandler(state, settings, clock, runner, self._route_counters),
+            OperatorRequestHandler(state, settings, runner, effects.perform),
         )
         # What peers reach, and what reaches them.
         self._server = self._process.make_listener(
@@ -97,14 +97,14 @@ class NameServer:
         await self._process.close(self._client.close)
         running_effects.cancel()
 
-    def _site(self) -> "tuple[Sequence[Endpoint], Views]":
+    def _site(self) -> "tuple[Sequence[Endpoint], NameServerViews]":
         """Return the paths and their views; in a thread, because what they import takes long."""
         # prometheus-client and the schemas of all answers: peers do not wait for them.
         from namesrv.http.endpoints import ENDPOINTS  # noqa: PLC0415
-        from namesrv.http.views import Views, ViewSources  # noqa: PLC0415
-        from namesrv.observability.metrics import Metrics, MetricSources  # noqa: PLC0415
+        from namesrv.http.views import NameServerViews, NameServerViewSources  # noqa: PLC0415
+        from namesrv.observability.metrics import NameServerMetrics, NameServerMetricSources  # noqa: PLC0415
 
-        measured = MetricSources(
+        measured = NameServerMetricSources(
             state=self._state,
             settings=self._settings,
             route_counts=self._route_counters,
@@ -116,15 +116,15 @@ class NameServer:
             task_failures=self._tasks.failures,
             clock=self._clock,
         )
-        sources = ViewSources(
+        sources = NameServerViewSources(
             state=self._state,
             settings=self._settings,
             health=self._process.health,
             clock=self._clock,
-            metrics=Metrics(measured),
+            metrics=NameServerMetrics(measured),
             served_at=self._server.address,
         )
-        return ENDPOINTS, Views(sources)
+        return ENDPOINTS, NameServerViews(sources)
 
     async def _scan(self) -> None:
         """Remove expired brokers at their deadlines, and at each scan interval."""

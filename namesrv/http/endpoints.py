@@ -4,13 +4,13 @@ from typing import Final
 
 from namesrv.http.shapes import (
     BrokerListing,
-    BrokerSetView,
+    BrokerSetDetails,
     ClusterListing,
     KvListing,
     KvNamespaceListing,
     TopicListing,
 )
-from namesrv.http.views import Views
+from namesrv.http.views import NameServerViews
 from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.endpoints import CONFIG, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
 
@@ -20,7 +20,7 @@ ENDPOINTS: Final = (
     *PROBES,
     Endpoint(
         path="/v1/clusters",
-        view=Views.clusters,
+        view=NameServerViews.clusters,
         summary="Clusters in numbers.",
         shape=ClusterListing,
         parameters=PAGED,
@@ -28,7 +28,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/brokers",
-        view=Views.brokers,
+        view=NameServerViews.brokers,
         summary="Living brokers.",
         shape=BrokerListing,
         parameters=PAGED,
@@ -36,15 +36,15 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/brokers/{name}",
-        view=Views.broker_set,
+        view=NameServerViews.broker_set,
         summary="One broker set.",
-        shape=BrokerSetView,
+        shape=BrokerSetDetails,
         parts=(Parameter("name", "The brokerName."),),
         refusals=(400, 404),
     ),
     Endpoint(
         path="/v1/topics",
-        view=Views.topics,
+        view=NameServerViews.topics,
         summary="Topics.",
         shape=TopicListing,
         parameters=(_PREFIX, *PAGED),
@@ -52,7 +52,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/topics/{topic}/route",
-        view=Views.route,
+        view=NameServerViews.route,
         summary="The route of a topic, as a client without a zone gets it.",
         shape=TopicRouteData,
         parts=(Parameter("topic", "Name of the topic, percent-encoded: %25RETRY%25group for a retry topic."),),
@@ -60,7 +60,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/kv",
-        view=Views.kv_namespaces,
+        view=NameServerViews.kv_namespaces,
         summary="KV namespaces.",
         shape=KvNamespaceListing,
         parameters=PAGED,
@@ -68,7 +68,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/v1/kv/{namespace}",
-        view=Views.kv_entries,
+        view=NameServerViews.kv_entries,
         summary="Entries of a KV namespace.",
         shape=KvListing,
         parameters=PAGED,
@@ -78,7 +78,7 @@ ENDPOINTS: Final = (
     CONFIG,
     Endpoint(
         path="/rocketmq/nsaddr",
-        view=Views.nsaddr,
+        view=NameServerViews.nsaddr,
         summary="NameServers for clients that look them up: namesrvAddrList, else this server by the asked host name.",
         content_type=TEXT_TYPE,
         parameters=None,
@@ -86,7 +86,7 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         path="/rocketmq/nsaddr-{unit}",
-        view=Views.nsaddr,
+        view=NameServerViews.nsaddr,
         summary="The same for clients with a unit name; every unit gets the same NameServers.",
         content_type=TEXT_TYPE,
         parameters=None,

@@ -16,7 +16,7 @@ class TopicCounts(msgspec.Struct, frozen=True, rename="camel"):
     dlq: int
 
 
-class ClusterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ListedCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One cluster in numbers."""
 
     cluster: str
@@ -31,7 +31,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     write_queues: int
 
 
-class BrokerView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ListedBroker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One living broker."""
 
     cluster: str
@@ -52,7 +52,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     data_version: DataVersion
 
 
-class BrokerSetView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class BrokerSetDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A master and its slaves under one broker name."""
 
     broker_name: str
@@ -63,10 +63,10 @@ class BrokerSetView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     topics: int
     read_queues: int
     write_queues: int
-    brokers: list[BrokerView]
+    brokers: list[ListedBroker]
 
 
-class TopicView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ListedTopic(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One topic; its queues are in its route."""
 
     topic: str
@@ -75,14 +75,14 @@ class TopicView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     broker_sets: int
 
 
-class KvNamespaceView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ListedKvNamespace(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One KV namespace."""
 
     namespace: str
     entries: int
 
 
-class KvEntryView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ListedKvEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One KV entry."""
 
     key: str
@@ -101,28 +101,28 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ClusterListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Clusters by name."""
 
-    items: list[ClusterView]
+    items: list[ListedCluster]
 
 
 class BrokerListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Brokers by cluster, name and id."""
 
-    items: list[BrokerView]
+    items: list[ListedBroker]
 
 
 class TopicListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Topics by name."""
 
-    items: list[TopicView]
+    items: list[ListedTopic]
 
 
 class KvNamespaceListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """KV namespaces by name."""
 
-    items: list[KvNamespaceView]
+    items: list[ListedKvNamespace]
 
 
 class KvListing(Listing, frozen=True, kw_only=True, rename="camel"):
     """Entries of one KV namespace by key; a page ends early when it has grown to 1 MiB."""
 
-    items: list[KvEntryView]
+    items: list[ListedKvEntry]

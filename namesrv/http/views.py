@@ -3,7 +3,9 @@
 No view walks topics or queues beyond one page: the loop that runs them serves brokers and clients.
 """
 
+import asyncio
 import re
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -15,26 +17,26 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of
+from namesrv.core.tables.topic_table import TopicTable
 from namesrv.http.shapes import (
     BrokerListing,
-    BrokerSetView,
-    BrokerView,
+    BrokerSetDetails,
     ClusterListing,
-    ClusterView,
-    KvEntryView,
     KvListing,
     KvNamespaceListing,
-    KvNamespaceView,
+    ListedBroker,
+    ListedCluster,
+    ListedKvEntry,
+    ListedKvNamespace,
+    ListedTopic,
     TopicCounts,
     TopicListing,
-    TopicView,
 )
-from namesrv.http.topic_names import TopicNames
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
 from remoting.protocol.shapes.route import TopicRouteData
-from serving.http.pages import PageRequest, page_of, with_prefix
+from serving.http.pages import PageRequest, page_of, sorted_in_turns, with_prefix
 from serving.http.views import HttpRefused, MetricsText, NotFound, ServerViews, ViewRequest, requested_page
 from serving.metrics.health import Health
 from serving.metrics.label_values import release_of
@@ -46,7 +48,7 @@ _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 
 
-class ViewSources(msgspec.Struct, frozen=True, kw_only=True):
+class NameServerViewSources(msgspec.Struct, frozen=True, kw_only=True):
     """What the views read."""
 
     state: RouteState
@@ -58,10 +60,10 @@ class ViewSources(msgspec.Struct, frozen=True, kw_only=True):
     served_at: tuple[str, int]
 
 
-class Views(ServerViews[NameServerConfig]):
+class NameServerViews(ServerViews[NameServerConfig]):
     """One method per path."""
 
-    def __init__(self, sources: ViewSources) -> None:
+    def __init__(self, sources: NameServerViewSources) -> None:
         super().__init__(NAMESRV, sources.health, sources.metrics, sources.settings)
         self._sources = sources
         self._tables = sources.state.tables
@@ -73,7 +75,7 @@ class Views(ServerViews[NameServerConfig]):
         """Return a page of clusters."""
         numbers = cluster_summary.clusters(self._sources.state)
         page = requested_page(sorted(numbers), request, str)
-        items = [_cluster_view(name, numbers[name]) for name in page.keys]
+        items = [_listed_cluster(name, numbers[name]) for name in page.keys]
         return ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def brokers(self, request: ViewRequest) -> BrokerListing:
@@ -84,10 +86,10 @@ class Views(ServerViews[NameServerConfig]):
             for broker_id, member in broker_set.members.items()
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])
-        items = [self._broker_view(members[key], key[2]) for key in page.keys]
+        items = [self._listed_broker(members[key], key[2]) for key in page.keys]
         return BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def broker_set(self, request: ViewRequest) -> BrokerSetView:
+    def broker_set(self, request: ViewRequest) -> BrokerSetDetails:
         """Return one broker set."""
         name = request.path["name"]
         broker_set = self._tables.brokers.get(name)
@@ -95,7 +97,7 @@ class Views(ServerViews[NameServerConfig]):
             raise NotFound(f"No broker of the name {name} is registered.")
         topics = self._tables.topics
         sums = topics.queue_sum(name)
-        return BrokerSetView(
+        return BrokerSetDetails(
             broker_name=name,
             cluster=broker_set.cluster,
             state=cluster_summary.state_of(broker_set).value,
@@ -104,7 +106,7 @@ class Views(ServerViews[NameServerConfig]):
             topics=len(topics.topics_of(name)),
             read_queues=sums.read,
             write_queues=sums.write,
-            brokers=[self._broker_view(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
+            brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
     async def topics(self, request: ViewRequest) -> TopicListing:
@@ -112,7 +114,7 @@ class Views(ServerViews[NameServerConfig]):
         names = with_prefix(await self._topic_names.names(), request.prefix)
         page = requested_page(names, request, str)
         items = [
-            TopicView(
+            ListedTopic(
                 topic=topic, kind=kind_of(topic).value, broker_sets=len(self._tables.topics.queues_of(topic) or ())
             )
             for topic in page.keys
@@ -133,7 +135,7 @@ class Views(ServerViews[NameServerConfig]):
         """Return a page of KV namespaces."""
         table = self._sources.settings.kv.table
         page = requested_page(sorted(table), request, str)
-        items = [KvNamespaceView(namespace=name, entries=len(table[name])) for name in page.keys]
+        items = [ListedKvNamespace(namespace=name, entries=len(table[name])) for name in page.keys]
         return KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def kv_entries(self, request: ViewRequest) -> KvListing:
@@ -149,7 +151,7 @@ class Views(ServerViews[NameServerConfig]):
         if fitting < len(page.keys):
             shorter = PageRequest(max(fitting, 1), request.page.cursor)
             page = page_of(keys, shorter, str)
-        items = [KvEntryView(key=key, value=entries[key]) for key in page.keys]
+        items = [ListedKvEntry(key=key, value=entries[key]) for key in page.keys]
         return KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     # What Java clients look up
@@ -169,11 +171,11 @@ class Views(ServerViews[NameServerConfig]):
         host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def _broker_view(self, broker_set: RegisteredSet, broker_id: int) -> BrokerView:
+    def _listed_broker(self, broker_set: RegisteredSet, broker_id: int) -> ListedBroker:
         member = broker_set.members[broker_id]
         row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
         assert row is not None, "every member has a live row"
-        return BrokerView(
+        return ListedBroker(
             cluster=member.cluster,
             broker_name=broker_set.broker_name,
             broker_id=broker_id,
@@ -189,8 +191,27 @@ class Views(ServerViews[NameServerConfig]):
         )
 
 
-def _cluster_view(name: str, numbers: ClusterSummary) -> ClusterView:
-    return ClusterView(
+class TopicNames:
+    """The sorted names of a topic table; sorted again only after a topic was added or removed."""
+
+    def __init__(self, topics: TopicTable) -> None:
+        self._topics = topics
+        self._names: list[str] = []
+        self._version = -1
+        self._sorting = asyncio.Lock()
+
+    async def names(self) -> Sequence[str]:
+        """Return the sorted names; not to be changed."""
+        async with self._sorting:
+            if self._version != self._topics.names_version:
+                version = self._topics.names_version
+                self._names = await sorted_in_turns(self._topics.topics())
+                self._version = version
+            return self._names
+
+
+def _listed_cluster(name: str, numbers: ClusterSummary) -> ListedCluster:
+    return ListedCluster(
         cluster=name,
         broker_sets=sum(numbers.sets.values()),
         broker_sets_without_master=numbers.sets[SetLeadership.NO_MASTER] + numbers.sets[SetLeadership.ACTING_MASTER],

@@ -33,7 +33,7 @@ from serving.metrics.label_values import release_of
 _BROKERS_AT_ONCE: Final = 100
 
 
-class MetricSources(ServerSources, frozen=True, kw_only=True):
+class NameServerMetricSources(ServerSources, frozen=True, kw_only=True):
     """Everything that is read."""
 
     counters: BrokerCounters
@@ -43,10 +43,10 @@ class MetricSources(ServerSources, frozen=True, kw_only=True):
     clock: Clock
 
 
-class Metrics(ServerMetrics[NameServerConfig]):
+class NameServerMetrics(ServerMetrics[NameServerConfig]):
     """Reads all families of the catalogue."""
 
-    def __init__(self, sources: MetricSources) -> None:
+    def __init__(self, sources: NameServerMetricSources) -> None:
         super().__init__(NAMESRV, catalogue.SERVER, sources)
         self._sources = sources
         self._cluster_guards = {

@@ -51,7 +51,7 @@ LARGE_BODY_BYTES: Final = 64 * 1024
 Answer = RemotingCommand | Awaitable[RemotingCommand]
 
 
-class BrokerRequests:
+class BrokerRequestHandler:
     """Answers what brokers send."""
 
     def __init__(

@@ -31,7 +31,7 @@ from remoting.protocol.shapes.route import SYS_FLAG_UNIT, SYS_FLAG_UNIT_SUB
 from remoting.server.observer import Peer
 
 
-class OperatorRequests:
+class OperatorRequestHandler:
     """Answers what mqadmin and the dashboard send."""
 
     def __init__(

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from namesrv.refusals import CodeNotSupported
-from namesrv.wire.broker_requests import BrokerRequests
-from namesrv.wire.operator_requests import OperatorRequests
-from namesrv.wire.route_requests import RouteRequests
+from namesrv.wire.broker_requests import BrokerRequestHandler
+from namesrv.wire.operator_requests import OperatorRequestHandler
+from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
 from remoting.server.limits import UNLIMITED, BodyLimits
@@ -46,7 +46,9 @@ Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 class RequestTable:
     """Hands each request to its handler."""
 
-    def __init__(self, brokers: BrokerRequests, routes: RouteRequests, operators: OperatorRequests) -> None:
+    def __init__(
+        self, brokers: BrokerRequestHandler, routes: RouteRequestHandler, operators: OperatorRequestHandler
+    ) -> None:
         self._handlers: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
             RequestCode.PUT_KV_CONFIG: operators.put_kv,
             RequestCode.GET_KV_CONFIG: operators.get_kv,

@@ -23,7 +23,7 @@ from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse
 
 
-class RouteRequests:
+class RouteRequestHandler:
     """Answers from the routes; changes nothing."""
 
     def __init__(

@@ -10,10 +10,10 @@ from fakes.lines import Lines
 from namesrv.core.route_query_counters import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.http.endpoints import ENDPOINTS
-from namesrv.http.views import Views, ViewSources
+from namesrv.http.views import NameServerViews, NameServerViewSources
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog
-from namesrv.observability.metrics import Metrics, MetricSources
+from namesrv.observability.metrics import NameServerMetrics, NameServerMetricSources
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
@@ -39,8 +39,8 @@ class Site:
         self.background.failures["a_task"] = 0
         self.route_counts = RouteCounts()
         self.statistics = ServerStatistics()
-        self.metrics = Metrics(
-            MetricSources(
+        self.metrics = NameServerMetrics(
+            NameServerMetricSources(
                 state=self.state,
                 settings=self.settings,
                 route_counts=self.route_counts,
@@ -52,7 +52,7 @@ class Site:
                 clock=self.clock,
             )
         )
-        self.sources = ViewSources(
+        self.sources = NameServerViewSources(
             state=self.state,
             settings=self.settings,
             health=self.health,
@@ -68,7 +68,7 @@ class Site:
     async def __aenter__(self):
         port = socket.create_server(("127.0.0.1", 0))
         self.server = await start_http(
-            make_app(NAMESRV, ENDPOINTS, Views(self.sources), self.counters, self.logs), port
+            make_app(NAMESRV, ENDPOINTS, NameServerViews(self.sources), self.counters, self.logs), port
         )
         self.url = f"http://127.0.0.1:{self.server.port}"
         self.session = aiohttp.ClientSession()

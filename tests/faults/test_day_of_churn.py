@@ -26,11 +26,11 @@ from namesrv.refusals import TopicNotExist
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.broker_requests import BrokerRequestHandler
 from namesrv.wire.cooperative_runner import CooperativeRunner
-from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.operator_requests import OperatorRequestHandler
 from namesrv.wire.request_table import RequestTable
-from namesrv.wire.route_requests import RouteRequests
+from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.protocol.command import RemotingCommand
 from remoting.server.response_cache import PreparedResponse
 
@@ -101,9 +101,9 @@ class Cluster:
         settings = DurableSettings(options, KvConfig(), Nobody(), self.state.configure, lambda _: None)
         runner = CooperativeRunner()
         self.requests = RequestTable(
-            BrokerRequests(self.state, settings, self.clock, runner, self._perform),
-            RouteRequests(self.state, settings, self.clock, runner, RouteCounts()),
-            OperatorRequests(self.state, settings, runner, self._perform),
+            BrokerRequestHandler(self.state, settings, self.clock, runner, self._perform),
+            RouteRequestHandler(self.state, settings, self.clock, runner, RouteCounts()),
+            OperatorRequestHandler(self.state, settings, runner, self._perform),
         )
         self._connections = itertools.count(1)
         self._by_connection = {}

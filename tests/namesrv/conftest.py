@@ -10,11 +10,11 @@ from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from namesrv.settings.kv_config import KvConfig
-from namesrv.wire.broker_requests import BrokerRequests
+from namesrv.wire.broker_requests import BrokerRequestHandler
 from namesrv.wire.cooperative_runner import CooperativeRunner
-from namesrv.wire.operator_requests import OperatorRequests
+from namesrv.wire.operator_requests import OperatorRequestHandler
 from namesrv.wire.request_table import RequestTable
-from namesrv.wire.route_requests import RouteRequests
+from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
@@ -51,9 +51,9 @@ class Desk:
         self.route_counters = RouteCounts()
         runner = CooperativeRunner()
         self.requests = RequestTable(
-            BrokerRequests(self.state, self.settings, self.clock, runner, self.outcomes.append),
-            RouteRequests(self.state, self.settings, self.clock, runner, self.route_counters),
-            OperatorRequests(self.state, self.settings, runner, self.outcomes.append),
+            BrokerRequestHandler(self.state, self.settings, self.clock, runner, self.outcomes.append),
+            RouteRequestHandler(self.state, self.settings, self.clock, runner, self.route_counters),
+            OperatorRequestHandler(self.state, self.settings, runner, self.outcomes.append),
         )
 
     async def ask(self, code, fields=None, body=b"", *, version=513, connection=1):

@@ -9,6 +9,7 @@ from fakes.background import background_tasks
 from namesrv.app.effect_runner import EffectQueue, EffectRunner
 from namesrv.core.tables.live_table import LiveKey, LiveTable
 from namesrv.core.values.effects import CloseConnection, NotifyMinBrokerIdChange, ProbeConnection, RouteOutcome
+from remoting.background_tasks import BackgroundTasks
 from remoting.client import RemotingClient
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
@@ -150,6 +151,22 @@ async def test_connections_in_doubt_are_asked_for(network, observed):
 
 async def test_connection_of_an_expired_broker_stays_open_if_a_broker_registered_over_it_again(network, observed):
     await performed(network, observed, CloseConnection(7), CloseConnection(8), live=(7,))
+    assert network.closed == [8]
+
+
+async def test_failed_effect_delays_the_next_ones_and_stops_none(network, observed):
+    def fail(number):
+        raise ValueError(number)
+
+    network.probe_connection = fail
+    queue = EffectQueue(observed)
+    async with BackgroundTasks(lambda *_: None) as tasks:
+        runner = EffectRunner(queue, LiveTable(), network, network, observed, tasks)
+        running_effects = tasks.keep_running(runner.run_effects, "run_effects", pause_s=0)
+        queue.perform(RouteOutcome(reply=None, effects=(ProbeConnection(7), CloseConnection(8))))
+        await asyncio.sleep(0.01)
+        running_effects.cancel()
+    assert tasks.failures["run_effects"] == 1
     assert network.closed == [8]
 
 

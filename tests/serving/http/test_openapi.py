@@ -8,7 +8,7 @@ from clusters import register
 from fakes.site import Site
 
 from namesrv.http.endpoints import ENDPOINTS
-from namesrv.http.views import Views
+from namesrv.http.views import NameServerViews
 from namesrv.settings.config import NAMESRV
 from namesrv.settings.kv_config import KvConfig
 from serving.http import openapi
@@ -37,7 +37,7 @@ def filled(path):
 
 async def test_every_route_of_the_server_is_described_and_no_other(site):
     _, described = await site.get(openapi.PATH)
-    app = make_app(NAMESRV, ENDPOINTS, Views(site.sources), site.counters, site.logs)
+    app = make_app(NAMESRV, ENDPOINTS, NameServerViews(site.sources), site.counters, site.logs)
     assert set(described["paths"]) == {resource.canonical for resource in app.router.resources()}
     assert (described["openapi"], described["info"]["version"]) == ("3.1.0", "0.1.0")
 

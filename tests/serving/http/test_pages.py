@@ -6,9 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from namesrv.core.tables.topic_table import TopicTable
-from namesrv.http.topic_names import TopicNames
-from remoting.protocol.shapes.route import QueueData
 from serving.http import pages
 from serving.http.pages import BadCursor, PageRequest, page_of, sorted_in_turns, with_prefix
 
@@ -83,16 +80,3 @@ async def test_sorting_many_names_lets_others_have_their_turn(monkeypatch):
     await sorted_in_turns(map(str, range(1000)))
     task.cancel()
     assert turns >= 100
-
-
-async def test_topic_names_are_sorted_again_only_when_one_came_or_went():
-    topics = TopicTable()
-    names = TopicNames(topics)
-    assert list(await names.names()) == []
-    topics.put("b", {"y": QueueData(), "x": QueueData()})
-    first = await names.names()
-    assert list(first) == ["x", "y"]
-    topics.put("c", {"y": QueueData()})
-    assert await names.names() is first
-    topics.remove("b", ["x"])
-    assert list(await names.names()) == ["y"]
