@@ -19,7 +19,7 @@ import uvloop
 from load import TOPIC, frames
 from servers import REPOSITORY
 
-from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings

@@ -22,7 +22,7 @@ from history.landing import Landing
 from history.rows import Moment, Recordable, RowMaker, encoded
 from history.schemas import TICK_INTERVAL_MS
 from history.server_rows import LifecycleEvent, Tick
-from namesrv.core.registration.registration import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
+from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_DEFAULT, Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey

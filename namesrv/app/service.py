@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from namesrv.app.connection_cleanup import ConnectionCleanup
 from namesrv.app.effect_runner import EffectQueue, EffectRunner
 from namesrv.core.expiry import ExpirySchedule
-from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.observability.broker_counters import BrokerCounters
 from namesrv.observability.event_log import NameServerEventLog

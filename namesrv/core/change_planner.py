@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from namesrv.core.registration import registration
-from namesrv.core.registration.registration import Registration, RegistrationDecision
+from namesrv.core.registration.registration import RegistrationDecision
+from namesrv.core.registration.request import Registration
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, with_perms
 from namesrv.core.tables.mapping_table import PreparedMappingRemoval, PreparedMappings

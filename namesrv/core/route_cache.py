@@ -7,11 +7,27 @@ Whoever changes a topic, a broker set or a setting that routes depend on drops t
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from remoting.server.response_cache import PreparedResponse
+from remoting.server.statistics import SizeTally
 
 #: Bytes of bodies that are kept; beyond it go those of the topics for which none was made for the longest time. A route
 #: over 300 broker sets has about 64 KiB.
 ROUTE_CACHE_BYTES_MAX: Final = 128 * 1024 * 1024
+#: Upper bounds of the buckets of encoded route bodies, in bytes; the last bucket has none.
+BODY_BYTES_BOUNDS: Final = (256, 512, 1024, 4096, 16384, 65536, 262144, 1048576)
+
+
+class RouteCounts(msgspec.Struct):
+    """How route queries ended since the start: plain numbers, counted at every query and read once per scrape."""
+
+    not_found: int = 0
+    error: int = 0
+    #: Those for one zone, whose answers are made anew each time.
+    zoned: int = 0
+    #: Those that were answered with a route, by the size of its body.
+    found: SizeTally = msgspec.field(default_factory=lambda: SizeTally(BODY_BYTES_BOUNDS))
 
 
 class RouteCache:

@@ -15,7 +15,8 @@ from namesrv.core.change_applier import ChangeApplier, LastRegistration
 from namesrv.core.change_planner import ComparedRegistration
 from namesrv.core.registration import registration
 from namesrv.core.registration.body import PreviousRegistration
-from namesrv.core.registration.registration import MasterAddresses, Registration
+from namesrv.core.registration.registration import MasterAddresses
+from namesrv.core.registration.request import Registration
 from namesrv.core.tables import broker_connections
 from namesrv.core.tables.broker_connections import heartbeat_event, probes_of
 from namesrv.core.tables.change import RouteTables, SetChange, counted

@@ -8,7 +8,7 @@ from operator import add
 from typing import Final
 
 from namesrv.core import cluster_summary
-from namesrv.core.route_query_counters import BODY_BYTES_BOUNDS, RouteCounts
+from namesrv.core.route_cache import BODY_BYTES_BOUNDS, RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey, LiveRow
 from namesrv.observability import metric_catalogue as catalogue

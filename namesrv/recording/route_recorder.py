@@ -10,7 +10,7 @@ from typing import Final
 from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder
 from history.rows import BrokerRef, Moment
-from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import BrokerHeartbeat, BrokerRemoved, Event
 from namesrv.recording import rows, snapshot_rows

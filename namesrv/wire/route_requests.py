@@ -5,7 +5,7 @@ Answers to `ClientRequestProcessor` (docs/protocol/namesrv.md 2).
 
 from collections.abc import Awaitable
 
-from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.routes import in_zone
 from namesrv.core.values.cooperative import CooperativeTask, run_to_completion

@@ -7,7 +7,7 @@ from yarl import URL
 
 from fakes.clock import FakeClock
 from fakes.lines import Lines
-from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.http.endpoints import ENDPOINTS
 from namesrv.http.views import NameServerViews, NameServerViewSources

@@ -19,7 +19,7 @@ from peers.figures import tell
 from peers.scripted import HEARTBEAT, registration_body
 from peers.wire import DELETE_TOPIC, GET_CLUSTER_INFO, GET_ROUTE, REGISTER_BROKER, SUCCESS, VERSION, WIPE_WRITE_PERM
 
-from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.core.values.effects import CloseConnection
 from namesrv.refusals import TopicNotExist

@@ -5,7 +5,7 @@ import inspect
 import pytest
 from fakes.clock import FakeClock
 
-from namesrv.core.route_query_counters import RouteCounts
+from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
 from namesrv.settings.config import NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings

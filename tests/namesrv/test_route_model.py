@@ -20,7 +20,8 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from namesrv.core.registration.registration import Registration, SingleTopicFromUnknownBroker
+from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
+from namesrv.core.registration.request import Registration
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of

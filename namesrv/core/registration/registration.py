@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core.registration.body import PreviousRegistration
-from namesrv.core.registration.incremental_body import ReportedTopics
+from namesrv.core.registration.request import Registration
 from namesrv.core.tables.broker_connections import registered
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
@@ -31,74 +30,8 @@ from namesrv.refusals import TooManyMembers
 from remoting.protocol.errors import RequestRefused
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo
 
-#: Silence that is allowed to a broker that asks for nothing else, in ms.
-HEARTBEAT_TIMEOUT_MS_DEFAULT: Final = 120_000
-#: The longest that is allowed: with more a broker could stay in the routes for good.
-HEARTBEAT_TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
-
 #: Brokers of one set; all of them are in each route of its topics.
 MEMBERS_MAX: Final = 100
-
-#: The version of a registration without a body.
-NO_VERSION: Final = DataVersion()
-
-
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """A REGISTER_BROKER request, decoded and checked: who, where, and with which topics."""
-
-    cluster: str
-    broker_name: str
-    broker_id: int
-    #: `host:port` that the broker advertises; with the name it identifies the process.
-    address: str
-    ha_server_addr: str = ""
-    zone_name: str | None = None
-    #: None from a 4.x broker, which does not know the field.
-    enable_acting_master: bool | None = None
-    heartbeat_timeout_ms: int = HEARTBEAT_TIMEOUT_MS_DEFAULT
-    data_version: DataVersion = NO_VERSION
-    #: All topics, one part of a split registration, or the changed ones only: they cannot be told apart. Of topics that
-    #: are known to be as before, none need to be here.
-    topics: Mapping[str, TopicSettings] = msgspec.field(default_factory=dict)
-    mappings: Mapping[str, TopicQueueMappingInfo] = msgspec.field(default_factory=dict)
-    #: None keeps what is stored.
-    filter_servers: tuple[str, ...] | None = None
-    connection_id: int
-    #: The connection is gone already.
-    is_late: bool = False
-    #: Ordinal of the broker's release.
-    version: int = 0
-    #: Topics that were left out because their names cannot be topics.
-    ignored_topics: int = 0
-    #: Size of the request's body as it came.
-    body_bytes: int = 0
-    #: How to know it again, if it comes again.
-    reported: ReportedTopics | None = None
-    #: What `topics` are the difference to; None if they are all that is said.
-    base: PreviousRegistration | None = None
-
-    @property
-    def key(self) -> LiveKey:
-        """The member this is."""
-        return LiveKey(self.broker_name, self.address)
-
-    @property
-    def identity(self) -> tuple[object, ...]:
-        """All that a broker says of itself beside its topics."""
-        return (
-            self.cluster,
-            self.broker_id,
-            self.ha_server_addr,
-            self.zone_name,
-            self.enable_acting_master,
-            self.heartbeat_timeout_ms,
-            self.version,
-        )
-
-    @property
-    def reported_topics(self) -> int:
-        """How many topics the broker has, by its own word."""
-        return self.reported.topics if self.reported else len(self.topics)
 
 
 class SingleTopicFromUnknownBroker(RequestRefused):
