@@ -1,6 +1,6 @@
-"""Every event that this server logs: its name, level, keys, meaning, and what to do about it.
+"""Every event that only a NameServer logs: its name, level, keys, meaning, and what to do.
 
-What any server logs stands in `serving/logging/server_events.py`. `docs/logs.md` is this catalogue as a page:
+Events of any server are in `serving/logging/server_events.py`. `docs/logs.md` is this catalogue as a page:
 `python -m namesrv.observability.log_events > docs/logs.md` writes it, and a test compares.
 """
 
@@ -21,8 +21,8 @@ SCAN_SKIPPED: Final = LogEvent(
     name="scan_skipped",
     level=Level.WARNING,
     keys=("late_ms",),
-    meaning="The process stood still, so its brokers only seem silent; they get one scan interval to be heard.",
-    advice="Find out what held the process: no processor time, swapping, a paused machine.",
+    meaning="The process paused for `late_ms`: brokers seem expired, so none is removed for one scan interval.",
+    advice="Find what paused the process: no processor time, swapping, a paused machine.",
 )
 
 # Brokers
@@ -53,74 +53,74 @@ BROKER_TOPICS_IGNORED: Final = LogEvent(
     name="broker_topics_ignored",
     level=Level.WARNING,
     keys=(*_WHO, "topics", "ignored_topics", "data_version"),
-    meaning="A registration changed nothing, and topics, mappings or filter servers that cannot be any were left out.",
-    advice="Delete them on the broker: names that are empty or too long, more than 56 KiB, or no addresses.",
+    meaning="A registration changed nothing; `ignored_topics` invalid topics, mappings or filter servers were ignored.",
+    advice="Delete them on the broker: a name is empty or too long, an entry exceeds 56 KiB, or an address is invalid.",
 )
 REGISTRATION_CONFLICTED: Final = LogEvent(
     name="registration_conflicted",
     level=Level.WARNING,
     keys=(*_WHO, "state_version", "holder_addr", "holder_state_version"),
-    meaning="A registration was turned away: a live broker with a newer state holds its broker id.",
+    meaning="A registration was refused: a live broker with a newer state holds its broker id.",
     advice="Two processes use one brokerName and brokerId. Stop the wrong one.",
 )
 BROKER_SUPERSEDED: Final = LogEvent(
     name="broker_superseded",
     level=Level.WARNING,
     keys=(*_WHO, "former_addr", "silent_ms", "topics", "data_version", *_CHANGES),
-    meaning="A broker registered from another address under the id of one that had not left.",
-    advice="Nothing after a move. Otherwise two processes use one brokerName and brokerId.",
+    meaning="A broker registered from another address under the id of a live one, which left the routes.",
+    advice="Nothing after a move. Otherwise two processes use one brokerName and brokerId: stop the wrong one.",
 )
 BROKER_UNREGISTERED: Final = LogEvent(
     name="broker_unregistered",
     level=Level.INFO,
     keys=_LEFT,
-    meaning="A broker left at its own request.",
+    meaning="A broker unregistered and left the routes.",
 )
 BROKER_EXPIRED: Final = LogEvent(
     name="broker_expired",
     level=Level.WARNING,
     keys=_LEFT,
-    meaning="A broker was silent for longer than its timeout and left the routes.",
-    advice="Look at the broker: stopped, paused by garbage collection, or cut off.",
+    meaning="A broker sent no heartbeat within its timeout and left the routes.",
+    advice="Check the broker: it is stopped, paused by garbage collection, or cut off.",
 )
 BROKER_DISCONNECTED: Final = LogEvent(
     name="broker_disconnected",
     level=Level.WARNING,
     keys=_LEFT,
-    meaning="The connection of a broker closed without a farewell; it left the routes at once.",
-    advice="Look at the broker: killed, or its network went.",
+    meaning="A broker disconnected without unregistering; it left the routes at once.",
+    advice="Check the broker: its process was killed, or its network failed.",
 )
 BROKER_EVICTED: Final = LogEvent(
     name="broker_evicted",
     level=Level.WARNING,
     keys=_LEFT,
-    meaning="A member of a set left it by asking for a broker id that another, with a newer state, holds.",
+    meaning="A member left its set: it requested a broker id that a broker with a newer state holds.",
     advice="Two processes use one brokerName and brokerId. Stop the wrong one.",
 )
 REGISTRATION_IGNORED: Final = LogEvent(
     name="registration_ignored",
     level=Level.INFO,
     keys=_WHO,
-    meaning="A registration came late: its connection is gone, and the broker is known over another.",
+    meaning="A registration was ignored: its connection is closed, and the broker has registered over another.",
 )
 UNREGISTRATION_IGNORED: Final = LogEvent(
     name="unregistration_ignored",
     level=Level.INFO,
     keys=("cluster", "broker", "addr"),
-    meaning="An unregistration came late, after the broker had registered over a younger connection.",
+    meaning="An unregistration was ignored: the broker has registered over a newer connection since.",
 )
 MIN_BROKER_ID_NOTIFIED: Final = LogEvent(
     name="min_broker_id_notified",
     level=Level.INFO,
     keys=("broker", "broker_id", "addr", "offline_addr", "ha_addr", "recipients", "reached"),
-    meaning="The members of a set were told which of them has the smallest broker id now; `reached` of them got it.",
+    meaning="The smallest broker id of a set changed; `reached` of its members were notified.",
 )
 MIN_BROKER_ID_NOTIFICATION_FAILED: Final = LogEvent(
     name="min_broker_id_notification_failed",
     level=Level.WARNING,
     keys=("broker", "broker_id", "addr", "error"),
-    meaning="One member could not be told of a new smallest broker id; it finds out by its own poll.",
-    advice="Nothing once. If it repeats, this host cannot connect to the broker's address.",
+    meaning="A member could not be notified of the new smallest broker id; it learns of it by its own poll.",
+    advice="Nothing, unless it repeats: then this host cannot connect to the broker's address.",
 )
 
 # What operators change
@@ -130,14 +130,14 @@ TOPICS_CHANGED: Final = LogEvent(
     level=Level.INFO,
     audit=True,
     keys=("command", "target", "clusters", "brokers", *_CHANGES),
-    meaning="A command changed routes: topics deleted or added, write permission taken or given.",
+    meaning="A request changed routes: topics were added or deleted, or write permission was revoked or granted.",
 )
 KV_CHANGED: Final = LogEvent(
     name="kv_changed",
     level=Level.INFO,
     audit=True,
     keys=("namespace", "key", "old", "new"),
-    meaning="A KV entry was put, or deleted (`new` is null).",
+    meaning="A request put a KV entry, or deleted it (`new` is null).",
 )
 KV_STORE_FAILED: Final = LogEvent(
     name="kv_store_failed",
@@ -145,10 +145,10 @@ KV_STORE_FAILED: Final = LogEvent(
     audit=True,
     keys=("error",),
     meaning="A KV change was refused because its file could not be written; nothing changed.",
-    advice="The error names the file and the reason, often a full disk or missing rights.",
+    advice="`error` names the file and the reason, often a full disk or missing rights; repair it and try again.",
 )
 
-#: All of the above and those of any server, in the order of the page.
+#: These events and those of any server, in the order of the page.
 EVENTS: Final = (
     *server_events.LIFE,
     SCAN_SKIPPED,

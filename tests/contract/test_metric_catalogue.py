@@ -47,9 +47,9 @@ def lively(site):
     """Let everything happen that has labels of its own."""
     now_ms = site.clock.now_ms()
     for name in ("broker-a", "broker-b"):
-        site.tell(register(site.state, name, now_ms=now_ms))
+        site.record(register(site.state, name, now_ms=now_ms))
     key = LiveKey("broker-a", "broker-a-0:10911")
-    site.tell(site.state.heartbeat("DefaultCluster", key, HeartbeatKind.HEARTBEAT, now_ms + 50_000))
+    site.record(site.state.heartbeat("DefaultCluster", key, HeartbeatKind.HEARTBEAT, now_ms + 50_000))
     site.counters.certificate_expiry["server"] = 2e9
     site.logs._limits.suppressed["broker_expired"] += 1
     site.statistics.count_finished(105, 0)
@@ -121,7 +121,7 @@ async def test_promtool_finds_nothing_in_a_live_scrape(site):
 async def test_a_scrape_of_300_brokers_with_10000_topics_stays_small(site):
     everywhere = topic_configs(*(f"topic-{number}" for number in range(TOPICS)))
     for number in range(BROKERS):
-        site.tell(register(site.state, f"broker-{number}", topics=everywhere, now_ms=site.clock.now_ms()))
+        site.record(register(site.state, f"broker-{number}", topics=everywhere, now_ms=site.clock.now_ms()))
     await site.get("/v1/clusters")
     _, text = await site.get("/metrics")
     series = [line for line in text.splitlines() if not line.startswith("#")]
@@ -137,11 +137,11 @@ async def test_short_lived_clusters_take_no_series_from_later_ones(site):
     for number in range(100):
         now_ms = site.clock.now_ms()
         key = LiveKey("broker-a", "broker-a-0:10911")
-        site.tell(register(site.state, "broker-a", cluster=f"cluster-{number}", now_ms=now_ms))
-        site.tell(site.state.heartbeat(f"cluster-{number}", key, HeartbeatKind.HEARTBEAT, now_ms))
-        site.tell(run_to_completion(site.state.expiry_steps(now_ms + 1_000_000)))
+        site.record(register(site.state, "broker-a", cluster=f"cluster-{number}", now_ms=now_ms))
+        site.record(site.state.heartbeat(f"cluster-{number}", key, HeartbeatKind.HEARTBEAT, now_ms))
+        site.record(run_to_completion(site.state.expiry_steps(now_ms + 1_000_000)))
     register_last = register(site.state, "broker-a", cluster="lasting", now_ms=site.clock.now_ms())
-    site.tell(register_last)
+    site.record(register_last)
     _, text = await site.get("/metrics")
     found = families_of(text)
     for family in ("heartbeats", "registrations", "unregistrations", "route_changes"):
@@ -156,7 +156,7 @@ async def test_a_scrape_stays_small_whatever_names_peers_think_of(site):
         # As many as one connection may have come over it.
         fields = {"cluster": f"cluster-{number}", "topics": topic_configs("a", "b"), "connection_id": number // 1000}
         registered = register(site.state, f"broker-{number}", **fields)
-        site.tell(registered)
+        site.record(registered)
         site.statistics.count_finished(number, number)
     _, text = await site.get("/metrics")
     series = [line for line in text.splitlines() if not line.startswith("#")]
