@@ -1,6 +1,6 @@
-"""Requests of ours: one connection for each address, made when it is needed and closed when it is not.
+"""Sends requests over one connection for each address, opened when it is needed and closed when it is idle.
 
-Answers to `NettyRemotingClient`. What a response means is for the caller.
+Answers to `NettyRemotingClient`. The caller decides what a response means.
 """
 
 import asyncio
@@ -13,26 +13,25 @@ from typing import Final, NamedTuple, Protocol, cast
 import msgspec
 
 from remoting.clock import Clock
+from remoting.protocol.addresses import split_address
 from remoting.protocol.codes import ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import ConnectionRefused, HeaderError, InvokeError, InvokeTimeout, OutOfResources
-from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT, CommandReader, encode
+from remoting.protocol.frame import FRAME_BYTES_MAX_DEFAULT, encode
+from remoting.protocol.frame_reader import CommandReader
 from remoting.protocol.signing import Signer, is_denied, signed
 from remoting.transport.preamble import host_and_port
 
 _OPAQUE_MAX: Final = 2**31 - 1
-_PORT_MAX: Final = 65535
-#: Some write zeros in front.
-_PORT_DIGITS_MAX: Final = 10
 
-#: Files, memory and ports of our own that were used up.
-_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-#: Unused connections are looked for so many times within `idle_seconds`.
-_LOOKS_PER_SILENCE: Final = 4
+#: Errors of this machine: no files, memory or ports left.
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+#: Idle connections are looked for so many times within `idle_seconds`.
+_CHECKS_PER_IDLE_TIME: Final = 4
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that a peer does not take, because of who sends it or because it does not know who."""
+    """A request that a peer with ACL denied: the user is unknown, or may not send it."""
 
     address: str
     request_code: int
@@ -44,15 +43,15 @@ Denied = Callable[[Denial], None]
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that has an end, of one client."""
+    """Limits of one client."""
 
-    #: Addresses that connections are kept to; with all of them in use, a request to another one fails.
+    #: Addresses with a connection; with all of them in use, a request to another one fails.
     addresses_max: int = 4096
-    #: Requests to one address whose answers are waited for.
-    unanswered_max: int = 1024
-    #: Requests to one address that its peer has not taken.
+    #: Requests to one address that wait for a response.
+    pending_max: int = 1024
+    #: Requests to one address that its peer has not read.
     unsent_bytes_max: int = 1024 * 1024
-    #: The longest answer, with its length prefix.
+    #: The longest response, with its length prefix.
     frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT
     #: A connection unused for so long is closed.
     idle_seconds: float = 120
@@ -61,15 +60,15 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerResponse(NamedTuple):
-    """What a peer has answered, and where it certainly is."""
+    """The response of a peer, and the address that it really has."""
 
     command: RemotingCommand
-    #: The "host:port" of the other end, the host as a number; names can stand for any.
+    #: The "host:port" of the other end, the host as a number: a name can resolve to any.
     peer: str
 
 
 class Requester(Protocol):
-    """What asks peers; every failure is an InvokeError."""
+    """Sends requests; every failure is an InvokeError."""
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Return the answer of the peer at "host:port", whatever its code."""
@@ -89,203 +88,207 @@ class RemotingClient:
         serialize_type: SerializeType = SerializeType.JSON,
         signer: Signer | None = None,
     ) -> None:
-        """Prepare; connections are plain without `tls`, and requests are signed for whom the `signer` says."""
+        """Prepare; connections are plain without `tls`, and the `signer` decides which requests are signed."""
         self._clock = clock
         self._limits = limits or ClientLimits()
         self._tls = tls
         self._serialize_type = serialize_type
         self._signer = signer
-        #: Told of each request that a peer with ACL does not take from us.
+        #: Called with each request that a peer with ACL denied.
         self.denied: Denied = lambda _denial: None
-        #: Told the address of each request that goes unsigned, although there is a signer.
+        #: Called with the address of each request that goes unsigned although there is a signer.
         self.unsigned: Callable[[str], None] = lambda _address: None
         self._numbers = count()
-        #: By address; those used last stand last.
-        self._slots: dict[str, _Slot] = {}
-        #: Connections that new requests do not go over any more, while old ones wait for their answers.
-        self._left: list[_Link] = []
-        self._look_timer: asyncio.TimerHandle | None = None
+        #: By address, the least recently used first.
+        self._addresses: dict[str, _PeerAddress] = {}
+        #: Connections without new requests, whose earlier ones wait for their responses.
+        self._retired: list[ClientConnection] = []
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int) -> RemotingCommand:
         """Return the answer of the peer at "host:port", whatever its code.
 
         Connecting counts towards the timeout. Raises InvokeTimeout without an answer in time, InvokeError otherwise.
-        What comes next goes over another connection then, as the Java client's does: this one may lead nowhere.
+        After a timeout the next request opens another connection, as in the Java client: this one may be dead.
         """
-        link = None
+        connection = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                link = await self._link(address)
-                return self._looked_at(link, request, await link.ask(self._ready(link, request)))
+                connection = await self._connection(address)
+                return await self._request(connection, request)
         except TimeoutError:
-            if link is not None:
-                self._leave(address, link)
+            if connection is not None:
+                self._retire(address, connection)
             raise InvokeTimeout(address, timeout_ms) from None
 
     async def invoke_on_new_connection(self, address: str, request: RemotingCommand, timeout_ms: int) -> PeerResponse:
-        """As `invoke`, over a connection of its own: one that stands may not know yet that its peer is gone.
+        """As `invoke`, over a connection of its own: an open one may not know yet that its peer is gone.
 
         Raises ConnectionRefused and OutOfResources too.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                link = await self._connect(address)
+                connection = await self._connect(address)
                 try:
-                    answer = self._looked_at(link, request, await link.ask(self._ready(link, request)))
-                    return PeerResponse(answer, link.peer)
+                    return PeerResponse(await self._request(connection, request), connection.peer)
                 finally:
-                    link.transport.abort()
+                    connection.transport.abort()
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
 
     async def post(self, address: str, request: RemotingCommand, timeout_ms: int) -> None:
-        """Send a request whose answer nobody waits for; only a denial in it is told.
+        """Send a request without waiting for the response, which is only checked for a denial.
 
         Raises InvokeError if it cannot be handed to the connection in time.
         """
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                link = await self._link(address)
+                connection = await self._connection(address)
         except TimeoutError:
             raise InvokeTimeout(address, timeout_ms) from None
-        link.post(self._ready(link, request))
+        connection.post(self._ready(connection, request))
 
     async def close(self) -> None:
-        """Close all connections; requests that wait for answers fail."""
+        """Close all connections; requests that wait for a response fail."""
         self._closed = True
-        if self._look_timer is not None:
-            self._look_timer.cancel()
-        links = [slot.link for slot in self._slots.values() if slot.link is not None] + self._left
-        self._slots.clear()
-        for link in links:
-            link.transport.close()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        connections = [
+            entry.connection for entry in self._addresses.values() if entry.connection is not None
+        ] + self._retired
+        self._addresses.clear()
+        for connection in connections:
+            connection.transport.close()
         try:
             async with asyncio.timeout(self._limits.close_seconds):
-                await _all_lost(links)
+                await _all_lost(connections)
         except TimeoutError:
-            for link in links:
-                link.transport.abort()
-            await _all_lost(links)
+            for connection in connections:
+                connection.transport.abort()
+            await _all_lost(connections)
 
-    def _ready(self, link: "_Link", request: RemotingCommand) -> RemotingCommand:
-        """Return a request with its number and, if this peer gets that, signed."""
+    def _ready(self, connection: "ClientConnection", request: RemotingCommand) -> RemotingCommand:
+        """Return a request with its opaque, signed if the connection is."""
         request = msgspec.structs.replace(request, opaque=next(self._numbers) & _OPAQUE_MAX)
         if self._signer is None:
             return request
-        if not link.is_signed:
-            self.unsigned(link.address)
+        if not connection.is_signed:
+            self.unsigned(connection.address)
             return request
         return signed(request, self._signer.credentials)
 
-    def _looked_at(self, link: "_Link", request: RemotingCommand, answer: RemotingCommand) -> RemotingCommand:
+    async def _request(self, connection: "ClientConnection", request: RemotingCommand) -> RemotingCommand:
+        answer = await connection.request(self._ready(connection, request))
         if is_denied(answer):
-            self.denied(link.denial(request.code, answer))
+            self.denied(connection.denial(request.code, answer))
         return answer
 
     def _post_denied(self, denial: Denial) -> None:
-        # By way of `self`: who is told may be set after the connection was made.
-        self.denied(denial)
+        self.denied(denial)  # which may be set after the connection was opened
 
-    async def _link(self, address: str) -> "_Link":
-        """Return the connection to an address, made now if there is none; raises InvokeError."""
+    async def _connection(self, address: str) -> "ClientConnection":
+        """Return the connection to an address, opened now if there is none; raises InvokeError."""
         if self._closed:
             raise InvokeError(address, "the client is closed")
-        slot = self._slots.pop(address, None) or self._new_slot(address)
-        self._slots[address] = slot
-        slot.used_ms = self._clock.now_ms()
-        slot.callers += 1
+        entry = self._addresses.pop(address, None) or self._new_address(address)
+        self._addresses[address] = entry
+        entry.used_ms = self._clock.now_ms()
+        entry.callers += 1
         try:
             # The first to come connects, the others wait for it: never two connections to one address.
-            async with slot.lock:
-                if slot.link is None or slot.link.transport.is_closing():
-                    slot.link = await self._connect(address)
-                return slot.link
+            async with entry.lock:
+                if entry.connection is None or entry.connection.transport.is_closing():
+                    entry.connection = await self._connect(address)
+                return entry.connection
         finally:
-            slot.callers -= 1
+            entry.callers -= 1
 
-    def _new_slot(self, address: str) -> "_Slot":
-        if len(self._slots) >= self._limits.addresses_max:
-            oldest = next((each for each, slot in self._slots.items() if not slot.in_use), None)
+    def _new_address(self, address: str) -> "_PeerAddress":
+        if len(self._addresses) >= self._limits.addresses_max:
+            oldest = next((each for each, entry in self._addresses.items() if not entry.in_use), None)
             if oldest is None:
                 raise InvokeError(address, f"requests to {self._limits.addresses_max} other addresses are under way")
             self._drop(oldest)
-        if self._look_timer is None:
-            self._look_later()
-        return _Slot()
+        if self._idle_timer is None:
+            self._check_later()
+        return _PeerAddress()
 
-    async def _connect(self, address: str) -> "_Link":
-        host, port = _host_and_port(address)
+    async def _connect(self, address: str) -> "ClientConnection":
+        if (parts := split_address(address)) is None:
+            raise InvokeError(address, "not an address of the form host:port")
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(
-                lambda: _Link(address, self._limits, self._serialize_type, self._post_denied), host, port, ssl=self._tls
+                lambda: ClientConnection(address, self._limits, self._serialize_type, self._post_denied),
+                *parts,
+                ssl=self._tls,
             )
         except ConnectionRefusedError:
             raise ConnectionRefused(address, "cannot connect: connection refused") from None
         except ValueError as error:
             raise InvokeError(address, f"cannot connect: this is no host name: {error}") from None
         except OSError as error:
-            kind = OutOfResources if error.errno in _OURS else InvokeError
+            kind = OutOfResources if error.errno in _OUT_OF_RESOURCES else InvokeError
             raise kind(address, f"cannot connect: {error.strerror or error}") from None
         if self._closed:
             protocol.transport.abort()
             raise InvokeError(address, "the client is closed")
-        protocol.is_signed = self._signer is not None and self._signer.signs_for(host, protocol.leads_to)
+        protocol.is_signed = self._signer is not None and self._signer.signs_for(parts[0], protocol.remote_address)
         return protocol
 
-    def _leave(self, address: str, link: "_Link") -> None:
-        slot = self._slots.get(address)
-        if slot is not None and slot.link is link:
-            slot.link = None
-        self._left = [each for each in self._left if not each.lost.is_set()]
-        self._left.append(link)
-        link.close_once_answered()
+    def _retire(self, address: str, connection: "ClientConnection") -> None:
+        entry = self._addresses.get(address)
+        if entry is not None and entry.connection is connection:
+            entry.connection = None
+        self._retired = [each for each in self._retired if not each.lost.is_set()]
+        self._retired.append(connection)
+        connection.close_once_answered()
 
     def _drop(self, address: str) -> None:
-        slot = self._slots.pop(address)
-        if slot.link is not None:
-            slot.link.transport.close()
+        entry = self._addresses.pop(address)
+        if entry.connection is not None:
+            entry.connection.transport.close()
 
-    def _look_later(self) -> None:
-        seconds = self._limits.idle_seconds / _LOOKS_PER_SILENCE
-        self._look_timer = asyncio.get_running_loop().call_later(seconds, self._look)
+    def _check_later(self) -> None:
+        seconds = self._limits.idle_seconds / _CHECKS_PER_IDLE_TIME
+        self._idle_timer = asyncio.get_running_loop().call_later(seconds, self._close_idle)
 
-    def _look(self) -> None:
-        """Close what was not used for too long; go on looking while there is something."""
-        self._look_timer = None
+    def _close_idle(self) -> None:
+        """Close idle connections; check again while there are any."""
+        self._idle_timer = None
         try:
             unused_since_ms = self._clock.now_ms() - self._limits.idle_seconds * 1000
-            for address, slot in list(self._slots.items()):
-                if not slot.in_use and slot.used_ms <= unused_since_ms:
+            for address, entry in list(self._addresses.items()):
+                if not entry.in_use and entry.used_ms <= unused_since_ms:
                     self._drop(address)
         finally:
-            if self._slots:
-                self._look_later()
+            if self._addresses:
+                self._check_later()
 
 
-class _Slot:
-    """What is known of one address."""
+class _PeerAddress:
+    """One address, and the connection to it."""
 
     def __init__(self) -> None:
         #: Held while connecting.
         self.lock = asyncio.Lock()
         #: How many connect, or wait for the one that does.
         self.callers = 0
-        self.link: _Link | None = None
+        self.connection: ClientConnection | None = None
         self.used_ms = 0
 
     @property
     def in_use(self) -> bool:
-        """Whether somebody connects, or waits for an answer."""
-        return self.callers > 0 or (self.link is not None and self.link.unanswered > 0)
+        """Whether a caller connects, or waits for a response."""
+        return self.callers > 0 or (self.connection is not None and self.connection.pending > 0)
 
 
-class _Link(asyncio.Protocol):
-    """Our end of one connection."""
+class ClientConnection(asyncio.Protocol):
+    """The client's end of one connection."""
 
     def __init__(self, address: str, limits: ClientLimits, serialize_type: SerializeType, denied: Denied) -> None:
         self.address = address
-        #: Whether what goes over it is signed.
+        #: Whether its requests are signed.
         self.is_signed = False
         self._limits = limits
         self._serialize_type = serialize_type
@@ -293,32 +296,32 @@ class _Link(asyncio.Protocol):
         self._reader = CommandReader(limits.frame_bytes_max)
         #: By opaque.
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
-        #: Opaque -> code of requests whose answers nobody waits for; the oldest are forgotten.
+        #: Opaque -> code of posted requests; the oldest are dropped.
         self._posted: dict[int, int] = {}
         self.transport: asyncio.Transport
-        #: The IP address and port of the other end; None where the system knows them no more.
-        self.leads_to: tuple[str, int] | None = None
+        #: The IP address and port of the other end; None if it closed at once.
+        self.remote_address: tuple[str, int] | None = None
         self.lost = asyncio.Event()
-        self._is_left = False
+        self._is_retired = False
 
     @property
     def peer(self) -> str:
-        """The address of the other end, the host as a number; blank where nobody knows it any more."""
-        return host_and_port(*self.leads_to) if self.leads_to else ""
+        """The address of the other end, the host as a number; blank if it is unknown."""
+        return host_and_port(*self.remote_address) if self.remote_address else ""
 
     @property
-    def unanswered(self) -> int:
-        """How many requests wait for their answers."""
+    def pending(self) -> int:
+        """How many requests wait for their responses."""
         return len(self._waiting)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection."""
         self.transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername")
-        self.leads_to = (address[0], address[1]) if address else None
+        self.remote_address = (address[0], address[1]) if address else None
 
     def data_received(self, data: bytes) -> None:
-        """Hand each response to who waits for it; of one that nobody waits for only a denial is told."""
+        """Hand each response to its waiter; report a denial among those of posted requests."""
         for command in self._reader.receive(data):
             if not command.is_response:
                 self._decline(command)
@@ -331,13 +334,13 @@ class _Link(asyncio.Protocol):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what still waits."""
+        """Fail the requests that wait."""
         self.lost.set()
         self._fail(f"the connection was lost: {exc}" if exc else "the peer closed the connection")
 
-    async def ask(self, request: RemotingCommand) -> RemotingCommand:
-        """Send a request and return its answer; raises InvokeError."""
-        if len(self._waiting) >= self._limits.unanswered_max:
+    async def request(self, request: RemotingCommand) -> RemotingCommand:
+        """Send a request and return its response; raises InvokeError."""
+        if len(self._waiting) >= self._limits.pending_max:
             raise InvokeError(self.address, f"{len(self._waiting)} requests wait for an answer already")
         waiting: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._waiting[request.opaque] = waiting
@@ -346,30 +349,30 @@ class _Link(asyncio.Protocol):
             return await waiting
         finally:
             del self._waiting[request.opaque]
-            self._close_if_left()
+            self._close_if_retired()
 
     def post(self, request: RemotingCommand) -> None:
-        """Send a request and look at its answer only for a denial; raises InvokeError."""
+        """Send a request and check its response only for a denial; raises InvokeError."""
         self.write(request)
         self._posted[request.opaque] = request.code
-        if len(self._posted) > self._limits.unanswered_max:
+        if len(self._posted) > self._limits.pending_max:
             del self._posted[next(iter(self._posted))]
 
     def denial(self, code: int, answer: RemotingCommand) -> Denial:
-        """Return what an answer says that does not take a request of this code."""
+        """Return the denial that a response to a request of this code is."""
         return Denial(address=self.address, request_code=code, remark=answer.remark or "", is_signed=self.is_signed)
 
     def close_once_answered(self) -> None:
-        """Close when nobody waits any more. What was written stays written: a peer that stands still finds it later."""
-        self._is_left = True
-        self._close_if_left()
+        """Close when no request waits any more. What is written still leaves: a paused peer may read it later."""
+        self._is_retired = True
+        self._close_if_retired()
 
-    def _close_if_left(self) -> None:
-        if self._is_left and not self._waiting:
+    def _close_if_retired(self) -> None:
+        if self._is_retired and not self._waiting:
             self.transport.close()
 
     def write(self, command: RemotingCommand) -> None:
-        """Write a command; raises InvokeError if the peer left too much unread, or no header can carry the command."""
+        """Write a command; raises InvokeError if the peer does not read, or the header does not fit."""
         if self.transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
             raise InvokeError(self.address, "the peer does not read")
         try:
@@ -384,7 +387,7 @@ class _Link(asyncio.Protocol):
                 waiting.set_exception(InvokeError(self.address, reason))
 
     def _decline(self, request: RemotingCommand) -> None:
-        """Tell a peer that sends requests the other way that none is served here."""
+        """Answer REQUEST_CODE_NOT_SUPPORTED to a request of the peer."""
         if request.is_oneway or self.transport.get_write_buffer_size() > self._limits.unsent_bytes_max:
             return
         remark = f" request type {request.code} not supported"
@@ -392,15 +395,6 @@ class _Link(asyncio.Protocol):
         self.transport.write(encode(answer, self._serialize_type))
 
 
-async def _all_lost(links: Iterable[_Link]) -> None:
-    for link in links:
-        await link.lost.wait()
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    # The length first: Python refuses to make a number of very many digits, with an error that is none of ours.
-    is_number = len(port) <= _PORT_DIGITS_MAX and port.isascii() and port.isdigit()
-    if not (host and is_number and 0 < int(port) <= _PORT_MAX):
-        raise InvokeError(address, "not an address of the form host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+async def _all_lost(connections: Iterable[ClientConnection]) -> None:
+    for connection in connections:
+        await connection.lost.wait()

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from history.landing import file_name
-from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
 from serving.config.options import NamedAddressList
 from serving.process.broker_access import key_in

@@ -1,22 +1,21 @@
-"""Bytes <-> commands: the length prefix, JSON and ROCKETMQ headers, and the limits; no socket anywhere.
+"""Bytes <-> commands: the length prefix, JSON and ROCKETMQ headers, and the limits of both.
 
 Answers to `NettyDecoder`, `NettyEncoder` and `RocketMQSerializable` (docs/protocol/remoting.md 2 to 5).
 """
 
 import re
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 from remoting.protocol import fastjson
 from remoting.protocol.codes import FLAG_RESPONSE, LANGUAGES, SerializeType
 from remoting.protocol.command import OUR_LANGUAGE, OUR_VERSION, RemotingCommand
-from remoting.protocol.errors import BodyError, FrameError, FrameTooLarge, HeaderError, without_origin
+from remoting.protocol.errors import BodyError, FrameError, HeaderError
 from remoting.protocol.shapes.integers import Int32
 
-Read = TypeVar("Read")
 #: A frame in the pieces in which it came, one or more.
 Pieces = list[bytes | bytearray]
 
@@ -32,12 +31,10 @@ _TOO_MANY_FIELDS: Final = f"a header of more than {EXT_FIELDS_MAX} extFields"
 #: from a command line, which has at most 128 KiB.
 HEADER_BYTES_MAX: Final = 256 * 1024
 
-_LENGTH_BYTES: Final = 4
-#: Shorter frames are looked at when they are whole: to keep them costs little.
-_LONG_FRAME_BYTES: Final = 64 * 1024
-#: An object for each smaller piece would cost more than its bytes.
-_PIECE_BYTES_MIN: Final = 4096
-_PREFIX: Final = struct.Struct(">II")
+#: The length prefix of a frame.
+LENGTH_BYTES: Final = 4
+#: Length prefix and header word.
+PREFIX: Final = struct.Struct(">II")
 _BINARY: Final = struct.Struct(">hBhiii")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -46,176 +43,13 @@ _INT32_RANGE: Final = range(-(2**31), 2**31)
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
 
 
-class FrameReader(Generic[Read]):
-    """Cuts a peer's bytes into frames and reads them, whatever the sizes of the chunks they arrive in.
-
-    Keeps at most one unfinished frame, so at most `frame_bytes_max` bytes. A long one is looked at as soon as its
-    header is there; if it is refused, the rest of it is read past. After bytes that break the rules `error` is set and
-    everything later is ignored: the caller answers what came before and closes the connection.
-    """
-
-    # Each of many thousand connections has one.
-    __slots__ = (
-        "_frame_bytes_max",
-        "_is_judged",
-        "_read",
-        "_read_pieces",
-        "_refuse",
-        "_rest",
-        "_wanted",
-        "error",
-        "partial_frame_bytes",
-        "skipped_bytes_left",
-    )
-
-    def __init__(
-        self,
-        read: Callable[[bytes, int, int], Read],
-        read_pieces: Callable[[Pieces], Read],
-        frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT,
-        refuse: Callable[[bytes, int], Read | None] = lambda _data, _length: None,
-    ) -> None:
-        """Take what makes something of a whole frame, such as `decode` and `decode_pieces`.
-
-        `refuse` is given the beginning of a long frame with its whole header, and its length; it returns what stands
-        for the frame if the rest of it is not wanted.
-        """
-        self._read = read
-        self._read_pieces = read_pieces
-        self._refuse = refuse
-        self._frame_bytes_max = frame_bytes_max
-        #: Bytes of a refused frame that are still to come.
-        self.skipped_bytes_left = 0
-        #: There is nothing more to be said about the unfinished frame before it is whole.
-        self._is_judged = True
-        #: The beginning of an unfinished frame, in the pieces in which it came, small ones put together.
-        self._rest: Pieces = []
-        #: How many bytes those have.
-        self.partial_frame_bytes = 0
-        #: Bytes that they must have before there is something to do.
-        self._wanted = _LENGTH_BYTES
-        #: Why the stream ended, once it did.
-        self.error: FrameError | None = None
-
-    def missing_bytes(self, data: bytes) -> int:
-        """Return how many of the next bytes, which begin with `data`, belong to a frame that began, or begins there."""
-        if self.partial_frame_bytes:
-            return self._wanted - self.partial_frame_bytes
-        return self.skipped_bytes_left or _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES])
-
-    def receive(self, data: bytes) -> list[Read]:
-        """Return what the frames are that `data` completes, in order; see `error` for what ended the stream."""
-        if self.error is not None:
-            return []
-        if self.skipped_bytes_left:
-            data = self._skip(data)
-        if self.partial_frame_bytes:
-            self._keep(data)
-            if self.partial_frame_bytes < self._wanted:
-                return self._judged()
-            pieces, self._rest = self._rest, []
-            is_one_frame = self.partial_frame_bytes == self._wanted > _PIECE_BYTES_MIN
-            self.partial_frame_bytes = 0
-        else:
-            pieces, is_one_frame = [data], False
-        frames: list[Read] = []
-        try:
-            if is_one_frame:
-                self._wanted = _LENGTH_BYTES
-                return [self._read_pieces(pieces)]
-            data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
-            at = self._cut(data, frames)
-        except FrameError as error:
-            self.error = without_origin(error)
-            return frames
-        if at < len(data):
-            self._keep(data[at:] if at else data)
-            frames += self._judged()
-        return frames
-
-    def _skip(self, data: bytes) -> bytes:
-        """Return what of `data` is behind a refused frame."""
-        skipped = min(self.skipped_bytes_left, len(data))
-        self.skipped_bytes_left -= skipped
-        return data[skipped:]
-
-    def _judged(self) -> list[Read]:
-        """Return what stands for the unfinished frame if its header is there and the rest is not wanted."""
-        length = self._wanted - _LENGTH_BYTES
-        try:
-            if self._is_judged or self.partial_frame_bytes < _PREFIX.size:
-                return []
-            _, header_end = _header_span(self._beginning(_PREFIX.size), 0, length)
-            if self.partial_frame_bytes < header_end:
-                return []
-            self._is_judged = True
-            refused = self._refuse(self._beginning(header_end), length)
-        except FrameError as error:
-            self.error = without_origin(error)
-            self._rest, self.partial_frame_bytes = [], 0
-            return []
-        if refused is None:
-            return []
-        self.skipped_bytes_left = self._wanted - self.partial_frame_bytes
-        self._rest, self.partial_frame_bytes, self._wanted = [], 0, _LENGTH_BYTES
-        return [refused]
-
-    def _beginning(self, count: int) -> bytes:
-        """Return the first `count` bytes of the unfinished frame, which are there, and perhaps more."""
-        pieces = iter(self._rest)
-        beginning = bytes(next(pieces))
-        while len(beginning) < count:
-            beginning += next(pieces)
-        return beginning
-
-    def _keep(self, data: bytes) -> None:
-        """Add to the unfinished frame; large pieces stay as they are, to be copied once, when the frame is whole."""
-        self.partial_frame_bytes += len(data)
-        if len(data) >= _PIECE_BYTES_MIN:
-            self._rest.append(data)
-        elif self._rest and isinstance(self._rest[-1], bytearray):
-            self._rest[-1] += data
-        else:
-            self._rest.append(bytearray(data))
-
-    def _cut(self, data: bytes, frames: list[Read]) -> int:
-        """Append every whole frame of `data` to `frames` and return where the unfinished one begins."""
-        at, end = 0, len(data)
-        while end - at >= _LENGTH_BYTES:
-            (length,) = _INT32.unpack_from(data, at)
-            self._check_length(length)
-            if end - at < _LENGTH_BYTES + length:
-                self._wanted = _LENGTH_BYTES + length
-                self._is_judged = length <= _LONG_FRAME_BYTES
-                return at
-            frames.append(self._read(data, at, length))
-            at += _LENGTH_BYTES + length
-        self._wanted = _LENGTH_BYTES
-        return at
-
-    def _check_length(self, length: int) -> None:
-        if length < _LENGTH_BYTES:
-            raise FrameError(f"a frame length of {length} is below the {_LENGTH_BYTES} bytes of the header word")
-        if length + _LENGTH_BYTES > self._frame_bytes_max:
-            raise FrameTooLarge(length + _LENGTH_BYTES, self._frame_bytes_max)
-
-
-class CommandReader(FrameReader[RemotingCommand]):
-    """Cuts a peer's bytes into commands."""
-
-    __slots__ = ()
-
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX_DEFAULT) -> None:
-        super().__init__(decode, decode_pieces, frame_bytes_max)
-
-
 def decode(data: bytes, at: int, length: int) -> RemotingCommand:
     """Return the command whose length prefix stands at `at` of `data`; all `length` bytes after it are there.
 
     Raises FrameError for a header longer than the frame, HeaderError for one that cannot be read.
     """
-    start, end = _header_span(data, at, length)
-    return _decode(data[at + _LENGTH_BYTES], data[start:end], data[end : at + _LENGTH_BYTES + length])
+    start, end = header_span(data, at, length)
+    return _decode(data[at + LENGTH_BYTES], data[start:end], data[end : at + LENGTH_BYTES + length])
 
 
 def decode_header(data: bytes, length: int) -> RemotingCommand:
@@ -223,9 +57,9 @@ def decode_header(data: bytes, length: int) -> RemotingCommand:
 
     `length` is that of the frame. Raises as `decode`.
     """
-    start, end = _header_span(data, 0, length)
+    start, end = header_span(data, 0, length)
     return msgspec.structs.replace(
-        _decode(data[_LENGTH_BYTES], data[start:end], b""), left_out_bytes=length + _LENGTH_BYTES - end
+        _decode(data[LENGTH_BYTES], data[start:end], b""), left_out_bytes=length + LENGTH_BYTES - end
     )
 
 
@@ -235,22 +69,22 @@ def decode_pieces(pieces: Pieces) -> RemotingCommand:
     Raises as `decode`.
     """
     first = pieces[0]
-    length = sum(map(len, pieces)) - _LENGTH_BYTES
-    if len(first) < _PREFIX.size or len(first) < _header_span(first, 0, length)[1]:
+    length = sum(map(len, pieces)) - LENGTH_BYTES
+    if len(first) < PREFIX.size or len(first) < header_span(first, 0, length)[1]:
         return decode(b"".join(pieces), 0, length)
-    start, end = _header_span(first, 0, length)
-    return _decode(first[_LENGTH_BYTES], bytes(first[start:end]), b"".join((memoryview(first)[end:], *pieces[1:])))
+    start, end = header_span(first, 0, length)
+    return _decode(first[LENGTH_BYTES], bytes(first[start:end]), b"".join((memoryview(first)[end:], *pieces[1:])))
 
 
-def _header_span(data: bytes | bytearray, at: int, length: int) -> tuple[int, int]:
+def header_span(data: bytes | bytearray, at: int, length: int) -> tuple[int, int]:
     """Return where the header of a frame begins and ends."""
-    _, word = _PREFIX.unpack_from(data, at)
+    _, word = PREFIX.unpack_from(data, at)
     header_bytes = word & _HEADER_WORD_MAX
-    if header_bytes > length - _LENGTH_BYTES:
+    if header_bytes > length - LENGTH_BYTES:
         raise FrameError(f"a header of {header_bytes} bytes does not fit a frame of {length}")
     if header_bytes > HEADER_BYTES_MAX:
         raise FrameError(f"a header of {header_bytes} bytes is over the limit of {HEADER_BYTES_MAX}")
-    start = at + _PREFIX.size
+    start = at + PREFIX.size
     return start, start + header_bytes
 
 
@@ -271,7 +105,7 @@ def encode(command: RemotingCommand, serialize_type: SerializeType = SerializeTy
     if len(header) > _HEADER_WORD_MAX:
         raise HeaderError(f"a header of {len(header)} bytes is over the limit of {_HEADER_WORD_MAX}")
     word = serialize_type << 24 | len(header)
-    return b"%b%b%b" % (_PREFIX.pack(_LENGTH_BYTES + len(header) + len(command.body), word), header, command.body)
+    return b"%b%b%b" % (PREFIX.pack(LENGTH_BYTES + len(header) + len(command.body), word), header, command.body)
 
 
 # JSON headers

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from remoting.protocol.errors import FrameError
-from remoting.protocol.frame import FrameReader
+from remoting.protocol.frame_reader import FrameReader
 from remoting.server.observer import CloseReason
 from remoting.server.request_processor import Received
 from remoting.server.statistics import Latencies, ServerStatistics, timer_ns

@@ -12,7 +12,8 @@ from remoting.background_tasks import is_failure
 from remoting.protocol.codes import FLAG_RESPONSE, VERSION_5_3_1, ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
-from remoting.protocol.frame import FrameReader, Pieces, decode, decode_header, decode_pieces, encode
+from remoting.protocol.frame import Pieces, decode, decode_header, decode_pieces, encode
+from remoting.protocol.frame_reader import FrameReader
 from remoting.server.limits import BodyTooLong, ServerOptions
 from remoting.server.observer import Peer, Rejection, ServerObserver
 from remoting.server.oneway_fast_path import OnewayFastPath

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.addresses import named_addresses
 
 #: Java's `int`, the range of a number that has no other.
 INT_MIN: Final = -(2**31)

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from remoting.client import Denial
-from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
 from serving.config.server_config import ServerConfig
 from serving.logging.logs import Logs

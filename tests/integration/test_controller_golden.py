@@ -24,7 +24,7 @@ from peers.wire import SUCCESS
 
 from remoting.protocol import fastjson
 from remoting.protocol.errors import BodyError
-from remoting.protocol.frame import CommandReader
+from remoting.protocol.frame_reader import CommandReader
 
 GET_CONFIG = 1010
 INVALID_CLEAN = 2009

@@ -16,7 +16,7 @@ from peers.lab import Lab
 
 from remoting.protocol import fastjson
 from remoting.protocol.errors import BodyError
-from remoting.protocol.frame import CommandReader
+from remoting.protocol.frame_reader import CommandReader
 
 #: So long until the server has surely carried out what it does not answer.
 SETTLE_S = 0.05

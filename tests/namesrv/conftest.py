@@ -18,7 +18,8 @@ from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.protocol.codes import SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, RequestRefused
-from remoting.protocol.frame import CommandReader, encode
+from remoting.protocol.frame import encode
+from remoting.protocol.frame_reader import CommandReader
 from remoting.server.response_cache import PreparedResponse
 
 

@@ -9,11 +9,11 @@ from listening import REGISTER, PeerStream, a_request, serving, success, until
 
 from remoting.client import ClientLimits, Denial, RemotingClient
 from remoting.clock import SystemClock
+from remoting.protocol.addresses import named_addresses
 from remoting.protocol.codes import FLAG_ONEWAY, ResponseCode, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import InvokeError, InvokeTimeout
 from remoting.protocol.frame import encode
-from remoting.protocol.named_addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer, signed
 from remoting.transport.tls import TlsContexts, TlsSettings, client_context
 
@@ -166,7 +166,7 @@ async def test_a_peer_that_denies_our_requests_is_told_whoever_waits_for_the_ans
 
 
 async def test_other_answers_that_nobody_waits_for_are_dropped():
-    async with Peers() as peers, a_client(unanswered_max=2) as client:
+    async with Peers() as peers, a_client(pending_max=2) as client:
         client.denied = lambda *told: pytest.fail(f"{told}")
         for _ in range(3):
             await client.post(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)
@@ -300,7 +300,7 @@ async def test_an_address_that_nobody_answers_at_is_forgotten_after_a_while():
         with pytest.raises(InvokeError, match="host:port"):
             await invoke(client, "nowhere")
         clock.pass_ms(20)
-        await until(lambda: not client._slots)
+        await until(lambda: not client._addresses)
 
 
 async def test_a_client_that_was_never_used_closes():
@@ -318,7 +318,7 @@ async def test_a_peer_that_sends_requests_is_told_that_none_is_served():
 
 
 async def test_requests_that_wait_for_answers_have_a_limit():
-    async with Peers() as peers, a_client(unanswered_max=2) as client:
+    async with Peers() as peers, a_client(pending_max=2) as client:
         asking = [asyncio.create_task(invoke(client, peers.address, timeout_ms=200)) for _ in range(2)]
         await (await peers.one()).answers(2)
         with pytest.raises(InvokeError, match="2 requests wait"):

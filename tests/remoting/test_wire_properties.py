@@ -11,8 +11,8 @@ from remoting.protocol.codes import LANGUAGES, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import BodyError, FrameError
 from remoting.protocol.fastjson import Dialect, encode, parse, with_quoted_integer_keys
-from remoting.protocol.frame import CommandReader
 from remoting.protocol.frame import encode as frame_of
+from remoting.protocol.frame_reader import CommandReader
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody, RegisterBrokerRequestHeader
 from remoting.protocol.shapes.route import TopicQueueMappingInfo
 

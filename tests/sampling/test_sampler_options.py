@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.addresses import named_addresses
 from remoting.protocol.signing import Credentials, Signer
 from sampling.options import TOPICS_MAX, parse_options
 

@@ -13,7 +13,8 @@ from namesrv.settings.kv_config import KvConfig
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.frame import CommandReader, encode
+from remoting.protocol.frame import encode
+from remoting.protocol.frame_reader import CommandReader
 from serving.logging.logs import Logs, json_line
 from serving.process.background_tasks import logged_tasks
 from serving.process.process import Runtime

@@ -16,13 +16,12 @@ from remoting.protocol.frame import (
     EXT_FIELDS_MAX,
     FRAME_BYTES_MAX_DEFAULT,
     HEADER_BYTES_MAX,
-    CommandReader,
-    FrameReader,
     decode,
     decode_header,
     decode_pieces,
     encode,
 )
+from remoting.protocol.frame_reader import CommandReader, FrameReader
 
 JSON, BINARY = SerializeType.JSON, SerializeType.ROCKETMQ
 

@@ -6,7 +6,7 @@ from fakes.lines import Lines
 
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from remoting.client import Denial
-from remoting.protocol.named_addresses import named_addresses
+from remoting.protocol.addresses import named_addresses
 from remoting.protocol.properties import Property
 from remoting.protocol.signing import Credentials, Signer
 from serving.config.options import Fixed

@@ -20,7 +20,8 @@ from peers.processes import free_port
 from remoting.clock import SystemClock
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.frame import CommandReader, encode
+from remoting.protocol.frame import encode
+from remoting.protocol.frame_reader import CommandReader
 from remoting.server.limits import ServerOptions
 from serving.config.stored_config import StoredConfig
 from serving.http.endpoints import CONFIG, PROBES

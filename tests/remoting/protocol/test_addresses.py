@@ -2,13 +2,13 @@
 
 import pytest
 
-from remoting.protocol.named_addresses import ip_of, named_address, named_addresses
+from remoting.protocol.addresses import ip_of, named_address, named_addresses
 
 IPV6 = "2001:db8::5"
 
 
 def means(entry, host, ip, port=10911):
-    return named_address(entry).means(host, ip_of(ip), port)
+    return named_address(entry).matches(host, ip_of(ip), port)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_a_name_means_who_is_told_by_it_in_any_case_of_letters():
 
 
 def test_without_a_known_address_only_names_are_met():
-    assert named_address("broker-a").means("broker-a", None, 1)
-    assert not named_address("10.0.0.0/8").means("10.0.0.5", None, 1)
+    assert named_address("broker-a").matches("broker-a", None, 1)
+    assert not named_address("10.0.0.0/8").matches("10.0.0.5", None, 1)
     assert ip_of("nowhere") is None
 
 
