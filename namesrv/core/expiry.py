@@ -1,7 +1,7 @@
 """When a NameServer looks for silent brokers: at the earliest deadline, and at each scan interval as a net below that.
 
-Pure: time is an argument. A standstill of this process is found by a wait that ended late: its brokers only seem silent
-then, and get one interval to be heard.
+Pure: time is an argument. A pause of this process shows as a wait that ended late: brokers only seem silent then, so
+nobody expires for one interval.
 """
 
 from typing import Final
@@ -12,18 +12,18 @@ WAIT_MS_MIN: Final = 100
 WAIT_MS_MAX: Final = 1_000
 #: A wait that ends later than this was held up with everything else.
 PAUSE_MS: Final = 1_000
-#: So many standstills in a row are waited for; who doubts for ever finds nobody silent.
+#: After so many pauses in a row scans resume, or no broker would ever expire.
 PAUSES_MAX: Final = 5
 
 
 class ExpirySchedule:
-    """The waits between two looks."""
+    """The waits between two scans."""
 
     def __init__(self, now_ms: int) -> None:
         self._scanned_ms = now_ms
         #: When the present wait should end.
         self._wait_ends_ms = now_ms
-        #: Nobody is looked for before.
+        #: No scan before.
         self._suspended_until_ms = now_ms
         self._pauses = 0
 

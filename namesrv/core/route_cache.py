@@ -60,13 +60,13 @@ class RouteCache:
             self._drop(next(iter(self._responses)))
 
     def drop(self, topics: Iterable[str]) -> None:
-        """Forget the answers of topics that changed; of the keys of two tables the fewer are gone through."""
+        """Drop the routes of topics that changed; of the keys of two tables the fewer are gone through."""
         for topic in self._responses.keys() & topics:
             self._drop(topic)
             self.invalidated += 1
 
     def clear(self) -> None:
-        """Forget all, because something changed that every route depends on."""
+        """Drop all, because something changed that every route depends on."""
         self.invalidated += len(self._responses)
         for topic in list(self._responses):
             self._drop(topic)

@@ -44,12 +44,12 @@ from remoting.protocol.shapes.route import (
     TopicRouteData,
 )
 
-#: So many times a registration is decided in slices before it is done at once.
+#: How often a change is prepared in steps before it is made in one.
 _TRIES: Final = 3
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
-    """What is known of a broker's topics; None if the broker is not."""
+    """The data version of a broker's topics; None for an unknown broker."""
 
     data_version: DataVersion | None
     changed: bool
@@ -80,7 +80,7 @@ class RouteState:
     # Brokers
 
     def previous_registration(self, request: Registration) -> PreviousRegistration | None:
-        """Return what the registrant said last of its topics, if it is the same broker still and all of it holds.
+        """Return the registrant's previous registration, if broker and tables are as they were after it.
 
         To apply the same again would change nothing, and to apply a difference is to apply the whole.
         """
@@ -111,7 +111,7 @@ class RouteState:
         return RouteOutcome(reply=master, events=(event, heartbeat), effects=probes_of(row, again))
 
     def ignore_stale(self, request: Registration) -> RouteOutcome[MasterAddresses]:
-        """Change nothing for a registration whose connection is gone: what the broker says over another counts."""
+        """Change nothing for a registration whose connection is lost: the broker registers over another one."""
         stale = StaleRegistration(
             cluster=request.cluster,
             broker_name=request.broker_name,
@@ -129,10 +129,10 @@ class RouteState:
     ) -> CooperativeTask[RouteOutcome[MasterAddresses] | None]:
         """Take a registration; the reply tells a slave where its master is.
 
-        Rests while its topics are compared, and compares them anew if something was applied meanwhile. All else is
-        decided at the end, in the step that applies it, when `now_ms` and `is_late` are asked. None: the topics are the
-        difference to something that holds no longer, and the whole is needed. Raises SingleTopicFromUnknownBroker,
-        TooManyMembers or TooManyBrokers. In all these cases nothing has changed.
+        Yields while its topics are compared, and compares them again if another change was applied meanwhile. All else
+        is decided in the last step, which applies it and calls `now_ms` and `is_late`. None if the topics are the
+        difference to a registration that holds no longer: then all topics are needed. Raises
+        SingleTopicFromUnknownBroker, TooManyMembers or TooManyBrokers. In all these cases nothing has changed.
         """
         self._check_limits(request)
         for _ in range(_TRIES):
@@ -141,7 +141,7 @@ class RouteState:
             if self._applier.version == compared_at:
                 break
         else:
-            # Others change too much meanwhile to rest between comparing and applying.
+            # Others change too much meanwhile: compare and apply in one step.
             compared = run_to_completion(self._compare(request))
         if request.base is not None and self.previous_registration(request) != request.base:
             return None
@@ -166,7 +166,7 @@ class RouteState:
     def _register(
         self, request: Registration, compared: ComparedRegistration, now_ms: int
     ) -> RouteOutcome[MasterAddresses]:
-        # Others may have registered while it rested.
+        # Others may have registered between its steps.
         self._check_limits(request)
         known = self.tables.live.get(request.key)
         decision = change_planner.decide(
@@ -186,7 +186,7 @@ class RouteState:
                 request.identity, request.reported
             )
         elif reported := self._last_registrations.get(request.broker_name):
-            # The row is another one now: who repeats what it said before has to be read.
+            # The row is another one now, so the next registration has to be decoded.
             reported.pop(request.key, None)
         events: list[Event] = [decision.event]
         if decision.superseded:
@@ -207,9 +207,9 @@ class RouteState:
     def unregistration_steps(
         self, cluster: str, key: LiveKey, connection_id: int, now_ms: int
     ) -> CooperativeTask[RouteOutcome[None]]:
-        """Remove a broker at its own request; rests while that is prepared.
+        """Remove a broker at its own request; a cooperative task.
 
-        Left aside if the broker has registered over a younger connection since: then the request is a late one of a
+        Ignored if the broker has registered over a younger connection since: then the request is a late one of a
         process that has been replaced.
         """
         row = self.tables.live.get(key)
@@ -230,7 +230,7 @@ class RouteState:
         return run_to_completion(self.connection_loss_steps(connection_id, now_ms))
 
     def connection_loss_steps(self, connection_id: int, now_ms: int) -> CooperativeTask[RouteOutcome[None]]:
-        """Remove every broker that has no other connection over which it registers; rests while that is prepared."""
+        """Remove every broker that has no other connection over which it registers; a cooperative task."""
         live = self.tables.live
         #: Broker name -> those that have registered over it; nobody comes to it any more.
         members: dict[str, list[LiveKey]] = {}
@@ -259,7 +259,7 @@ class RouteState:
         return run_to_completion(self.expiry_steps(now_ms))
 
     def expiry_steps(self, now_ms: int) -> CooperativeTask[RouteOutcome[None]]:
-        """Remove the brokers that were silent for longer than their timeout; rests while that is prepared."""
+        """Remove the brokers that were silent for longer than their timeout; a cooperative task."""
         live = self.tables.live
         silent: dict[str, list[LiveKey]] = {}
         connections: set[int] = set()
@@ -279,7 +279,7 @@ class RouteState:
         return RouteOutcome(reply=None, events=outcome.events, effects=(*outcome.effects, *closing))
 
     def heartbeat(self, cluster: str, key: LiveKey, kind: HeartbeatKind, now_ms: int) -> RouteOutcome[LiveRow | None]:
-        """Note a sign of life; the reply is the broker's row, None if it is not registered in that cluster."""
+        """Record a heartbeat; the reply is the broker's row, None if it is not registered in that cluster."""
         row = self.tables.live.get(key)
         if row is None or row.cluster != cluster:
             return RouteOutcome(reply=None)
@@ -291,7 +291,7 @@ class RouteState:
     def query_data_version(
         self, cluster: str, key: LiveKey, data_version: DataVersion | None, connection_id: int, now_ms: int
     ) -> RouteOutcome[StoredVersion]:
-        """Tell whether a broker's topics differ from what it registered; counts as a sign of life.
+        """Tell whether a broker's topics differ from what it registered; counts as a heartbeat.
 
         Brokers ask it instead of registering the same again, so their connection counts as if they had registered.
         """

@@ -67,7 +67,7 @@ class DurableSettings(StoredConfig[NameServerConfig]):
             await self._store_kv(changed, namespace, key)
 
     async def delete_kv(self, namespace: str | None, key: str | None) -> None:
-        """Forget an entry, if it is there; raises NotStored if the disk refuses."""
+        """Delete an entry, if it is there; raises NotStored if the disk refuses."""
         if namespace is None or key is None:
             return
         async with self._kv_turn:

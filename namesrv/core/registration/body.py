@@ -50,7 +50,7 @@ class RegistrationRefused(RequestRefused):
 
 
 class RegistrationBody(NamedTuple):
-    """What a broker says of its topics."""
+    """A decoded registration body."""
 
     data_version: DataVersion
     topics: dict[str, TopicSettings]
@@ -64,7 +64,7 @@ class RegistrationBody(NamedTuple):
 
 
 class PreviousRegistration(NamedTuple):
-    """What a broker has said, and is still so."""
+    """A broker's previous registration, while it still holds."""
 
     reported: ReportedTopics
     #: The topics that are known of it.
@@ -101,7 +101,7 @@ def decode_registration(
 
 
 def _checksum(body: bytes) -> CooperativeTask[int]:
-    """Return the CRC-32 of a body as brokers send it; rests."""
+    """Return the CRC-32 of a body as brokers send it; a cooperative task."""
     view = memoryview(body)
     value = zlib.crc32(view[:_CHECKSUM_BYTES])
     for at in range(_CHECKSUM_BYTES, len(body), _CHECKSUM_BYTES):

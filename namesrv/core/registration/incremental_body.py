@@ -1,4 +1,4 @@
-"""What a broker said last of its topics, kept as digests of its text: enough to know what a new text changes.
+"""A broker's last reported topics, kept as digests of its text: enough to know what a new text changes.
 
 Brokers repeat all their topics every 30 s, and nearly always nothing has changed but a time that no NameServer reads
 (`mappingDataVersion`). So the text of the topic table is kept as the digests of blocks that begin and end between two
@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 
 class ReportedTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The text of one registration, as far as it has to be known later."""
+    """The text of one registration in digests."""
 
     #: The text before the table without the time in it, and the text after it.
     head: bytes
@@ -73,7 +73,7 @@ class ReportedTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     topics: int
 
     def is_unchanged(self, body: bytes, crc32: int) -> bool:
-        """Tell whether a body says the same again, and has the checksum it is said to have (0 = any)."""
+        """Tell whether a body reports the same again, and has the announced checksum (0 = any)."""
         start = _table_start(body)
         if start is None or len(body) - start != self.rest_bytes or not body.endswith(self.tail):
             return False
@@ -99,7 +99,7 @@ class TableText(NamedTuple):
 def read_table(
     body: bytes, before: ReportedTopics | None = None, has: Container[str] = ()
 ) -> CooperativeTask[TableText | None]:
-    """Return what a registration says, or what of it differs from `before`; rests between blocks.
+    """Return what a registration says, or what of it differs from `before`; yields between blocks.
 
     `has` holds the topics that are known of the broker. None if the text is not as brokers write it; then it has to be
     decoded as a whole. Raises BodyError for more topics than any broker has.

@@ -59,7 +59,7 @@ class LongRegistration:
         self.left_out = 0
 
     def read_body(self) -> CooperativeTask[None]:
-        """Read the body of a registration from version 37 on; rests."""
+        """Read the body of a registration from version 37 on; a cooperative task."""
         rest: dict[str, bytes] = {}
         self._members.enter()
         while (key := self._next_of_few()) is not None:
@@ -71,7 +71,7 @@ class LongRegistration:
         self.body = decode_body(RegisterBrokerBody, _object(rest.values()))
 
     def read_wrapper(self) -> CooperativeTask[None]:
-        """Read the body of an older one; rests."""
+        """Read the body of an older one; a cooperative task."""
         yield from self._read_wrapper()
         self._members.check_end()
 

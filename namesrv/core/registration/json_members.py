@@ -85,7 +85,7 @@ class JsonMembers:
         return self.text[self._key_at : self.at]
 
     def skip(self) -> CooperativeTask[None]:
-        """Stand behind the value, however long it is; rests."""
+        """Stand behind the value, however long it is; a cooperative task."""
         if self.take() is not None:
             return
         if not self.text.startswith(_BRACKETS, self.at):

@@ -66,7 +66,7 @@ class RegistrationDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_queues(tables: RouteTables, registration: Registration) -> CooperativeTask[QueueChanges]:
-    """Work out which queues a registration changes; rests now and then.
+    """Work out which queues a registration changes; a cooperative task.
 
     The result holds as long as no topic, permission or member of the set changes. Raises SingleTopicFromUnknownBroker.
     """
@@ -147,7 +147,7 @@ class _SetTransition(msgspec.Struct, frozen=True):
 
 
 def _transition_of(tables: RouteTables, registration: Registration) -> _SetTransition | RegistrationConflicted:
-    """Return how the set stands with the registrant, or by whom that is turned away."""
+    """Return the set before and after the registration, or the conflict that refuses it."""
     present = tables.brokers.get(registration.broker_name)
     # An address is one process: a slave that became master drops its former id.
     others = {
@@ -175,7 +175,7 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
 
 
 def _is_authoritative(registration: Registration, transition: _SetTransition) -> bool:
-    """Tell whether what the registrant says of topics is that of its set."""
+    """Tell whether the registrant is authoritative for the topics of its set."""
     return _is_master(registration) or _is_prime_slave(registration, transition.after)
 
 
@@ -223,7 +223,7 @@ def _is_master(registration: Registration) -> bool:
 
 
 def _is_prime_slave(registration: Registration, broker_set: RegisteredSet) -> bool:
-    """Tell whether a 5.x broker speaks for its set because nobody has a smaller broker id."""
+    """Tell whether a 5.x broker is authoritative for its set because nobody has a smaller broker id."""
     return registration.enable_acting_master is not None and registration.broker_id == broker_set.min_broker_id
 
 
@@ -330,7 +330,7 @@ def _registered(registration: Registration, transition: _SetTransition, changes:
 
 
 def unchanged_registration(registration: Registration, topics: int, data_version: DataVersion) -> BrokerRegistered:
-    """Return what is told of a registration that says what the one before said."""
+    """Return the event of a registration that reports the same as the previous one."""
     return BrokerRegistered(
         cluster=registration.cluster,
         broker_name=registration.broker_name,

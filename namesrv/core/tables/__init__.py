@@ -1,1 +1,1 @@
-"""The route tables: each stores, answers and forgets one concern and knows no other table."""
+"""The route tables: each stores, returns and removes one concern and knows no other table."""

@@ -93,7 +93,7 @@ class BrokerTable:
         return self._counted.get(cluster, frozenset())
 
     def put(self, broker_set: RegisteredSet) -> None:
-        """Store a set; one without members is forgotten."""
+        """Store a set; one without members is removed."""
         name = broker_set.broker_name
         self._count(self._sets.get(name), broker_set)
         before = self._clusters_of(self._sets.get(name))

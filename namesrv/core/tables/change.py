@@ -38,9 +38,9 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
     #: The set as it will be; without members it goes, and all that is its own with it.
     broker_set: RegisteredSet
-    #: Members that will be forgotten.
+    #: Members that are removed.
     removed_members: tuple[LiveKey, ...] = ()
-    #: The member that was heard, with its new row.
+    #: The member that registers, with its new row.
     registrant: tuple[LiveKey, LiveRow] | None = None
     #: Queues to store.
     queue_changes: QueueChanges = QueueChanges()
@@ -53,7 +53,7 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
     permission_overrides: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def is_heartbeat_only(self, before: RegisteredSet | None) -> bool:
-        """Tell whether nothing changes but the row of the member that was heard."""
+        """Tell whether nothing changes but the row of the registrant."""
         changes = self.removed_members or self.queue_changes.queues or self.removed_topics or self.mappings
         return not (changes or self.lifted_overrides or self.permission_overrides) and self.broker_set == before
 

@@ -29,13 +29,13 @@ class OlderConnection(NamedTuple):
 
 
 class LiveRow(NamedTuple):
-    """What is known of a living broker from its last registration and the beats since."""
+    """A live broker, from its last registration and the heartbeats since."""
 
     cluster: str
     broker_id: int
-    #: Monotonic ms of the last sign of life.
+    #: Monotonic ms of the last heartbeat.
     last_heartbeat_ms: int
-    #: Silence that is allowed, in ms.
+    #: Heartbeat timeout, in ms.
     timeout_ms: int
     data_version: DataVersion
     #: The connection of the latest registration.
@@ -50,7 +50,7 @@ class LiveRow(NamedTuple):
     period_ms: int = PERIOD_MS_DEFAULT
     #: Open connections of registrations before the latest, oldest first.
     older_connections: tuple[OlderConnection, ...] = ()
-    #: Since it lost its latest connection, until when the broker has to be heard, in monotonic ms; None in general.
+    #: Since it lost its latest connection, until when it must send a heartbeat, in monotonic ms; None in general.
     grace_ends_ms: int | None = None
 
     @property
@@ -72,7 +72,7 @@ class LiveTable:
         self._rows: dict[LiveKey, LiveRow] = {}
         #: Member -> until when it may be silent: all that a scan looks at.
         self._deadlines: dict[LiveKey, int] = {}
-        #: No deadline lies before this: signs of life only move them on.
+        #: No deadline lies before this: heartbeats only move them on.
         self._earliest_ms = 0
         self._by_connection: dict[int, dict[LiveKey, None]] = {}
         #: Cluster and address -> the members of any set there.
@@ -133,13 +133,13 @@ class LiveTable:
             self._by_connection.setdefault(number, {})[key] = None
 
     def refresh(self, key: LiveKey, now_ms: int) -> None:
-        """Note a sign of life of a member that lives."""
+        """Record a heartbeat of a registered member."""
         row = self._rows[key]
         self._rows[key] = row._replace(last_heartbeat_ms=now_ms, grace_ends_ms=None)
         self._deadlines[key] = now_ms + row.timeout_ms
 
     def remove(self, key: LiveKey) -> None:
-        """Forget a member, if it is known."""
+        """Remove a member, if it is known."""
         self._leave_connections(key)
         self._leave_address(key)
         self._rows.pop(key, None)

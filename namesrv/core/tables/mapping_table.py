@@ -24,7 +24,7 @@ class PreparedMappings(NamedTuple):
 
 
 class PreparedMappingRemoval(NamedTuple):
-    """Mappings of one set, ready to be forgotten; of no use once the table has changed."""
+    """Mappings of one set, ready to be removed; of no use once the table has changed."""
 
     broker_name: str
     holders: HolderRemoval
@@ -52,12 +52,12 @@ class MappingTable:
     def prepare_put(
         self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]
     ) -> CooperativeTask[PreparedMappings]:
-        """Work out what it takes to store what a set says of its static topics; rests now and then."""
+        """Work out what it takes to store a set's mappings of static topics; a cooperative task."""
         added = yield from self._holders.prepare_join(broker_name, mappings, self.of_broker(broker_name))
         return PreparedMappings(broker_name, mappings, added)
 
     def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedMappingRemoval]:
-        """Work out what it takes to forget what a set said of some topics, each named once; rests now and then."""
+        """Work out what it takes to remove a set's mappings of some topics, each named once; a cooperative task."""
         mine = self.of_broker(broker_name)
         mapped = (topic for topic in topics if topic in mine) if mine else ()
         return PreparedMappingRemoval(broker_name, (yield from self._holders.prepare_leave(broker_name, mapped)))
@@ -69,7 +69,7 @@ class MappingTable:
             self._by_broker.setdefault(prepared.broker_name, {}).update(prepared.mappings)
 
     def discard(self, prepared: PreparedMappingRemoval) -> None:
-        """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
+        """Remove what was prepared since the last change of the table, but for what was stored by `store`."""
         name, removal = prepared
         if not removal.topics:
             return
@@ -82,9 +82,9 @@ class MappingTable:
             del mine[topic]
 
     def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
-        """Store what a set says of its static topics at once."""
+        """Store a set's mappings of static topics at once."""
         self.store(run_to_completion(self.prepare_put(broker_name, mappings)))
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Forget what a set said of some topics at once."""
+        """Remove the mappings of some topics at once."""
         self.discard(run_to_completion(self.prepare_removal(broker_name, dict.fromkeys(topics))))

@@ -1,14 +1,14 @@
-"""Permissions that an operator set (requests 205 and 327), until a changed registration carries the topic.
+"""Permission overrides that an operator set (requests 205 and 327), until a changed registration carries the topic.
 
 Java keeps the operator's choice because an unchanged registration touches no topic. Here a registration is always
-compared topic by topic, so that the later parts of a split one count; what the operator set is therefore remembered.
+compared topic by topic, so that the later parts of a split one count; so the override is stored.
 """
 
 from collections.abc import Iterable, Mapping
 
 
 class PermissionOverrides:
-    """Broker name -> topic -> the permission that stands instead of the registered one; empty but for maintenance."""
+    """Broker name -> topic -> the permission that replaces the registered one; empty but for maintenance."""
 
     def __init__(self) -> None:
         self._overrides: dict[str, dict[str, int]] = {}
@@ -18,7 +18,7 @@ class PermissionOverrides:
         return self._overrides.get(broker_name, {})
 
     def put(self, broker_name: str, overrides: Mapping[str, int]) -> None:
-        """Remember overrides of some topics."""
+        """Store overrides of some topics."""
         if overrides:
             self._overrides.setdefault(broker_name, {}).update(overrides)
 

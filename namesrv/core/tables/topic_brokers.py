@@ -45,7 +45,7 @@ class HolderTable:
     def prepare_join(
         self, broker_name: str, topics: Iterable[str], mine: Mapping[str, object]
     ) -> CooperativeTask[dict[str, Holders]]:
-        """Return who will have those of the topics that the set has not yet, which are not in `mine`; rests."""
+        """Return the future holders of those topics that the set has not yet, which are not in `mine`."""
         added: dict[str, Holders] = {}
         # By the identity of the former holders, which topics share, as they will share the new ones.
         grown: dict[int, Holders] = {}
@@ -59,7 +59,7 @@ class HolderTable:
         return added
 
     def prepare_leave(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[HolderRemoval]:
-        """Return who will have the topics, each named once, when the set has them no longer; rests."""
+        """Return who will have the topics, each named once, when the set has them no longer; a cooperative task."""
         every: list[str] = []
         unheld: list[str] = []
         remaining: dict[str, Holders] = {}

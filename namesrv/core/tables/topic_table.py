@@ -36,7 +36,7 @@ class PreparedQueues(NamedTuple):
 
 
 class PreparedRemoval(NamedTuple):
-    """Topics of one set, ready to be forgotten; of no use once the table has changed."""
+    """Topics of one set, ready to be removed; of no use once the table has changed."""
 
     broker_name: str
     holders: HolderRemoval
@@ -88,7 +88,7 @@ class TopicTable:
         return self._queue_sums.get(broker_name, QueueSum())
 
     def prepare_put(self, broker_name: str, changes: QueueChanges) -> CooperativeTask[PreparedQueues]:
-        """Work out what it takes to store changed queues of one set; rests now and then."""
+        """Work out what it takes to store changed queues of one set; a cooperative task."""
         read, write = self.queue_sum(broker_name)
         for before, after, topics in changes.transitions:
             read += topics * (after.read_queue_nums - (before.read_queue_nums if before else 0))
@@ -115,7 +115,7 @@ class TopicTable:
         self.names_version += len(self._holders) != topics_before
 
     def prepare_removal(self, broker_name: str, topics: Iterable[str]) -> CooperativeTask[PreparedRemoval]:
-        """Work out what it takes to forget topics, each named once, of one set, as far as it has them; rests."""
+        """Work out what it takes to remove topics, each named once, of one set, as far as it has them."""
         mine = self.topics_of(broker_name)
         had: list[str] = []
         read = write = 0
@@ -131,11 +131,11 @@ class TopicTable:
         return PreparedRemoval(broker_name, removal, QueueSum(read, write))
 
     def remove(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Forget some topics of one set at once, as far as it has them."""
+        """Remove some topics of one set at once, as far as it has them."""
         self.discard(run_to_completion(self.prepare_removal(broker_name, dict.fromkeys(topics))))
 
     def discard(self, prepared: PreparedRemoval) -> None:
-        """Forget what was prepared since the last change of the table, but for what was stored by `store`."""
+        """Remove what was prepared since the last change of the table, but for what was stored by `store`."""
         name, removal, queue_sum = prepared
         if not removal.topics:
             return

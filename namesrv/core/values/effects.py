@@ -107,17 +107,17 @@ class StaleRegistration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """A broker was heard."""
+    """A heartbeat of a broker."""
 
     cluster: str
     broker_name: str
     broker_id: int
     kind: HeartbeatKind
     address: str
-    #: Ms since it was last heard; None at its first registration.
+    #: Ms since its previous heartbeat; None at its first registration.
     interval_ms: int | None
     heartbeat_timeout_ms: int
-    #: What it said last of its topics.
+    #: Of its last registration.
     data_version: DataVersion
 
 
@@ -129,7 +129,7 @@ class BrokerRemoved(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int
     address: str
     reason: DepartureReason
-    #: Ms since it was last heard.
+    #: Ms since its last heartbeat.
     silent_ms: int
     heartbeat_timeout_ms: int
     #: It was the master of its set.

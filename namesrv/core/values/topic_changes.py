@@ -30,7 +30,7 @@ class QueueChanges(NamedTuple):
 def compare_topics(
     before: Mapping[str, QueueData], wanted: Iterable[tuple[str, QueueData]]
 ) -> CooperativeTask[QueueChanges]:
-    """Return the topics of which a set has something else `before` than is `wanted`; rests now and then.
+    """Return the topics of which a set has something else `before` than is `wanted`; a cooperative task.
 
     No topic may be wanted twice.
     """

@@ -1,4 +1,4 @@
-"""What a broker says of a topic beside its name: of thousands of topics few are set differently, so equal ones share.
+"""What a broker reports of a topic beside its name: thousands of topics have few different settings, so they share them.
 
 Pure values.
 """

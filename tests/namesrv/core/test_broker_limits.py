@@ -42,7 +42,7 @@ def test_what_is_refused_changes_nothing(state):
     assert len(state.tables.live) == 20
 
 
-def test_who_is_registered_registers_again_though_there_are_too_many(state):
+def test_registered_broker_registers_again_at_the_limit(state):
     register(state, 1, *range(30))
     state.configure(NameServerConfig(brokers_max=1, brokers_per_connection_max=1))
     assert register(state, 1, *range(20)) == 20
@@ -56,7 +56,7 @@ def test_beyond_the_limit_of_all_each_connection_has_some(state):
         state.register_broker(a_registration(broker_name="one-more", connection_id=3), now_ms=0)
 
 
-def test_who_leaves_makes_room(state):
+def test_departure_makes_room_for_another_broker(state):
     register(state, 1, *range(30))
     state.connection_lost(1, now_ms=1)
     assert register(state, 2, *range(30)) == 20
@@ -72,7 +72,7 @@ def test_brokers_that_are_handed_from_connection_to_connection_make_no_room_with
     assert len(state.tables.live) <= 40 + 5 * GUARANTEED_PER_CONNECTION
 
 
-def test_two_registrations_of_one_connection_that_rest_are_not_both_taken_for_its_last_broker(state):
+def test_two_concurrent_registrations_do_not_exceed_the_limit_of_a_connection(state):
     register(state, 1, *range(19))
     resting = [
         state.registration_steps(a_registration(broker_name=name, connection_id=1), lambda: 0, lambda: False)
@@ -98,7 +98,7 @@ class CountedTable(LiveTable):
 
 
 @pytest.mark.parametrize("stay", [False, True], ids=["which leave", "which stay with another connection"])
-def test_a_lost_connection_costs_a_few_looks_at_each_of_its_brokers(stay):
+def test_connection_loss_costs_a_few_lookups_per_broker(stay):
     count = 200
     state = RouteState(NameServerConfig(), RouteTables(live=CountedTable()))
     register(state, 1, *range(count))

@@ -50,7 +50,7 @@ async def test_after_a_change_of_one_set_the_answer_does_not_cost_what_all_sets_
     assert min(took_ms) < 80
 
 
-async def test_few_and_many_sets_are_told_in_the_same_words_whatever_became_of_them(desk):
+async def test_text_of_few_and_many_sets_is_the_same(desk):
     for count in (3, MANY):
         register(desk, *range(count))
         register(desk, 1, broker_id=2, zone_name='zone "1"', cluster="Ünder")
@@ -60,7 +60,7 @@ async def test_few_and_many_sets_are_told_in_the_same_words_whatever_became_of_t
         assert await asked(desk) == encoded_whole(desk)
 
 
-async def test_who_asks_after_a_change_is_told_of_it_though_others_wait_already(desk):
+async def test_request_after_a_change_gets_a_text_with_it(desk):
     register(desk, *range(MANY))
     asking = [asyncio.create_task(asked(desk, number)) for number in range(3)]
     await asyncio.sleep(0)
@@ -71,7 +71,7 @@ async def test_who_asks_after_a_change_is_told_of_it_though_others_wait_already(
     assert bodies[-1] == encoded_whole(desk)
 
 
-async def test_all_who_wait_when_a_list_is_begun_get_the_same_one(desk):
+async def test_requests_that_wait_when_a_text_is_begun_share_it(desk):
     register(desk, *range(MANY))
     bodies = await asyncio.gather(*(asked(desk, number) for number in range(5)))
     assert bodies == [encoded_whole(desk)] * 5

@@ -32,7 +32,7 @@ def an_acting_set(*broker_ids, **values):
     return a_broker_set(broker_ids=broker_ids, enable_acting_master=True, **values)
 
 
-def test_nobody_leaving_changes_nothing():
+def test_departure_of_no_member_changes_nothing():
     assert departure.decide(route_tables(a_broker_set()), [], DepartureReason.TIMEOUT, now_ms=0) == []
 
 
@@ -158,7 +158,7 @@ def test_members_of_two_sets_leave_each_their_own():
 # The smallest broker id
 
 
-def test_everybody_left_is_told_who_has_the_smallest_id_now():
+def test_remaining_members_are_notified_of_smallest_id():
     decision = decided(route_tables(an_acting_set(0, 1, 2)), MASTER)
     assert decision.notify == NotifyMinBrokerIdChange(
         broker_name=BROKER,
@@ -171,7 +171,7 @@ def test_everybody_left_is_told_who_has_the_smallest_id_now():
 
 
 @pytest.mark.parametrize("order", [(MASTER, SLAVE), (SLAVE, MASTER)])
-def test_nobody_is_told_of_a_successor_who_leaves_in_the_same_moment(order):
+def test_notification_never_names_a_successor_that_leaves_too(order):
     notify = decided(route_tables(an_acting_set(0, 1, 2)), *order).notify
     assert (notify.min_broker_id, notify.offline_broker_addr) == (2, MASTER.address)
     assert notify.recipients == (an_address(broker_id=2),)
@@ -182,5 +182,5 @@ def test_nobody_is_told_of_a_successor_who_leaves_in_the_same_moment(order):
     [(an_acting_set(0, 1), SLAVE), (an_acting_set(0), MASTER), (a_broker_set(broker_ids=(0, 1)), MASTER)],
     ids=["larger id", "nobody left", "no acting master"],
 )
-def test_nobody_is_told_if_there_is_nothing_to_take_over(broker_set, leaves):
+def test_no_notification_without_acting_master(broker_set, leaves):
     assert decided(route_tables(broker_set), leaves).notify is None

@@ -19,7 +19,7 @@ def run(expiry, *, to_ms, earliest_ms, held=(), from_ms=0):
     return looks
 
 
-def test_a_look_comes_a_millisecond_after_the_earliest_deadline():
+def test_scan_is_due_a_millisecond_after_the_earliest_deadline():
     assert run(ExpirySchedule(0), to_ms=4_322, earliest_ms=4_321) == [4_322]
 
 
@@ -29,16 +29,16 @@ def test_an_earlier_deadline_is_seen_within_a_second():
     assert expiry.wait_ms(1_000, 1_500, INTERVAL_MS) == 501
 
 
-def test_without_brokers_or_deadlines_there_is_a_look_at_each_interval():
+def test_scan_is_due_at_each_interval_without_deadlines():
     assert run(ExpirySchedule(0), to_ms=30_000, earliest_ms=None) == [10_000, 20_000, 30_000]
     assert run(ExpirySchedule(0), to_ms=20_000, earliest_ms=10**9) == [10_000, 20_000]
 
 
-def test_deadlines_that_are_over_at_once_are_looked_for_ten_times_a_second():
+def test_scans_are_at_least_100_ms_apart():
     assert len(run(ExpirySchedule(0), to_ms=1_000, earliest_ms=0)) == 10
 
 
-def test_after_a_standstill_nobody_is_looked_for_before_the_interval_is_over():
+def test_scan_is_suspended_for_one_interval_after_a_process_pause():
     assert run(ExpirySchedule(0), to_ms=151_000, earliest_ms=500, held=[(400, 140_000)]) == [
         150_000,
         150_100,
@@ -46,19 +46,19 @@ def test_after_a_standstill_nobody_is_looked_for_before_the_interval_is_over():
     ]
 
 
-def test_a_second_standstill_within_the_interval_gives_another_one():
+def test_second_process_pause_suspends_scans_for_another_interval():
     looks = run(ExpirySchedule(0), to_ms=60_000, earliest_ms=500, held=[(400, 20_000), (22_000, 40_000)])
     assert looks[0] == 50_000
 
 
-def test_who_always_stands_still_finds_silent_brokers_nevertheless():
+def test_scans_resume_after_five_process_pauses_in_a_row():
     held = [(begin_ms, begin_ms + 2_500) for begin_ms in range(0, 200_000, 3_000)]
     looks = run(ExpirySchedule(0), to_ms=200_000, earliest_ms=-1, held=held)
     assert looks
     assert looks[0] < 40_000
 
 
-def test_a_wait_that_ends_a_little_late_is_no_standstill():
+def test_wait_that_ends_a_little_late_is_no_process_pause():
     expiry = ExpirySchedule(0)
     expiry.wait_ms(0, 500, INTERVAL_MS)
     assert expiry.pause_ms(1_501, INTERVAL_MS) is None

@@ -119,7 +119,7 @@ def test_as_many_go_as_a_large_answer_needs(answers):
     assert body_of(answers, "Large", "java") == b"12345678"
 
 
-def test_an_answer_over_the_limit_is_kept_until_the_next_one_is_made(answers):
+def test_route_over_the_cache_limit_stays_until_the_next_one(answers):
     answers.keep(TOPIC, "java", ready(b"12345678901"))
     assert body_of(answers, TOPIC, "java") == b"12345678901"
     answers.keep("OtherTopic", "java", ready(b"1"))

@@ -97,7 +97,7 @@ def test_a_registered_broker_lives_and_has_its_topics(state):
     assert (outcome.reply, outcome.effects) == (MasterAddresses(), ())
 
 
-def test_every_registration_tells_how_long_the_broker_was_silent(state):
+def test_registration_event_carries_time_since_last_heartbeat(state):
     beat = BrokerHeartbeat(
         cluster=CLUSTER,
         broker_name=BROKER,
@@ -130,7 +130,7 @@ def test_a_slave_without_a_master_in_its_own_cluster_learns_of_none(state, broke
     assert register(state, broker_id=2).reply == MasterAddresses()
 
 
-def test_a_late_registration_over_a_connection_that_is_gone_is_left_aside_and_answered_as_usual(state):
+def test_registration_over_lost_connection_is_ignored_and_answered_as_usual(state):
     register(state)
     register(state, broker_id=1, connection_id=8, now_ms=5)
     late = {"topics": {}, "data_version": CHANGED, "is_late": True}
@@ -140,7 +140,7 @@ def test_a_late_registration_over_a_connection_that_is_gone_is_left_aside_and_an
     assert state.tables.live.get(SLAVE) == a_live_row(broker_id=1, connection_id=8, last_heartbeat_ms=5)
 
 
-def test_a_broker_with_two_connections_stays_until_both_are_gone(state):
+def test_broker_with_two_connections_stays_until_both_are_lost(state):
     """It has two names for this server, and each has a connection."""
     register(state, connection_id=8)
     register(state, connection_id=9)
@@ -171,7 +171,7 @@ def test_a_broker_that_is_given_up_loses_all_its_connections(state):
     ],
     ids=["deleted", "wiped", "left", "registered"],
 )
-def test_what_happens_while_a_registration_rests_is_not_undone_by_it(state, between):
+def test_registration_does_not_undo_changes_applied_between_its_steps(state, between):
     """It comes to the same as if that had happened before."""
     other = RouteState(NameServerConfig())
     request = a_registration(topics=topic_configs(TOPIC, "Second"), connection_id=2)
@@ -187,7 +187,7 @@ def test_what_happens_while_a_registration_rests_is_not_undone_by_it(state, betw
     assert list(state.tables.live.rows()) == list(other.tables.live.rows())
 
 
-def test_a_broker_that_another_takes_the_place_of_is_forgotten(state):
+def test_superseded_broker_is_removed(state):
     register(state)
     outcome = register(state, address=MOVED, now_ms=7)
     assert told(outcome) == [BrokerRegistered, BrokerRemoved, BrokerHeartbeat]
@@ -195,7 +195,7 @@ def test_a_broker_that_another_takes_the_place_of_is_forgotten(state):
     assert [key.address for key, _ in state.tables.live.rows()] == [MOVED]
 
 
-def test_a_broker_with_an_older_state_is_turned_away_and_nothing_changes(state):
+def test_broker_with_older_state_is_refused_and_nothing_changes(state):
     register(state, data_version=a_data_version(state_version=2))
     outcome = register(state, address=MOVED)
     assert told(outcome) == [RegistrationConflicted]
@@ -281,12 +281,12 @@ def test_a_lost_connection_takes_all_its_brokers_and_none_that_came_back_over_an
     assert state.connection_lost(1, now_ms=3) == NOTHING
 
 
-def test_a_scan_that_finds_nobody_silent_does_nothing(state):
+def test_scan_without_expired_brokers_does_nothing(state):
     register(state)
     assert state.scan(now_ms=120_000) == NOTHING
 
 
-def test_silent_brokers_leave_and_their_connections_are_closed(state):
+def test_expired_brokers_leave_routes_and_their_connections_are_closed(state):
     register(state, connection_id=9)
     register(state, broker_name="broker-b", connection_id=8)
     outcome = state.scan(now_ms=120_001)
@@ -307,7 +307,7 @@ def test_a_connection_that_a_living_broker_shares_stays_open(state):
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_brokers_are_told_of_the_smallest_id_only_if_configured(wanted):
+def test_brokers_are_notified_of_smallest_id_only_if_configured(wanted):
     state = RouteState(NameServerConfig(notify_min_broker_id_changed=wanted))
     register(state, broker_id=1, enable_acting_master=True)
     joined = register(state, ha_server_addr="ha:10912", connection_id=2, enable_acting_master=True)
@@ -332,14 +332,14 @@ def test_brokers_are_told_of_the_smallest_id_only_if_configured(wanted):
     assert left.effects == ((told_left,) if wanted else ())
 
 
-def test_nobody_is_told_while_the_smallest_id_stays():
+def test_no_notification_while_the_smallest_id_stays():
     state = RouteState(NameServerConfig(notify_min_broker_id_changed=True))
     register(state, enable_acting_master=True)
     assert register(state, broker_id=1, enable_acting_master=True).effects == ()
     assert unregister(state, SLAVE).effects == ()
 
 
-def test_brokers_are_told_before_the_connection_of_a_silent_one_is_closed():
+def test_brokers_are_notified_before_connection_of_expired_broker_is_closed():
     state = RouteState(NameServerConfig(notify_min_broker_id_changed=True))
     register(state, enable_acting_master=True)
     register(state, broker_id=1, enable_acting_master=True, connection_id=2, now_ms=1)
@@ -359,7 +359,7 @@ def test_a_heartbeat_moves_the_deadline(state):
 
 
 @pytest.mark.parametrize(("cluster", "key"), [("Other", MASTER), (CLUSTER, SLAVE)])
-def test_a_heartbeat_of_nobody_who_is_registered_there_counts_for_nobody(state, cluster, key):
+def test_heartbeat_of_unregistered_broker_changes_nothing(state, cluster, key):
     register(state)
     assert state.heartbeat(cluster, key, HeartbeatKind.HEARTBEAT, now_ms=5) == NOTHING
     assert dict(state.tables.live.rows()) == {MASTER: a_live_row()}
@@ -450,7 +450,7 @@ def test_a_deleted_topic_takes_its_mapping_and_its_wiped_permission_with_it(stat
     assert perms(state) == {TOPIC: WRITABLE, BROKER: READ_ONLY}
 
 
-def test_an_added_topic_is_as_it_was_said_even_where_permissions_were_wiped(state):
+def test_added_topic_has_its_given_permission_even_where_permissions_were_wiped(state):
     register(state)
     state.wipe_write_perm(BROKER)
     outcome = state.register_topic(TOPIC, [a_queue_data(read_queue_nums=4)])
@@ -503,7 +503,7 @@ def test_mappings_stay_while_the_set_has_members(state):
     assert state.tables.mappings.of_topic(TOPIC) == {BROKER: a_mapping()}
 
 
-def test_wiped_permissions_are_forgotten_with_the_set(state):
+def test_wiped_permissions_end_with_the_set(state):
     register(state)
     state.wipe_write_perm(BROKER)
     unregister(state, MASTER)
@@ -581,7 +581,7 @@ def test_a_departure_in_slices_shows_nothing_before_its_end(state):
     assert (len(state.tables.brokers), len(state.tables.topics), state.topic_counts.counts()) == (0, 0, {})
 
 
-def test_who_registers_again_over_another_connection_while_its_departure_is_prepared_stays(state):
+def test_broker_that_registers_while_its_departure_is_prepared_stays(state):
     request = a_registration(topics=MANY)
     run_to_completion(registration_steps(state, request))
     steps = state.connection_loss_steps(1, 0)
@@ -620,7 +620,7 @@ def changed_a_little(topics):
     return topics | topic_configs("t1", perm=READ_ONLY)
 
 
-def test_what_was_read_as_a_difference_is_not_applied_to_a_broker_that_has_lost_the_rest(state):
+def test_difference_is_not_applied_to_a_broker_that_lost_its_topics(state):
     run_to_completion(registration_steps(state, said_of(state, MANY)))
     steps = registration_steps(state, said_of(state, changed_a_little(MANY), counter=2, connection_id=2))
     next(steps)
@@ -637,7 +637,7 @@ def test_nor_to_a_broker_one_of_whose_topics_was_deleted(state):
     assert run_to_completion(steps) is None
 
 
-def test_a_broker_may_come_back_elsewhere_while_its_former_process_is_noticed_to_be_gone(state):
+def test_broker_may_register_at_another_address_while_its_former_process_is_removed(state):
     register(state)
     steps = registration_steps(state, a_registration(address="elsewhere:10911", topics=MANY, connection_id=2))
     next(steps)
@@ -658,7 +658,7 @@ def test_a_connection_that_is_lost_while_another_brings_a_registration_is_not_re
     assert [event.set_removed for event in state.connection_lost(2, now_ms=0).events] == [True]
 
 
-def test_a_beat_while_a_registration_is_compared_is_not_set_back(state):
+def test_heartbeat_during_comparison_of_a_registration_is_not_set_back(state):
     register(state)
     steps = registration_steps(state, a_registration(topics=MANY), now_ms=6_000)
     next(steps)
@@ -675,7 +675,7 @@ def test_a_registration_whose_connection_is_lost_while_it_is_compared_comes_too_
     assert len(state.tables.topics) < len(MANY)
 
 
-def test_silent_brokers_leave_in_slices_unless_they_are_heard_meanwhile(state):
+def test_expired_brokers_leave_in_steps_unless_they_send_a_heartbeat_meanwhile(state):
     register(state, topics=MANY)
     register(state, broker_name="broker-b", connection_id=2)
     steps = state.expiry_steps(120_001)
@@ -686,7 +686,7 @@ def test_silent_brokers_leave_in_slices_unless_they_are_heard_meanwhile(state):
     assert outcome.effects == (CloseConnection(1),)
 
 
-def test_a_beat_does_not_keep_a_broker_that_unregisters(state):
+def test_heartbeat_does_not_keep_a_broker_that_unregisters(state):
     register(state, topics=MANY)
     steps = state.unregistration_steps(CLUSTER, MASTER, 1, 0)
     next(steps)
@@ -761,7 +761,7 @@ def dropped_by(state, event):
     ],
     ids=["same", "version", "same mapping", "same filter servers", "heartbeat", "scan", "stranger", "unknown topic"],
 )
-def test_answers_are_kept_while_they_would_be_the_same(state, event):
+def test_cached_routes_stay_while_they_are_current(state, event):
     assert dropped_by(state, event) == ([], False)
 
 

@@ -32,7 +32,7 @@ def recorded(state, **values):
     return [row.columns for row in happening.rows(RowMaker("host_9876", 1, "namesrv"), MOMENT)]
 
 
-def test_who_is_only_turned_away_says_nothing_about_the_set(state):
+def test_conflict_alone_does_not_record_the_set(state):
     (row,) = recorded(state, address=STRANGER)
     assert (row["event_type"], row["broker_id"], row["broker_addr"]) == ("conflict", 0, STRANGER)
     assert "set_ids" not in row
@@ -40,7 +40,7 @@ def test_who_is_only_turned_away_says_nothing_about_the_set(state):
     assert state.tables.brokers.get("broker-a") == a_broker_set(broker_ids=range(3))
 
 
-def test_a_member_that_has_to_leave_is_told_of_with_the_set_that_it_leaves(state):
+def test_member_removed_by_a_conflict_is_recorded_with_its_set(state):
     refused, left = recorded(state, address=SECOND_SLAVE)
     assert (refused["event_type"], refused["broker_id"]) == ("conflict", 0)
     assert "set_ids" not in refused

@@ -103,7 +103,7 @@ def test_what_java_accepts_is_read(content, table):
         b'{"configTable":{"ns":{"k":' + b"[" * 100_000,
     ],
 )
-def test_a_damaged_text_is_told_apart_from_an_empty_one(content):
+def test_damaged_kv_text_is_refused_and_an_empty_one_is_not(content):
     with pytest.raises(DamagedKvConfig) as caught:
         decode(content)
     assert caught.value.problem

@@ -84,14 +84,14 @@ def test_topics_and_mappings_of_a_compressed_body_have_one_limit_together():
 
 
 @pytest.mark.parametrize(("version", "servers"), [(VERSION_3_0_11, ("10.0.0.9:1",)), (VERSION_3_0_11 - 1, None)])
-def test_filter_servers_are_told_from_3_0_11_on(version, servers):
+def test_filter_servers_are_read_from_3_0_11_on(version, servers):
     body = b'{"filterServerList":["10.0.0.9:1"],"topicConfigSerializeWrapper":{"topicConfigTable":{}}}'
     if servers is None:
         body = b'{"topicConfigTable":{}}'
     assert decoded(body, is_compressed=False, version=version).filter_servers == servers
 
 
-def test_so_many_short_topics_are_read_before_others_have_their_turn():
+def test_decoder_yields_after_512_short_topics():
     steps = decode_registration(
         compressed(*(b"t%d 1 1 6 X" % number for number in range(1_200))),
         crc32=0,

@@ -42,7 +42,7 @@ async def route(desk):
         ("__ZONE_NAME", "a\x00"),
     ],
 )
-async def test_what_can_be_no_name_or_address_is_refused_and_reaches_nobody(desk, field, text):
+async def test_invalid_names_and_addresses_are_refused(desk, field, text):
     await register(desk, MASTER)
     before = await route(desk)
     answer = await register(desk, SLAVE | {field: text})
@@ -84,7 +84,7 @@ async def test_the_most_that_a_slave_can_add_to_a_route_is_little(desk):
     assert len(await route(desk)) - len(before) < 5_000
 
 
-async def test_what_somebody_said_in_a_brokers_name_ends_with_its_next_registration(desk):
+async def test_forged_values_end_with_the_next_registration_of_the_broker(desk):
     """It was kept for good where the broker only repeats itself, as nearly all do."""
     await register(desk, MASTER)
     before = await route(desk)

@@ -112,7 +112,7 @@ def test_of_a_change_only_its_neighbourhood_is_read(where):
     assert found.envelope.topic_config_serialize_wrapper.data_version.counter == 2
 
 
-def test_a_topic_that_is_said_twice_counts_as_it_is_said_last():
+def test_last_of_two_entries_of_a_topic_counts():
     text = text_of(MANY)
     before = read(text).reported
     again = b'{"perm":2,"topicName":"1%b"}' % LONG.encode()

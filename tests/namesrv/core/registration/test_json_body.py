@@ -103,7 +103,7 @@ def test_a_long_body_that_is_no_registration_is_refused(body, reason):
         decoded(longer(body))
 
 
-def test_topics_and_mappings_are_counted_together_also_those_that_are_there_again():
+def test_limit_counts_topics_and_mappings_with_repetitions():
     half = TOPICS_MAX // 2 + 1
     table = b'"topicConfigTable":{' + b'"a":{},' * half + b'"b":{}}'
     mappings = b'"topicQueueMappingInfoMap":{' + b'"a":{},' * half + b'"b":{}}'

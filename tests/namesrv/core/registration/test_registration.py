@@ -252,7 +252,7 @@ def test_no_other_slave_brings_queues(others, broker_id, acting):
     assert broker_id in change.broker_set.members
 
 
-def test_a_master_that_comes_back_is_written_to_again():
+def test_returned_master_is_writable_again():
     tables = route_tables(a_broker_set(broker_ids=(1,), enable_acting_master=True), perm=READ_ONLY)
     decision = decided(tables, enable_acting_master=True)
     assert decision.change.queue_changes.queues == queue_datas(TOPIC, BROKER)
@@ -352,7 +352,7 @@ def test_a_slave_that_takes_over_from_a_living_master_leaves_its_own_place_empty
     assert decision.change.removed_members == (a_live_key(),)
 
 
-def test_who_has_an_older_state_than_the_living_holder_of_its_id_is_turned_away():
+def test_broker_with_older_state_than_live_holder_of_its_id_is_refused():
     tables = route_tables(a_broker_set(), data_version=a_data_version(state_version=3))
     turned_away = decided(tables, address=MOVED, data_version=a_data_version(state_version=2), topics={})
     assert turned_away == RegistrationConflicted(
@@ -367,14 +367,14 @@ def test_who_has_an_older_state_than_the_living_holder_of_its_id_is_turned_away(
 
 
 @pytest.mark.parametrize(("cluster", "state_version"), [(CLUSTER, 3), (CLUSTER, 4), ("Other", 2)])
-def test_who_has_as_new_a_state_or_another_cluster_takes_over(cluster, state_version):
+def test_broker_with_equal_state_or_another_cluster_takes_over_the_id(cluster, state_version):
     tables = route_tables(a_broker_set(), data_version=a_data_version(state_version=3))
     mine = a_data_version(state_version=state_version)
     decision = decided(tables, address=MOVED, cluster=cluster, data_version=mine)
     assert decision.superseded.address == MASTER
 
 
-def test_a_broker_that_starts_again_with_an_older_state_at_its_own_address_is_taken():
+def test_restarted_broker_with_older_state_at_its_own_address_is_accepted():
     tables = route_tables(a_broker_set(), data_version=a_data_version(state_version=3))
     assert decided(tables).event.result is RegistrationResult.CHANGED
 
@@ -395,7 +395,7 @@ def test_a_set_moves_when_its_last_member_registers_in_another_cluster():
 # The smallest broker id
 
 
-def test_the_other_members_are_told_who_has_the_smallest_id_now():
+def test_other_members_are_notified_of_smallest_id():
     decision = decided(route_tables(a_broker_set(broker_ids=(1, 2))), ha_server_addr="ha:10912")
     assert decision.notify == NotifyMinBrokerIdChange(
         broker_name=BROKER,
@@ -407,10 +407,10 @@ def test_the_other_members_are_told_who_has_the_smallest_id_now():
     )
 
 
-def test_a_lonely_slave_that_became_master_is_told_itself():
+def test_single_slave_that_became_master_is_notified_itself():
     assert decided(route_tables(a_broker_set(broker_ids=(1,))), address=SLAVE).notify.recipients == (SLAVE,)
 
 
 @pytest.mark.parametrize(("known", "broker_id"), [((1,), 1), ((1,), 2), ((0, 1), 1)])
-def test_nobody_is_told_while_the_smallest_id_stays(known, broker_id):
+def test_no_notification_while_the_smallest_id_stays(known, broker_id):
     assert decided(route_tables(a_broker_set(broker_ids=known)), broker_id=broker_id).notify is None

@@ -118,7 +118,7 @@ class ToldAlike(RuleBasedStateMachine):
         self.tell(RequestCode.GET_BROKER_CLUSTER_INFO, {})
 
 
-def test_what_is_known_again_comes_to_the_same_as_what_is_decoded(make_desk):
+def test_unchanged_registrations_have_the_same_effect_as_decoded_ones(make_desk):
     class OnDesks(ToldAlike):
         pass
 

@@ -51,20 +51,20 @@ def asked(outcome):
     return [effect.connection_id for effect in outcome.effects if isinstance(effect, ProbeConnection)]
 
 
-def test_the_connections_before_a_new_one_are_asked_whether_they_have_another_end(state):
+def test_older_connections_are_probed_when_a_broker_uses_a_new_one(state):
     assert asked(register(state, 1, now_ms=0)) == []
     assert asked(register(state, 1, now_ms=10_000)) == []
     assert asked(register(state, 2, now_ms=11_000)) == [1]
     assert asked(register(state, 3, now_ms=12_000)) == [1, 2]
 
 
-def test_a_broker_that_changes_between_its_connections_is_not_asked_again(state):
+def test_broker_that_alternates_between_known_connections_is_not_probed(state):
     register_each(state, [1, 2], period_ms=30_000, from_ms=0, to_ms=0)
     assert asked(register(state, 1, now_ms=30_000)) == []
     assert asked(register(state, 2, now_ms=30_001)) == []
 
 
-def test_what_a_broker_has_left_is_asked_when_its_latest_connection_is_lost_and_only_then(state):
+def test_remaining_connections_are_probed_only_when_the_latest_is_lost(state):
     register_each(state, [1, 2, 3], period_ms=30_000, from_ms=0, to_ms=0)
     assert asked(state.connection_lost(1, now_ms=1_000)) == []
     assert asked(state.connection_lost(3, now_ms=1_000)) == [2]
@@ -116,14 +116,14 @@ def test_a_broker_that_only_compares_versions_keeps_its_connections(state):
     assert removed(state.scan(now_ms=344_999)) == []
 
 
-def test_a_stranger_who_compares_versions_becomes_no_connection_of_the_broker(state):
+def test_version_query_over_foreign_connection_does_not_become_a_connection_of_the_broker(state):
     register(state, 1, now_ms=0)
     state.query_data_version(CLUSTER, MASTER, a_data_version(), 9, now_ms=1_000)
     assert state.tables.live.get(MASTER).connections == (1,)
     assert removed(state.connection_lost(1, now_ms=2_000)) == LOST
 
 
-def test_a_heartbeat_while_the_other_name_is_waited_for_is_a_sign_of_life(state):
+def test_heartbeat_during_grace_period_ends_it(state):
     last_ms = register_each(state, [1, 2], period_ms=10_000, from_ms=0, to_ms=200_000)
     state.connection_lost(2, now_ms=last_ms)
     state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, last_ms + 10_000)

@@ -114,7 +114,7 @@ def test_a_set_that_moves_to_another_cluster_is_listed_only_there(table):
     assert {cluster: list(names) for cluster, names in table.clusters().items()} == {"Other": [BROKER]}
 
 
-def test_a_set_without_members_is_forgotten_and_the_others_of_its_cluster_stay(table):
+def test_set_without_members_is_removed_and_others_of_its_cluster_stay(table):
     table.put(a_broker_set())
     table.put(a_broker_set(broker_name="broker-b"))
     table.put(a_broker_set(members={}))

@@ -111,7 +111,7 @@ def test_the_brokers_of_a_lost_connection_can_be_removed_one_after_the_other(tab
 # Leaving
 
 
-def test_removing_a_stranger_harms_nobody(table):
+def test_removal_of_unknown_member_changes_nothing(table):
     table.put(MASTER, a_live_row())
     table.remove(SLAVE)
     assert dict(table.rows()) == {MASTER: a_live_row()}

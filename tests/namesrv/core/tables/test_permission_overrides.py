@@ -15,19 +15,19 @@ def test_outside_of_maintenance_every_topic_has_its_registered_permission(table)
     assert table.of(BROKER) == {}
 
 
-def test_what_the_operator_set_stands_for_that_set_alone(table):
+def test_permission_override_applies_to_its_set_alone(table):
     table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
     assert table.of(BROKER) == {"A": READ_ONLY, "B": READ_ONLY}
     assert table.of("broker-b") == {}
 
 
-def test_the_operators_last_word_on_a_topic_counts(table):
+def test_latest_permission_override_of_a_topic_counts(table):
     table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
     table.put(BROKER, {"B": WRITABLE, "C": WRITABLE})
     assert table.of(BROKER) == {"A": READ_ONLY, "B": WRITABLE, "C": WRITABLE}
 
 
-def test_a_lifted_permission_ends_and_the_others_of_the_set_stand(table):
+def test_lifted_override_ends_and_others_of_the_set_stay(table):
     table.put(BROKER, {"A": READ_ONLY, "B": READ_ONLY})
     table.remove(BROKER, ["A", "never overridden"])
     assert table.of(BROKER) == {"B": READ_ONLY}

@@ -53,7 +53,7 @@ def test_the_topics_that_java_reserves_are_system_topics(topic):
         ("%DLQ%%RETRY%group", TopicKind.DLQ),
     ],
 )
-def test_the_topics_of_a_consumer_group_are_told_by_their_prefix(topic, kind):
+def test_topics_of_consumer_groups_are_recognised_by_prefix(topic, kind):
     assert kind_of(topic) is kind
 
 
