@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from controller.failure_detection.detector import Probe, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.suspicion import Probe, ProbeOutcome
 
 
 class Recipient(NamedTuple):

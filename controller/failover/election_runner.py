@@ -23,9 +23,11 @@ from controller.failover.confirmations import Confirmations
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import REQUESTED, Cause, ElectionLog, ElectionRecord, HeldElection
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter, present
-from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS, FailedBroker, ProbeOutcome
+from controller.failure_detection.detector import HEARTBEAT_OVERDUE_MS
+from controller.failure_detection.failed_brokers import FailedBroker
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
 from controller.failure_detection.log_ends import NO_LOG_ENDS, LogEndQuery, LogEnds
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.refusals import MasterNotAvailable, NobodyElectable
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import SetDecision, StoredSet

@@ -15,11 +15,11 @@ from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
-from controller.failure_detection.detector import PROOFS, BrokerFailure, Probe, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, Source
 from controller.failure_detection.hosts import BrokerHost
 from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.senders import Senders
+from controller.failure_detection.suspicion import PROOFS, BrokerFailure, Probe, ProbeOutcome
 from controller.sets.broker_set import BrokerSet
 from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused

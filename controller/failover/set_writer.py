@@ -10,8 +10,9 @@ from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import Effect
 from controller.failover.election_log import ElectionRecord
 from controller.failover.group import Group
-from controller.failure_detection.detector import BrokerFailure, FailureDetector, HostsChange
+from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
+from controller.failure_detection.suspicion import BrokerFailure, HostsChange
 from controller.refusals import NotLeader, NotStoredNow
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import Reply, SetDecision, StoredSet

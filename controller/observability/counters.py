@@ -3,7 +3,7 @@
 from typing import Final
 
 from controller.decisions.election import ElectionResult
-from controller.failure_detection.detector import ProbeOutcome, SuspicionReason
+from controller.failure_detection.suspicion import ProbeOutcome, SuspicionReason
 from serving.metrics.counters import BROKERS_MAX, CLUSTERS_MAX, CounterTable, HistogramTable, Living, everything
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
 

@@ -12,8 +12,8 @@ from controller.decisions.membership import Applicant, Cleaning, Registrant
 from controller.decisions.sync_state import WantedSyncStateSet
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import LOSSES, ElectionRecord, NotificationResult
-from controller.failure_detection.detector import BrokerFailure, HostsChange, HostsChangeKind, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.suspicion import BrokerFailure, HostsChange, HostsChangeKind, ProbeOutcome
 from controller.observability import log_events as catalogue
 from controller.observability.counters import FAILED_OVER, SetCounters
 from controller.sets.broker_set import BrokerSet

@@ -10,8 +10,8 @@ from controller.decisions.election import ElectionResult
 from controller.decisions.membership import Registrant
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import ElectionRecord, NotificationResult
-from controller.failure_detection.detector import BrokerFailure
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.suspicion import BrokerFailure
 from controller.sets.broker_set import BrokerSet
 from history.heartbeats import Heartbeat, HeartbeatAggregator
 from history.recorder import Recorder

@@ -11,8 +11,8 @@ from typing import Any, Final, Protocol
 
 from controller.failover.effects import CheckReachability, Effect, NotifyRoleChanged, ProbeBroker, Recipient
 from controller.failover.election_log import ElectionLog, ElectionRecord, NotificationResult
-from controller.failure_detection.detector import ANSWER_MS, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.suspicion import ANSWER_MS, ProbeOutcome
 from remoting.client import Requester
 from remoting.clock import Clock
 from remoting.protocol.codec import decode_body, encode_fields

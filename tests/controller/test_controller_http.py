@@ -8,7 +8,7 @@ from controller_builders import a_set
 from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
 
 from controller.failover.election_log import NotificationResult
-from controller.failure_detection.detector import ProbeOutcome
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet

@@ -7,8 +7,8 @@ from fakes.control_room import SET, ControlRoom
 
 from controller.decisions.membership import ADOPTED_EPOCH_MAX, Registrant, decide_adoption
 from controller.failover import requests as control_module
-from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.refusals import EpochsUsedUp
 from controller.sets.broker_set import RECOVERY_MARGIN, Floor
 from controller.sets.stored_set import StoredSet

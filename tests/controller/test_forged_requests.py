@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.log_ends import LogEnd
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.sets.stored_set import StoredSet
 from controller.storage.store import VersionedEntry
 from remoting.protocol.codes import RequestCode, ResponseCode
@@ -424,7 +424,7 @@ async def test_no_epoch_is_given_out_twice_by_a_controller_that_saw_it_before_th
     first = room.stored()
     assert (first.master, first.master_epoch) == (2, 2)
     await pass_s(room, 6, refusing=(1,), silent=(2,))
-    revision = await room.backend.commit(SET, backup, room.store._kept[SET].revision)
+    revision = await room.backend.commit(SET, backup, room.store._entries[SET].revision)
     room.store.put_back()
     room.store.entry_changed(SET, VersionedEntry(backup, revision))
     await pass_s(room, 30, refusing=(1,), silent=(2,))

@@ -3,8 +3,8 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 
-from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode
 
 #: More than there are hosts of real brokers.

@@ -3,9 +3,9 @@
 import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom
 
-from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
 from controller.failure_detection.hosts import BrokerHost
+from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode
 
 ONE = BrokerKey(SET, 1)

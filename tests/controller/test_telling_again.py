@@ -3,7 +3,7 @@
 import pytest
 from fakes.control_room import SET, ControlRoom
 
-from controller.failure_detection.detector import ProbeOutcome
+from controller.failure_detection.suspicion import ProbeOutcome
 
 
 @pytest.fixture

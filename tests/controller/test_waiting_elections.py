@@ -7,8 +7,8 @@ from fakes.control_room import ControlRoom
 
 from controller.failover import monitor
 from controller.failover.monitor import EXPIRES_MS
-from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.log_ends import LogEnd
+from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import ResponseCode
 
 

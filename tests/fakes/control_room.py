@@ -19,11 +19,12 @@ from controller.failover.effects import CheckReachability, NotifyRoleChanged, Pr
 from controller.failover.election_log import ElectionLog
 from controller.failover.group import Group
 from controller.failover.set_writer import ClusterState, FailoverRuntime
-from controller.failure_detection.detector import FailureDetector, ProbeOutcome
+from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
 from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEnds
 from controller.failure_detection.reachability import Reachability
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.http.endpoints import ENDPOINTS
 from controller.http.views import ControllerViews
 from controller.observability.counters import SetCounters

@@ -16,8 +16,9 @@ from controller.decisions.sync_state import decide_alteration
 from controller.failover import election_runner, requests
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.group import Group
-from controller.failure_detection.detector import FailureDetector, ProbeOutcome
+from controller.failure_detection.detector import FailureDetector
 from controller.failure_detection.heartbeats import HeartbeatTable
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.sets.broker_set import RECOVERY_MARGIN
 from controller.sets.events import BrokerIdApplied, MasterElected, MasterEpochRaised, MasterLost, SyncStateSetAltered
 from controller.sets.stored_set import SetDecision, StoredSet

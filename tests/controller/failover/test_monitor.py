@@ -8,9 +8,9 @@ from fakes.control_room import SET, ControlRoom, at
 from controller.decisions.election import ElectionResult
 from controller.failover.effects import ProbeBroker
 from controller.failover.monitor import LOOK_MS, REACHABILITY_CHECKS_MAX
-from controller.failure_detection import detector
-from controller.failure_detection.detector import ProbeOutcome
+from controller.failure_detection import probes
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.storage.store import ControllerMember
 
 ONE, TWO = BrokerKey(SET, 1), BrokerKey(SET, 2)
@@ -398,8 +398,8 @@ async def many(room, brokers):
 
 
 async def test_never_more_than_so_many_questions_at_a_time_and_masters_first(room, monkeypatch):
-    monkeypatch.setattr(detector, "PROBES_MAX", 20)
-    monkeypatch.setattr(detector, "NEW_PROBES_MAX", 6)
+    monkeypatch.setattr(probes, "PROBES_MAX", 20)
+    monkeypatch.setattr(probes, "NEW_PROBES_MAX", 6)
     await many(room, 30)
     room.control.heartbeat("C", ONE, LastHeartbeat(room.clock.now_ms(), connection_id=50))
     room.control.monitor.connection_lost(50)

@@ -6,8 +6,8 @@ import pytest
 from fakes.control_room import CLUSTER, SET, ControlRoom
 
 from controller.failover.requests import HEARTBEAT_AWAITED_S, NON_MEMBERS_MAX
-from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode
 
 

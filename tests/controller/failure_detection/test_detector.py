@@ -10,18 +10,18 @@ from controller_builders import SET, an_address, heard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.failure_detection import detector as module
-from controller.failure_detection.detector import (
+from controller.failure_detection import failed_brokers, probes
+from controller.failure_detection.detector import FailureDetector
+from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
+from controller.failure_detection.hosts import HostLiveness
+from controller.failure_detection.suspicion import (
     ANSWER_MS,
     BrokerFailure,
-    FailureDetector,
     HostsChangeKind,
     Probe,
     ProbeOutcome,
     SuspicionReason,
 )
-from controller.failure_detection.heartbeats import BrokerKey, HeartbeatTable
-from controller.failure_detection.hosts import HostLiveness
 
 ONE, TWO, THREE = BrokerKey(SET, 1), BrokerKey(SET, 2), BrokerKey(SET, 3)
 SUSPECT_MS = 3_000
@@ -442,7 +442,7 @@ def test_a_question_that_could_not_be_sent_says_nothing_and_is_asked_again(story
 
 
 def test_a_question_that_waited_for_its_turn_has_its_full_time(story, monkeypatch):
-    monkeypatch.setattr(module, "PROBES_MAX", 1)
+    monkeypatch.setattr(probes, "PROBES_MAX", 1)
     story.beat(10_000, ONE, TWO)
     assert story.look(13_001) == [Probe(ONE, ANSWER_MS)]
     assert story.look(13_650) == []
@@ -452,7 +452,7 @@ def test_a_question_that_waited_for_its_turn_has_its_full_time(story, monkeypatc
 
 
 def test_masters_are_asked_before_all_others(story, monkeypatch):
-    monkeypatch.setattr(module, "NEW_PROBES_MAX", 2)
+    monkeypatch.setattr(probes, "NEW_PROBES_MAX", 2)
     story.masters = {THREE}
     story.beat(10_000, ONE, TWO, THREE)
     assert asked(story.look(13_001)) == [THREE, ONE]
@@ -637,7 +637,7 @@ def test_a_suspect_is_not_lost(story):
 
 
 def test_only_the_last_brokers_that_have_gone_are_remembered(story, monkeypatch):
-    monkeypatch.setattr(module, "_FAILED_MAX", 2)
+    monkeypatch.setattr(failed_brokers, "_FAILED_MAX", 2)
     story.beat(10_000, ONE, TWO, THREE)
     story.closes(10_100)
     story.look(10_100)
@@ -760,7 +760,7 @@ def test_every_suspicion_ends_and_nobody_dies_who_was_heard_after_it_began(steps
         story.look(now_ms)
     assert story.detector.suspects == set()
     assert [key for key, _ in story.live.rows()] == [ELSEWHERE]
-    assert not story.detector._open_probes
+    assert not story.detector._probes._open
 
 
 # Hosts whose brokers are dead

@@ -7,8 +7,8 @@ from controller.config import CONTROLLER
 from controller.decisions.election import ElectionResult
 from controller.failover.effects import NotifyRoleChanged, Recipient
 from controller.failover.election_log import NotificationResult
-from controller.failure_detection.detector import BrokerFailure, ProbeOutcome, SuspicionReason
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.suspicion import BrokerFailure, ProbeOutcome, SuspicionReason
 from controller.observability.event_log import BROKER_CODES
 from controller.observability.log_events import EVENTS
 from controller.storage.store import ControllerMember, OutcomeUnknown

@@ -6,8 +6,8 @@ from controller_builders import replicas as members
 from fakes.control_room import CLUSTER, SET, ControlRoom, at
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.failure_detection.detector import ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.suspicion import ProbeOutcome
 from controller.observability.analytics_results import Sample
 from controller.observability.metric_catalogue import ANALYTICS_RESULTS, FAMILIES
 from controller.sets.stored_set import StoredSet

@@ -3,8 +3,8 @@ from datetime import UTC, datetime
 
 from controller_builders import SET, a_set, heard
 
-from controller.failure_detection.detector import BrokerFailure, ProbeOutcome, SuspicionReason
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.suspicion import BrokerFailure, ProbeOutcome, SuspicionReason
 from controller.recording.set_recorder import SetRecorder
 from history.recorder import Recorder, RecorderIdentity
 from remoting.clock import SystemClock

@@ -15,8 +15,8 @@ from peers.processes import free_port
 from controller.decisions.election import ElectionRequest, elect
 from controller.failover.effects import CheckReachability, NotifyRoleChanged, ProbeBroker, Recipient
 from controller.failover.election_log import Cause, ElectionLog, HeldElection, Trigger
-from controller.failure_detection.detector import Probe, ProbeOutcome
 from controller.failure_detection.heartbeats import BrokerKey
+from controller.failure_detection.suspicion import Probe, ProbeOutcome
 from controller.wire import effect_runner
 from controller.wire.effect_runner import Performer
 from remoting.background_tasks import BackgroundTasks

@@ -5,7 +5,7 @@ import json
 import pytest
 from fakes.control_room import CLUSTER, ME, SET, ControlRoom, at
 
-from controller.failure_detection.detector import ProbeOutcome
+from controller.failure_detection.suspicion import ProbeOutcome
 from remoting.protocol.codes import RequestCode, ResponseCode
 
 

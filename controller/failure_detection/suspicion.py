@@ -1,0 +1,130 @@
+"""Why a broker is suspected of having failed, what a probe of its port has shown, and what follows.
+
+Source: docs/protocol/controller.md 3 and 6.1. Pure values; `detector.py` judges.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from controller.failure_detection.heartbeats import BrokerKey, LastHeartbeat
+from controller.failure_detection.hosts import Silence
+
+#: How long a silent broker has for the answer to our probe. One that stood still for 2 s, and was heard a second
+#: before that, goes on before it is asked, and answers within some ms. A slave takes over only between two waits of a
+#: second for its frozen master: who is told within the third second leads at its end, who is told later at that of the
+#: fourth.
+ANSWER_MS: Final = 300
+#: How soon a broker is asked again that neither refused nor answered; doubled up to the longest.
+_PROBE_AGAIN_MS: Final = 50
+PROBE_AGAIN_MS_MAX: Final = 400
+#: How soon one is asked again that would be dead if not so many others were silent too.
+_PROBE_SUSPENDED_MS: Final = 2_000
+
+
+class SuspicionReason(Enum):
+    """Why a broker is suspect or dead; the values are labels of metrics."""
+
+    CLOSED = "channel_closed"
+    SILENT = "timeout"
+    NEVER_HEARD_FROM = "unheard"
+
+
+class ProbeOutcome(Enum):
+    """What came of a question to a broker."""
+
+    ANSWERED = "answered"
+    #: Nobody listens at its port: its process is gone.
+    REFUSED = "refused"
+    NO_ANSWER = "no_answer"
+    #: Another broker answers at its port.
+    ANOTHER = "another_broker"
+    #: This process could not ask, for want of files or memory: nothing follows for the broker.
+    NOT_ASKED = "not_asked"
+
+
+#: What is the end of a broker at once; nothing that a cut network could bring about.
+PROOFS: Final = frozenset({ProbeOutcome.REFUSED, ProbeOutcome.ANOTHER})
+_WHAT_SPEAKS: Final = {
+    ProbeOutcome.REFUSED: "its port refuses connections",
+    ProbeOutcome.ANOTHER: "another broker answers at its port",
+    ProbeOutcome.NO_ANSWER: "it does not answer",
+}
+
+
+class Probe(NamedTuple):
+    """A broker is to be asked whether it lives; `FailureDetector.probed` is told what came of it."""
+
+    key: BrokerKey
+    timeout_ms: int
+
+
+class BrokerFailure(NamedTuple):
+    """A broker is dead."""
+
+    key: BrokerKey
+    why: SuspicionReason
+    #: What the last question to it came to.
+    outcome: ProbeOutcome
+    last: LastHeartbeat
+    suspected_ms: int
+    judged_ms: int
+    #: So long a silence was waited for; None if it was not silence that made it suspect.
+    timeout_ms: int | None = None
+
+    @property
+    def reason(self) -> str:
+        """What speaks for it, for people."""
+        began = {
+            SuspicionReason.CLOSED: "its connection closed",
+            SuspicionReason.SILENT: "its heartbeats stopped",
+            SuspicionReason.NEVER_HEARD_FROM: "it was not heard since this controller runs",
+        }[self.why]
+        silent_ms = self.judged_ms - self.last.last_contact_ms
+        return f"{began} and {_WHAT_SPEAKS[self.outcome]}; last heard {silent_ms} ms before"
+
+
+class HostsChangeKind(Enum):
+    """What is to be told of hosts that fell silent together."""
+
+    SILENT = "silent"
+    BACK = "back"
+    GIVEN_UP = "given_up"
+
+
+class HostsChange(NamedTuple):
+    """What happened to most hosts, how many were silent then, and for how long."""
+
+    event: HostsChangeKind
+    silence: Silence
+    silent_ms: int
+
+
+@dataclass(slots=True)
+class Suspicion:
+    """What speaks against one broker, and when it is probed and judged."""
+
+    why: SuspicionReason
+    since_ms: int
+    #: Then it is dead, unless it is heard.
+    deadline_ms: int
+    probe_at_ms: int
+    #: So long a silence is waited for in all, where silence is the reason.
+    timeout_ms: int | None = None
+    pause_ms: int = _PROBE_AGAIN_MS
+    outcome: ProbeOutcome | None = None
+    #: What was heard of it last, if it was thought to be dead before.
+    last: LastHeartbeat | None = None
+
+    def take(self, outcome: ProbeOutcome, now_ms: int) -> None:
+        """Take what came of a probe."""
+        self.outcome = None if outcome is ProbeOutcome.NOT_ASKED else outcome
+        is_suspended = outcome is ProbeOutcome.NO_ANSWER and now_ms > self.deadline_ms + _PROBE_SUSPENDED_MS
+        self.probe_at_ms = now_ms + (_PROBE_SUSPENDED_MS if is_suspended else self.pause_ms)
+        self.pause_ms = min(2 * self.pause_ms, PROBE_AGAIN_MS_MAX)
+
+    def begin_again(self, from_ms: int, deadline_ms: int = 0) -> None:
+        """Count nothing that was asked before: the broker has the time of a new suspect, or until a later deadline."""
+        self.outcome = None
+        self.probe_at_ms = from_ms
+        self.deadline_ms = max(self.deadline_ms, from_ms + ANSWER_MS, deadline_ms)
