@@ -50,7 +50,7 @@ async def test_a_failure_is_reported_once_and_the_other_tasks_go_on(tasks, told,
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-async def test_what_is_to_run_for_ever_begins_again_after_each_failure(tasks, told, failure):
+async def test_endless_task_restarts_after_each_failure(tasks, told, failure):
     faults = [failure] * 3
     runs_again = asyncio.Event()
 
@@ -74,7 +74,7 @@ async def test_what_is_to_run_for_ever_begins_again_after_each_failure(tasks, to
     assert running.cancelled()
 
 
-async def test_what_is_to_run_for_ever_and_ends_begins_again_after_a_pause(tasks, told):
+async def test_endless_task_that_ends_restarts_after_a_pause(tasks, told):
     begun = asyncio.Semaphore(0)
 
     async def work():
@@ -89,7 +89,7 @@ async def test_what_is_to_run_for_ever_and_ends_begins_again_after_a_pause(tasks
     assert told == []
 
 
-async def test_what_has_ended_does_not_begin_again_before_the_pause_is_over(tasks):
+async def test_endless_task_restarts_not_before_the_pause_is_over(tasks):
     begun = []
 
     async def work():
@@ -158,7 +158,7 @@ async def test_a_server_that_is_cancelled_while_it_waits_for_its_tasks_cancels_t
     assert not tasks._tasks
 
 
-async def test_a_report_that_fails_is_told_to_the_loop_and_harms_nobody():
+async def test_report_that_fails_reaches_the_exception_handler_of_the_loop():
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
 
@@ -172,7 +172,7 @@ async def test_a_report_that_fails_is_told_to_the_loop_and_harms_nobody():
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
-def test_who_ends_the_process_ends_it(end):
+def test_exit_of_the_process_passes_through_tasks(end):
     async def serve():
         async with BackgroundTasks(lambda *_: None) as tasks:
             tasks.start(fail(end), "ending")
@@ -182,7 +182,7 @@ def test_who_ends_the_process_ends_it(end):
         asyncio.run(serve())
 
 
-async def test_results_that_belong_together_come_in_order():
+async def test_all_results_come_in_order():
     async def number(value):
         await asyncio.sleep(0.001 * (3 - value))
         return value
@@ -190,7 +190,7 @@ async def test_results_that_belong_together_come_in_order():
     assert await all_results(number(value) for value in range(3)) == [0, 1, 2]
 
 
-async def test_where_one_of_them_fails_the_caller_does():
+async def test_all_results_raise_the_first_failure():
     with pytest.raises(ExceptionGroup) as raised:
         await all_results([fail(KeyError("x")), asyncio.sleep(3600)])
     assert raised.group_contains(KeyError)

@@ -82,7 +82,7 @@ async def test_many_requests_share_one_connection_and_each_gets_its_own_answer(s
         assert len(site.observed.of("opened")) == 1
 
 
-async def test_a_request_that_nobody_waits_for_arrives_as_any_other():
+async def test_posted_request_arrives():
     seen = []
 
     def note(request, connection):
@@ -138,20 +138,20 @@ async def test_every_request_to_a_named_peer_is_signed(host, named):
         ("localhost", "localhost.example.org"),
     ],
 )
-async def test_no_request_to_another_peer_is_signed_and_each_is_told(host, named):
+async def test_request_to_an_unlisted_peer_is_unsigned_and_reported(host, named):
     seen, unsigned = await signed_at(lambda _: a_signer(named), host)
     assert seen == [NOTIFY.ext_fields] * 3
     assert [each.rpartition(":")[0] for each in unsigned] == [host] * 3
 
 
-async def test_peers_that_are_verified_all_get_signed_requests():
+async def test_requests_to_verified_peers_are_signed():
     seen, unsigned = await signed_at(lambda _: a_signer(verifies_all=True))
     assert seen == [signed(NOTIFY, KEYS).ext_fields] * 3
     assert unsigned == []
 
 
 @pytest.mark.parametrize("is_signed", [True, False])
-async def test_a_peer_that_denies_our_requests_is_told_whoever_waits_for_the_answer(is_signed):
+async def test_denial_is_reported_for_awaited_and_posted_requests(is_signed):
     def deny(request, connection):
         return request.reply(ResponseCode.NO_PERMISSION, remark="check signature failed.")
 
@@ -165,7 +165,7 @@ async def test_a_peer_that_denies_our_requests_is_told_whoever_waits_for_the_ans
         assert denied == [told] * 3
 
 
-async def test_other_answers_that_nobody_waits_for_are_dropped():
+async def test_other_responses_to_posted_requests_are_dropped():
     async with Peers() as peers, a_client(pending_max=2) as client:
         client.denied = lambda *told: pytest.fail(f"{told}")
         for _ in range(3):
@@ -193,7 +193,7 @@ async def test_answers_find_their_requests_in_any_order_and_strays_are_dropped()
         assert [(await each).opaque for each in asking] == [0, 1, 2]
 
 
-async def test_no_answer_in_time_is_a_timeout_and_what_comes_next_goes_over_another_connection():
+async def test_request_after_a_timeout_takes_another_connection():
     """Packets of the first may be lost for minutes; a peer that only stood still finds there what it was told."""
     async with Peers() as peers, a_client() as client:
         with pytest.raises(InvokeTimeout, match="no answer within 30 ms") as caught:
@@ -208,7 +208,7 @@ async def test_no_answer_in_time_is_a_timeout_and_what_comes_next_goes_over_anot
         assert await first.reader.read() == b""
 
 
-async def test_a_late_answer_is_dropped_and_others_still_have_theirs_over_that_connection():
+async def test_late_response_is_dropped_and_others_arrive_over_that_connection():
     async with Peers() as peers, a_client() as client:
         patient = asyncio.create_task(invoke(client, peers.address))
         peer = await peers.one()
@@ -222,7 +222,7 @@ async def test_a_late_answer_is_dropped_and_others_still_have_theirs_over_that_c
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_a_peer_that_is_not_there_is_an_error_with_its_address(waits):
+async def test_refused_connection_is_an_error_with_its_address(waits):
     async with Peers() as peers:
         gone = peers.address
     async with a_client() as client:
@@ -232,7 +232,7 @@ async def test_a_peer_that_is_not_there_is_an_error_with_its_address(waits):
 
 
 @pytest.mark.parametrize("bad", ["", "nowhere", "host:", ":10911", "host:0", "host:65536", "host:-1", "host:²"])
-async def test_what_is_no_address_is_an_error(bad):
+async def test_invalid_address_is_an_error(bad):
     async with a_client() as client:
         with pytest.raises(InvokeError, match="host:port"):
             await invoke(client, bad)
@@ -256,7 +256,7 @@ async def test_a_connection_that_hangs_while_it_is_made_is_a_timeout():
             await client.post(peers.address, NOTIFY, 50)
 
 
-async def test_a_lost_connection_fails_what_waits_and_the_next_request_makes_a_new_one():
+async def test_lost_connection_fails_its_requests_and_the_next_request_reconnects():
     async with Peers() as peers, a_client() as client:
         asking = [asyncio.create_task(invoke(client, peers.address)) for _ in range(2)]
         peer = await peers.one()
@@ -272,7 +272,7 @@ async def test_a_lost_connection_fails_what_waits_and_the_next_request_makes_a_n
         assert (await asking).code == 0
 
 
-async def test_an_answer_that_makes_no_sense_ends_the_connection():
+async def test_invalid_response_ends_the_connection():
     async with Peers() as peers, a_client(frame_bytes_max=1000) as client:
         asking = asyncio.create_task(invoke(client, peers.address))
         peer = await peers.one()
@@ -283,7 +283,7 @@ async def test_an_answer_that_makes_no_sense_ends_the_connection():
         assert await peer.until_closed() == b""
 
 
-async def test_what_came_before_bytes_that_make_no_sense_is_still_an_answer():
+async def test_response_before_invalid_bytes_arrives():
     async with Peers() as peers, a_client() as client:
         asking = [asyncio.create_task(invoke(client, peers.address)) for _ in range(2)]
         peer = await peers.one()
@@ -294,7 +294,7 @@ async def test_what_came_before_bytes_that_make_no_sense_is_still_an_answer():
             await asking[1]
 
 
-async def test_an_address_that_nobody_answers_at_is_forgotten_after_a_while():
+async def test_unreachable_address_is_removed_after_a_while():
     clock = FakeClock()
     async with a_client(clock=clock, idle_seconds=0.02, addresses_max=1) as client:
         with pytest.raises(InvokeError, match="host:port"):
@@ -307,7 +307,7 @@ async def test_a_client_that_was_never_used_closes():
     await RemotingClient(SystemClock()).close()
 
 
-async def test_a_peer_that_sends_requests_is_told_that_none_is_served():
+async def test_request_of_a_peer_is_answered_as_not_supported():
     async with Peers() as peers, a_client() as client:
         await client.post(peers.address, NOTIFY, SECONDS_ARE_ENOUGH_MS)
         peer = await peers.one()
@@ -340,7 +340,7 @@ async def test_a_peer_that_does_not_read_is_an_error_before_memory_fills():
             await send_all()
 
 
-async def test_addresses_have_a_limit_and_the_one_unused_longest_makes_room():
+async def test_least_recently_used_address_is_dropped_at_the_limit():
     async with serving() as first, serving() as second, serving() as third, a_client(addresses_max=2) as client:
         for site in (first, second, first, third):
             await invoke(client, address(site))
@@ -350,7 +350,7 @@ async def test_addresses_have_a_limit_and_the_one_unused_longest_makes_room():
         await until(lambda: first.observed.of("closed"))
 
 
-async def test_addresses_in_use_do_not_make_room():
+async def test_addresses_in_use_are_not_dropped_at_the_limit():
     async with Peers() as peers, serving() as site, a_client(addresses_max=1) as client:
         asking = asyncio.create_task(invoke(client, peers.address))
         peer = await peers.one()
@@ -374,7 +374,7 @@ async def test_an_unused_connection_is_closed_and_made_again_when_needed():
         assert len(site.observed.of("opened")) == 2
 
 
-async def test_a_closed_client_fails_what_waits_and_what_comes():
+async def test_closed_client_fails_waiting_and_new_requests():
     async with Peers() as peers, a_client() as client:
         asking = asyncio.create_task(invoke(client, peers.address))
         peer = await peers.one()
@@ -407,7 +407,7 @@ async def test_requests_can_go_over_tls():
                 await invoke(plain, address(site))
 
 
-async def test_a_certificate_that_is_not_trusted_is_an_error():
+async def test_untrusted_certificate_is_an_error():
     contexts = TlsContexts(TlsSettings(), FakeClock(unix_ms=1_800_000_000_000))
     verifying = client_context(TlsSettings(test_mode=False, client_auth_server=True))
     async with serving(tls=contexts) as site, a_client(tls=verifying) as client:

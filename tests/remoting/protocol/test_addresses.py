@@ -28,7 +28,7 @@ def means(entry, host, ip, port=10911):
         ("[2001:db8::/32]:10911", IPV6, 10911),
     ],
 )
-def test_addresses_and_networks_mean_whoever_the_connection_leads_to(entry, ip, port):
+def test_addresses_and_networks_match_the_end_of_the_connection(entry, ip, port):
     assert means(entry, "whatever.example.org", ip, port)
 
 

@@ -312,7 +312,7 @@ def test_frames_in_one_chunk_are_received_in_order():
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 5, 7, 64, 139, 140, 1000])
-def test_it_does_not_matter_how_the_bytes_are_cut(chunk_bytes):
+def test_frames_are_received_in_any_chunks(chunk_bytes):
     data = E1 + E4 + E7 + E7_BODY + E6
     reader = CommandReader()
     commands = []
@@ -323,7 +323,7 @@ def test_it_does_not_matter_how_the_bytes_are_cut(chunk_bytes):
     assert reader.partial_frame_bytes == 0
 
 
-def test_an_unfinished_frame_is_kept_until_its_end_comes():
+def test_partial_frame_is_kept_until_its_end():
     reader = CommandReader()
     assert reader.receive(E1 + E4[:-1]) == [received(E1)]
     assert reader.partial_frame_bytes == len(E4) - 1
@@ -372,7 +372,7 @@ def test_a_long_frame_in_pieces_whose_header_is_longer_than_it_ends_the_stream()
     assert "does not fit" in str(reader.error)
 
 
-def test_a_long_frame_in_small_pieces_is_not_looked_at_again_for_each_of_them():
+def test_long_frame_in_small_pieces_is_not_read_again_for_each():
     """Otherwise this takes minutes."""
     data = a_frame("{}", bytes(16_000_000))
     reader = CommandReader()
@@ -397,7 +397,7 @@ def test_an_impossible_length_closes_as_soon_as_it_is_read(length, reason):
     assert str(rejected(bytes.fromhex(length))) == reason
 
 
-def test_the_longest_frame_is_waited_for_and_received():
+def test_frame_of_the_longest_length_is_received():
     body = bytes(16_777_216 - 8 - 2)
     data = a_frame("{}", body)
     reader = CommandReader()
@@ -442,7 +442,7 @@ def test_another_protocol_closes(data):
     assert isinstance(rejected(data), FrameError)
 
 
-def test_what_came_before_bad_bytes_is_received_and_nothing_after_them():
+def test_frames_before_invalid_bytes_are_received_and_none_after():
     reader = CommandReader()
     assert reader.receive(E1 + a_frame("junk") + E4) == [received(E1)]
     error = reader.error
@@ -528,7 +528,7 @@ def test_any_remark_becomes_text(value, text):
 
 
 @pytest.mark.parametrize(("value", "number"), [("true", 1), ("1e2", 100), ("-0.5", 0), ("null", 0)])
-def test_what_java_takes_for_a_number_is_one(value, number):
+def test_number_is_read_as_java_reads_it(value, number):
     assert received(a_json_frame(code=value)).code == number
 
 
@@ -542,7 +542,7 @@ def test_every_opaque_of_32_bits_is_received(opaque):
     ("value", "language"),
     [("13", "NODE_JS"), ('"GO"', "GO"), ('"COBOL"', None), ('""', None), ('"9"', None), ("null", None)],
 )
-def test_a_language_that_nobody_knows_does_no_harm(value, language):
+def test_unknown_language_is_none(value, language):
     assert received(a_json_frame(language=value)).language == language
 
 
@@ -716,7 +716,7 @@ def test_a_json_header_has_the_same_limit_of_fields():
 
 
 @pytest.mark.parametrize("bytes_there", [8, 100_000])
-def test_a_header_over_the_limit_closes_before_it_is_whole(bytes_there):
+def test_header_over_the_limit_closes_before_its_end(bytes_there):
     long = HEADER_BYTES_MAX + 1
     assert str(rejected(a_frame(b" " * long)[:bytes_there])) == f"a header of {long} bytes is over the limit of 262144"
 
@@ -735,7 +735,7 @@ def a_choosy_reader(bodies_max):
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 7, 100, 65_536, 10_000_000])
-def test_a_frame_whose_body_is_not_wanted_is_read_past_without_being_kept(piece_bytes):
+def test_frame_with_a_refused_body_is_skipped(piece_bytes):
     reader = a_choosy_reader(100_000)
     data = E1 + a_frame('{"code":217,"opaque":4}', bytes(300_000 if piece_bytes > 1 else 100_001)) + E4
     received_ones, kept = [], 0
@@ -749,7 +749,7 @@ def test_a_frame_whose_body_is_not_wanted_is_read_past_without_being_kept(piece_
         assert kept <= len(E1) + piece_bytes
 
 
-def test_a_frame_whose_body_is_wanted_is_received_whole():
+def test_frame_with_an_accepted_body_is_received():
     reader = a_choosy_reader(100_000)
     data = a_frame('{"code":103}', bytes(range(250)) * 400)
     pieces = [data[at : at + 4096] for at in range(0, len(data), 4096)]
@@ -757,7 +757,7 @@ def test_a_frame_whose_body_is_wanted_is_received_whole():
     assert (request.body, request.left_out_bytes) == (bytes(range(250)) * 400, 0)
 
 
-def test_a_long_frame_with_an_unreadable_header_closes_before_it_is_whole():
+def test_long_frame_with_an_invalid_header_closes_before_its_end():
     reader = a_choosy_reader(100_000)
     assert reader.receive(a_frame("junk", bytes(200_000))[:100]) == []
     assert isinstance(reader.error, HeaderError)
@@ -795,7 +795,7 @@ def test_a_success_of_ours_is_that_of_java_5_5_0():
     )
 
 
-def test_a_language_that_nobody_knows_is_sent_as_none_or_other():
+def test_unknown_language_is_sent_as_none_or_other():
     command = RemotingCommand(1, language=None)
     assert b"language" not in encode(command)
     assert received(encode(command, BINARY)).language == "OTHER"

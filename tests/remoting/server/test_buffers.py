@@ -33,7 +33,7 @@ async def outbox(statistics):
     return WriteBatch(asyncio.get_running_loop().call_soon, statistics.latencies_of(105), statistics)
 
 
-async def test_answers_leave_at_the_end_of_the_round_in_the_order_they_were_made(outbox, written, statistics):
+async def test_batched_responses_leave_in_order_at_the_end_of_the_loop_iteration(outbox, written, statistics):
     first, second = Line(written), Line(written)
     outbox.put(first, b"a")
     outbox.put(second, b"bb")
@@ -45,7 +45,7 @@ async def test_answers_leave_at_the_end_of_the_round_in_the_order_they_were_made
     assert sum(statistics.latencies_of(105).buckets) == 3
 
 
-async def test_who_must_write_something_else_has_them_leave_before(outbox, written):
+async def test_flush_writes_batched_responses_at_once_and_only_once(outbox, written):
     line = Line(written)
     outbox.put(line, b"a")
     outbox.flush()
@@ -54,14 +54,14 @@ async def test_who_must_write_something_else_has_them_leave_before(outbox, writt
     assert written == [(line, b"a")]
 
 
-async def test_of_very_many_answers_the_first_do_not_wait_for_the_last(outbox, written):
+async def test_full_batch_leaves_before_the_end_of_the_iteration(outbox, written):
     line = Line(written)
     for _ in range(RESPONSES_MAX):
         outbox.put(line, b"x")
     assert len(written) == RESPONSES_MAX
 
 
-async def test_every_round_leaves_anew(outbox, written):
+async def test_each_loop_iteration_has_its_own_batch(outbox, written):
     line = Line(written)
     for number in range(3):
         outbox.put(line, b"%d" % number)

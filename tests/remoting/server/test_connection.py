@@ -21,7 +21,7 @@ def big(request, connection):
 
 
 @pytest.mark.parametrize("code", [ROUTE, REGISTER])
-async def test_a_peer_that_never_reads_is_not_worked_for_without_end_and_goes_on_when_it_reads(code):
+async def test_requests_of_a_peer_that_does_not_read_wait_until_it_reads(code):
     carried_out = []
 
     def note(request, connection):
@@ -64,7 +64,7 @@ async def test_a_peer_that_reads_slowly_stays():
         assert not site.observed.of("closed")
 
 
-async def test_nothing_is_carried_out_for_a_peer_that_stopped_reading_while_its_request_waited():
+async def test_queued_request_waits_while_its_peer_does_not_read():
     carried_out = []
 
     def note(request, connection):
@@ -82,7 +82,7 @@ async def test_nothing_is_carried_out_for_a_peer_that_stopped_reading_while_its_
 
 
 @pytest.mark.parametrize("limit", [{"queued_requests_max": 12}, {"queued_bytes_max": 1200}])
-async def test_peers_that_never_read_keep_no_places_from_those_who_do(limit):
+async def test_peers_that_never_read_hold_no_places_in_a_full_queue(limit):
     """Requests wait for peers whose answers lie unread, until others need the places."""
     carried_out = []
 
@@ -116,7 +116,7 @@ async def test_peers_that_never_read_keep_no_places_from_those_who_do(limit):
         ) == (0, 0, 0)
 
 
-async def test_a_peer_whose_waiting_requests_were_turned_away_is_still_closed_as_a_slow_reader():
+async def test_peer_with_rejected_requests_is_still_closed_as_a_slow_reader():
     """To be turned away is no sign of life: the time counts from when it last took something."""
     clock = FakeClock()
     async with serving(big, clock=clock, queued_requests_max=4, idle_seconds=1, **SMALL_BUFFERS) as site:
@@ -141,7 +141,7 @@ async def test_a_peer_whose_waiting_requests_were_turned_away_is_still_closed_as
         assert site.server.awake_ms < 1500
 
 
-async def test_a_peer_that_takes_no_answers_is_told_once_a_pause(monkeypatch):
+async def test_slow_reader_is_reported_once_a_pause(monkeypatch):
     monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
     async with serving(big, idle_seconds=0, **SMALL_BUFFERS) as site:
         peer = await site.connect_with_little_room()
@@ -157,7 +157,7 @@ async def test_a_peer_that_takes_no_answers_is_told_once_a_pause(monkeypatch):
         assert site.observed.of("paused")[0][1] > SMALL_BUFFERS["response_buffer_low_bytes"]
 
 
-async def test_paused_connections_and_unread_answers_are_counted(monkeypatch):
+async def test_paused_connections_and_response_buffers_are_counted(monkeypatch):
     monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
     async with serving(big, idle_seconds=0, **SMALL_BUFFERS) as site:
         stays, leaves = [await site.connect_with_little_room() for _ in range(2)]
@@ -174,7 +174,7 @@ async def test_paused_connections_and_unread_answers_are_counted(monkeypatch):
         assert site.statistics.pauses > 2
 
 
-async def test_unread_answers_of_all_peers_together_have_a_limit():
+async def test_response_buffers_of_all_peers_together_have_a_limit():
     """Those who left most unread go, and nobody else; the next look is soon enough for none of it."""
     async with serving(big, idle_seconds=0, response_buffer_bytes_max=1_000_000, **SMALL_BUFFERS) as site:
         modest = await site.connect_with_little_room()
@@ -201,7 +201,7 @@ async def test_unread_answers_of_all_peers_together_have_a_limit():
     assert (site.statistics.response_buffer_bytes, site.statistics.paused, site.statistics.in_flight) == (0, 0, 0)
 
 
-async def test_unread_answers_that_pause_nobody_count_at_the_next_look(monkeypatch):
+async def test_small_response_buffers_count_at_the_next_idle_check(monkeypatch):
     monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
     limits = SMALL_BUFFERS | {"response_buffer_high_bytes": 3_000_000, "response_buffer_bytes_max": 5_000_000}
 
@@ -217,7 +217,7 @@ async def test_unread_answers_that_pause_nobody_count_at_the_next_look(monkeypat
         assert site.statistics.response_buffer_bytes <= 5_000_000 - 5_000_000 // 8
 
 
-async def test_those_who_read_meanwhile_are_not_closed_for_what_they_had_left_unread():
+async def test_peer_that_has_read_meanwhile_is_not_aborted_as_a_slow_reader():
     async with serving(big, idle_seconds=0, response_buffer_bytes_max=400_000, **SMALL_BUFFERS) as site:
         reader = await site.connect_with_little_room()
         for _ in range(20):
@@ -235,7 +235,7 @@ async def test_those_who_read_meanwhile_are_not_closed_for_what_they_had_left_un
 
 
 @pytest.mark.parametrize("start", [b"", E1, E13_START, E1[:5]], ids=["nothing", "a request", "PROXY header", "5 bytes"])
-async def test_a_silent_connection_is_closed_as_idle(start):
+async def test_connection_without_activity_is_closed_as_idle(start):
     async with serving(idle_seconds=0.1) as site:
         peer = await site.connect()
         await peer.send(start)
@@ -257,7 +257,7 @@ async def test_a_connection_that_is_used_stays_and_is_never_closed_early():
 
 
 @pytest.mark.parametrize("already", [0, 20], ids=["first frame", "later frame"])
-async def test_one_byte_a_moment_does_not_keep_a_frame_open_for_ever(already):
+async def test_frame_that_trickles_in_closes_its_connection(already):
     async with serving(idle_seconds=0.15) as site:
         peer = await site.connect()
         for _ in range(already):
@@ -272,7 +272,7 @@ async def test_one_byte_a_moment_does_not_keep_a_frame_open_for_ever(already):
         assert site.observed.of("closed")[0][1] is CloseReason.ERROR
 
 
-async def test_an_unfinished_frame_is_told_once_while_earlier_requests_are_still_carried_out():
+async def test_partial_frame_is_rejected_once_while_earlier_requests_are_processed():
     async def slow(request):
         await asyncio.sleep(0.3)
         return request.reply()
@@ -297,7 +297,7 @@ async def trickle(site, peer, data, *, pause_s=0.01):
         await asyncio.sleep(pause_s)
 
 
-async def test_a_refused_frame_that_trickles_in_ends_like_any_other_frame_that_does():
+async def test_refused_frame_that_trickles_in_closes_its_connection():
     async with serving(idle_seconds=0.15, body_limits=BodyLimits(other=10)) as site:
         peer = await site.connect()
         refused = a_request(REGISTER, body=bytes(100_000))
@@ -309,7 +309,7 @@ async def test_a_refused_frame_that_trickles_in_ends_like_any_other_frame_that_d
         assert site.observed.of("closed")[0][1] is CloseReason.ERROR
 
 
-async def test_the_rest_of_a_refused_frame_has_what_its_beginning_left_of_the_time():
+async def test_rest_of_a_refused_frame_has_the_age_of_its_beginning():
     clock = FakeClock()
     async with serving(idle_seconds=10, clock=clock, body_limits=BodyLimits(other=10)) as site:
         peer = await site.connect()
@@ -328,7 +328,7 @@ async def test_the_rest_of_a_refused_frame_has_what_its_beginning_left_of_the_ti
         assert len(site.observed.of("frame")) == 1
 
 
-async def test_a_refused_frame_that_comes_in_time_is_forgotten_with_its_last_byte():
+async def test_refused_frame_that_ends_in_time_leaves_no_partial_frame():
     async with serving(idle_seconds=0.3, body_limits=BodyLimits(other=10)) as site:
         peer = await site.connect()
         for number in range(20):
@@ -341,7 +341,7 @@ async def test_a_refused_frame_that_comes_in_time_is_forgotten_with_its_last_byt
         assert not site.observed.of("frame")
 
 
-async def test_idleness_can_be_changed_and_turned_off(monkeypatch):
+async def test_idle_limit_can_be_changed_and_turned_off(monkeypatch):
     monkeypatch.setattr("remoting.server.server._CHECK_MS_MAX", 20)
     async with serving(idle_seconds=0) as site:
         peer = await site.connect()
@@ -352,7 +352,7 @@ async def test_idleness_can_be_changed_and_turned_off(monkeypatch):
         assert site.observed.of("closed")[0][1] is CloseReason.IDLE
 
 
-async def test_a_request_that_takes_long_does_not_count_as_silence_once_it_is_answered():
+async def test_response_to_a_long_request_counts_as_activity():
     async def slow(request):
         await asyncio.sleep(0.1)
         return request.reply()
@@ -363,7 +363,7 @@ async def test_a_request_that_takes_long_does_not_count_as_silence_once_it_is_an
         assert [answer.opaque for answer in await peer.answers(4)] == [0, 1, 2, 3]
 
 
-async def test_many_idle_connections_are_looked_at_in_slices(monkeypatch):
+async def test_many_idle_connections_are_checked_in_slices(monkeypatch):
     monkeypatch.setattr("remoting.server.server._CHECKED_AT_ONCE", 7)
     async with serving(idle_seconds=0.1) as site:
         for _ in range(30):
@@ -372,7 +372,7 @@ async def test_many_idle_connections_are_looked_at_in_slices(monkeypatch):
         assert site.statistics.closed[CloseReason.IDLE] == 30
 
 
-async def test_time_in_which_the_process_was_stopped_does_not_count_as_silence():
+async def test_process_pause_does_not_count_as_idle_time():
     clock = FakeClock()
     async with serving(clock=clock, idle_seconds=1) as site:
         peer = await site.connect()
@@ -389,7 +389,7 @@ async def test_time_in_which_the_process_was_stopped_does_not_count_as_silence()
 # Peers that ask too much
 
 
-async def test_beyond_the_capacity_requests_are_answered_busy_and_queries_still_served():
+async def test_full_queue_answers_busy_and_urgent_requests_are_still_served():
     gate = asyncio.Event()
 
     async def wait(request):
@@ -415,7 +415,7 @@ async def test_beyond_the_capacity_requests_are_answered_busy_and_queries_still_
         assert (await peer.ask(a_request(REGISTER, 10))).code == 0
 
 
-async def test_the_bodies_that_wait_have_a_limit_but_one_request_is_always_taken():
+async def test_queued_bodies_have_a_limit_but_one_request_is_always_taken():
     gate = asyncio.Event()
 
     async def wait(request):
@@ -432,7 +432,7 @@ async def test_the_bodies_that_wait_have_a_limit_but_one_request_is_always_taken
 
 
 @pytest.mark.parametrize("limit", [{"queued_requests_per_connection": 10}, {"queued_bytes_per_connection": 5000}])
-async def test_a_peer_that_asks_faster_than_it_is_served_is_read_no_faster(limit):
+async def test_peer_with_a_full_connection_queue_is_read_no_further(limit):
     async def soon(request):
         await asyncio.sleep(0)
         return request.reply()
@@ -454,7 +454,7 @@ async def test_a_peer_that_asks_faster_than_it_is_served_is_read_no_faster(limit
         assert most < 600
 
 
-async def test_connections_take_turns_so_one_that_asks_much_delays_the_others_little():
+async def test_connections_take_turns_in_the_request_queue():
     order = []
 
     def note(request, connection):
@@ -475,7 +475,7 @@ async def test_connections_take_turns_so_one_that_asks_much_delays_the_others_li
         assert order.count(first.id) == 200
 
 
-async def test_requests_of_one_connection_are_carried_out_one_after_another():
+async def test_requests_of_one_connection_are_processed_one_after_another():
     under_way, most, order = 0, 0, []
 
     async def slow(request):
@@ -499,7 +499,7 @@ async def test_requests_of_one_connection_are_carried_out_one_after_another():
     assert most == 1
 
 
-async def test_a_waiting_answer_that_fails_is_answered_like_any_other():
+async def test_awaited_answer_that_fails_becomes_an_error_response():
     async def fail(request):
         raise OSError("disk full")
 
@@ -510,7 +510,7 @@ async def test_a_waiting_answer_that_fails_is_answered_like_any_other():
         assert site.observed.of("fault")[0][0] == 3
 
 
-async def test_sockets_are_looked_at_between_the_turns_of_waiting_requests():
+async def test_sockets_are_read_between_runs_of_the_request_queue():
     loop = asyncio.get_running_loop()
 
     def busy(request, connection):
@@ -530,7 +530,7 @@ async def test_sockets_are_looked_at_between_the_turns_of_waiting_requests():
         await greedy.answers(99)
 
 
-async def test_a_flood_of_queries_on_one_connection_lets_the_others_in():
+async def test_flood_of_urgent_requests_on_one_connection_lets_others_in():
     answered = []
 
     def note(request, connection):

@@ -52,7 +52,7 @@ class Places:
         return leaves.id
 
 
-def test_silent_strangers_go_before_clients_and_clients_before_newcomers():
+def test_idle_unknown_connections_are_evicted_before_clients_and_clients_before_newcomers():
     connections = [
         a_connection(2, "client", 0),
         a_connection(3, "client", 9_000),
@@ -64,7 +64,7 @@ def test_silent_strangers_go_before_clients_and_clients_before_newcomers():
     assert order(*connections, now_ms=10_000) == [5, 4, 2, 3, 7, 6]
 
 
-def test_what_only_sends_what_brokers_send_goes_as_others_do():
+def test_unregistered_broker_connections_are_evicted_as_unknown_ones():
     connections = [
         a_connection(1, "client", 0),
         a_connection(2, "broker", 9_000),
@@ -73,21 +73,21 @@ def test_what_only_sends_what_brokers_send_goes_as_others_do():
     assert order(*connections, now_ms=10_000) == [3, 1, 2]
 
 
-def test_known_brokers_stay_while_others_have_a_quarter_of_all_places():
+def test_registered_brokers_stay_while_others_hold_a_quarter_of_all_connections():
     connections = [a_connection(number, "broker", 0) for number in range(16)]
     places = Places([*connections[:12], a_connection(20, "unknown", 10_000), *connections[13:]], kept=range(12))
     left = [places.come(a_connection(100 + n, "unknown", 10_000), now_ms=10_000) for n in range(20)]
     assert not set(left) & places.kept
 
 
-def test_of_too_many_known_brokers_those_of_the_host_with_the_most_go():
+def test_excess_registered_brokers_are_evicted_from_the_largest_host():
     networks = ["10.0.0.1"] * 6 + ["10.0.0.2"] * 2 + ["10.0.0.3"]
     brokers = [a_connection(number, "broker", 0, network=network) for number, network in enumerate(networks)]
     # The last two have lost as many as the host before them.
     assert [each.id for each in from_largest_hosts(brokers, 6, (lambda each: each.network,))] == [5, 4, 3, 2, 1, 7]
 
 
-def test_silent_strangers_go_before_too_many_known_brokers_and_clients_after_them():
+def test_idle_unknown_connections_are_evicted_before_excess_brokers_and_clients_after_them():
     connections = [
         *(a_connection(number, "broker", 0) for number in range(7)),
         a_connection(8, "client", 0),
@@ -99,7 +99,7 @@ def test_silent_strangers_go_before_too_many_known_brokers_and_clients_after_the
     assert places.come(a_connection(11, "unknown", 10_000), now_ms=10_000) == 6
 
 
-def test_a_proxy_has_its_places_and_those_behind_it_share_them():
+def test_connections_behind_a_proxy_share_the_places_of_its_network():
     """Who speaks for whom is what the peer says, so it only counts against others that are at the same place."""
     honest = [a_connection(n, "broker", 0, claimed_host=f"10.1.0.{n}") for n in range(3)]
     behind = [a_connection(3 + n, "broker", 9_000, claimed_host="10.1.0.9") for n in range(3)]
@@ -108,12 +108,12 @@ def test_a_proxy_has_its_places_and_those_behind_it_share_them():
     assert [each.id for each in from_largest_hosts([*honest, *behind, *liars], 4, groups)] == [5, 4, 0, 1]
 
 
-def test_of_one_host_the_longest_silent_goes_and_of_equal_ones_the_youngest():
+def test_longest_idle_connection_of_a_host_is_evicted_and_of_equal_ones_the_youngest():
     brokers = [a_connection(1, "broker", 500), a_connection(2, "broker", 0), a_connection(3, "broker", 0)]
     assert [each.id for each in from_largest_hosts(brokers, 3, ())] == [3, 2, 1]
 
 
-def test_who_was_chosen_long_ago_is_chosen_anew():
+def test_old_candidates_for_eviction_are_chosen_again():
     """Brokers may have left since, and the others need not make room any more."""
     places = Places([a_connection(number, "broker", 0) for number in range(32)], kept=range(32))
     assert places.come(a_connection(100, "unknown", 10_000), now_ms=10_000) == 31
@@ -121,7 +121,7 @@ def test_who_was_chosen_long_ago_is_chosen_anew():
     assert places.come(a_connection(101, "unknown", 20_000), now_ms=20_000) == 10
 
 
-def test_where_all_are_about_to_leave_nobody_makes_room():
+def test_no_connection_is_evicted_while_all_are_closing():
     places = Places([a_connection(number, "unknown", 0) for number in range(3)])
     for each in places.connections.values():
         each.is_closing = True
@@ -129,7 +129,7 @@ def test_where_all_are_about_to_leave_nobody_makes_room():
 
 
 @pytest.mark.parametrize("strangers", [0, 4])
-def test_where_nearly_all_are_known_brokers_a_newcomer_costs_a_look_at_a_part_of_them(strangers):
+def test_eviction_among_many_brokers_checks_a_part_of_them(strangers):
     count, comers = 65_000, 1_000
     places = Places([a_connection(n, "broker", 0, network=f"10.0.{n % 9}.1") for n in range(count)])
     places.kept = set(range(strangers, count))
@@ -149,16 +149,16 @@ def test_where_nearly_all_are_known_brokers_a_newcomer_costs_a_look_at_a_part_of
         ("2001:db8::1", "2001:db8:0:1::1", False),
     ],
 )
-def test_all_that_one_host_has_of_the_internet_is_one_network(one, other, are_same):
+def test_addresses_of_one_host_are_one_network(one, other, are_same):
     assert (network_of(one) == network_of(other)) is are_same
 
 
-def test_not_all_are_chosen_at_once():
+def test_candidates_for_eviction_have_a_limit():
     strangers = [a_connection(number, "unknown", 0) for number in range(2 * CANDIDATES_MAX)]
     assert order(*strangers, now_ms=10_000, newcomers_max=2 * CANDIDATES_MAX) == list(range(CANDIDATES_MAX))
 
 
-def test_newcomers_without_end_go_before_clients_but_for_the_last_of_them():
+def test_endless_newcomers_are_evicted_before_clients_but_for_the_latest():
     connections = [
         a_connection(1, "client", 9_000),
         a_connection(2, "unknown", 9_000),

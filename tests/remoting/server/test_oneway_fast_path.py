@@ -39,7 +39,7 @@ def taker():
     return Taker()
 
 
-def test_a_heartbeat_is_taken_with_its_fields_as_the_usual_way_reads_them_and_counted(taker):
+def test_fast_path_takes_a_heartbeat_with_its_fields_and_counts_it(taker):
     assert taker.notices.take(a_beat(), None)
     assert taker.taken == [
         BrokerHeartbeatHeader(
@@ -70,13 +70,13 @@ def test_a_heartbeat_is_taken_with_its_fields_as_the_usual_way_reads_them_and_co
         a_beat().replace(b"broker-a", b"broker-\xff"),
     ],
 )
-def test_whatever_is_not_exactly_one_of_them_goes_the_usual_way(taker, data):
+def test_fast_path_leaves_all_but_exact_heartbeats(taker, data):
     assert not taker.notices.take(data, None)
     assert not taker.taken
     assert not taker.statistics.finished()
 
 
-def test_one_that_cannot_be_carried_out_goes_the_usual_way(taker):
+def test_fast_path_leaves_a_heartbeat_whose_handler_fails(taker):
     taker.error = ValueError("no such broker")
     assert not taker.notices.take(a_beat(), None)
     assert not taker.statistics.finished()
@@ -100,7 +100,7 @@ class Site:
         self.taken.append((header.broker_id, peer.kind))
 
 
-async def test_the_first_request_of_a_connection_tells_whose_it_is_and_its_later_heartbeats_are_taken_at_once():
+async def test_first_heartbeat_shows_a_broker_and_later_ones_take_the_fast_path():
     site = Site()
     kind = OnewayKind(BEAT, BrokerHeartbeatHeader, site.take)
     async with serving(site.dispatch, oneway=kind, urgent=frozenset({BEAT})) as server:

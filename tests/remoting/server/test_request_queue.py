@@ -99,7 +99,7 @@ CODES = (ROUTE, REGISTER)
 
 @pytest.mark.parametrize("place", ["send", "request_finished"])
 @pytest.mark.parametrize("code", CODES)
-async def test_a_connection_that_cannot_be_answered_is_ended_and_the_others_go_on(place, code):
+async def test_connection_that_fails_to_send_is_aborted_and_others_go_on(place, code):
     async with background_tasks() as tasks:
         site = Site(tasks, RecordingObserver())
         broken, other = QueuedConnection(1, [place]), QueuedConnection(2)
@@ -113,7 +113,7 @@ async def test_a_connection_that_cannot_be_answered_is_ended_and_the_others_go_o
 
 
 @pytest.mark.parametrize("code", CODES)
-async def test_an_observer_that_fails_leaves_the_server_up(code, caplog):
+async def test_observer_that_fails_leaves_the_queue_running(code, caplog):
     """A handler that failed is told to it; the loop is told what it does with that."""
     async with background_tasks() as tasks:
         site = Site(tasks, Deaf())
@@ -127,7 +127,7 @@ async def test_an_observer_that_fails_leaves_the_server_up(code, caplog):
 
 
 @pytest.mark.parametrize("place", ["send", "request_finished"])
-async def test_one_who_cannot_be_turned_away_takes_no_place_and_does_not_harm_who_comes(place):
+async def test_blocked_connection_that_fails_frees_its_places_in_the_queue(place):
     async with background_tasks() as tasks:
         site = Site(tasks, RecordingObserver(), queued_requests_max=2)
         broken, other = QueuedConnection(1, [place]), QueuedConnection(2)
@@ -140,7 +140,7 @@ async def test_one_who_cannot_be_turned_away_takes_no_place_and_does_not_harm_wh
     site.assert_nothing_is_left()
 
 
-async def test_a_connection_that_fails_to_read_on_is_ended_and_the_next_reads_on(caplog):
+async def test_connection_that_fails_to_read_on_is_aborted_and_the_next_reads_on(caplog):
     async with background_tasks() as tasks:
         site = Site(tasks, RecordingObserver())
         broken, other = QueuedConnection(1, ["read_on"]), QueuedConnection(2)
@@ -151,7 +151,7 @@ async def test_a_connection_that_fails_to_read_on_is_ended_and_the_next_reads_on
     assert "read_on" in caplog.text
 
 
-async def test_a_connection_that_is_broken_off_is_closed_at_once_while_its_requests_are_still_carried_out():
+async def test_aborted_connection_is_closed_at_once_and_its_requests_are_processed():
     gate = asyncio.Event()
 
     async def wait(request):
@@ -172,7 +172,7 @@ async def test_a_connection_that_is_broken_off_is_closed_at_once_while_its_reque
         assert (site.server.request_queue.requests, site.statistics.in_flight) == (0, 0)
 
 
-async def test_a_connection_that_is_lost_while_its_request_is_worked_on_is_told_at_once_and_closed_when_that_is_done():
+async def test_connection_lost_during_a_request_is_reported_at_once_and_closed_after_it():
     working = asyncio.Event()
 
     async def later(request):

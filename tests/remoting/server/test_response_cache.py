@@ -50,18 +50,18 @@ def opaque_of(answer):
     return decode(answer, 0, len(answer) - 4).opaque
 
 
-def test_an_answer_is_the_frame_that_java_sends():
+def test_prepared_frame_is_that_of_java():
     assert PreparedResponse(E2_BODY, SizeTally(())).frame(b"9") == E2
 
 
 @pytest.mark.parametrize("opaque", [0, 7, -1, 2**31 - 1, -(2**31)])
-def test_an_answer_is_what_encoding_it_gives(asked, opaque):
+def test_prepared_frame_equals_the_encoded_response(asked, opaque):
     request = RemotingCommand(ROUTE, opaque)
     assert asked.prepared.frame(b"%d" % opaque) == encode(request.reply(body=b"body"))
     assert asked.prepared.body == b"body"
 
 
-def test_each_answer_is_counted_by_its_size(asked):
+def test_prepared_responses_are_counted_by_size(asked):
     large = PreparedResponse(bytes(500), asked.tally)
     for prepared in (asked.prepared, large, asked.prepared):
         prepared.frame(b"1")
@@ -69,7 +69,7 @@ def test_each_answer_is_counted_by_its_size(asked):
 
 
 @pytest.mark.parametrize("frame", [E1, E4], ids=["JSON", "ROCKETMQ"])
-def test_a_request_is_known_again_whatever_its_number(asked, frame):
+def test_request_is_found_in_the_cache_whatever_its_opaque(asked, frame):
     asked.learn(frame)
     request = decode(frame, 0, len(frame) - 4)
     kind = SerializeType(frame[4])
@@ -83,12 +83,12 @@ def test_a_request_is_known_again_whatever_its_number(asked, frame):
     assert asked.statistics.finished() == {(ROUTE, 0): 3}
 
 
-def test_another_topic_is_another_request(asked):
+def test_request_for_another_topic_is_not_found_in_the_cache(asked):
     asked.learn(a_request(ext_fields={"topic": "a"}))
     assert asked.find(a_request(ext_fields={"topic": "b"})) is None
 
 
-def test_an_answer_that_is_no_longer_true_is_not_found_until_there_is_a_new_one(asked):
+def test_invalidated_response_is_not_found_until_a_new_one_is_stored(asked):
     frame = a_request()
     asked.learn(frame)
     asked.prepared.invalidate()
@@ -117,32 +117,32 @@ def test_an_answer_that_is_no_longer_true_is_not_found_until_there_is_a_new_one(
     ],
     ids=str,
 )
-def test_what_is_not_told_apart_by_its_opaque_alone_is_carried_out_each_time(asked, frame):
+def test_ambiguous_request_is_never_cached(asked, frame):
     asked.learn(frame)
     assert asked.find(frame) is None
 
 
 @pytest.mark.parametrize("digits", [b"01", b"00", b"1.5", b"-1", b"", b" 1", b"1e3", b"9999999999", "\u0661".encode()])
-def test_a_number_that_decodes_otherwise_or_not_at_all_is_not_taken(asked, digits):
+def test_unusual_opaque_is_not_found_in_the_cache(asked, digits):
     asked.learn(framed(b'{"code":105,"opaque":1,"version":1}'))
     assert asked.find(framed(b'{"code":105,"opaque":%b,"version":1}' % digits)) is None
 
 
 @pytest.mark.parametrize("cut", range(4, 30))
-def test_a_length_that_is_not_that_of_the_frame_is_not_taken(asked, cut):
+def test_frame_with_a_wrong_length_is_not_found_in_the_cache(asked, cut):
     asked.learn(E1)
     assert asked.find(E1[: 4 + cut]) is None
     assert asked.find(E1 + bytes(cut)) is None
     assert asked.find(E1[:7] + bytes([E1[7] ^ cut]) + E1[8:]) is None
 
 
-def test_an_answer_that_is_dropped_keeps_no_bytes():
+def test_invalidated_response_keeps_no_bytes():
     large = PreparedResponse(bytes(1_000_000), SizeTally(()))
     large.invalidate()
     assert large.body == b""
 
 
-def test_what_is_remembered_has_a_limit_of_bytes():
+def test_response_cache_has_a_limit_of_bytes():
     asked = Asked(bytes_max=5_000)
     frames = [a_request(ext_fields={"topic": f"topic-{number}"}) for number in range(100)]
     for frame in frames:
@@ -164,7 +164,7 @@ _HEADERS = st.fixed_dictionaries(
 
 
 @given(_HEADERS, _HEADERS | st.none(), st.integers(0, 2**31 - 1), st.binary(max_size=3), st.integers(0, 200))
-def test_what_is_found_is_what_decoding_and_answering_would_give(header, other, opaque, noise, at):
+def test_cached_response_equals_the_decoded_and_processed_one(header, other, opaque, noise, at):
     """Ask one request, then others that differ from it in little: none is answered as something that it is not."""
     asked = Asked()
     first = framed(json.dumps(header, separators=(",", ":")).encode())

@@ -81,7 +81,7 @@ async def test_a_route_is_answered_as_the_java_server_answers(question):
         assert await peer.frame() == E2
 
 
-async def test_answers_are_binary_where_the_server_is_configured_so_whatever_the_request_used():
+async def test_responses_have_the_configured_header_whatever_the_request_used():
     class NoTopic(RequestRefused):
         code = ResponseCode.TOPIC_NOT_EXIST
 
@@ -113,7 +113,7 @@ async def test_an_unsupported_code_is_answered_as_the_java_server_answers():
 
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
-async def test_an_answer_that_stands_ready_is_sent_in_the_frame_of_java(code):
+async def test_prepared_response_is_the_frame_of_java(code):
     async with serving(lambda *_: PreparedResponse(E2_BODY, SizeTally(()))) as site:
         peer = await site.connect()
         await peer.send(a_request(code, 9))
@@ -121,7 +121,7 @@ async def test_an_answer_that_stands_ready_is_sent_in_the_frame_of_java(code):
         await until(lambda: site.statistics.finished() == {(code, 0): 1})
 
 
-async def test_an_answer_that_stands_ready_has_a_binary_header_where_that_is_the_setting():
+async def test_prepared_response_has_a_binary_header_if_configured():
     prepared = PreparedResponse(b"body", SizeTally(()))
     async with serving(lambda *_: prepared, serialize_type=SerializeType.ROCKETMQ) as site:
         peer = await site.connect()
@@ -133,7 +133,7 @@ async def test_an_answer_that_stands_ready_has_a_binary_header_where_that_is_the
             assert (answer.code, answer.opaque, answer.body) == (0, opaque, b"body")
 
 
-async def test_a_known_request_is_answered_without_being_carried_out_until_its_answer_is_dropped():
+async def test_cached_response_is_sent_until_it_is_invalidated():
     carried_out = []
 
     def route(request, connection):
@@ -152,7 +152,7 @@ async def test_a_known_request_is_answered_without_being_carried_out_until_its_a
         assert sum(site.statistics.latencies[ROUTE].buckets) == 7
 
 
-async def test_known_requests_that_wait_are_answered_with_what_is_true_when_their_turn_comes():
+async def test_deferred_cached_request_gets_the_response_valid_at_its_turn():
     old, new = (PreparedResponse(letter * 50_000, SizeTally(())) for letter in (b"o", b"n"))
     current = [old]
     async with serving(lambda *_: current[0], **SMALL_BUFFERS) as site:
@@ -167,7 +167,7 @@ async def test_known_requests_that_wait_are_answered_with_what_is_true_when_thei
         assert bodies == sorted(bodies, reverse=True)
 
 
-async def test_who_asks_only_what_is_known_is_a_client():
+async def test_peer_that_sends_cached_requests_only_is_a_client():
     async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
         await site.answers_to(a_request(ROUTE, 1))
         newcomer = await site.connect()
@@ -175,7 +175,7 @@ async def test_who_asks_only_what_is_known_is_a_client():
         assert site.statistics.connections[ConnectionKind.CLIENT] == 1
 
 
-async def test_a_server_that_drains_answers_no_request_from_memory():
+async def test_draining_server_sends_no_cached_responses():
     async with serving(lambda *_: PreparedResponse(b"body", SizeTally(()))) as site:
         peer = await site.connect()
         assert (await peer.ask(a_request(ROUTE, 1))).code == 0
@@ -184,7 +184,7 @@ async def test_a_server_that_drains_answers_no_request_from_memory():
 
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
-async def test_a_oneway_request_is_carried_out_and_never_answered_not_even_with_an_error(code):
+async def test_oneway_request_is_processed_and_never_answered(code):
     carried_out = []
 
     def note(request, connection):
@@ -215,7 +215,7 @@ async def test_the_oneway_heartbeat_of_a_broker_reaches_its_handler():
     assert seen == [(904, "broker-a")]
 
 
-async def test_responses_that_nobody_asked_for_are_dropped():
+async def test_unsolicited_responses_are_dropped():
     async with serving() as site:
         stray = b"".join(a_request(code, 1, flag=1) for code in (0, ROUTE, REGISTER))
         answers = await site.answers_to(stray + a_request(opaque=2))
@@ -237,7 +237,7 @@ async def test_a_refusal_carries_its_code_and_its_sentence(code):
 
 
 @pytest.mark.parametrize("error", [BodyError("the body ends too early"), RequestRefused("brokerId is missing")])
-async def test_an_unreadable_request_is_answered_and_told_with_its_peer(error):
+async def test_invalid_request_is_answered_and_reported_with_its_peer(error):
     def refuse(request, connection):
         raise error
 
@@ -249,7 +249,7 @@ async def test_an_unreadable_request_is_answered_and_told_with_its_peer(error):
 
 
 @pytest.mark.parametrize("code", [REGISTER, ROUTE])
-async def test_a_fault_of_ours_is_told_with_its_traceback_and_answered_without_details(code):
+async def test_internal_error_is_reported_with_its_traceback_and_answered_without_details(code):
     def fail(request, connection):
         raise KeyError("secret")
 
@@ -263,7 +263,7 @@ async def test_a_fault_of_ours_is_told_with_its_traceback_and_answered_without_d
 
 
 @pytest.mark.parametrize("error", [RequestRefused("no such broker"), KeyError("secret")])
-async def test_what_a_request_held_is_free_as_soon_as_it_has_failed(error):
+async def test_failed_request_frees_its_memory_at_once(error):
     """An error that was waited for holds the frame that waited, and this holds the error, until a collection."""
     held = []
 
@@ -284,7 +284,7 @@ async def test_what_a_request_held_is_free_as_soon_as_it_has_failed(error):
         gc.enable()
 
 
-async def test_an_answer_that_cannot_be_written_is_a_fault_of_ours():
+async def test_answer_that_cannot_be_encoded_is_an_internal_error():
     def unwritable(request, connection):
         return request.reply(ext_fields={"k" * 40_000: "v"})
 
@@ -307,7 +307,7 @@ async def test_thousands_of_pipelined_requests_are_answered_in_order():
 
 
 @pytest.mark.parametrize("start", [b"", E13_START], ids=["plain", "PROXY"])
-async def test_one_byte_at_a_time_is_enough(start):
+async def test_request_is_read_byte_by_byte(start):
     async with serving(route) as site:
         peer = await site.connect()
         for byte in start + E1 + E4:
@@ -341,7 +341,7 @@ async def test_a_later_connection_has_a_larger_id_and_names_its_peer():
         assert list(site.server.connections) == [connection.id for connection in opened]
 
 
-async def test_a_connection_behind_a_proxy_is_known_by_its_source():
+async def test_connection_behind_a_proxy_has_the_address_of_its_source():
     async with serving() as site:
         await site.answers_to(E13_START + E1)
         assert site.observed.of("opened")[0].peer == "9.9.9.9:1234"
@@ -369,7 +369,7 @@ async def test_open_connections_are_counted_by_kind_and_closed_ones_by_reason():
         assert set(site.statistics.connections.values()) == {0}
 
 
-async def test_a_peer_that_is_gone_before_it_is_accepted_harms_nobody():
+async def test_peer_lost_before_it_is_accepted_disturbs_no_other():
     async with serving() as site:
         with socket.create_connection(("127.0.0.1", site.port)) as gone:
             # Closes with a reset.
@@ -414,7 +414,7 @@ def as_client(request, connection):
     return success(request, connection)
 
 
-async def test_where_all_are_known_brokers_one_of_the_host_with_the_most_makes_room():
+async def test_among_registered_brokers_only_one_of_the_largest_host_is_evicted():
     async with serving(connections_max=4, kept=range(100)) as site:
         served = [await site.connect() for _ in range(4)]
         for peer in served:
@@ -426,7 +426,7 @@ async def test_where_all_are_known_brokers_one_of_the_host_with_the_most_makes_r
             assert (await peer.ask(E1)).code == 0
 
 
-async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_are_about_to_end():
+async def test_connection_over_the_limit_is_refused_while_all_others_are_closing():
     def big(request, _):
         return request.reply(body=b"x" * 1_000_000)
 
@@ -446,7 +446,7 @@ async def test_a_connection_over_the_limit_is_closed_at_once_where_all_others_ar
         assert (await (await site.connect()).ask(E1)).code == 0
 
 
-async def test_silent_strangers_that_hold_all_connections_make_room_for_a_broker_the_first_before_the_others():
+async def test_idle_unknown_connections_are_evicted_for_a_broker_the_oldest_first():
     async with serving(connections_max=3, kept=(4,)) as site:
         strangers = [await site.connect() for _ in range(3)]
         await until(lambda: len(site.server.connections) == 3)
@@ -461,7 +461,7 @@ async def test_silent_strangers_that_hold_all_connections_make_room_for_a_broker
         assert site.statistics.rejected[Rejection.CONNECTIONS] == 0
 
 
-async def test_who_was_chosen_to_make_room_and_is_known_as_a_broker_since_stays():
+async def test_candidate_for_eviction_that_registered_as_a_broker_stays():
     kept = set()
     async with serving(connections_max=3, kept=kept) as site:
         first, second, _ = peers = [await site.connect() for _ in range(3)]
@@ -475,7 +475,7 @@ async def test_who_was_chosen_to_make_room_and_is_known_as_a_broker_since_stays(
         assert (await second.ask(E1)).code == 0
 
 
-async def test_who_connects_without_end_closes_the_connections_of_few_clients():
+async def test_endless_newcomers_evict_few_clients():
     async with serving(as_client, connections_max=16) as site:
         clients = [await site.connect() for _ in range(16)]
         for peer in clients:
@@ -488,7 +488,7 @@ async def test_who_connects_without_end_closes_the_connections_of_few_clients():
             assert (await peer.ask(E1)).code == 0
 
 
-async def test_clients_that_ask_all_the_time_make_room_too():
+async def test_busy_clients_are_evicted_too():
     async with serving(as_client, connections_max=2) as site:
         clients = [await site.connect(), await site.connect()]
         for peer in clients:
@@ -498,7 +498,7 @@ async def test_clients_that_ask_all_the_time_make_room_too():
         assert await clients[0].until_closed() == b""
 
 
-async def test_what_a_peer_asked_before_it_closed_its_side_is_answered():
+async def test_requests_before_a_half_close_are_answered():
     async with serving() as site:
         peer = await site.connect()
         await peer.send(a_request(REGISTER, 1) + a_request(ROUTE, 2) + a_request(REGISTER, 3))
@@ -507,7 +507,7 @@ async def test_what_a_peer_asked_before_it_closed_its_side_is_answered():
         assert await peer.until_closed() == b""
 
 
-async def test_the_close_of_a_connection_is_told_after_the_last_of_its_requests():
+async def test_close_is_reported_after_the_last_request():
     done = []
 
     async def slow(request):
@@ -529,7 +529,7 @@ async def test_the_close_of_a_connection_is_told_after_the_last_of_its_requests(
         assert site.statistics.in_flight == 0
 
 
-async def test_a_listener_says_where_it_is_and_sets_what_java_sets():
+async def test_listener_has_its_address_and_the_socket_options_of_java():
     async with serving() as site:
         host, port = site.server.address
         assert host == "127.0.0.1"
@@ -551,7 +551,7 @@ async def test_socket_buffers_can_be_set():
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "203.0.113.1", "no.such.host.invalid"])
-async def test_a_port_that_cannot_be_had_is_named(host):
+async def test_bind_error_names_the_port(host):
     async with serving() as site, background_tasks() as tasks:
         other = RemotingServer(Dispatching(success), RecordingObserver(), tasks, SystemClock(), ServerOptions())
         with pytest.raises(BindError, match=f"cannot listen on {host}:{site.port}: ") as caught:
@@ -586,7 +586,7 @@ def frame(length, word, rest=b""):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_bytes_that_make_no_sense_close_the_connection_with_one_note_and_disturb_nobody(data, problem):
+async def test_invalid_bytes_close_the_connection_with_one_report(data, problem):
     async with serving() as site:
         other, peer = await site.connect(), await site.connect()
         await other.ask(E1)
@@ -602,7 +602,7 @@ async def test_bytes_that_make_no_sense_close_the_connection_with_one_note_and_d
         assert (await other.ask(E1)).code == 0
 
 
-async def test_the_longest_frame_is_waited_for_and_one_byte_more_is_not():
+async def test_frame_of_the_longest_length_is_accepted_and_one_byte_more_is_not():
     async with serving(frame_bytes_max=1024) as site:
         longest = encode(RemotingCommand(ROUTE, 1))
         longest = encode(RemotingCommand(ROUTE, 1, body=bytes(1024 - len(longest))))
@@ -614,7 +614,7 @@ async def test_the_longest_frame_is_waited_for_and_one_byte_more_is_not():
 
 
 @pytest.mark.parametrize("code", [ROUTE, REGISTER])
-async def test_what_came_before_bad_bytes_is_answered_before_the_close(code):
+async def test_requests_before_invalid_bytes_are_answered(code):
     async def soon(request):
         await asyncio.sleep(0.01)
         return request.reply()
@@ -627,7 +627,7 @@ async def test_what_came_before_bad_bytes_is_answered_before_the_close(code):
         assert len(site.observed.of("frame")) == 1
 
 
-async def test_unfinished_frames_of_all_peers_together_have_a_limit():
+async def test_partial_frames_of_all_peers_together_have_a_limit():
     async with serving(partial_frame_bytes_max=3000) as site:
         peers = [await site.connect() for _ in range(4)]
         for peer in peers[:2]:
@@ -644,7 +644,7 @@ async def test_unfinished_frames_of_all_peers_together_have_a_limit():
         await until(lambda: site.statistics.partial_frame_bytes == 0)
 
 
-async def test_the_largest_unfinished_frames_are_rejected_and_a_brokers_goes_on():
+async def test_largest_partial_frames_are_rejected_and_a_brokers_goes_on():
     registration = a_request(REGISTER, 5, body=bytes(2000))
     async with serving(partial_frame_bytes_max=80_000) as site:
         broker, *hogs = [await site.connect() for _ in range(6)]
@@ -661,7 +661,7 @@ async def test_the_largest_unfinished_frames_are_rejected_and_a_brokers_goes_on(
 
 
 @pytest.mark.parametrize("is_half_closed", [False, True])
-async def test_a_peer_that_leaves_answers_unread_keeps_nothing_of_an_unfinished_frame_over_the_limit(is_half_closed):
+async def test_slow_reader_keeps_no_rejected_partial_frame(is_half_closed):
     def big(request, connection):
         return request.reply(body=bytes(2_000_000))
 
@@ -684,7 +684,7 @@ async def test_a_peer_that_leaves_answers_unread_keeps_nothing_of_an_unfinished_
 # The end of the server
 
 
-async def test_a_draining_server_sends_those_away_who_understand_it_and_serves_the_others():
+async def test_draining_server_answers_go_away_to_peers_that_understand_it():
     carried_out = []
 
     def note(request, connection):
@@ -710,7 +710,7 @@ async def test_a_draining_server_sends_those_away_who_understand_it_and_serves_t
         assert site.statistics.rejected[Rejection.DRAINING] == 4
 
 
-async def test_close_answers_what_was_asked_and_tells_the_reason():
+async def test_close_answers_queued_requests_and_reports_shutdown():
     async def soon(request):
         await asyncio.sleep(0.02)
         return request.reply()
@@ -730,7 +730,7 @@ async def test_close_answers_what_was_asked_and_tells_the_reason():
 # The standard library's own listener trips over it.
 @pytest.mark.asyncio(loop_factories=["uvloop"])
 @pytest.mark.parametrize("turns", range(6))
-async def test_a_connection_that_is_just_being_made_when_the_server_closes_is_closed_too(turns):
+async def test_connection_accepted_during_close_is_closed(turns):
     async with serving() as site:
         with socket.create_connection(("127.0.0.1", site.port)) as peer:
             for _ in range(turns):
@@ -743,7 +743,7 @@ async def test_a_connection_that_is_just_being_made_when_the_server_closes_is_cl
         assert not site.server.connections
 
 
-async def test_close_does_not_wait_for_ever_for_a_peer_that_reads_nothing():
+async def test_close_aborts_a_peer_that_does_not_read():
     async with serving(lambda r, _: r.reply(body=bytes(1_000_000)), close_seconds=0.05) as site:
         peer = await site.connect(limit=1)
         await peer.send(b"".join(a_request(ROUTE, at) for at in range(50)))
@@ -752,7 +752,7 @@ async def test_close_does_not_wait_for_ever_for_a_peer_that_reads_nothing():
         assert not site.server.connections
 
 
-async def test_a_clock_that_jumps_closes_nobody():
+async def test_clock_that_jumps_closes_no_connection():
     clock = FakeClock()
     async with serving(clock=clock, idle_seconds=0.2) as site:
         peer = await site.connect()

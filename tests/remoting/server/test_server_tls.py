@@ -178,7 +178,7 @@ async def test_bad_frames_and_floods_within_tls_are_treated_as_without(settings,
         assert site.observed.of("closed")[0][1] is CloseReason.ERROR
 
 
-async def test_a_farewell_within_tls_closes_the_connection_on_both_sides(settings, trusting):
+async def test_close_notify_closes_the_connection_on_both_sides(settings, trusting):
     async with serving(tls=loaded(settings())) as site:
         peer = await secured(site, trusting)
         await peer.ask(E1)
@@ -191,7 +191,7 @@ async def test_a_farewell_within_tls_closes_the_connection_on_both_sides(setting
         assert await second.until_closed() == b"", "a clean end, not one that could be an attacker's"
 
 
-async def test_a_handshake_that_never_ends_is_given_up(settings):
+async def test_connection_with_an_endless_tls_handshake_is_closed(settings):
     async with serving(tls=loaded(settings()), idle_seconds=0.15) as site:
         peer = await site.connect()
         await peer.send(b"\x16\x03\x01\x02\x00" + bytes(10))
@@ -255,7 +255,7 @@ BAD_RECORD = b"\x17\x03\x03\0\x20" + bytes(32)
 
 
 @pytest.mark.parametrize("is_sent_with_them", [False, True])
-async def test_answers_that_come_after_a_bad_record_end_that_connection_only(settings, is_sent_with_them):
+async def test_responses_after_a_bad_tls_record_end_that_connection_only(settings, is_sent_with_them):
     """The answers wait, for a disk perhaps; the peer's bad record has then ended TLS in both directions."""
     gate = asyncio.Event()
 
@@ -287,7 +287,7 @@ async def test_answers_that_come_after_a_bad_record_end_that_connection_only(set
         assert not site.observed.of("fault")
 
 
-async def test_an_answer_that_tls_cannot_take_ends_the_connection(settings):
+async def test_response_that_tls_cannot_write_ends_the_connection(settings):
     """As where the session failed and nothing of the peer has told it yet."""
     async with serving(tls=loaded(settings())) as site:
         peer = await secured(site, anybody())

@@ -10,7 +10,7 @@ def test_every_known_label_is_there_at_zero_before_anything_happened():
     assert statistics.rejected == dict.fromkeys(Rejection, 0)
 
 
-def test_codes_that_peers_make_up_share_one_key():
+def test_unknown_request_codes_share_one_key():
     statistics = ServerStatistics()
     for code in range(10_000, 20_000):
         statistics.count_finished(code, 3)
@@ -20,7 +20,7 @@ def test_codes_that_peers_make_up_share_one_key():
     assert [known_code(code) for code in RequestCode] == list(RequestCode)
 
 
-def test_prepared_answers_are_successes_among_the_others():
+def test_prepared_responses_count_as_successes():
     statistics = ServerStatistics()
     statistics.prepared[105] += 2
     statistics.count_finished(105, 0)

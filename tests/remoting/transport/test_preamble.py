@@ -29,7 +29,7 @@ def opened(data):
     return Preamble().receive(data)
 
 
-def test_a_plain_frame_goes_on_as_it_is():
+def test_plain_frame_passes_the_preamble_unchanged():
     assert opened(E1) == ParsedPreamble(tls=False, source=None, rest=E1)
     assert opened(E4) == ParsedPreamble(tls=False, source=None, rest=E4)
 
@@ -38,7 +38,7 @@ def test_a_tls_handshake_is_known_by_its_first_byte():
     assert opened(CLIENT_HELLO) == ParsedPreamble(tls=True, source=None, rest=CLIENT_HELLO)
 
 
-def test_nothing_is_decided_before_twelve_bytes_even_if_a_whole_frame_is_there():
+def test_preamble_waits_for_twelve_bytes():
     opening = Preamble()
     shortest = bytes.fromhex("00000006 00000002 7b7d")
     assert opening.receive(shortest) is None
@@ -66,7 +66,7 @@ def test_nothing_is_decided_before_twelve_bytes_even_if_a_whole_frame_is_there()
     ids=lambda value: repr(value)[:24],
 )
 @pytest.mark.parametrize("after", [E1, CLIENT_HELLO], ids=["plain", "tls"])
-def test_one_proxy_header_may_come_first_and_is_cut_off_wherever_the_chunks_end(header, source, after):
+def test_proxy_header_is_cut_off_in_any_chunks(header, source, after):
     data = header + after
     for chunk in (1, 5, 13, len(data)):
         opening, result, at = Preamble(), None, 0
@@ -77,7 +77,7 @@ def test_one_proxy_header_may_come_first_and_is_cut_off_wherever_the_chunks_end(
         assert result.rest + data[at:] == after
 
 
-def test_a_proxy_header_alone_waits_for_what_follows():
+def test_preamble_waits_for_bytes_after_the_proxy_header():
     opening = Preamble()
     assert opening.receive(E13_START) is None
     assert opening.receive(b"\0") == ParsedPreamble(tls=False, source="9.9.9.9:1234", rest=b"\0")
@@ -136,13 +136,13 @@ def test_an_overlong_proxy_header_is_refused_before_it_has_come():
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_a_peer_of_another_protocol_is_told_apart_by_name(start, who):
+def test_peer_of_another_protocol_is_refused_by_name(start, who):
     with pytest.raises(FrameError, match=who):
         opened(start)
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=100).map(lambda tail: E13_START + tail), st.integers(1, 50))
-def test_any_bytes_in_any_cut_open_or_are_refused_alike(data, chunk):
+def test_preamble_has_one_result_in_any_chunks(data, chunk):
     def fate(chunks):
         opening = Preamble()
         try:

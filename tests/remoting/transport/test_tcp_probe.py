@@ -11,7 +11,7 @@ def is_asked(site):
     return bool(ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
 
 
-async def test_a_peer_that_lives_is_asked_for_a_while_and_keeps_its_connection():
+async def test_living_peer_is_probed_for_a_while_and_keeps_its_connection():
     async with serving() as site:
         peer = await site.connect()
         await until(lambda: site.server.connections)
@@ -26,7 +26,7 @@ async def test_a_peer_that_lives_is_asked_for_a_while_and_keeps_its_connection()
         await until(lambda: not site.server.connections)
 
 
-async def test_who_leaves_while_being_asked_is_lost_as_ever():
+async def test_peer_that_leaves_during_a_probe_is_lost():
     async with serving() as site:
         peer = await site.connect()
         await until(lambda: site.server.connections)

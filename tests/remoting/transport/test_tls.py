@@ -44,7 +44,7 @@ def test_test_mode_makes_a_certificate_at_the_first_use_and_keeps_it():
     assert made.certificate_expiry_unix_s is None
 
 
-def test_test_mode_without_a_place_for_its_file_says_so(monkeypatch):
+def test_test_mode_without_a_writable_folder_is_an_error(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", "/nowhere")
     with pytest.raises(TlsError, match="no certificate can be made"):
         contexts(TlsSettings()).server_context()
@@ -197,7 +197,7 @@ def test_a_failed_reload_keeps_the_old_and_is_tried_again_when_the_files_are_who
     assert loaded.server_context() is not first
 
 
-def test_a_server_without_tls_looks_at_no_file(settings):
+def test_server_without_tls_reads_no_file(settings):
     off = contexts(settings(mode="disabled", key_path="/nowhere"))
     assert off.reload() is None
     assert not off.changed()
@@ -206,7 +206,7 @@ def test_a_server_without_tls_looks_at_no_file(settings):
 # The client's side
 
 
-def test_a_client_verifies_servers_only_if_told_so(tmp_path, authority):
+def test_client_verifies_servers_only_if_configured(tmp_path, authority):
     trust = authority.write(tmp_path / "ca.pem")
     assert client_context(TlsSettings(client_auth_server=True)).verify_mode == ssl.CERT_NONE, "test mode trusts all"
     assert client_context(TlsSettings(test_mode=False)).verify_mode == ssl.CERT_NONE
