@@ -104,7 +104,7 @@ async def performed(network, observed, *effects, live=()):
         network.open.set()
 
 
-async def test_the_recipients_are_told_in_the_fields_of_java(network, observed):
+async def test_notification_has_the_fields_of_java(network, observed):
     await performed(network, observed, notification())
     ((address, request),) = network.sent
     assert address == "10.0.0.2:10911"
@@ -117,7 +117,7 @@ async def test_the_recipients_are_told_in_the_fields_of_java(network, observed):
     }
 
 
-async def test_a_recipient_that_cannot_be_reached_keeps_nobody_else_from_being_told(network, observed):
+async def test_unreachable_recipient_delays_no_other_notification(network, observed):
     effect = notification(recipients=(UNREACHABLE, "10.0.0.2:10911"))
     await performed(network, observed, effect)
     assert [address for address, _ in network.sent] == ["10.0.0.2:10911"]
@@ -125,18 +125,18 @@ async def test_a_recipient_that_cannot_be_reached_keeps_nobody_else_from_being_t
     assert observed.sent == [effect]
 
 
-async def test_of_notifications_that_wait_the_latest_of_a_set_counts(network, observed):
+async def test_only_the_latest_waiting_notification_of_a_set_is_sent(network, observed):
     network.open.clear()
     await performed(network, observed, notification(1), notification(2), notification(3))
     assert [request.ext_fields["minBrokerId"] for _, request in network.sent] == ["1", "3"]
 
 
-async def test_sets_do_not_wait_for_each_other(network, observed):
+async def test_notifications_of_two_sets_do_not_wait_for_each_other(network, observed):
     await performed(network, observed, notification(1), notification(2, broker_name="broker-b"))
     assert len(network.sent) == 2
 
 
-async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(network, observed):
+async def test_effects_run_after_the_reply_is_written(network, observed):
     async with running(network, network, observed) as perform:
         perform(RouteOutcome(reply=None, events=("event",), effects=(CloseConnection(7),)))
         assert (observed.events, network.closed) == (["event"], [])
@@ -144,12 +144,12 @@ async def test_nothing_is_performed_before_the_reply_of_the_request_is_written(n
         assert network.closed == [7]
 
 
-async def test_connections_in_doubt_are_asked_for(network, observed):
+async def test_probe_effect_probes_the_connection(network, observed):
     await performed(network, observed, ProbeConnection(7))
     assert (network.probed, network.closed) == ([7], [])
 
 
-async def test_connection_of_an_expired_broker_stays_open_if_a_broker_registered_over_it_again(network, observed):
+async def test_close_effect_spares_a_connection_over_which_a_broker_registered_again(network, observed):
     await performed(network, observed, CloseConnection(7), CloseConnection(8), live=(7,))
     assert network.closed == [8]
 
@@ -170,7 +170,7 @@ async def test_failed_effect_delays_the_next_ones_and_stops_none(network, observ
     assert network.closed == [8]
 
 
-async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(observed):
+async def test_unresolvable_address_fails_its_notification_only(observed):
     # The real client: what it raises for such an address is the point.
     client = RemotingClient(SystemClock())
     async with running(Network(), client, observed) as perform:
@@ -180,7 +180,7 @@ async def test_an_address_that_no_resolver_takes_ends_nothing_but_its_request(ob
     assert [address for address, _ in observed.failed] == ["10.0.0..1:10911"]
 
 
-async def test_a_notification_that_no_header_can_carry_ends_nothing_but_itself(observed):
+async def test_too_large_notification_fails_alone(observed):
     """The real client: it raises what the frame raises otherwise."""
 
     left = asyncio.Event()

@@ -73,7 +73,7 @@ class Line:
         self._writer.close()
 
 
-async def test_the_connection_of_a_silent_broker_stays_open_if_it_has_registered_over_it_again_meanwhile(server):
+async def test_connection_of_an_expired_broker_stays_open_if_it_registered_again(server):
     line = await Line.to(server)
     assert (await line.ask(RequestCode.REGISTER_BROKER, BROKER)).code == 0
     ((_, row),) = server._state.tables.live.rows()

@@ -42,7 +42,7 @@ def a_work(clock, order, name, slices, *, fails=False):
     return name
 
 
-async def test_work_of_connections_is_done_one_after_another_and_departures_between_its_slices(clock, order):
+async def test_urgent_work_runs_between_the_slices_of_other_work(clock, order):
     runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
         works = [
@@ -55,7 +55,7 @@ async def test_work_of_connections_is_done_one_after_another_and_departures_betw
     assert [name for name in order if name != "left"] == list("aaabbb")
 
 
-async def test_departures_share_the_time_so_that_a_short_one_does_not_wait_for_a_long_one(clock, order):
+async def test_short_urgent_work_does_not_wait_for_long_urgent_work(clock, order):
     runner = CooperativeRunner()
     await asyncio.gather(
         runner.run_first(a_work(clock, order, "long", 50)), runner.run_first(a_work(clock, order, "short", 1))
@@ -63,7 +63,7 @@ async def test_departures_share_the_time_so_that_a_short_one_does_not_wait_for_a
     assert order.index("short") == 1
 
 
-async def test_departures_without_end_leave_a_share_to_other_work(clock, order):
+async def test_endless_urgent_work_leaves_a_share_to_other_work(clock, order):
     runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
         for _ in range(3):
@@ -73,7 +73,7 @@ async def test_departures_without_end_leave_a_share_to_other_work(clock, order):
     assert order[:20].count("a") == 5
 
 
-async def test_who_had_least_is_next_however_many_others_wait(clock, order):
+async def test_connection_that_had_the_least_time_is_next(clock, order):
     runner = CooperativeRunner()
 
     async def again(number):
@@ -91,7 +91,7 @@ async def test_who_had_least_is_next_however_many_others_wait(clock, order):
     assert order.index("late") - begun <= 10
 
 
-async def test_of_those_that_had_nothing_lately_who_brings_least_is_next(clock, order):
+async def test_smallest_work_is_next_among_connections_that_had_no_time(clock, order):
     runner = CooperativeRunner()
     sizes = {"present": 0, "large": 16_000_000, "small": 500_000, "small too": 500_000}
     await asyncio.gather(
@@ -100,7 +100,7 @@ async def test_of_those_that_had_nothing_lately_who_brings_least_is_next(clock, 
     assert order == ["present", "small", "small too", "large"]
 
 
-async def test_newcomers_without_end_keep_nobody_waiting_for_ever(clock, order):
+async def test_endless_new_connections_do_not_starve_waiting_work(clock, order):
     runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(runner.run(a_work(clock, order, "large", 1), 0, 160_000))
@@ -114,9 +114,7 @@ async def test_newcomers_without_end_keep_nobody_waiting_for_ever(clock, order):
 
 
 @pytest.mark.parametrize("is_anew", [False, True], ids=["the same connections", "new ones each time"])
-async def test_very_many_that_bring_little_keep_a_large_registration_waiting_for_their_first_only(
-    clock, order, is_anew
-):
+async def test_many_small_registrations_do_not_starve_a_large_one(clock, order, is_anew):
     runner = CooperativeRunner()
     numbers = itertools.count(1000)
 
@@ -135,7 +133,7 @@ async def test_very_many_that_bring_little_keep_a_large_registration_waiting_for
     assert order.index("large") - begun < 800
 
 
-async def test_who_brings_little_does_not_wait_for_many_that_bring_much(clock, order):
+async def test_small_registration_does_not_wait_for_many_large_ones(clock, order):
     runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:
         for number in range(1, 50):
@@ -149,7 +147,7 @@ async def test_who_brings_little_does_not_wait_for_many_that_bring_much(clock, o
     assert not runner._by_share
 
 
-async def test_the_order_forgets_those_that_wait_no_more(clock, order):
+async def test_order_drops_entries_that_wait_no_more(clock, order):
     runner = CooperativeRunner()
     least = itertools.count(1000)
 
@@ -165,7 +163,7 @@ async def test_the_order_forgets_those_that_wait_no_more(clock, order):
             assert len(runner._by_share) <= 2 * 50 + cooperative_runner._STALE_MAX + 1
 
 
-async def test_work_that_fails_tells_who_waits_and_the_others_go_on(clock, order):
+async def test_failed_work_raises_at_its_waiter_and_other_work_goes_on(clock, order):
     runner = CooperativeRunner()
     failed, done = await asyncio.gather(
         runner.run(a_work(clock, order, "a", 2, fails=True), 1, 0),
@@ -175,7 +173,7 @@ async def test_work_that_fails_tells_who_waits_and_the_others_go_on(clock, order
     assert (repr(failed), done) == ("ValueError('a')", "b")
 
 
-async def test_work_that_nobody_waits_for_any_more_is_dropped(clock, order):
+async def test_cancelled_work_is_dropped(clock, order):
     runner = CooperativeRunner()
     waiting = asyncio.create_task(runner.run(a_work(clock, order, "a", 1_000), 1, 0))
     while not order:
@@ -185,7 +183,7 @@ async def test_work_that_nobody_waits_for_any_more_is_dropped(clock, order):
     assert order.count("a") < 10
 
 
-async def test_very_many_connections_are_not_remembered(clock, order, monkeypatch):
+async def test_times_of_connections_are_limited(clock, order, monkeypatch):
     monkeypatch.setattr(cooperative_runner, "_REMEMBERED", 10)
     runner = CooperativeRunner()
     async with asyncio.TaskGroup() as tasks:

@@ -1,17 +1,13 @@
+"""What operators' tools send."""
+
 import json
 
 import pytest
+from broker_messages import MASTER, TOPICS
+from builders import text_of
 
 from remoting.protocol.codes import RequestCode, ResponseCode
 
-MASTER = {
-    "brokerName": "broker-a",
-    "brokerAddr": "10.0.0.1:10911",
-    "clusterName": "DefaultCluster",
-    "brokerId": "0",
-    "haServerAddr": "10.0.0.1:10912",
-    "enableActingMaster": "false",
-}
 UNIT, UNIT_SUB = 1, 2
 LISTS_BY_TOPIC = [
     RequestCode.GET_TOPICS_BY_CLUSTER,
@@ -46,7 +42,7 @@ async def test_topics_are_listed_by_cluster(desk):
     assert await topics(desk, RequestCode.GET_TOPICS_BY_CLUSTER) == []
 
 
-async def test_unit_topics_are_told_by_their_flags(desk):
+async def test_unit_topics_are_listed_by_their_flags(desk):
     await register(desk, {"plain": 0, "unit": UNIT, "sub": UNIT_SUB, "both": UNIT | UNIT_SUB})
     assert await topics(desk, RequestCode.GET_UNIT_TOPIC_LIST) == ["both", "unit"]
     assert await topics(desk, RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST) == ["both", "sub"]
@@ -64,7 +60,7 @@ class Counting(dict):
 
 
 @pytest.mark.parametrize("code", LISTS_BY_TOPIC[1:])
-async def test_a_list_of_unit_topics_looks_each_topic_up_once_on_however_many_sets_it_is(desk, code):
+async def test_list_of_unit_topics_looks_each_topic_up_once(desk, code):
     for number in range(20):
         broker = {"brokerName": f"broker-{number}", "brokerAddr": f"10.0.0.{number}:10911"}
         await register(desk, {f"topic-{each}": UNIT_SUB for each in range(50)}, **broker)
@@ -81,48 +77,21 @@ async def test_topic_lists_can_be_switched_off(make_desk, code):
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
 
 
-async def test_the_list_of_all_topics_has_a_switch_of_its_own(make_desk):
+async def test_list_of_all_topics_has_an_option_of_its_own(make_desk):
     desk = make_desk(enable_all_topic_list=False)
     answer = await desk.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
     assert (await desk.ask(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "C"})).code == 0
 
 
-async def test_system_topics_are_the_names_of_clusters_and_brokers_with_a_broker_to_ask(desk):
+async def test_system_topics_are_cluster_and_broker_names_with_one_broker_address(desk):
     assert json.loads((await desk.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)).body) == {"topicList": []}
     await register(desk, {"A": 0, "B": 0})
     answer = await desk.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
     assert json.loads(answer.body) == {"brokerAddr": "10.0.0.1:10911", "topicList": ["DefaultCluster", "broker-a"]}
 
 
-async def test_cluster_info_is_in_the_dialect_of_java_and_never_old(desk):
-    empty = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
-    assert (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body == empty
-    await register(desk, {"A": 0, "B": 0})
-    assert (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body == (
-        b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a",'
-        b'"cluster":"DefaultCluster","enableActingMaster":false}},"clusterAddrTable":{"DefaultCluster":["broker-a"]}}'
-    )
-    await desk.ask(RequestCode.UNREGISTER_BROKER, MASTER)
-    assert (await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body == empty
-
-
-async def test_the_members_of_a_set_are_their_real_addresses(desk):
-    await register(desk, {"A": 0, "B": 0})
-    fields = {"clusterName": "C", "brokerName": "broker-a"}
-    answer = await desk.ask(RequestCode.GET_BROKER_MEMBER_GROUP, fields)
-    assert (answer.code, answer.remark) == (0, "not set any response code")
-    group = b'{"brokerAddrs":{0:"10.0.0.1:10911"},"brokerName":"broker-a","cluster":"C"}'
-    assert answer.body == b'{"brokerMemberGroup":' + group + b"}"
-
-
-async def test_an_unknown_set_has_no_members(desk):
-    answer = await desk.ask(RequestCode.GET_BROKER_MEMBER_GROUP, {"clusterName": "C", "brokerName": "nobody"})
-    assert json.loads(answer.body)["brokerMemberGroup"]["brokerAddrs"] == {}
-    assert (await desk.ask(RequestCode.GET_BROKER_MEMBER_GROUP)).code == 0
-
-
-async def test_a_kv_entry_is_read_back(desk):
+async def test_stored_kv_entry_is_read_back(desk):
     entry = {"namespace": "NS", "key": "k"}
     assert (await desk.ask(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})).code == 0
     assert (await desk.ask(RequestCode.GET_KV_CONFIG, entry)).ext_fields == {"value": "v"}
@@ -130,7 +99,7 @@ async def test_a_kv_entry_is_read_back(desk):
     assert listing.body == b'{"table":{"k":"v"}}'
 
 
-async def test_a_deleted_kv_entry_leaves_its_namespace_empty(desk):
+async def test_deleted_kv_entry_leaves_its_namespace_empty(desk):
     entry = {"namespace": "NS", "key": "k"}
     await desk.ask(RequestCode.PUT_KV_CONFIG, entry | {"value": "v"})
     assert (await desk.ask(RequestCode.DELETE_KV_CONFIG, entry)).code == 0
@@ -140,7 +109,7 @@ async def test_a_deleted_kv_entry_leaves_its_namespace_empty(desk):
     assert (await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})).body == b'{"table":{}}'
 
 
-async def test_an_unknown_kv_namespace_is_not_found(desk):
+async def test_unknown_kv_namespace_is_not_found(desk):
     answer = await desk.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "NS"})
     assert (answer.code, answer.remark) == (ResponseCode.QUERY_NOT_FOUND, "No config item, Namespace: NS")
     assert answer.ext_fields is None
@@ -152,3 +121,48 @@ async def test_the_configuration_is_listed_as_properties(desk):
     assert lines == sorted(lines)
     assert "listenPort=9876" in lines
     assert "scanNotActiveBrokerInterval=10000" in lines
+
+
+async def test_write_permission_is_revoked_and_granted_again(desk):
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    wiped = await desk.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert wiped.ext_fields == {"wipeTopicCount": "2"}
+    route = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}
+    assert json.loads((await desk.ask(*route)).body)["queueDatas"][0]["perm"] == 4
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    assert json.loads((await desk.ask(*route)).body)["queueDatas"][0]["perm"] == 4
+    added = await desk.ask(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    assert added.ext_fields == {"addTopicCount": "2"}
+    assert json.loads((await desk.ask(*route)).body)["queueDatas"][0]["perm"] == 6
+
+
+async def test_registration_that_changes_a_topic_ends_the_permission_overrides_of_its_broker(desk):
+    # So many that of a text that is known only the part is read that differs.
+    topics = {f"topic-{number:03}": 6 for number in range(500)}
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
+    await desk.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+    first = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "topic-000"}
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics))
+    assert json.loads((await desk.ask(*first)).body)["queueDatas"][0]["perm"] == 4
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, text_of(topics | {"topic-499": 4}, counter=2))
+    assert json.loads((await desk.ask(*first)).body)["queueDatas"][0]["perm"] == 6
+
+
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [
+        (RequestCode.WIPE_WRITE_PERM_OF_BROKER, "wipeTopicCount"),
+        (RequestCode.ADD_WRITE_PERM_OF_BROKER, "addTopicCount"),
+    ],
+)
+@pytest.mark.parametrize("fields", [{"brokerName": "nobody"}, None])
+async def test_write_permission_of_an_unknown_broker_changes_no_topics(desk, code, field, fields):
+    assert (await desk.ask(code, fields)).ext_fields == {field: "0"}
+
+
+async def test_deleted_topic_has_no_route_until_its_broker_registers_again(desk):
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    await desk.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TopicTest", "clusterName": "DefaultCluster"})
+    assert (await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})).code == 17
+    await desk.ask(RequestCode.REGISTER_BROKER, MASTER, TOPICS)
+    assert (await desk.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})).code == 0
