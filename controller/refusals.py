@@ -29,15 +29,6 @@ class ClusterDiffers(RequestRefused):
         super().__init__(f"{broker_name} is a set of the cluster {stored}, the request says {sent}")
 
 
-class CodeNotSupported(RequestRefused):
-    """A request that no controller answers."""
-
-    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
-    def __init__(self, request_code: int) -> None:
-        super().__init__(f" request type {request_code} not supported")
-
-
 class NotLeader(RequestRefused):
     """Another controller leads, or none does; brokers ask for the leader themselves."""
 

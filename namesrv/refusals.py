@@ -8,16 +8,6 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.errors import RequestRefused
 
 
-class CodeNotSupported(RequestRefused):
-    """A request that no NameServer answers; the leading blank is Java's."""
-
-    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
-    def __init__(self, request_code: int) -> None:
-        self.request_code = request_code
-        super().__init__(f" request type {request_code} not supported")
-
-
 class FieldMissing(RequestRefused):
     """A request lacks a field without which it means nothing; Java answers success or an exception's text."""
 

@@ -30,7 +30,6 @@ from controller.refusals import (
     BrokerIdInUse,
     BrokerUnknown,
     CleaningRefused,
-    CodeNotSupported,
     MetadataUnknown,
     NotStoredNow,
     RequestInvalid,
@@ -44,7 +43,7 @@ from remoting.protocol.addresses import NAME_CHARS_MAX, is_address
 from remoting.protocol.codec import decode_body, decode_fields, encode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
-from remoting.protocol.errors import BodyError
+from remoting.protocol.errors import BodyError, CodeNotSupported
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.controller import (
     AlterSyncStateSetHeader,

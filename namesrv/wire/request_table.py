@@ -9,12 +9,12 @@ one of the three files named `..._requests.py` beside this one, its line in this
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from namesrv.refusals import CodeNotSupported
 from namesrv.wire.broker_requests import BrokerRequestHandler
 from namesrv.wire.operator_requests import OperatorRequestHandler
 from namesrv.wire.route_requests import RouteRequestHandler
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import CodeNotSupported
 from remoting.server.limits import UNLIMITED, BodyLimits
 from remoting.server.observer import Peer
 from remoting.server.response_cache import PreparedResponse

@@ -5,6 +5,7 @@ RemotingError
 |   +-- HeaderError       a whole frame came, its header says nothing we can read
 +-- BodyError             the body of one request cannot be read: that request is refused
 +-- RequestRefused        the request was understood and is answered with a code and a remark
+|   +-- CodeNotSupported  no handler for its code
 +-- InvokeError           a request of ours came to nothing
     +-- InvokeTimeout     no answer before its deadline
     +-- ConnectionRefused nobody listens at the address
@@ -57,6 +58,16 @@ class RequestRefused(RemotingError):  # a refusal is an answer, not a failure of
     is_logged: ClassVar[bool] = False
     #: `{}` for commands whose answer has a header class: Java then writes the key even for an error.
     ext_fields: ClassVar[Mapping[str, str] | None] = None
+
+
+class CodeNotSupported(RequestRefused):
+    """A request code that this server does not answer; the leading blank is Java's."""
+
+    code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+    def __init__(self, request_code: int) -> None:
+        self.request_code = request_code
+        super().__init__(f" request type {request_code} not supported")
 
 
 class InvokeError(RemotingError):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from controller.refusals import CodeNotSupported, MetadataUnknown, NotLeader, NotStoredNow
+from controller.refusals import MetadataUnknown, NotLeader, NotStoredNow
+from remoting.protocol.errors import CodeNotSupported
 
 
 @pytest.mark.parametrize(

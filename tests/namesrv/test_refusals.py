@@ -5,7 +5,6 @@ from builders import CLUSTER, TOPIC
 
 from namesrv.refusals import (
     ClusterInfoTooLong,
-    CodeNotSupported,
     FieldMissing,
     KvKeyMissing,
     KvNamespaceNotFound,
@@ -16,6 +15,7 @@ from namesrv.refusals import (
     TopicNotExist,
 )
 from remoting.protocol.codes import ResponseCode
+from remoting.protocol.errors import CodeNotSupported
 from serving.config.stored_config import NotStored
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

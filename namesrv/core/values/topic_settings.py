@@ -1,4 +1,4 @@
-"""What a broker reports of a topic beside its name: thousands of topics have few different settings, so they share them.
+"""What a broker reports of a topic beside its name: topics with equal settings share one value.
 
 Pure values.
 """
