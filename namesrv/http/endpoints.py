@@ -1,4 +1,4 @@
-"""Every HTTP path: its view, its answer, what it takes; the web server and OpenAPI are made from this table."""
+"""Every HTTP path with its view, response and parameters; the web server and OpenAPI are made from this table."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ ENDPOINTS: Final = (
     Endpoint(
         path="/v1/brokers",
         view=NameServerViews.brokers,
-        summary="Living brokers.",
+        summary="Live brokers.",
         shape=BrokerListing,
         parameters=PAGED,
         refusals=(400,),
@@ -79,7 +79,7 @@ ENDPOINTS: Final = (
     Endpoint(
         path="/rocketmq/nsaddr",
         view=NameServerViews.nsaddr,
-        summary="NameServers for clients that look them up: namesrvAddrList, else this server by the asked host name.",
+        summary="NameServers for clients that look them up: namesrvAddrList, else this server by the requested host name.",
         content_type=TEXT_TYPE,
         parameters=None,
         refusals=(400, 503),

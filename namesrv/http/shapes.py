@@ -1,4 +1,4 @@
-"""Bodies of the HTTP answers; `openapi.py` describes them from here."""
+"""Bodies of the HTTP responses; `openapi.py` describes them from here."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from remoting.protocol.shapes.route import DataVersion
 
 
 class TopicCounts(msgspec.Struct, frozen=True, rename="camel"):
-    """Topics by what they are for."""
+    """Topics by kind."""
 
     normal: int
     system: int
@@ -32,20 +32,20 @@ class ListedCluster(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ListedBroker(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One living broker."""
+    """One live broker."""
 
     cluster: str
     broker_name: str
     broker_id: int
     role: Literal["master", "slave"]
-    #: It stands in for a missing master.
+    #: It acts for a missing master.
     acting_master: bool
     zone_name: str | None
     address: str
     ha_server_address: str
     #: Since its last registration or heartbeat.
     last_heartbeat_age_ms: int
-    #: Silence that is allowed to it.
+    #: It expires after so long without a heartbeat.
     heartbeat_timeout_ms: int
     #: Release, `unknown` for one before 4.0.0 or after 5.9.9.
     version: str

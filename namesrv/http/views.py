@@ -1,4 +1,4 @@
-"""What each HTTP path answers, as values: reads the state, changes nothing, knows no web server.
+"""The response of each HTTP path, as values: views read the state, change nothing, and know no web server.
 
 No view walks topics or queues beyond one page: the loop that runs them serves brokers and clients.
 """
@@ -79,7 +79,7 @@ class NameServerViews(ServerViews[NameServerConfig]):
         return ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def brokers(self, request: ViewRequest) -> BrokerListing:
-        """Return a page of living brokers."""
+        """Return a page of live brokers."""
         members = {
             (member.cluster, broker_set.broker_name, broker_id): broker_set
             for broker_set in self._tables.brokers.sets()
@@ -122,7 +122,7 @@ class NameServerViews(ServerViews[NameServerConfig]):
         return TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def route(self, request: ViewRequest) -> TopicRouteData:
-        """Return what clients get for a topic, without a zone."""
+        """Return the route that clients without a zone get."""
         topic = request.path["topic"]
         settings = self._sources.settings
         order_conf = settings.kv.order_conf(topic) if settings.config.order_message_enable else None

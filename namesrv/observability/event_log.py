@@ -1,7 +1,7 @@
 """Turns what happened into log lines and counters: events of the state and of the settings.
 
-The one place that decides which events of `log_events.py` a happening becomes, and that a registration becomes one
-line however much it changes. Heartbeats and unchanged registrations are only counted.
+It decides which events of `log_events.py` a change becomes; a registration becomes one line, however much it changes.
+Heartbeats and unchanged registrations are only counted.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from serving.process.event_log import ServerEventLog
 if TYPE_CHECKING:
     from namesrv.recording.route_recorder import RouteRecorder
 
-_LEFT: Final = {
+_REMOVAL_EVENTS: Final = {
     DepartureReason.REQUEST: catalogue.BROKER_UNREGISTERED,
     DepartureReason.TIMEOUT: catalogue.BROKER_EXPIRED,
     DepartureReason.CHANNEL_CLOSED: catalogue.BROKER_DISCONNECTED,
@@ -44,7 +44,7 @@ _LEFT: Final = {
 
 
 class NameServerEventLog(ServerEventLog[NameServerConfig]):
-    """Observes the whole server."""
+    """Logs, counts and records what happens in a NameServer."""
 
     _counters: BrokerCounters
 
@@ -53,11 +53,11 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     ) -> None:
         """Keep `config` to log later what changed of it; without a recorder there is no history."""
         super().__init__(NAMESRV, logs, counters, config)
-        #: Broker name -> members that could not be told of the notification that is under way.
+        #: Broker name -> members that the present notification did not reach.
         self._not_reached: Counter[str] = Counter()
         self._recorder = recorder
 
-    # What the state did
+    # Events of the state
 
     def record(self, events: tuple[Event, ...]) -> None:
         """Log and count the events of one request, scan or lost connection."""
@@ -66,10 +66,10 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         for event in events:
             self._counters.count(event)
         if registered := [event for event in events if isinstance(event, BrokerRegistered)]:
-            left = [event for event in events if isinstance(event, BrokerRemoved)]
-            self._registered(registered[0], left[0] if left else None)
+            removed = [event for event in events if isinstance(event, BrokerRemoved)]
+            self._log_registration(registered[0], removed[0] if removed else None)
         elif by_admin := [event for event in events if isinstance(event, TopicsChangedByAdmin)]:
-            self._changed_by_admin(by_admin)
+            self._audit_route_changes(by_admin)
         else:
             for event in events:
                 self._log_event(event)
@@ -77,9 +77,9 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def _log_event(self, event: Event) -> None:
         match event:
             case BrokerRemoved():
-                self._left(event)
+                self._log_removal(event)
             case RegistrationConflicted():
-                self._conflicted(event)
+                self._log_conflict(event)
             case StaleRegistration():
                 self._logs.write(
                     catalogue.REGISTRATION_IGNORED,
@@ -97,7 +97,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
                 )
 
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
-        """Note that all members of a set were tried; those that failed were told before."""
+        """Log how many members of a set were notified; the failures are logged already."""
         reached = len(effect.recipients) - self._not_reached.pop(effect.broker_name, 0)
         if not reached:
             return
@@ -114,7 +114,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         )
 
     def notification_failed(self, effect: NotifyMinBrokerIdChange, address: str, error: InvokeError) -> None:
-        """Note that one member could not be told."""
+        """Log and count a member that could not be notified."""
         self._counters.notifications.add(("failed",))
         self._not_reached[effect.broker_name] += 1
         self._logs.write(
@@ -128,35 +128,35 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     # What operators changed
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
-        """Note a KV entry that was put or deleted."""
+        """Audit a KV entry that was put or deleted."""
         self._counters.kv_changes.add(("stored",))
         if self._recorder is not None:
             self._recorder.kv_changed(namespace, key, after)
         self.audit(catalogue.KV_CHANGED, namespace=namespace, key=key, old=before, new=after)
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: NameServerConfig) -> None:
-        """Note new values of properties."""
+        """Audit and record new values of properties."""
         super().config_changed(changed, unknown, config)
         if self._recorder is not None:
             self._recorder.configured(config)
 
     def kv_not_stored(self, error: NotStored) -> None:
-        """Note a KV change that the disk refused."""
+        """Audit a KV change that could not be written to disk."""
         self._counters.kv_changes.add(("failed",))
         self.audit(catalogue.KV_STORE_FAILED, error=str(error))
 
     # Requests
 
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
-        """Note a request that was not carried out."""
+        """Log a request that was refused; count it if it is a registration."""
         if request.code == RequestCode.REGISTER_BROKER and reason is not Rejection.DRAINING:
             self._counters.registration_rejected((request.ext_fields or {}).get("clusterName", ""))
         super().request_rejected(connection, request, reason, error)
 
     # Lines
 
-    def _registered(self, event: BrokerRegistered, superseded: BrokerRemoved | None) -> None:
-        said = {
+    def _log_registration(self, event: BrokerRegistered, superseded: BrokerRemoved | None) -> None:
+        keys = {
             "cluster": event.cluster,
             "broker": event.broker_name,
             "broker_id": event.broker_id,
@@ -166,21 +166,21 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
         }
         if superseded:
             former = {"former_addr": superseded.address, "silent_ms": superseded.silent_ms}
-            self._logs.write(catalogue.BROKER_SUPERSEDED, **said, **former, **_changes(event.changes))
+            self._logs.write(catalogue.BROKER_SUPERSEDED, **keys, **former, **_changes(event.changes))
             return
-        said["ignored_topics"] = event.ignored_topics
+        keys["ignored_topics"] = event.ignored_topics
         if event.result is RegistrationResult.FIRST:
-            said["heartbeat_timeout_ms"] = event.heartbeat_timeout_ms
-            said["set_added"] = event.set_added
-            said["master_changed"] = event.master_changed
-            self._logs.write(catalogue.BROKER_REGISTERED, **said, **_changes(event.changes))
+            keys["heartbeat_timeout_ms"] = event.heartbeat_timeout_ms
+            keys["set_added"] = event.set_added
+            keys["master_changed"] = event.master_changed
+            self._logs.write(catalogue.BROKER_REGISTERED, **keys, **_changes(event.changes))
         elif event.changes or event.master_changed:
-            said["master_changed"] = event.master_changed
-            self._logs.write(catalogue.BROKER_TOPICS_CHANGED, **said, **_changes(event.changes))
+            keys["master_changed"] = event.master_changed
+            self._logs.write(catalogue.BROKER_TOPICS_CHANGED, **keys, **_changes(event.changes))
         elif event.ignored_topics and event.result is RegistrationResult.CHANGED:
-            self._logs.write(catalogue.BROKER_TOPICS_IGNORED, **said)
+            self._logs.write(catalogue.BROKER_TOPICS_IGNORED, **keys)
 
-    def _conflicted(self, event: RegistrationConflicted) -> None:
+    def _log_conflict(self, event: RegistrationConflicted) -> None:
         self._logs.write(
             catalogue.REGISTRATION_CONFLICTED,
             cluster=event.cluster,
@@ -192,9 +192,9 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             holder_state_version=event.holder_state_version,
         )
 
-    def _left(self, event: BrokerRemoved) -> None:
+    def _log_removal(self, event: BrokerRemoved) -> None:
         self._logs.write(
-            _LEFT[event.reason],
+            _REMOVAL_EVENTS[event.reason],
             cluster=event.cluster,
             broker=event.broker_name,
             broker_id=event.broker_id,
@@ -207,8 +207,8 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             **_changes(event.changes),
         )
 
-    def _changed_by_admin(self, events: list[TopicsChangedByAdmin]) -> None:
-        """Tell what one command did, to however many broker sets."""
+    def _audit_route_changes(self, events: list[TopicsChangedByAdmin]) -> None:
+        """Audit what one request did to all broker sets, as one line."""
         self.audit(
             catalogue.TOPICS_CHANGED,
             command=events[0].request,

@@ -1,6 +1,6 @@
-"""The metrics as Prometheus scrapes them: read from the tables and the counts at that moment, nothing is kept twice.
+"""The metrics as Prometheus scrapes them: read from tables and counters at that moment, so nothing is stored twice.
 
-It is imported when the remoting port is already open, because prometheus-client takes long.
+It is imported once the remoting port is open, because importing prometheus-client takes long.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ from serving.metrics.exposition import Admitted, Histograms, ServerMetrics, Serv
 from serving.metrics.families import MetricFamily
 from serving.metrics.label_values import release_of
 
-#: So many brokers are read at a time.
+#: Brokers read at a time.
 _BROKERS_AT_ONCE: Final = 100
 
 
@@ -122,7 +122,7 @@ class NameServerMetrics(ServerMetrics[NameServerConfig]):
             yield family, admitted.values
 
     def _brokers(self) -> Iterator[tuple[MetricFamily, Values] | None]:
-        """Brokers beyond the limit share a sample: the longest silent of them, the shortest timeout."""
+        """Brokers beyond the limit share a sample: their oldest heartbeat, their shortest timeout."""
         clock = self._sources.clock
         now_to_unix_ms = clock.unix_ms() - clock.now_ms()
         readers: dict[MetricFamily, Callable[[LiveRow], float]] = {

@@ -1,9 +1,9 @@
-"""Does long work of `cooperative.py` between other things, a few milliseconds at a time.
+"""Runs cooperative tasks (`cooperative.py`) in slices of 2 ms, so that requests are served in between.
 
-What makes routes true again, such as the departure of brokers, goes first and shares the time by slices. All other work
-is done one after another, because each may hold very much memory, and connections share it by time: next is who had
-least of it, with what it brings now, so that who brings very much keeps only those waiting that do the same. A part of
-the time goes to who waits longest: else very many that bring little would keep a large broker out.
+Urgent tasks, such as the removal of brokers, go first and share the time by slices. All other tasks run one after
+another, because each may hold very much memory. Connections share the time: next is the one that had the least of it,
+the expected time of its task included, so a large task delays only other large ones. A quarter of the time belongs to
+the task that waits longest: otherwise very many small tasks would keep a large broker out.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ from namesrv.core.values.cooperative import CooperativeTask, Result
 from remoting.protocol.errors import RemotingError, without_origin
 from remoting.server.statistics import timer_ns
 
-#: So long the loop is held at a time.
+#: A slice: the event loop is held no longer at a time.
 _SLICE_NS: Final = 2_000_000
-#: Of so many slices in a row one belongs to other work than what goes first, if there is such.
+#: One of so many slices in a row belongs to other work than urgent work, if there is any.
 _FIRST_SLICES: Final = 4
-#: What a byte is expected to take; only the order depends on it.
+#: Expected time of a byte; only the order depends on it.
 _BYTE_NS: Final = 100
-#: Of so much time one part belongs to who waits longest.
+#: One part in so many of the time belongs to the task that waits longest.
 _LONGEST_SHARE: Final = 4
-#: So much other work is done before that begins, so that a few registrations keep their order.
+#: Other work runs for so long before that share begins, so that a few registrations keep their order.
 _LONGEST_AFTER_NS: Final = 20_000_000
-#: Connections that are remembered for what they had, before those are left out that had no more than others.
+#: Connections whose used time is kept; beyond it, those that had no more than others are dropped.
 _REMEMBERED: Final = 1024
-#: So many that wait no more may stand in an order, and as many again as wait.
+#: Entries of tasks that wait no more that an order may hold, plus one for each task that waits.
 _STALE_MAX: Final = 64
 
 
 class _Work:
-    """Steps that are taken until their end, and who waits for it."""
+    """A cooperative task and the future of its result."""
 
     __slots__ = ("began_at", "connection_id", "done", "steps", "used_ns")
 
@@ -41,34 +41,34 @@ class _Work:
         self.steps = steps
         self.done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.connection_id = connection_id
-        #: Where it stands in the order of all work, in ns of work of one connection.
+        #: Its position in the order of all work, in ns of work of one connection.
         self.began_at = began_at
         self.used_ns = 0
 
 
 class CooperativeRunner:
-    """Works that wait for each other, so that however many there are, the loop is held by one slice at a time."""
+    """Tasks that share the event loop: however many there are, one slice holds it at a time."""
 
     def __init__(self) -> None:
         self._first: deque[_Work] = deque()
         self._first_slices = 0
-        #: By number, who waits longest first.
+        #: By number, the longest waiting first.
         self._waiting: dict[int, _Work] = {}
-        #: Their order by share, with the numbers last; some of these wait no more.
+        #: Their order by share, with the numbers last; some of them wait no more.
         self._by_share: list[tuple[int, int, int]] = []
-        #: What work has taken that was next by its share, less what that of those who waited longest is to take for it.
+        #: Time used by tasks that were next by share, less the time that the longest waiting ones get for it.
         self._owed_ns = 0
         self._is_by_share = False
         self._present: _Work | None = None
         self._numbers = count()
-        #: Where work of a connection stands that had none lately: nobody who waits has had less.
+        #: Position of the next task of a connection that had none lately: no waiting one has had less.
         self._least_ns = 0
-        #: Connection -> where its next work will stand; of those that had more than others lately.
+        #: Connection -> position of its next task, for those that had more than others lately.
         self._had_ns: dict[int, int] = {}
         self._awake = False
 
     async def run_first(self, steps: CooperativeTask[Result]) -> Result:
-        """Do the work before all that is not so urgent, and return its result."""
+        """Run an urgent task before all other work; return its result."""
         work = _Work(steps)
         self._first.append(work)
         self._wake()
@@ -76,11 +76,11 @@ class CooperativeRunner:
         return result
 
     async def run(self, steps: CooperativeTask[Result], connection_id: int, size_bytes: int) -> Result:
-        """Do the work on so many bytes that came over a connection when that has its turn, and return its result."""
+        """Run a task for so many bytes of a connection when it is that connection's turn; return its result."""
         had_ns = self._had_ns.get(connection_id, 0)
         began_at = max(self._least_ns, had_ns)
         work = _Work(steps, connection_id, began_at)
-        # Of equal ones those that had nothing lately.
+        # Of equal ones, connections that had nothing lately come first.
         number = next(self._numbers)
         self._waiting[number] = work
         heappush(self._by_share, (began_at + size_bytes * _BYTE_NS, had_ns, number))
@@ -94,12 +94,12 @@ class CooperativeRunner:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Work for one slice, then give the loop back."""
+        """Run one slice, then give the loop back."""
         self._awake = False
         if self._is_turn_of_first():
             self._first_slices += 1
             work = self._first.popleft()
-            if not self._is_through(work):
+            if not self._run_slice(work):
                 self._first.append(work)
         else:
             self._first_slices = 0
@@ -116,19 +116,19 @@ class CooperativeRunner:
         return bool(self._first) and not (others and self._first_slices >= _FIRST_SLICES - 1)
 
     def _go_on(self) -> None:
-        """Go on with the work that holds its memory already, or begin that of the connection that had least."""
+        """Continue the task that holds its memory already, or begin that of the connection that had the least time."""
         work = self._present or self._next()
-        self._present = None if self._is_through(work) else work
+        self._present = None if self._run_slice(work) else work
         if self._present is None:
             self._owed_ns += work.used_ns if self._is_by_share else -work.used_ns * (_LONGEST_SHARE - 1)
             self._had_ns[work.connection_id] = work.began_at + work.used_ns
-            # Everybody who waits could have had so much: nobody is kept waiting by newcomers for ever.
+            # Every waiting task could have had so much: new connections keep none of them waiting for ever.
             self._least_ns += work.used_ns // (len(self._waiting) + 1)
             if len(self._had_ns) > _REMEMBERED:
                 self._had_ns = {number: had for number, had in self._had_ns.items() if had > self._least_ns}
 
     def _next(self) -> _Work:
-        """Return the work that is next, which waits no more."""
+        """Take the next task out of the waiting ones."""
         self._is_by_share = self._owed_ns < _LONGEST_AFTER_NS
         if not self._is_by_share:
             work = self._waiting.pop(next(iter(self._waiting)))
@@ -143,8 +143,8 @@ class CooperativeRunner:
         return work
 
     @staticmethod
-    def _is_through(work: _Work) -> bool:
-        """Work for a slice; tell whether nothing is left to do."""
+    def _run_slice(work: _Work) -> bool:
+        """Run a task for one slice; return True once it has ended."""
         began_ns = now_ns = timer_ns()
         try:
             while now_ns - began_ns < _SLICE_NS and not work.done.cancelled():
@@ -153,7 +153,7 @@ class CooperativeRunner:
         except StopIteration as done:
             work.done.set_result(done.value)
         except RemotingError as error:
-            # A refusal is an answer.
+            # A refusal is a response.
             work.done.set_exception(without_origin(error))
         except Exception as error:  # noqa: BLE001  # it is raised where the result is waited for
             work.done.set_exception(error)
