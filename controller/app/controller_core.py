@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from controller.config import ControllerConfig
 from controller.decisions.recovery import Recovery
 from controller.failover.confirmations import Confirmations
+from controller.failover.effects import CheckReachability, Effect, NotifyRoleChanged, ProbeBroker
 from controller.failover.election_log import ElectionLog
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.group import Group
@@ -23,10 +24,11 @@ from controller.failure_detection.hosts import HostLiveness
 from controller.failure_detection.log_ends import LogEndQuery, LogEnds
 from controller.failure_detection.reachability import Reachability
 from controller.storage.store import ControllerMember, SetStore, StoreBackend, StoreError
-from controller.wire.effect_runner import Performer, PerformObserver
+from controller.wire.broker_prober import BrokerProber, ProbeObserver
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
 from controller.wire.replica_info_cache import ReplicaInfoCache
+from controller.wire.role_notifier import NotificationObserver, RoleNotifier
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Requester
 from remoting.clock import Clock
@@ -40,7 +42,7 @@ STORE_AGAIN_S: Final = 0.5
 _LOADS_MAX: Final = 5
 
 
-class ControllerObserver(FailoverObserver, PerformObserver, Protocol):
+class ControllerObserver(FailoverObserver, NotificationObserver, ProbeObserver, Protocol):
     """Who is told what a controller does."""
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
@@ -109,7 +111,8 @@ class ControllerCore:
         self.group = Group(settings.config.controller_group, me, edge.clock, self.store, self)
         self._elections = ElectionLog(me.address)
         reachability = Reachability()
-        self._performer = Performer(
+        self._prober = BrokerProber(self.begin, edge.client, edge.observer, reachability.reached)
+        self._notifier = RoleNotifier(
             self.begin, edge.client, self._elections, edge.clock, edge.observer, reachability.reached
         )
         hosts = HostLiveness(edge.is_own_host)
@@ -124,7 +127,7 @@ class ControllerCore:
             FailoverRuntime(
                 clock=edge.clock,
                 config=lambda: settings.config,
-                perform=self._performer.perform,
+                perform=self._perform,
                 observer=edge.observer,
                 start=self.begin,
             ),
@@ -141,6 +144,15 @@ class ControllerCore:
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[bool]:
         """Do something that nobody waits for; if it fails, that ends nothing else."""
         return self._tasks.start(work, getattr(work, "__name__", "work").strip("_"))
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case NotifyRoleChanged():
+                self._notifier.notify(effect)
+            case ProbeBroker():
+                self._prober.probe(effect)
+            case CheckReachability():
+                self._prober.check_reachability(effect)
 
     # The group
 
@@ -170,7 +182,7 @@ class ControllerCore:
 
     async def close(self) -> None:
         """Tell brokers nothing more."""
-        await self._performer.close()
+        await self._notifier.close()
 
     def elected(self) -> None:
         """Take over in the background: this controller leads."""

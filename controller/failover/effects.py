@@ -1,4 +1,4 @@
-"""What is done once a decision is stored, as values; `effect_runner.py` carries them out."""
+"""What is done once a decision is stored, as values; `wire/` carries them out."""
 
 from collections.abc import Callable
 from typing import NamedTuple

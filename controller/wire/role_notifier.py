@@ -1,0 +1,133 @@
+"""Notifies brokers of their role until they confirm it.
+
+Java sends NOTIFY_BROKER_ROLE_CHANGED (1008) without waiting. Brokers answer it all the same, so here it is repeated
+until they do. Of several notifications for one broker the latest counts.
+"""
+
+import asyncio
+from functools import partial
+from typing import Final, Protocol
+
+from controller.failover.effects import NotifyRoleChanged, Recipient
+from controller.failover.election_log import ElectionLog, ElectionRecord, NotificationResult
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.wire.broker_prober import Reached, Starter
+from remoting.client import Requester
+from remoting.clock import Clock
+from remoting.protocol.codec import encode_fields
+from remoting.protocol.codes import RequestCode, ResponseCode
+from remoting.protocol.command import RemotingCommand
+from remoting.protocol.errors import InvokeError
+from remoting.protocol.fastjson import Dialect, encode
+from remoting.protocol.shapes.controller import MasterHeader, SyncStateSet
+
+#: How long a broker may take to change its role; a master waits for what is still to be indexed.
+NOTIFY_TIMEOUT_MS: Final = 3_000
+#: Pauses between the tries.
+NOTIFY_PAUSES_S: Final = (0.2, 1.0)
+
+
+class NotificationObserver(Protocol):
+    """Logs, counts and records notifications."""
+
+    def role_notified(
+        self,
+        effect: NotifyRoleChanged,
+        recipient: Recipient,
+        notified: NotificationResult,
+        record: ElectionRecord | None,
+    ) -> None:
+        """Report whether a broker confirmed its role."""
+
+    def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
+        """Report that a broker did not confirm."""
+
+
+class RoleNotifier:
+    """Notifies each recipient in a task of its own."""
+
+    def __init__(
+        self,
+        start: Starter,
+        client: Requester,
+        elections: ElectionLog,
+        clock: Clock,
+        observer: NotificationObserver,
+        reached: Reached,
+    ) -> None:
+        """Take `reached`, which is called for each broker that confirms."""
+        self._start = start
+        self._client = client
+        self._elections = elections
+        self._clock = clock
+        self._observer = observer
+        self._reached = reached
+        self._under_way: dict[BrokerKey, asyncio.Task[bool]] = {}
+
+    def notify(self, effect: NotifyRoleChanged) -> None:
+        """Begin to notify all recipients; an earlier notification of a recipient is cancelled."""
+        for recipient in effect.recipients:
+            key = BrokerKey(effect.broker_name, recipient.broker_id)
+            if (earlier := self._under_way.get(key)) is not None:
+                earlier.cancel()
+            task = self._start(self._notify(effect, recipient))
+            self._under_way[key] = task
+            task.add_done_callback(partial(self._done, key))
+
+    async def close(self) -> None:
+        """Cancel all notifications."""
+        for task in self._under_way.values():
+            task.cancel()
+
+    def _done(self, key: BrokerKey, done: asyncio.Task[bool]) -> None:
+        if self._under_way.get(key) is done:
+            del self._under_way[key]
+
+    async def _notify(self, effect: NotifyRoleChanged, recipient: Recipient) -> None:
+        request = _notification(effect)
+        error = ""
+        tries = 0
+        result = "failed"
+        try:
+            for pause_s in (*NOTIFY_PAUSES_S, None):
+                tries += 1
+                result, error = await self._try(recipient, request)
+                if not error:
+                    self._reached(BrokerKey(effect.broker_name, recipient.broker_id), recipient.address, "")
+                    break
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
+            else:
+                self._observer.role_notification_failed(effect, recipient, tries, error)
+        except asyncio.CancelledError:
+            result = "superseded"
+            raise
+        finally:
+            notified = NotificationResult(result, self._clock.now_ms() - effect.since_ms, tries)
+            record = self._elections.notified(effect.broker_name, effect.election, recipient.broker_id, notified)
+            self._observer.role_notified(effect, recipient, notified, record)
+
+    async def _try(self, recipient: Recipient, request: RemotingCommand) -> tuple[str, str]:
+        """Return how a try ended, and why the broker does not know its role, blank if it does."""
+        try:
+            response = await self._client.invoke(recipient.address, request, NOTIFY_TIMEOUT_MS)
+        except InvokeError as error:
+            return "failed", str(error)
+        if response.code == ResponseCode.SUCCESS:
+            return "ok", ""
+        return "refused", f"it answers {response.code}: {response.remark or 'no remark'}"
+
+
+def _notification(effect: NotifyRoleChanged) -> RemotingCommand:
+    header = MasterHeader(
+        master_broker_id=effect.master.broker_id,
+        master_address=effect.master.address,
+        master_epoch=effect.master_epoch,
+        sync_state_set_epoch=effect.sync_state_set_epoch,
+    )
+    body = SyncStateSet(sync_state_set=list(effect.sync_state_set), sync_state_set_epoch=effect.sync_state_set_epoch)
+    return RemotingCommand(
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+        ext_fields=encode_fields(header),
+        body=encode(body, Dialect.STANDARD),
+    )

@@ -1,0 +1,236 @@
+"""Role notifications over real connections on loopback."""
+
+import pytest
+from controller_builders import SET, a_set, heard, view
+from fakes.answering_broker import Sender, listening
+from peers.processes import free_port
+
+from controller.decisions.election import ElectionRequest, elect
+from controller.failover.effects import NotifyRoleChanged, Recipient
+from controller.failover.election_log import Cause, ElectionLog, HeldElection, Trigger
+from controller.failure_detection.heartbeats import BrokerKey
+from controller.wire import role_notifier
+from controller.wire.role_notifier import RoleNotifier
+from remoting.protocol.codes import RequestCode
+
+
+class Edge(Sender):
+    """A notifier, and what it reported."""
+
+    def __init__(self):
+        super().__init__()
+        self.elections = ElectionLog("10.0.0.99:9878")
+        self.notifier = RoleNotifier(
+            self.start, self.client, self.elections, self.clock, self.told, lambda *told: self.reached.append(told)
+        )
+
+    def elected(self):
+        """Keep an election that made broker 2 master, as the log of elections has it."""
+        before = a_set()
+        alive = {2: heard(), 3: heard()}
+        election = elect(before, view(alive), ElectionRequest())
+        cause = Cause(trigger=Trigger.MASTER_FAILED, why="master 1 is dead")
+        after = before.apply(election.event)
+        record, _ = self.elections.add(HeldElection(before, after, cause, election, alive, 12), self.clock.unix_ms())
+        return record
+
+    def notify(self, *recipients, election=1, master_epoch=6):
+        effect = NotifyRoleChanged(
+            broker_name=SET,
+            election=election,
+            master=Recipient(2, "10.0.0.2:30911"),
+            master_epoch=master_epoch,
+            sync_state_set=(2,),
+            sync_state_set_epoch=8,
+            recipients=tuple(Recipient(number, each) for number, each in enumerate(recipients, 2)),
+            since_ms=self.clock.now_ms(),
+        )
+        self.notifier.notify(effect)
+        return effect
+
+    @property
+    def results(self):
+        return [(broker_id, notified.result, notified.tries) for _, broker_id, notified, _ in self.told.notified]
+
+
+@pytest.fixture
+async def edge(monkeypatch):
+    monkeypatch.setattr(role_notifier, "NOTIFY_PAUSES_S", (0.01, 0.02))
+    edge = Edge()
+    yield edge
+    await edge.notifier.close()
+    await edge.done()
+    await edge.client.close()
+
+
+# Notifications
+
+
+async def test_who_confirms_its_role_is_reached_and_nobody_else(edge):
+    async with listening(0) as two, listening(1) as three:
+        edge.notify(two.address, three.address)
+        await edge.done()
+    assert edge.reached == [(BrokerKey(SET, 2), two.address, "")]
+
+
+async def test_every_recipient_gets_the_fields_and_the_body_of_java(edge):
+    async with listening() as two, listening() as three:
+        edge.notify(two.address, three.address)
+        await edge.done()
+    for broker in (two, three):
+        (request,) = broker.requests
+        assert request.code == RequestCode.NOTIFY_BROKER_ROLE_CHANGED
+        assert request.ext_fields == {
+            "masterBrokerId": "2",
+            "masterAddress": "10.0.0.2:30911",
+            "masterEpoch": "6",
+            "syncStateSetEpoch": "8",
+        }
+        assert bytes(request.body) == b'{"syncStateSet":[2],"syncStateSetEpoch":8}'
+        # A broker that answers is known to have its role.
+        assert not request.is_oneway
+
+
+async def test_what_came_of_it_stands_in_the_log_of_elections(edge):
+    record = edge.elected()
+    async with listening() as two, listening() as three:
+        edge.notify(two.address, three.address, election=record.number)
+        edge.clock.pass_ms(40)
+        await edge.done()
+    assert sorted(edge.results) == [(2, "ok", 1), (3, "ok", 1)]
+    assert {broker_id: each.after_ms for broker_id, each in record.notified.items()} == {2: 40, 3: 40}
+    assert all(told is record for *_, told in edge.told.notified)
+
+
+async def test_what_came_of_an_election_that_is_not_the_last_any_more_is_kept_nowhere(edge):
+    old, new = edge.elected(), edge.elected()
+    async with listening() as two:
+        edge.notify(two.address, election=old.number)
+        await edge.done()
+    assert (old.notified, new.notified) == ({}, {})
+    ((_, _, notified, record),) = edge.told.notified
+    assert (notified.result, record) == ("ok", None)
+
+
+async def test_a_broker_that_refuses_is_told_again_until_it_confirms(edge):
+    async with listening(1, 1, 0) as two:
+        edge.notify(two.address)
+        await edge.done()
+    assert len(two.requests) == 3
+    assert edge.results == [(2, "ok", 3)]
+    assert edge.told.failed == []
+
+
+async def test_a_broker_that_goes_on_refusing_is_told_three_times_and_reported_with_its_reason(edge):
+    async with listening(1) as two:
+        two.remark = "still starting"
+        edge.notify(two.address)
+        await edge.done()
+    assert len(two.requests) == 3
+    assert edge.results == [(2, "refused", 3)]
+    assert edge.told.failed == [(2, 3, "it answers 1: still starting")]
+
+
+async def test_a_broker_that_refuses_without_a_word_is_reported_all_the_same(edge):
+    async with listening(1) as two:
+        edge.notify(two.address)
+        await edge.done()
+    assert edge.told.failed == [(2, 3, "it answers 1: no remark")]
+
+
+async def test_a_broker_that_is_gone_is_reported_and_keeps_nobody_else_from_being_told(edge):
+    record = edge.elected()
+    gone = f"127.0.0.1:{free_port()}"
+    async with listening() as three:
+        edge.notify(gone, three.address, election=record.number)
+        await edge.done()
+    assert sorted(edge.results) == [(2, "failed", 3), (3, "ok", 1)]
+    ((broker_id, tries, error),) = edge.told.failed
+    assert (broker_id, tries) == (2, 3)
+    assert gone in error
+    assert record.notified[2].result == "failed"
+
+
+async def test_a_broker_that_does_not_answer_is_told_again(edge, monkeypatch):
+    monkeypatch.setattr(role_notifier, "NOTIFY_TIMEOUT_MS", 100)
+    async with listening(None) as two:
+        edge.notify(two.address)
+        await edge.done()
+    assert edge.results == [(2, "failed", 3)]
+    ((_, _, error),) = edge.told.failed
+    assert "100 ms" in error
+
+
+@pytest.mark.parametrize("address", ["", "nonsense", "10.0.0..1:30911"])
+async def test_an_address_that_is_none_ends_nothing_but_its_notification(edge, address):
+    async with listening() as three:
+        edge.notify(address, three.address)
+        await edge.done()
+    assert sorted(edge.results) == [(2, "failed", 3), (3, "ok", 1)]
+
+
+async def test_of_two_notifications_for_one_broker_the_later_counts(edge):
+    first, second = edge.elected(), edge.elected()
+    async with listening(None, 0) as two:
+        edge.notify(two.address, election=first.number, master_epoch=6)
+        await two.got(1)
+        edge.notify(two.address, election=second.number, master_epoch=7)
+        await edge.done()
+    assert [each.ext_fields["masterEpoch"] for each in two.requests] == ["6", "7"]
+    assert edge.results == [(2, "superseded", 1), (2, "ok", 1)]
+    assert edge.told.failed == []
+    assert second.notified[2].result == "ok"
+
+
+async def test_each_notification_takes_the_place_of_the_one_before(edge):
+    async with listening(None, None, 0) as two:
+        for number, epoch in enumerate((6, 7, 8)):
+            await two.got(number)
+            edge.notify(two.address, master_epoch=epoch)
+        await edge.done()
+    assert [each.ext_fields["masterEpoch"] for each in two.requests] == ["6", "7", "8"]
+    assert [result for _, result, _ in edge.results] == ["superseded", "superseded", "ok"]
+
+
+async def test_a_later_notification_ends_the_pause_before_the_next_try_too(edge, monkeypatch):
+    monkeypatch.setattr(role_notifier, "NOTIFY_PAUSES_S", (3600.0, 3600.0))
+    async with listening(1, 0) as two:
+        edge.notify(two.address, master_epoch=6)
+        await two.got(1)
+        edge.notify(two.address, master_epoch=7)
+        await edge.done()
+    assert [each.ext_fields["masterEpoch"] for each in two.requests] == ["6", "7"]
+    assert [result for _, result, _ in edge.results] == ["superseded", "ok"]
+
+
+async def test_who_is_no_recipient_of_the_later_one_is_still_told_of_the_earlier(edge):
+    async with listening(None, 0) as two, listening(1, 0) as three:
+        edge.notify(two.address, three.address)
+        await two.got(1)
+        edge.notify(two.address, master_epoch=7)
+        await edge.done()
+    assert len(three.requests) == 2
+    assert sorted(edge.results) == [(2, "ok", 1), (2, "superseded", 1), (3, "ok", 2)]
+
+
+async def test_a_notification_that_is_done_is_not_ended_by_a_later_one(edge):
+    async with listening() as two:
+        for epoch in (6, 7):
+            edge.notify(two.address, master_epoch=epoch)
+            await edge.done()
+    assert edge.results == [(2, "ok", 1)] * 2
+
+
+# The end
+
+
+async def test_after_the_end_nobody_is_told_any_more(edge, monkeypatch):
+    monkeypatch.setattr(role_notifier, "NOTIFY_PAUSES_S", (3600.0, 3600.0))
+    async with listening(1) as two, listening(None) as three:
+        edge.notify(two.address, three.address)
+        await two.got(1)
+        await three.got(1)
+        await edge.notifier.close()
+        await edge.done()
+        assert len(two.requests) == len(three.requests) == 1
+    assert edge.told.failed == []
