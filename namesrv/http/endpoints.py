@@ -79,7 +79,7 @@ ENDPOINTS: Final = (
     Endpoint(
         path="/rocketmq/nsaddr",
         view=NameServerViews.nsaddr,
-        summary="NameServers for clients that look them up: namesrvAddrList, else this server by the requested host name.",
+        summary="NameServers for clients that look them up: namesrvAddrList, else this server by the requested host.",
         content_type=TEXT_TYPE,
         parameters=None,
         refusals=(400, 503),

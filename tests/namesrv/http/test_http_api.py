@@ -36,14 +36,14 @@ async def ready_site(site):
 # Probes
 
 
-async def test_a_server_that_starts_lives_and_is_not_ready(site):
+async def test_starting_server_is_live_and_not_ready(site):
     assert await site.get("/healthz") == (200, {"status": "ok"})
     assert await site.get("/livez") == (200, {"status": "ok"})
     status, body = await site.get("/readyz")
     assert (status, body["error"]) == (503, {"code": "unavailable", "message": "This NameServer is starting."})
 
 
-async def test_a_server_that_drains_lives_and_is_not_ready(site):
+async def test_draining_server_is_live_and_not_ready(site):
     site.health.serving = Serving.READY
     assert await site.get("/readyz") == (200, {"status": "ready"})
     site.health.serving = Serving.DRAINING
@@ -54,7 +54,7 @@ async def test_a_server_that_drains_lives_and_is_not_ready(site):
 # Views
 
 
-async def test_clusters_are_told_in_numbers(site):
+async def test_clusters_are_listed_with_their_counts(site):
     register(site.state, "broker-a", connection_id=1)
     register(site.state, "broker-a", 1, connection_id=2)
     register(site.state, "broker-b", cluster="Zeta", connection_id=3)
@@ -73,7 +73,7 @@ async def test_clusters_are_told_in_numbers(site):
     }
 
 
-async def test_a_broker_is_told_with_its_age_timeout_release_and_version(site):
+async def test_broker_is_listed_with_age_timeout_release_and_version(site):
     register(
         site.state,
         "broker-a",
@@ -146,7 +146,7 @@ async def test_topics_are_paged_and_found_by_prefix(site):
     assert [item["kind"] for item in body["items"]] == ["retry", "normal", "normal", "normal", "normal"]
 
 
-async def test_a_route_is_the_one_that_clients_get(site):
+async def test_route_is_the_one_that_clients_get(site):
     register(site.state, "broker-a", topics=topic_configs("TopicTest", "%RETRY%group"))
     status, body = await site.get("/v1/topics/TopicTest/route")
     assert (status, body) == (
@@ -169,7 +169,7 @@ async def test_a_route_is_the_one_that_clients_get(site):
     assert (await site.get("/v1/topics/%25RETRY%25group/route"))[0] == 200
 
 
-async def test_a_route_carries_the_order_configuration_if_that_is_on():
+async def test_route_has_the_order_configuration_if_the_option_is_on():
     async with Site(NameServerConfig(order_message_enable=True)) as site:
         site.settings.kv = KvConfig().with_value("ORDER_TOPIC_CONFIG", "TopicTest", "broker-a:4")
         register(site.state, "broker-a")
@@ -201,7 +201,7 @@ async def test_a_page_of_large_kv_entries_ends_early(site, monkeypatch):
     assert seen == [["a", "b"], ["c"], ["d"]]
 
 
-async def test_the_configuration_is_shown_without_its_secrets():
+async def test_configuration_is_listed_without_secrets():
     async with Site(NameServerConfig(tls_server_key_password="hunter2", listen_port=1234)) as site:
         _, body = await site.get("/v1/config")
     assert body["properties"]["listenPort"] == "1234"
@@ -211,7 +211,7 @@ async def test_the_configuration_is_shown_without_its_secrets():
 # What Java clients look up
 
 
-async def test_clients_learn_the_list_that_is_configured():
+async def test_nsaddr_is_the_configured_list():
     async with Site(NameServerConfig(namesrv_addr_list="ns1:9876;ns2:9876")) as site:
         site.health.serving = Serving.READY
         status, headers, body = await site.ask("GET", "/rocketmq/nsaddr")
@@ -228,25 +228,25 @@ async def test_clients_learn_the_list_that_is_configured():
         ("[fe80::1]:9880", "[fe80::1]:9876"),
     ],
 )
-async def test_without_a_list_clients_learn_the_host_they_asked(ready_site, host, address):
+async def test_nsaddr_without_a_list_is_the_requested_host(ready_site, host, address):
     assert await ready_site.get("/rocketmq/nsaddr", headers={"Host": host}) == (200, address)
 
 
 @pytest.mark.parametrize("host", ["a;evil:1", "a b", "", "a:b:c", "a/../b", "a" * 70000])
-async def test_a_host_that_could_not_stand_in_a_list_is_refused(ready_site, host):
+async def test_nsaddr_refuses_a_host_that_no_list_can_hold(ready_site, host):
     assert (await ready_site.get("/rocketmq/nsaddr", headers={"Host": host}))[0] == 400
 
 
 @pytest.mark.parametrize(
     ("bound", "address"), [("10.9.8.7", "10.9.8.7:9876"), ("fe80::2", "[fe80::2]:9876"), ("::", "127.0.0.1:9876")]
 )
-async def test_an_address_that_peers_are_served_at_is_told_as_it_is(bound, address):
+async def test_nsaddr_is_the_bind_address_if_it_is_one_address(bound, address):
     async with Site(served_at=(bound, 9876)) as site:
         site.health.serving = Serving.READY
         assert await site.get("/rocketmq/nsaddr") == (200, address)
 
 
-async def test_a_request_without_a_host_is_told_the_address_it_came_to(ready_site):
+async def test_nsaddr_without_a_host_header_is_the_address_of_the_connection(ready_site):
     def ask():
         with socket.create_connection(("127.0.0.1", ready_site.server.port), 5) as connection:
             connection.sendall(b"GET /rocketmq/nsaddr HTTP/1.0\r\n\r\n")
@@ -258,7 +258,7 @@ async def test_a_request_without_a_host_is_told_the_address_it_came_to(ready_sit
     assert (await asyncio.to_thread(ask)).endswith(b"\r\n\r\n127.0.0.1:9876")
 
 
-async def test_clients_are_not_sent_to_a_server_that_drains(ready_site):
+async def test_nsaddr_is_refused_while_draining(ready_site):
     ready_site.health.serving = Serving.DRAINING
     status, body = await ready_site.get("/rocketmq/nsaddr")
     assert (status, body["error"]["message"]) == (503, "This NameServer is draining.")
@@ -294,28 +294,28 @@ async def test_clients_are_not_sent_to_a_server_that_drains(ready_site):
         ("/v1/config?a=1", 400, "bad_request", "/v1/config has no parameter a; it takes none."),
     ],
 )
-async def test_an_error_is_json_with_a_sentence(site, path, status, code, sentence):
+async def test_error_response_is_json_with_a_sentence(site, path, status, code, sentence):
     assert await site.get(path) == (status, {"error": {"code": code, "message": sentence}})
 
 
-async def test_long_input_is_not_repeated_at_length(site):
+async def test_long_input_is_shortened_in_the_error(site):
     for path in ("/" + "x" * 5000, "/v1/topics?limit=" + "9" * 5000, "/v1/topics?" + "x" * 5000 + "=1"):
         _, body = await site.get(path)
         assert len(body["error"]["message"]) < 250
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_nothing_can_be_changed(site, method):
+async def test_methods_that_change_are_refused(site, method):
     status, headers, body = await site.ask(method, "/v1/kv/ns", data=b"x")
     assert (status, headers["Allow"], body["error"]["code"]) == (405, "GET, HEAD", "method_not_allowed")
 
 
-async def test_head_answers_the_headers_of_get(site):
+async def test_head_has_the_headers_of_get(site):
     status, headers, body = await site.ask("HEAD", "/healthz")
     assert (status, headers["Content-Length"], body) == (200, str(len('{"status":"ok"}')), "")
 
 
-async def test_a_fault_of_ours_is_logged_and_tells_the_peer_nothing(site, monkeypatch):
+async def test_view_fault_is_logged_and_hidden_from_the_peer(site, monkeypatch):
     def fail(*_):
         raise KeyError("inner detail")
 
@@ -329,7 +329,7 @@ async def test_a_fault_of_ours_is_logged_and_tells_the_peer_nothing(site, monkey
     assert line["exception"][0]["exc_value"] == "'inner detail'"
 
 
-async def test_answers_forbid_to_be_kept_or_guessed_at(site):
+async def test_responses_forbid_caching_and_sniffing(site):
     _, headers, _ = await site.ask("GET", "/v1/clusters")
     assert headers["Content-Type"] == "application/json"
     assert headers["Cache-Control"] == "no-store"
@@ -368,7 +368,7 @@ async def is_closed(reader):
     return True
 
 
-async def test_however_many_connections_are_held_a_probe_is_answered_and_those_idle_for_longest_go(monkeypatch):
+async def test_probe_is_answered_at_the_connection_limit_and_longest_idle_ones_are_closed(monkeypatch):
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 4)
     async with Site() as site:
         held = [await asyncio.open_connection("127.0.0.1", site.server.port) for _ in range(3)]
@@ -386,7 +386,7 @@ async def test_however_many_connections_are_held_a_probe_is_answered_and_those_i
             writer.close()
 
 
-async def test_connections_at_work_stay_while_there_are_idle_ones_and_make_room_for_a_probe_otherwise(monkeypatch):
+async def test_busy_connections_are_closed_for_a_probe_only_if_none_is_idle(monkeypatch):
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 2)
     async with Site() as site:
         begun = asyncio.Queue()
@@ -411,7 +411,7 @@ async def test_connections_at_work_stay_while_there_are_idle_ones_and_make_room_
             writer.close()
 
 
-async def test_a_connection_without_a_first_request_has_little_time(monkeypatch):
+async def test_connection_without_a_first_request_is_closed_soon(monkeypatch):
     monkeypatch.setattr(connections, "FIRST_REQUEST_S", 0.1)
     async with Site() as site:
         silent = await asyncio.open_connection("127.0.0.1", site.server.port)
@@ -427,7 +427,7 @@ async def test_a_connection_without_a_first_request_has_little_time(monkeypatch)
             writer.close()
 
 
-async def test_a_connection_without_a_request_is_closed(monkeypatch):
+async def test_idle_connection_is_closed(monkeypatch):
     monkeypatch.setattr(server, "IDLE_S", 0.1)
     async with Site() as site:
         reader, writer = await asyncio.open_connection("127.0.0.1", site.server.port)
@@ -435,7 +435,7 @@ async def test_a_connection_without_a_request_is_closed(monkeypatch):
         writer.close()
 
 
-async def test_the_stop_is_quick_although_peers_hold_connections_and_one_waits(monkeypatch):
+async def test_stop_does_not_wait_for_open_connections(monkeypatch):
     waits = asyncio.Event()
 
     async def forever(*_):
@@ -457,7 +457,7 @@ async def test_the_stop_is_quick_although_peers_hold_connections_and_one_waits(m
     site.logs.close(1)
 
 
-async def test_no_request_leaves_a_line(site):
+async def test_requests_are_not_logged(site):
     for endpoint in ENDPOINTS:
         await site.get(endpoint.path)
     await site.get("/nope")
@@ -468,7 +468,7 @@ async def test_no_request_leaves_a_line(site):
     "garbage",
     [b"\0\0\0\x10garbage\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"x" * 100_000 + b"\r\n\r\n", b"GET / HTTP/9.9x\r\n\r\n"],
 )
-async def test_bytes_that_are_no_http_are_the_fault_of_the_peer(site, garbage):
+async def test_bytes_that_are_no_http_are_answered_400(site, garbage):
     reader, writer = await asyncio.open_connection("127.0.0.1", site.server.port)
     writer.write(garbage)
     answer = await asyncio.wait_for(reader.read(), 5)

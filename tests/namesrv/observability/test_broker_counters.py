@@ -41,7 +41,7 @@ def not_zero(tally):
     return {labels: count for labels, count in tally.counts().items() if count}
 
 
-def test_registrations_are_counted_by_what_they_did(counted):
+def test_registrations_are_counted_by_result(counted):
     counted.register()
     counted.register(now_ms=30_000)
     counted.register(now_ms=60_000, data_version=DataVersion(2), topics=topic_configs("TopicTest", "New"))
@@ -55,30 +55,30 @@ def test_registrations_are_counted_by_what_they_did(counted):
     assert counted.counters.registration_changed_topics.buckets[:3] == [1, 1, 1]
 
 
-def test_a_conflict_is_counted(counted):
+def test_conflicting_registration_is_counted(counted):
     counted.register(data_version=DataVersion(1, 5))
     counted.register(address="elsewhere:10911", data_version=DataVersion(1, 4))
     assert counted.counters.registrations.counts()[CLUSTER, "conflict"] == 1
 
 
-def test_a_late_registration_is_counted_as_rejected(counted):
+def test_stale_registration_is_counted_as_rejected(counted):
     counted.register(connection_id=2)
     counted.register(connection_id=1, is_late=True)
     assert counted.counters.registrations.counts()[CLUSTER, "rejected"] == 1
 
 
-def test_the_size_of_a_registration_is_counted(counted):
+def test_size_of_a_registration_is_counted(counted):
     counted.register(body_bytes=300)
     assert counted.counters.registration_body_bytes.sum == 300
 
 
-def test_a_first_registration_prepares_all_reasons_and_lateness_at_zero(counted):
+def test_first_registration_creates_removal_and_lateness_series_at_zero(counted):
     counted.register()
     assert set(counted.counters.unregistrations.counts().values()) == {0}
     assert counted.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 0}
 
 
-def test_beats_are_counted_by_kind_with_their_intervals(counted):
+def test_heartbeats_are_counted_by_kind_with_their_intervals(counted):
     counted.register()
     counted.beat(1_000)
     counted.beat(4_000)
@@ -98,11 +98,11 @@ def test_beats_are_counted_by_kind_with_their_intervals(counted):
         (1_501, 29_999, True),
     ],
 )
-def test_a_beat_is_late_after_one_and_a_half_periods(interval_ms, timeout_ms, late):
+def test_heartbeat_is_late_after_one_and_a_half_periods(interval_ms, timeout_ms, late):
     assert is_late(interval_ms, timeout_ms) == late
 
 
-def test_late_beats_are_counted_until_the_set_goes(counted):
+def test_late_heartbeats_are_counted_until_the_set_is_removed(counted):
     counted.register()
     counted.register(now_ms=45_000)
     counted.register(now_ms=100_000)
@@ -130,7 +130,7 @@ def test_removals_are_counted_by_reason(counted, leave, reason):
     assert not_zero(counted.counters.route_changes)[CLUSTER, "topic_removed"] == 2
 
 
-def test_how_long_it_took_to_notice_is_observed_for_silence_and_lost_connections(counted):
+def test_detection_delay_is_observed_for_expired_and_disconnected_brokers(counted):
     counted.register()
     counted.count(counted.state.scan(121_500))
     counted.register(now_ms=200_000)
@@ -140,7 +140,7 @@ def test_how_long_it_took_to_notice_is_observed_for_silence_and_lost_connections
     assert delays["channel_closed",].sum == 3.0
 
 
-def test_a_superseded_master_counts_as_one_change_of_master(counted):
+def test_superseded_master_counts_as_one_change_of_master(counted):
     counted.register()
     counted.register(address="elsewhere:10911", connection_id=2)
     changes = not_zero(counted.counters.route_changes)
@@ -165,7 +165,7 @@ def test_route_changes_are_counted_by_kind(counted):
     }
 
 
-def test_a_stale_unregistration_changes_no_number(counted):
+def test_stale_unregistration_changes_no_counter(counted):
     counted.register(connection_id=5)
     before = dict(counted.counters.unregistrations.counts())
     counted.count(counted.state.unregister_broker(CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), 1, 2_000))

@@ -87,7 +87,7 @@ def check_against_catalogue(line):
 # Brokers
 
 
-def test_a_first_registration_is_one_line_with_counts_and_a_few_topics(desk):
+def test_first_registration_is_one_line_with_counts_and_sample_topics(desk):
     desk.register(topics=topic_configs(*(f"t{number}" for number in range(10_000))), ignored_topics=3)
     assert desk.taken() == [
         {
@@ -111,7 +111,7 @@ def test_a_first_registration_is_one_line_with_counts_and_a_few_topics(desk):
     ]
 
 
-def test_registrations_that_change_nothing_and_heartbeats_are_only_counted(desk):
+def test_unchanged_registrations_and_heartbeats_are_counted_and_not_logged(desk):
     desk.register()
     desk.taken()
     desk.register(now_ms=30_000)
@@ -122,7 +122,7 @@ def test_registrations_that_change_nothing_and_heartbeats_are_only_counted(desk)
     assert sum(desk.counters.heartbeats.counts().values()) == 5
 
 
-def test_a_registration_that_changes_routes_tells_how_many(desk):
+def test_registration_that_changes_routes_is_logged_with_counts(desk):
     desk.register()
     desk.taken()
     desk.register(data_version=DataVersion(2), topics=topic_configs("TopicTest", "New", read_queue_nums=4))
@@ -131,7 +131,7 @@ def test_a_registration_that_changes_routes_tells_how_many(desk):
     assert (line["topics_added"], line["queues_changed"], line["sample_topics"]) == (1, 1, ["TopicTest", "New"])
 
 
-def test_topics_with_impossible_names_are_told_when_the_broker_changes(desk):
+def test_ignored_topics_are_logged_when_the_registration_changes(desk):
     desk.register()
     desk.taken()
     desk.register(now_ms=1, ignored_topics=2)
@@ -141,7 +141,7 @@ def test_topics_with_impossible_names_are_told_when_the_broker_changes(desk):
     assert (line["event"], line["ignored_topics"]) == ("broker_topics_ignored", 2)
 
 
-def test_a_take_over_is_one_line_with_both_addresses(desk):
+def test_superseding_registration_is_one_line_with_both_addresses(desk):
     desk.register()
     desk.taken()
     desk.register(address="new:10911", connection_id=2, now_ms=4_000)
@@ -150,7 +150,7 @@ def test_a_take_over_is_one_line_with_both_addresses(desk):
     assert line["silent_ms"] == 4_000
 
 
-def test_a_conflict_tells_both_addresses_and_versions(desk):
+def test_conflict_is_logged_with_both_addresses_and_versions(desk):
     desk.register(data_version=DataVersion(1, 5))
     desk.taken()
     desk.register(address="old:10911", data_version=DataVersion(1, 4))
@@ -167,7 +167,7 @@ def test_a_conflict_tells_both_addresses_and_versions(desk):
     }
 
 
-def test_a_member_that_asks_for_the_id_of_a_newer_one_is_told_to_have_left(desk):
+def test_member_that_requests_the_id_of_a_newer_one_is_logged_as_evicted(desk):
     desk.register(data_version=DataVersion(1, 5))
     desk.register(broker_id=1, address="slave:10911", data_version=DataVersion(1, 4))
     desk.taken()
@@ -177,7 +177,7 @@ def test_a_member_that_asks_for_the_id_of_a_newer_one_is_told_to_have_left(desk)
     assert (evicted["addr"], evicted["broker_id"], evicted["set_removed"]) == ("slave:10911", 1, False)
 
 
-def test_a_late_registration_is_told(desk):
+def test_stale_registration_is_logged(desk):
     desk.register(connection_id=5)
     desk.taken()
     desk.register(connection_id=4, is_late=True)
@@ -193,7 +193,7 @@ def test_a_late_registration_is_told(desk):
         (lambda state: state.scan(120_001), "broker_expired", 120_001),
     ],
 )
-def test_a_removal_tells_reason_silence_and_timeout(desk, leave, event, silent_ms):
+def test_removal_is_logged_with_reason_silence_and_timeout(desk, leave, event, silent_ms):
     desk.register()
     desk.taken()
     desk.tell(leave(desk.state))
@@ -202,7 +202,7 @@ def test_a_removal_tells_reason_silence_and_timeout(desk, leave, event, silent_m
     assert (line["was_master"], line["set_removed"], line["topics_removed"]) == (True, True, 2)
 
 
-def test_a_lost_connection_that_carried_two_brokers_tells_of_both(desk):
+def test_lost_connection_of_two_brokers_is_logged_for_both(desk):
     desk.register("broker-a")
     desk.register("broker-b")
     desk.taken()
@@ -210,7 +210,7 @@ def test_a_lost_connection_that_carried_two_brokers_tells_of_both(desk):
     assert [line["broker"] for line in desk.taken()] == ["broker-a", "broker-b"]
 
 
-def test_a_late_unregistration_is_told(desk):
+def test_stale_unregistration_is_logged(desk):
     desk.register(connection_id=5)
     desk.taken()
     desk.tell(desk.state.unregister_broker(CLUSTER, A, 4, 500))
@@ -229,7 +229,7 @@ NOTIFICATION = NotifyMinBrokerIdChange(
 )
 
 
-def test_a_notification_that_reached_nobody_is_told_as_failed_only(desk):
+def test_notification_that_reached_no_member_is_logged_as_failed_only(desk):
     for address in NOTIFICATION.recipients:
         desk.event_log.notification_failed(NOTIFICATION, address, InvokeTimeout(address, 3000))
     desk.event_log.notification_sent(NOTIFICATION)
@@ -237,7 +237,7 @@ def test_a_notification_that_reached_nobody_is_told_as_failed_only(desk):
     assert desk.counters.notifications.counts() == {("sent",): 0, ("failed",): 3}
 
 
-def test_notifications_are_told_and_counted_by_how_many_arrived(desk):
+def test_notification_is_logged_and_counted_with_the_members_reached(desk):
     desk.event_log.notification_failed(NOTIFICATION, "a2:10911", InvokeTimeout("a2:10911", 3000))
     desk.event_log.notification_sent(NOTIFICATION)
     desk.event_log.notification_sent(NOTIFICATION)
@@ -280,7 +280,7 @@ def command(act, code):
     return attributed(Commands(act)).dispatch(RemotingCommand(code, opaque=42), Connection())
 
 
-def test_a_command_that_touches_many_broker_sets_is_one_audit_line(desk):
+def test_request_that_changes_many_broker_sets_is_one_audit_line(desk):
     for name in ("broker-a", "broker-b", "broker-c"):
         desk.register(name)
     desk.taken()
@@ -301,7 +301,7 @@ def test_a_command_that_touches_many_broker_sets_is_one_audit_line(desk):
     }
 
 
-def test_a_wiped_permission_and_an_added_topic_are_audited(desk):
+def test_revoked_permission_and_added_topic_are_audited(desk):
     desk.register()
     desk.taken()
     command(lambda: desk.tell(desk.state.wipe_write_perm("broker-a")), RequestCode.WIPE_WRITE_PERM_OF_BROKER)
@@ -312,7 +312,7 @@ def test_a_wiped_permission_and_an_added_topic_are_audited(desk):
     assert (topic["target"], topic["topics_added"], topic["audit"]) == ("New", 1, True)
 
 
-async def test_a_kv_change_tells_who_asked_and_both_values_although_it_waited_for_the_disk(desk):
+async def test_kv_change_is_audited_with_requester_and_both_values(desk):
     await command(lambda: desk.event_log.kv_changed("ns", "k", None, "1"), RequestCode.PUT_KV_CONFIG)
     (line,) = desk.taken()
     assert line == ASKER | {
@@ -326,7 +326,7 @@ async def test_a_kv_change_tells_who_asked_and_both_values_although_it_waited_fo
     assert desk.counters.kv_changes.counts() == {("stored",): 1, ("failed",): 0}
 
 
-async def test_who_asked_last_is_not_blamed_for_what_nobody_asked(desk):
+async def test_change_without_a_request_is_audited_without_a_requester(desk):
     await command(lambda: None, RequestCode.PUT_KV_CONFIG)
     command(lambda: None, RequestCode.DELETE_TOPIC_IN_NAMESRV)
     desk.event_log.kv_changed("ns", "k", None, "1")
@@ -334,7 +334,7 @@ async def test_who_asked_last_is_not_blamed_for_what_nobody_asked(desk):
     assert "peer" not in line
 
 
-async def test_a_change_of_the_configuration_tells_old_and_new_values_and_no_secret(desk):
+async def test_configuration_change_is_audited_with_old_and_new_values_and_no_secret(desk):
     changed = NameServerConfig(support_acting_master=True, log_level="warning", tls_server_key_password="hunter3")
     keys = ("supportActingMaster", "logLevel", "tls.server.keyPassword")
     await command(lambda: desk.event_log.config_changed(keys, ("odd",), changed), RequestCode.UPDATE_NAMESRV_CONFIG)
@@ -352,7 +352,7 @@ async def test_a_change_of_the_configuration_tells_old_and_new_values_and_no_sec
     assert desk.counters.config_changes.counts() == {("stored",): 2, ("failed",): 0}
 
 
-async def test_a_change_of_the_configuration_tells_what_counts_now_and_what_from_the_next_start(desk):
+async def test_configuration_change_is_audited_with_what_is_in_force_and_what_needs_a_restart(desk):
     keys = ("connectionsMax", "defaultThreadPoolNums", "enableTopicList", "mine", "serializeType")
     await command(
         lambda: desk.event_log.config_changed(keys, (), NameServerConfig()), RequestCode.UPDATE_NAMESRV_CONFIG
@@ -362,7 +362,7 @@ async def test_a_change_of_the_configuration_tells_what_counts_now_and_what_from
     assert line["from_next_start"] == ["connectionsMax", "serializeType"]
 
 
-def test_what_the_disk_refused_is_an_error(desk):
+def test_change_that_cannot_be_stored_is_logged_as_an_error(desk):
     desk.event_log.kv_not_stored(NotStored("kvConfig.json: no space left"))
     desk.event_log.config_not_stored(NotStored("namesrv.properties: no space left"))
     kv, config = desk.lines.decoded()
@@ -384,7 +384,7 @@ def test_what_the_disk_refused_is_an_error(desk):
         ([9999], ConnectionKind.CLIENT),
     ],
 )
-def test_a_connection_shows_by_its_requests_what_is_at_its_other_end(codes, kind):
+def test_connection_kind_follows_its_requests(codes, kind):
     connection = Connection()
     for code in codes:
         answer = attributed(Commands(lambda: None)).dispatch(RemotingCommand(code, opaque=1), connection)
@@ -392,7 +392,7 @@ def test_a_connection_shows_by_its_requests_what_is_at_its_other_end(codes, kind
     assert connection.kind is kind
 
 
-def test_bytes_that_are_no_frame_are_one_line_with_peer_and_problem(desk):
+def test_rejected_frame_is_one_line_with_peer_and_reason(desk):
     desk.event_log.frame_rejected(Connection(), FrameError("this looks like an HTTP client"))
     desk.event_log.frame_rejected(Connection(), FrameTooLarge(2**30, 2**24))
     bad, large = desk.taken()
@@ -405,14 +405,14 @@ def test_bytes_that_are_no_frame_are_one_line_with_peer_and_problem(desk):
     assert large["reason"] == "too_large"
 
 
-def test_a_peer_that_takes_no_answers_is_one_line_with_what_it_leaves_unread(desk):
+def test_paused_connection_is_one_line_with_its_response_buffer(desk):
     desk.event_log.connection_paused(Connection(), 1_100_000)
     assert desk.taken() == [
         {"event": "connection_paused", "peer": "10.0.0.9:50000", "response_buffer_bytes": 1_100_000}
     ]
 
 
-def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk):
+def test_rejected_request_is_logged_unless_the_server_drains(desk):
     request = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"brokerName": "broker-a"})
     unknown = RemotingCommand(9999, opaque=4)
     desk.event_log.request_rejected(Connection(), request, Rejection.BAD_REQUEST, "clusterName is missing")
@@ -430,7 +430,7 @@ def test_a_request_that_was_not_carried_out_is_told_unless_the_server_stops(desk
     assert second["request_code"] == 9999
 
 
-def test_a_registration_that_was_refused_is_counted_for_its_cluster(desk):
+def test_refused_registration_is_counted_for_its_cluster(desk):
     refused = RemotingCommand(RequestCode.REGISTER_BROKER, opaque=3, ext_fields={"clusterName": CLUSTER})
     desk.event_log.request_rejected(Connection(), refused, Rejection.BAD_REQUEST, "crc32 not match")
     desk.register()
@@ -441,14 +441,14 @@ def test_a_registration_that_was_refused_is_counted_for_its_cluster(desk):
     assert (counts[OTHER, "rejected"], counts[CLUSTER, "rejected"]) == (1, 1)
 
 
-def test_a_fault_of_ours_is_an_error_with_where_it_was(desk):
+def test_handler_fault_is_logged_as_an_error_with_its_place(desk):
     desk.event_log.handler_failed(Connection(), RemotingCommand(105, opaque=3), KeyError("x"))
     (line,) = desk.taken()
     assert (line["event"], line["request_code"]) == ("request_failed", "get_routeinfo_by_topic")
     assert line["exception"][0]["exc_type"] == "KeyError"
 
 
-def test_connections_are_told_to_who_looks_closely_and_slow_readers_to_all(desk):
+def test_connections_are_logged_at_debug_and_slow_readers_at_warning(desk):
     desk.event_log.connection_opened(Connection())
     desk.event_log.connection_closed(Connection(), CloseReason.PEER)
     desk.event_log.connection_refused("10.0.0.9:1", 16_384)

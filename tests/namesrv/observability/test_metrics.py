@@ -38,7 +38,7 @@ def value(samples, name, **labels):
     return samples.get(("rocketmq_namesrv_" + name, frozenset(labels.items())))
 
 
-async def test_the_state_of_the_server_is_told(site):
+async def test_scrape_has_the_state_of_the_server(site):
     site.settings.kv = KvConfig().with_value("a", "1", "x").with_value("a", "2", "x").with_value("b", "1", "x")
     starting = scrape(site)
     assert (value(starting, "ready"), value(starting, "draining"), value(starting, "kv_entries")) == (0, 0, 3)
@@ -48,7 +48,7 @@ async def test_the_state_of_the_server_is_told(site):
     assert (value(scrape(site), "ready"), value(scrape(site), "draining")) == (0, 1)
 
 
-async def test_traffic_is_told_by_the_names_of_codes(site):
+async def test_traffic_is_labelled_with_names_of_codes(site):
     statistics = site.statistics
     statistics.count_finished(105, 0)
     statistics.prepared[105] += 1
@@ -84,11 +84,11 @@ async def test_traffic_is_told_by_the_names_of_codes(site):
     assert value(samples, "received_bytes_total") == 7
 
 
-def test_latencies_are_counted_in_the_buckets_that_are_told():
+def test_latencies_are_counted_in_the_exposed_buckets():
     assert [bound / 1e9 for bound in LATENCY_BOUNDS_NS] == list(LATENCY_S)
 
 
-async def test_route_queries_are_told_by_how_they_ended(site):
+async def test_route_queries_are_exposed_by_result(site):
     site.route_counts.found.add(300)
     site.route_counts.not_found = 2
     site.route_counts.error = 3
@@ -102,7 +102,7 @@ async def test_route_queries_are_told_by_how_they_ended(site):
     assert value(samples, "route_cache_events_total", result="miss") == 1
 
 
-async def test_a_broker_is_told_while_it_lives(site):
+async def test_broker_series_exist_while_the_broker_is_registered(site):
     register(site.state, "broker-a", now_ms=site.clock.now_ms(), heartbeat_timeout_ms=10_000)
     heard_s = site.clock.unix_ms() / 1000
     site.clock.pass_ms(5_000)
@@ -118,7 +118,7 @@ async def test_a_broker_is_told_while_it_lives(site):
     assert value(gone, "active_brokers", cluster=CLUSTER, role="master") is None
 
 
-async def test_brokers_beyond_the_limit_share_what_is_worst_of_them(site):
+async def test_brokers_beyond_the_limit_share_their_worst_values(site):
     now_ms = site.clock.now_ms()
     for number in range(BROKERS_MAX + 3):
         silent_ms = 7_000 if number == BROKERS_MAX + 1 else 0
@@ -131,14 +131,14 @@ async def test_brokers_beyond_the_limit_share_what_is_worst_of_them(site):
     assert value(samples, "label_overflow_total", metric="rocketmq_namesrv_broker_info") == 3
 
 
-async def test_a_name_that_would_break_the_text_is_escaped(site):
+async def test_label_that_would_break_the_text_is_escaped(site):
     register(site.state, 'b"\\\n', cluster="{}")
     samples = scrape(site)
     assert value(samples, "active_brokers", cluster="{}", role="master") == 1
     assert any(("broker", 'b"\\\n') in labels for _, labels in samples)
 
 
-async def test_scrapes_at_one_time_are_one_rendering(site, monkeypatch):
+async def test_scrapes_at_the_same_time_share_one_rendering(site, monkeypatch):
     renderings = []
     pieces = site.metrics.pieces
 
@@ -152,7 +152,7 @@ async def test_scrapes_at_one_time_are_one_rendering(site, monkeypatch):
     assert len(set(texts)) == 1
 
 
-async def test_a_text_is_rendered_anew_after_a_rest(site):
+async def test_text_is_rendered_again_after_a_pause(site):
     first = await site.metrics.text()
     site.health.serving = Serving.READY
     deadline = time.perf_counter() + 30
