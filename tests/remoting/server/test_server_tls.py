@@ -10,7 +10,7 @@ from certificates_made import Authority
 from fakes.clock import FakeClock
 from listening import E1, E2_BODY, E13_START, REGISTER, ROUTE, a_request, serving, until
 
-from remoting.protocol.frame import CommandReader
+from remoting.protocol.frame_reader import CommandReader
 from remoting.server.observer import CloseReason
 from remoting.transport.tls import TlsContexts, TlsSettings
 
