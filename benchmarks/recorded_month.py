@@ -27,7 +27,7 @@ from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.effects import Event, HeartbeatKind
-from namesrv.core.values.topic_settings import SharedSettings
+from namesrv.core.values.topics import SharedSettings
 from namesrv.recording.rows import RouteProperties, SetsChanged, configured, is_recorded
 from namesrv.recording.snapshot_rows import (
     SNAPSHOT_TOPICS,

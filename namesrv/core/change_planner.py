@@ -18,7 +18,7 @@ from namesrv.core.tables.topic_counts import TopicKind, kinds_of
 from namesrv.core.tables.topic_table import PreparedQueues, PreparedRemoval
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
 from namesrv.core.values.effects import RegistrationConflicted
-from namesrv.core.values.topic_changes import QueueChanges, compare_topics
+from namesrv.core.values.topics import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData, TopicQueueMappingInfo
 
 

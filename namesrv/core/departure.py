@@ -13,7 +13,7 @@ from namesrv.core.tables.change import RouteTables, SetChange, counted, without_
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
-from namesrv.core.values.topic_changes import QueueChanges, compare_topics
+from namesrv.core.values.topics import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import MASTER_ID
 
 

@@ -27,7 +27,7 @@ from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import CloseConnection, HeartbeatKind, StaleRegistration
-from namesrv.core.values.topic_settings import TopicSettings
+from namesrv.core.values.topics import TopicSettings
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.fastjson import Dialect, encode
 from remoting.protocol.shapes.route import DataVersion, QueueData

@@ -15,7 +15,7 @@ from namesrv.core.registration.incremental_body import ReportedTopics
 from namesrv.core.registration.json_body import LongRegistration
 from namesrv.core.registration.json_members import VALUE_BYTES_MAX
 from namesrv.core.values.cooperative import CooperativeTask
-from namesrv.core.values.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
+from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.addresses import is_address, is_name
 from remoting.protocol.codec import decode_body

@@ -20,7 +20,7 @@ import msgspec
 import xxhash
 
 from namesrv.core.values.cooperative import CooperativeTask
-from namesrv.core.values.topic_settings import TOPICS_MAX, SharedSettings, TopicSettings
+from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
 from remoting.protocol.errors import BodyError
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody

@@ -11,7 +11,7 @@ import msgspec
 
 from namesrv.core.registration.json_members import JsonMembers
 from namesrv.core.values.cooperative import CooperativeTask
-from namesrv.core.values.topic_settings import TOPICS_MAX
+from namesrv.core.values.topics import TOPICS_MAX
 from namesrv.refusals import NameTooLong
 from remoting.protocol.codec import decode_body
 from remoting.protocol.errors import BodyError

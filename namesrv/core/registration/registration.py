@@ -24,8 +24,7 @@ from namesrv.core.values.effects import (
     RegistrationResult,
     RouteChanges,
 )
-from namesrv.core.values.topic_changes import QueueChanges, compare_topics
-from namesrv.core.values.topic_settings import TopicSettings
+from namesrv.core.values.topics import QueueChanges, TopicSettings, compare_topics
 from namesrv.refusals import TooManyMembers
 from remoting.protocol.errors import RequestRefused
 from remoting.protocol.shapes.route import MASTER_ID, PERM_WRITE, DataVersion, QueueData, TopicQueueMappingInfo

@@ -8,7 +8,7 @@ import msgspec
 from namesrv.core.registration.body import PreviousRegistration
 from namesrv.core.registration.incremental_body import ReportedTopics
 from namesrv.core.tables.live_table import LiveKey
-from namesrv.core.values.topic_settings import TopicSettings
+from namesrv.core.values.topics import TopicSettings
 from remoting.protocol.shapes.route import DataVersion, TopicQueueMappingInfo
 
 #: The heartbeat timeout of a broker that requests none, in ms.

@@ -14,7 +14,7 @@ from namesrv.core.tables.mapping_table import MappingTable
 from namesrv.core.tables.permission_overrides import PermissionOverrides
 from namesrv.core.tables.topic_table import TopicTable
 from namesrv.core.values.effects import RouteChanges
-from namesrv.core.values.topic_changes import QueueChanges
+from namesrv.core.values.topics import QueueChanges
 from remoting.protocol.shapes.route import PERM_WRITE, QueueData, TopicQueueMappingInfo
 
 #: So many topic names go into an event, as a sample for the log.

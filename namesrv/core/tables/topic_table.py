@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from namesrv.core.tables.topic_brokers import HolderRemoval, Holders, HolderTable
 from namesrv.core.values.cooperative import CooperativeTask, in_batches, run_to_completion
-from namesrv.core.values.topic_changes import QueueChanges, compare_topics
+from namesrv.core.values.topics import QueueChanges, compare_topics
 from remoting.protocol.shapes.route import QueueData
 
 _NO_TOPICS: Final[Mapping[str, QueueData]] = {}

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from namesrv.core.registration import incremental_body
 from namesrv.core.values.cooperative import run_to_completion
-from namesrv.core.values.topic_settings import TopicSettings
+from namesrv.core.values.topics import TopicSettings
 from remoting.protocol.codec import decode_body
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody
 

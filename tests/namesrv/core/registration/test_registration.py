@@ -35,7 +35,7 @@ from namesrv.core.values.effects import (
     RegistrationResult,
     RouteChanges,
 )
-from namesrv.core.values.topic_changes import QueueChanges, QueueTransition
+from namesrv.core.values.topics import QueueChanges, QueueTransition
 from remoting.protocol.shapes.route import PERM_INHERIT, PERM_READ
 
 MASTER, SLAVE, SECOND_SLAVE = (an_address(broker_id=broker_id) for broker_id in range(3))

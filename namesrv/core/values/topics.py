@@ -1,14 +1,36 @@
-"""Which topics of a broker set are to be changed, and how: compared with what the set has, topic by topic.
+"""Topics as brokers report them, and which topics of a broker set change: compared one by one with what the set has.
 
-Pure. Topics share their settings, so there are few different changes however many topics change; they are counted in
-the one walk over the topics, and whoever wants to know more about them looks at these few.
+Pure values and functions. Of thousands of topics few have different settings, so equal ones share one value, and there
+are few different changes: they are counted in the one walk over the topics.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from namesrv.core.values.cooperative import CooperativeTask, in_batches
 from remoting.protocol.shapes.route import QueueData
+
+#: Topics of one registration, with the mappings of its static topics: twice as many as the largest brokers have.
+TOPICS_MAX: Final = 200_000
+
+
+class TopicSettings(msgspec.Struct, frozen=True, gc=False):
+    """The settings of a topic that routes depend on, as `TopicConfig` has them."""
+
+    perm: int
+    read_queue_nums: int
+    write_queue_nums: int
+    topic_sys_flag: int
+
+
+class SharedSettings(dict[tuple[int, int, int, int], TopicSettings]):
+    """One value for all topics that are set alike, by the fields of `TopicSettings`."""
+
+    def __missing__(self, settings: tuple[int, int, int, int]) -> TopicSettings:
+        value = self[settings] = TopicSettings(*settings)
+        return value
 
 
 class QueueTransition(NamedTuple):
