@@ -56,18 +56,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 def parse_options(arguments: Sequence[str] | None, host: str, environment: Mapping[str, str] = os.environ) -> Options:
     """Return the options of the command line; invalid ones end the process with a message."""
     parser = _parser(host, environment)
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        signer = _signer(asked, environment)
+        signer = _signer(options, environment)
     except (ValueError, StartFailed) as error:
         parser.error(str(error))
     return Options(
         signer=signer,
-        name_servers=asked.namesrv,
-        topics=asked.topics,
-        history=asked.history,
-        interval_s=asked.interval,
-        name=asked.name,
+        name_servers=options.namesrv,
+        topics=options.topics,
+        history=options.history,
+        interval_s=options.interval,
+        name=options.name,
     )
 
 
@@ -116,12 +116,12 @@ def _parser(host: str, environment: Mapping[str, str]) -> argparse.ArgumentParse
     return parser
 
 
-def _signer(asked: argparse.Namespace, environment: Mapping[str, str]) -> Signer | None:
+def _signer(options: argparse.Namespace, environment: Mapping[str, str]) -> Signer | None:
     """Return what signs requests; raises ValueError for keys without the addresses that they are for."""
-    named = named_addresses(asked.broker_access_addresses)
+    named = named_addresses(options.broker_access_addresses)
     if named is None:
         raise ValueError(f"{ADDRESSES} must be {NamedAddressList.allowed}")
-    credentials = _credentials(asked, environment)
+    credentials = _credentials(options, environment)
     if credentials is None:
         return None
     if not named:
@@ -131,10 +131,10 @@ def _signer(asked: argparse.Namespace, environment: Mapping[str, str]) -> Signer
     return Signer(credentials=credentials, named=named)
 
 
-def _credentials(asked: argparse.Namespace, environment: Mapping[str, str]) -> Credentials | None:
+def _credentials(options: argparse.Namespace, environment: Mapping[str, str]) -> Credentials | None:
     """Return the keys of the environment or of files; raises ValueError if there is one without the other."""
-    access_key = _key("access", asked.broker_access_key_path, environment)
-    secret_key = _key("secret", asked.broker_secret_key_path, environment)
+    access_key = _key("access", options.broker_access_key_path, environment)
+    secret_key = _key("secret", options.broker_secret_key_path, environment)
     if bool(access_key) != bool(secret_key):
         raise ValueError(f"requests to brokers with ACL need both, a user and its password: {KEYS}")
     return Credentials(access_key, secret_key) if access_key else None

@@ -14,7 +14,7 @@ from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, in_ba
 from namesrv.refusals import ClusterInfoTooLong
 from remoting.protocol.fastjson import Dialect, encode
 
-#: Up to so many sets are told at once: some milliseconds.
+#: Up to so many sets are encoded at once: some milliseconds.
 AT_ONCE_MAX: Final = BATCH_TOPICS
 #: The longest text of all sets, in bytes. Java's peers close the connection at frames of more than 16 MiB, and to write
 #: still longer ones would hold the server.
@@ -22,7 +22,7 @@ SETS_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class ClusterInfoText:
-    """Broker name -> what peers are told of the set, in the table's order; and the text of all that was made last."""
+    """Broker name -> what peers receive of the set, in the table's order; and the text of all that was made last."""
 
     def __init__(self, brokers: BrokerTable) -> None:
         self._brokers = brokers
@@ -67,7 +67,7 @@ class ClusterInfoText:
         # A copy: sets come and go while others are served in between.
         made_at, sets = self.changes, self._sets.copy()
         brokers = yield from _joined(sets.values())
-        # Java looks at the clusters later than at the sets, too; but here they list no set that is not told.
+        # Java looks at the clusters later than at the sets, too; but here they list no set that is left out.
         clusters = []
         for cluster in list(self._brokers.clusters()):
             names = yield from _names(self._brokers.names_in(cluster), sets)
@@ -89,11 +89,11 @@ def _joined(texts: Iterable[bytes]) -> CooperativeTask[list[bytes]]:
     return joined[1:]
 
 
-def _names(names: Iterable[str], told: Container[str]) -> CooperativeTask[bytes]:
-    """Return those names that are told, without the brackets of a list."""
+def _names(names: Iterable[str], listed: Container[str]) -> CooperativeTask[bytes]:
+    """Return those names that are listed, without the brackets of a list."""
     texts = []
     for part in in_batches(names):
-        if some := [name for name in part if name in told]:
+        if some := [name for name in part if name in listed]:
             texts.append(_text(some)[1:-1])
         yield
     return b",".join(texts)
