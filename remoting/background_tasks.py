@@ -1,4 +1,4 @@
-"""Supervises background tasks: the only place where tasks are started that nobody waits for.
+"""Supervises background tasks: the only place where tasks start that no caller awaits.
 
 A background task that fails is reported and counted, and ends nothing else: no other task, no server. (A task group of
 asyncio cancels all others instead.) What is a failure, and what ends a task on purpose, is decided in `is_failure`.
@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-#: How long a task that is to run for ever rests before it begins again.
+#: The pause before an endless task restarts.
 RESTART_PAUSE_S: Final = 1.0
 
 Found = TypeVar("Found")
 Work = Callable[[], Awaitable[None]]
-#: Told the name of a task and what it raised.
+#: Called with the name of a task and what it raised.
 Report = Callable[[str, BaseException], None]
 
 
@@ -23,7 +23,7 @@ class BackgroundTasks:
     """Some background tasks. As a context it ends when all of them have ended; an error inside cancels them."""
 
     def __init__(self, report: Report) -> None:
-        """Tell each failure to `report`; if that fails, the exception handler of the loop is told."""
+        """Report each failure by `report`; if that fails, by the exception handler of the loop."""
         self._report = report
         self._tasks: set[asyncio.Task[Any]] = set()
         #: Failures by name of the task; 0 for those that never failed.
@@ -47,7 +47,7 @@ class BackgroundTasks:
     def start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[bool]":
         """Do `work` once; the task returns as `attempt`."""
         task = self._started(self.attempt(work, name), name)
-        # One that is cancelled before its first step would be complained about as never awaited.
+        # A coroutine that is cancelled before its first step would warn that it was never awaited.
         task.add_done_callback(lambda _: work.close())
         return task
 
@@ -67,11 +67,11 @@ class BackgroundTasks:
         return True
 
     def report(self, name: str, error: BaseException) -> None:
-        """Count and tell a failure of `name`; never raises."""
+        """Count and report a failure of `name`; never raises."""
         self.failures[name] += 1
         try:
             self._report(name, error)
-        except Exception as fault:  # noqa: BLE001  # who is to be told may be what fails
+        except Exception as fault:  # noqa: BLE001  # the report may be what fails
             loop = asyncio.get_running_loop()
             loop.call_exception_handler({"message": f"a failure of {name} cannot be reported", "exception": fault})
 
@@ -126,5 +126,5 @@ async def all_results(works: Iterable[Coroutine[Any, Any, Found]]) -> list[Found
 
 
 def start_task(work: Coroutine[Any, Any, Found]) -> "asyncio.Task[Found]":
-    """Begin `work` for others who wait for it, by `asyncio.shield` if they are several: its failure is theirs."""
+    """Start `work` as a task that callers await, by `asyncio.shield` if they are several: its failure is theirs."""
     return asyncio.get_running_loop().create_task(work)

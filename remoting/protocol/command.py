@@ -11,8 +11,8 @@ import msgspec
 from remoting.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, VERSION_5_5_0, ResponseCode
 from remoting.protocol.errors import RequestRefused
 
-#: What we say of ourselves. The protocol level is that of Java 5.5.0, and so is the language: no peer decides on
-#: either, and unchanged peers see unchanged answers.
+#: Our language and version in headers. They are those of Java 5.5.0: no peer depends on them, and unchanged peers see
+#: unchanged responses.
 OUR_LANGUAGE: Final = "JAVA"
 OUR_VERSION: Final = VERSION_5_5_0
 
@@ -23,7 +23,7 @@ class RemotingCommand(msgspec.Struct, frozen=True):
     code: int
     opaque: int = 0
     flag: int = 0
-    #: None where the peer sent a name or number that nobody knows.
+    #: None for an unknown name or number.
     language: str | None = OUR_LANGUAGE
     #: Ordinal of the sender's release, docs/protocol/remoting.md 7; may be negative from a broken peer.
     version: int = OUR_VERSION
@@ -31,17 +31,17 @@ class RemotingCommand(msgspec.Struct, frozen=True):
     #: None and `{}` differ on the wire: answers with a header class always carry the key.
     ext_fields: Mapping[str, str] | None = None
     body: bytes = b""
-    #: How many bytes its body has that were not taken; then it is refused.
+    #: Bytes of a body that was dropped because the request is refused.
     left_out_bytes: int = 0
 
     @property
     def is_response(self) -> bool:
-        """Tell whether this answers a request of ours."""
+        """Whether this is a response."""
         return self.flag & FLAG_RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
-        """Tell whether the sender wants no answer, not even an error."""
+        """Whether the sender wants no response, not even an error."""
         return self.flag & FLAG_ONEWAY != 0
 
     def reply(
@@ -52,9 +52,9 @@ class RemotingCommand(msgspec.Struct, frozen=True):
         ext_fields: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> "RemotingCommand":
-        """Return the answer to this request: same opaque, response flag, our language and version."""
+        """Return the response to this request: same opaque, response flag, our language and version."""
         return RemotingCommand(code, self.opaque, FLAG_RESPONSE, OUR_LANGUAGE, OUR_VERSION, remark, ext_fields, body)
 
     def refusal(self, error: RequestRefused) -> "RemotingCommand":
-        """Return the answer that tells the peer why its request was refused."""
+        """Return the response that says why this request was refused."""
         return self.reply(error.code, remark=str(error), ext_fields=error.ext_fields)

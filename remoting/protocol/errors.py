@@ -1,12 +1,12 @@
 """What can go wrong between two peers.
 
 RemotingError
-+-- FrameError            the peer's bytes cannot be followed: the connection is closed
-|   +-- HeaderError       a whole frame came, its header says nothing we can read
-+-- BodyError             the body of one request cannot be read: that request is refused
++-- FrameError            the peer's bytes break the framing: the connection is closed
+|   +-- HeaderError       a complete frame, but its header is invalid
++-- BodyError             the body of one request is invalid: that request is refused
 +-- RequestRefused        the request was understood and is answered with a code and a remark
 |   +-- CodeNotSupported  no handler for its code
-+-- InvokeError           a request of ours came to nothing
++-- InvokeError           a request of this process failed
     +-- InvokeTimeout     no answer before its deadline
     +-- ConnectionRefused nobody listens at the address
     +-- OutOfResources    this process has no file or memory left for a connection
@@ -43,7 +43,7 @@ class FrameTooLarge(FrameError):
 
 
 class HeaderError(FrameError):
-    """A whole frame arrived, but its header cannot be decoded."""
+    """A complete frame has a header that cannot be decoded."""
 
 
 class BodyError(RemotingError):
@@ -54,7 +54,7 @@ class RequestRefused(RemotingError):  # a refusal is an answer, not a failure of
     """A request is answered with a code other than success; the text is the remark that the peer reads."""
 
     code: ClassVar[ResponseCode] = ResponseCode.SYSTEM_ERROR
-    #: What was asked could be read and was allowed; somebody else tells why it failed.
+    #: The cause is logged elsewhere: the request was valid and allowed.
     is_logged: ClassVar[bool] = False
     #: `{}` for commands whose answer has a header class: Java then writes the key even for an error.
     ext_fields: ClassVar[Mapping[str, str] | None] = None
@@ -71,7 +71,7 @@ class CodeNotSupported(RequestRefused):
 
 
 class InvokeError(RemotingError):
-    """A request that we sent came to nothing."""
+    """A request that this process sent failed."""
 
     def __init__(self, address: str, reason: str) -> None:
         self.address = address

@@ -100,8 +100,7 @@ class Connection(asyncio.Protocol):
         if address:
             self.peer = self.socket_peer = host_and_port(address[0], address[1])
             self.network = network_of(address[0])
-        number = self._context.admit(self)
-        if number is None:
+        if (number := self._context.admit(self)) is None:
             self._state = _LOST
             self._transport.abort()
             return
