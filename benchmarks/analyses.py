@@ -36,7 +36,7 @@ from synthetic.plants import correlated_failure, flaps, renewal_outages, storm
 
 from analytics.cli.report import report
 from analytics.cli.session import SparkOptions, start_session
-from analytics.engine.publication import Latest
+from analytics.engine.publication import LatestRun
 from analytics.engine.registry import load_jobs
 from analytics.engine.runner import Run, run_jobs
 from analytics.ingest.ingest import Places, ingest
@@ -203,7 +203,7 @@ _MEASURES: Mapping[str, Callable[[Bench], None]] = {
 
 def _run(
     spark: SparkSession, storage: LocalStorage, jobs: Iterable[Job], window: Span, *, raw: bool = False
-) -> list[Latest]:
+) -> list[LatestRun]:
     return run_jobs(spark, storage, jobs, Run("bench", window, raw), print)
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from analytics.cli.options import limits, periods, require_history, require_stored, settings, window
 from analytics.cli.session import SparkOptions, start_session
 from analytics.engine.registry import MODULES, job_id, load_jobs
-from analytics.engine.retention import forget
+from analytics.engine.retention import delete_expired
 from analytics.engine.runner import Run, run_id_at, run_jobs
 from analytics.ingest.compaction import compact as compact_days
 from analytics.ingest.ingest import Places
@@ -61,11 +61,11 @@ def compact(options: argparse.Namespace) -> None:
     """
     places = _places(options)
     why: dict[str, str] = {}
-    for said, step in (("forget", forget), ("compact", compact_days)):
+    for task, step in (("delete", delete_expired), ("compact", compact_days)):
         try:
             step(places, unix_us(), to_stderr)
         except SomeFailed as failed:
-            why |= {f"{said} {name}": reason for name, reason in failed.why.items()}
+            why |= {f"{task} {name}": reason for name, reason in failed.why.items()}
     if why:
         raise SomeFailed(why)
 
@@ -78,7 +78,7 @@ def _places(options: argparse.Namespace) -> Places:
 def _opened(
     options: argparse.Namespace, root: str, require: Callable[[Storage, str], None]
 ) -> tuple[SparkSession, Storage]:
-    """Start Spark and open a folder; what is wrong with one of this machine is said before Spark takes its time."""
+    """Start Spark and open a folder; an invalid local folder is refused before Spark starts."""
     here = local_storage(root)
     if here is not None:
         require(here, root)

@@ -12,18 +12,18 @@ from typing import Any, Final
 import msgspec
 
 from analytics.cli.options import WrongOptions
-from analytics.engine.publication import LATEST, Latest
+from analytics.engine.publication import LATEST, LatestRun
 from analytics.engine.registry import MODULES
 from analytics.reporting import brokers, incidents, outlook, routes
 from analytics.reporting.advice import advice
-from analytics.reporting.page import Page, Section, as_page
-from analytics.reporting.results import Result
+from analytics.reporting.page import ReportPage, Section, as_page
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import counted, with_clusters
 from analytics.spark.progress import to_stderr
 from analytics.spark.storage import UnreadableFile
 
 #: In the order of the page: what hurts first.
-_SECTIONS: Final[Mapping[str, Callable[[Result], Section]]] = MappingProxyType(
+_SECTIONS: Final[Mapping[str, Callable[[JobResult], Section]]] = MappingProxyType(
     {
         "A10": incidents.failovers,
         "A1": brokers.availability,
@@ -61,7 +61,7 @@ def report(options: argparse.Namespace) -> None:
     to_stderr(f"report of {counted(len(results), 'analysis', 'analyses')}: {target.absolute()}")
 
 
-def read_results(folder: Path) -> dict[str, Result]:
+def read_results(folder: Path) -> dict[str, JobResult]:
     """Return the newest result of each analysis that has one, by its id."""
     found = {}
     for job_id, name in MODULES.items():
@@ -71,17 +71,17 @@ def read_results(folder: Path) -> dict[str, Result]:
     return found
 
 
-def _latest(path: Path) -> Latest:
+def _latest(path: Path) -> LatestRun:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Latest)
+        return msgspec.json.decode(path.read_bytes(), type=LatestRun)
     except msgspec.DecodeError as why:
         raise UnreadableFile(str(path), why) from why
 
 
-def result_of(latest: Latest) -> Result:
+def result_of(latest: LatestRun) -> JobResult:
     """Return a result as the report reads it."""
     rows: list[dict[str, Any]] = [msgspec.json.decode(row) for row in latest.rows]
-    return Result(
+    return JobResult(
         latest.job,
         latest.name,
         latest.question,
@@ -94,7 +94,7 @@ def result_of(latest: Latest) -> Result:
     )
 
 
-def page_of(results: Mapping[str, Result]) -> Page:
+def page_of(results: Mapping[str, JobResult]) -> ReportPage:
     """Return the whole report of these results."""
     sections = [tell(results[job_id]) for job_id, tell in _SECTIONS.items() if job_id in results]
     by_id = {section.job_id: section for section in sections}
@@ -104,4 +104,4 @@ def page_of(results: Mapping[str, Result]) -> Page:
     missing = len(MODULES) - len(sections)
     lacking = f"; {counted(missing, 'analysis has', 'analyses have')} not been run yet" if missing else ""
     window = f"{start[:16].replace('T', ' ')} to {end[:16].replace('T', ' ')} UTC"
-    return Page(f"{window}{lacking}", happened, advice(results), sections)
+    return ReportPage(f"{window}{lacking}", happened, advice(results), sections)

@@ -45,7 +45,7 @@ class LatestColumn(msgspec.Struct, frozen=True, kw_only=True):
     doc: str
 
 
-class Latest(msgspec.Struct, frozen=True, kw_only=True):
+class LatestRun(msgspec.Struct, frozen=True, kw_only=True):
     """What `latest.json` holds. Times are `2026-11-21T20:00:00.123456Z`."""
 
     version: int = LATEST_VERSION
@@ -110,7 +110,7 @@ def in_order(rows: DataFrame, job: Job) -> DataFrame:
     return rows.sparkSession.sql(f"SELECT * FROM {{rows}} SORT BY {clause}", rows=rows)  # noqa: S608  # our own words
 
 
-def publish(storage: Storage, job: Job, result: DataFrame, made: Made) -> Latest:
+def publish(storage: Storage, job: Job, result: DataFrame, made: Made) -> LatestRun:
     """Write a result, make it the newest one, and delete the one before.
 
     Results are small, so they are collected, in one piece: Spark's way of writing files, and of reading them again for
@@ -140,9 +140,9 @@ def _as_parquet(table: pa.Table) -> bytes:
     return written
 
 
-def _latest(job: Job, made: Made, path: str, row_count: int, as_json: Sequence[str]) -> Latest:
+def _latest(job: Job, made: Made, path: str, row_count: int, as_json: Sequence[str]) -> LatestRun:
     finished_us = unix_us()
-    return Latest(
+    return LatestRun(
         job=job.id,
         name=job.name,
         question=job.question,

@@ -32,18 +32,18 @@ MODULES: Final[Mapping[str, str]] = MappingProxyType(
 class UnknownJob(Exception):
     """There is no analysis of that name; the text names those there are."""
 
-    def __init__(self, asked: str) -> None:
-        self.asked = asked
+    def __init__(self, name: str) -> None:
+        self.name = name
         known = ", ".join(f"{job_id} ({module})" for job_id, module in MODULES.items())
-        super().__init__(f"unknown job {asked}; known are {known}")
+        super().__init__(f"unknown job {name}; known are {known}")
 
 
-def job_id(asked: str) -> str:
-    """Return the id of an analysis that is asked for by its id or its module's name; raises UnknownJob."""
+def job_id(name: str) -> str:
+    """Return the id of an analysis that  named by its id or its module's name; raises UnknownJob."""
     for known, module in MODULES.items():
-        if asked.upper() == known or asked.lower().replace("-", "_") == module:
+        if name.upper() == known or name.lower().replace("-", "_") == module:
             return known
-    raise UnknownJob(asked)
+    raise UnknownJob(name)
 
 
 def load_jobs(ids: Iterable[str] = MODULES) -> "tuple[Job, ...]":

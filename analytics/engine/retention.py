@@ -34,7 +34,7 @@ CLOSINGS_KEPT_US: Final = CURATED_KEPT_US + (REMEMBERED_DAYS + 2) * _DAY_US
 PARTS_KEPT_US: Final = 400 * _DAY_US
 
 
-class Forgotten(NamedTuple):
+class DeletedCounts(NamedTuple):
     """What was deleted."""
 
     landing_files: int
@@ -42,33 +42,33 @@ class Forgotten(NamedTuple):
     part_days: int
 
 
-class NotForgotten(SomeFailed):
+class DeletionFailed(SomeFailed):
     """Some of what is old could not be deleted; why, by family, and by analysis for parts. The rest is."""
 
 
-def forget(places: Places, now_us: int, say: Progress) -> Forgotten:
+def delete_expired(places: Places, now_us: int, show: Progress) -> DeletedCounts:
     """Delete what is too old.
 
-    A family whose manifests cannot be read keeps what it has, and none of the others; raises NotForgotten at the end.
+    A family whose manifests cannot be read keeps what it has, and none of the others; raises DeletionFailed at the end.
     """
     landed: list[str] = []
     rows: list[str] = []
     parts = 0
-    failures = Failures(say)
+    failures = Failures(show)
     with places.stored.writing(RESULTS), places.stored.writing(STORED_HISTORY):
         for family in FAMILIES.values():
-            with failures.noted(family.name, said=f"{family.name}: failed"):
+            with failures.collecting(family.name, message=f"{family.name}: failed"):
                 days = load_days(places.stored, family.name)
-                landed.extend(_forgotten_landing(places, family, days, now_us))
-                rows.extend(_forgotten_rows(places, family, days, now_us))
+                landed.extend(_delete_landing(places, family, days, now_us))
+                rows.extend(_delete_rows(places, family, days, now_us))
                 drop_closings(places.stored, family, before=date_at(now_us - CLOSINGS_KEPT_US))
         for job_id in MODULES:
             name = f"parts of {job_id}"
-            with failures.noted(name, said=f"{name}: failed"):
+            with failures.collecting(name, message=f"{name}: failed"):
                 parts += drop_parts(places.stored, job_id, before=date_at(now_us - PARTS_KEPT_US))
-    done = Forgotten(len(landed), len(rows), parts)
-    say(f"deleted: {done.landing_files} landing files, rows of {done.curated_days} days, parts of {parts} days")
-    failures.raise_if_any(NotForgotten)
+    done = DeletedCounts(len(landed), len(rows), parts)
+    show(f"deleted: {done.landing_files} landing files, rows of {done.curated_days} days, parts of {parts} days")
+    failures.raise_if_any(DeletionFailed)
     return done
 
 
@@ -76,7 +76,7 @@ def _is_older(date: str, kept_us: int, now_us: int) -> bool:
     return span_of(date).end_us + kept_us <= now_us
 
 
-def _forgotten_landing(places: Places, family: RowFamily, days: Days, now_us: int) -> Iterator[str]:
+def _delete_landing(places: Places, family: RowFamily, days: Days, now_us: int) -> Iterator[str]:
     """Delete landing files of old days that have been read as they are now, and what came too late to be read.
 
     Yields each when it is deleted.
@@ -96,7 +96,7 @@ def _forgotten_landing(places: Places, family: RowFamily, days: Days, now_us: in
         places.landing.delete_empty_folder(f"{family_landing(family.name)}/date={date}")
 
 
-def _forgotten_rows(places: Places, family: RowFamily, days: Days, now_us: int) -> Iterator[str]:
+def _delete_rows(places: Places, family: RowFamily, days: Days, now_us: int) -> Iterator[str]:
     """Delete the rows of old days; yields each day when they are deleted."""
     for date, day in days.items():
         if _is_older(date, CURATED_KEPT_US, now_us) and not day.deleted:

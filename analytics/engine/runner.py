@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from analytics.engine.inputs import Stored, is_known, open_stored, rows_at_most
 from analytics.engine.parts import keep_parts, load_parts, make_parts, read_parts
-from analytics.engine.publication import Latest, Made, publish
+from analytics.engine.publication import LatestRun, Made, publish
 from analytics.ingest.ingest import STORED_HISTORY
 from analytics.shared.days import date_at, is_whole_day, iso, joined, spans_by_day
 from analytics.shared.job import Job, Span
@@ -37,23 +37,23 @@ class JobsFailed(SomeFailed):
     """Some jobs of a run failed; the others are published."""
 
 
-def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Run, say: Progress) -> list[Latest]:
+def run_jobs(spark: SparkSession, storage: Storage, jobs: Iterable[Job], run: Run, show: Progress) -> list[LatestRun]:
     """Run these jobs; return what was published, in their order.
 
     Raises JobsFailed at the end if some of them failed.
     """
     jobs = tuple(jobs)
-    published: list[Latest] = []
-    failures = Failures(say)
+    published: list[LatestRun] = []
+    failures = Failures(show)
     with storage.writing(RESULTS), storage.reading(STORED_HISTORY):
         stored = open_stored(spark, storage, jobs, run.span)
         with _at_once(spark) as pool:
             results = [pool.submit(run_job, stored, job, run) for job in jobs]
             for number, (job, result) in enumerate(zip(jobs, results, strict=True), 1):
                 where = f"{number}/{len(jobs)} {job.id} {job.name}"
-                with failures.noted(job.id, said=f"{where}: failed"):
+                with failures.collecting(job.id, message=f"{where}: failed"):
                     published.append(result.result())
-                    say(f"{where}: {_sentence(published[-1])}")
+                    show(f"{where}: {_sentence(published[-1])}")
     failures.raise_if_any(JobsFailed)
     return published
 
@@ -78,11 +78,11 @@ def _at_once(spark: SparkSession) -> Iterator[ThreadPoolExecutor]:
     pool.shutdown()
 
 
-def _sentence(latest: Latest) -> str:
+def _sentence(latest: LatestRun) -> str:
     return f"{latest.row_count} rows of {latest.input_rows} recorded ones in {latest.duration_seconds:.1f} s"
 
 
-def run_job(stored: Stored, job: Job, run: Run) -> Latest:
+def run_job(stored: Stored, job: Job, run: Run) -> LatestRun:
     """Run one job and publish its result."""
     started_us = unix_us()
     gathered = _from_rows(stored, job, run.span) if run.raw else _from_parts(stored, job, run.span)

@@ -39,32 +39,32 @@ class DaysFailed(SomeFailed):
     """Some days could not be compacted; why, by family and day, or by family where none of its days is known."""
 
 
-def compact(places: Places, now_us: int, say: Progress) -> int:
+def compact(places: Places, now_us: int, show: Progress) -> int:
     """Compact all days that are over; return how many there were. Raises DaysFailed at the end if some of them failed.
 
     What failed is as it was, and keeps no other day and no other family waiting.
     """
     count = 0
-    failures = Failures(say)
+    failures = Failures(show)
     with places.stored.writing(STORED_HISTORY):
         for family in FAMILIES.values():
-            with failures.noted(family.name, said=f"{family.name}: failed"):
-                count += _compact_family(places, family, now_us, failures, say)
+            with failures.collecting(family.name, message=f"{family.name}: failed"):
+                count += _compact_family(places, family, now_us, failures, show)
     failures.raise_if_any(DaysFailed)
     return count
 
 
-def _compact_family(places: Places, family: RowFamily, now_us: int, failures: Failures, say: Progress) -> int:
+def _compact_family(places: Places, family: RowFamily, now_us: int, failures: Failures, show: Progress) -> int:
     days = load_days(places.stored, family.name)
     sweep(places.stored, family, days)
     due = [date for date, day in days.items() if is_due(date, day, now_us)]
     done = 0
     for date in due:
-        with failures.noted(f"{family.name} {date}"):
+        with failures.collecting(f"{family.name} {date}"):
             _compact_day(places, family, date, days[date])
             done += 1
     if due:
-        say(f"{family.name}: {done} of {len(due)} days compacted")
+        show(f"{family.name}: {done} of {len(due)} days compacted")
     return done
 
 

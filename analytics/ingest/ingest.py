@@ -104,22 +104,22 @@ class Places(NamedTuple):
     stored: Storage
 
 
-def ingest(places: Places, say: Progress, families: Iterable[RowFamily] = tuple(FAMILIES.values())) -> Ingested:
+def ingest(places: Places, show: Progress, families: Iterable[RowFamily] = tuple(FAMILIES.values())) -> Ingested:
     """Read all that has landed and was not read yet; running it again does nothing.
 
     A family that cannot be read keeps none of the others waiting; raises FamiliesFailed at the end.
     """
     total = Ingested()
-    failures = Failures(say)
+    failures = Failures(show)
     with places.stored.writing(STORED_HISTORY):
         for family in families:
             done = Ingested()
-            with failures.noted(family.name, said=f"{family.name}: failed"):
+            with failures.collecting(family.name, message=f"{family.name}: failed"):
                 done = ingest_family(places, family)
             if done.files:
-                say(f"{family.name}: {done}")
+                show(f"{family.name}: {done}")
             if done.schema_version > SCHEMA_VERSION:
-                say(newer_rows(family, done.schema_version))
+                show(newer_rows(family, done.schema_version))
             total = total.plus(done)
     failures.raise_if_any(FamiliesFailed)
     return total

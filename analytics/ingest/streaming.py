@@ -41,20 +41,20 @@ FILE_AGE_MAX: Final = "30d"
 _HOUR_OF_PATH: Final = r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/[^/]*$"
 
 
-def take_what_is_there(places: Places, families: Iterable[RowFamily], say: Progress) -> None:
+def take_what_is_there(places: Places, families: Iterable[RowFamily], show: Progress) -> None:
     """Read all files that the checkpoints do not know yet, and return; raises FamiliesFailed at the end."""
-    failures = Failures(say)
+    failures = Failures(show)
     for family in families:
-        with failures.noted(family.name, said=f"{family.name}: failed"):
-            _wait(_writer(places, family, say).trigger(availableNow=True).start())
+        with failures.collecting(family.name, message=f"{family.name}: failed"):
+            _wait(_writer(places, family, show).trigger(availableNow=True).start())
     failures.raise_if_any(FamiliesFailed)
 
 
-def follow(places: Places, families: Iterable[RowFamily], every_seconds: float, say: Progress) -> None:
+def follow(places: Places, families: Iterable[RowFamily], every_seconds: float, show: Progress) -> None:
     """Read files as they come, until a query fails or the process is told to stop."""
     with ExitStack() as running:
         for family in families:
-            query = _writer(places, family, say).trigger(processingTime=f"{every_seconds} seconds").start()
+            query = _writer(places, family, show).trigger(processingTime=f"{every_seconds} seconds").start()
             running.callback(query.stop)
         places.spark.streams.awaitAnyTermination()
 
@@ -71,7 +71,7 @@ def _wait(query: StreamingQuery) -> None:
         query.stop()
 
 
-def _writer(places: Places, family: RowFamily, say: Progress) -> DataStreamWriter:
+def _writer(places: Places, family: RowFamily, show: Progress) -> DataStreamWriter:
     landing = family_landing(family.name)
     # A query on a folder that is not there fails; the servers make it with their first file.
     places.landing.make_folder(landing)
@@ -86,7 +86,7 @@ def _writer(places: Places, family: RowFamily, say: Progress) -> DataStreamWrite
     )
     writer = _with_origin(lines).writeStream.queryName(f"ingest-{family.name}")
     writer = writer.option("checkpointLocation", places.stored.uri(checkpoint(family)))
-    return writer.foreachBatch(_batch(places, family, say))
+    return writer.foreachBatch(_batch(places, family, show))
 
 
 def _passed_over(family: RowFamily) -> dict[str, str]:
@@ -113,7 +113,7 @@ def _with_origin(lines: DataFrame) -> DataFrame:
     )
 
 
-def _batch(places: Places, family: RowFamily, say: Progress) -> Callable[[DataFrame, int], None]:
+def _batch(places: Places, family: RowFamily, show: Progress) -> Callable[[DataFrame, int], None]:
     """Return what is done with each micro-batch."""
     newest = SCHEMA_VERSION
 
@@ -128,10 +128,10 @@ def _batch(places: Places, family: RowFamily, say: Progress) -> Callable[[DataFr
         finally:
             lines.unpersist()
         if done.files:
-            say(f"{family.name}: {done}")
+            show(f"{family.name}: {done}")
         if done.schema_version > newest:
             newest = done.schema_version
-            say(newer_rows(family, newest))
+            show(newer_rows(family, newest))
 
     return take
 

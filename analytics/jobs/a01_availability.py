@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import LIFE_INPUTS, STATE_PARTS, life_parts
+from analytics.shared.broker_states import AVAILABILITY_INPUTS, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
 from analytics.shared.rates import poisson_lower, poisson_upper
 from analytics.shared.uptime_intervals import runs
@@ -77,8 +77,8 @@ JOB: Final = Job(
     id="A1",
     name="availability",
     question="How available was each broker, how often did it fail, and how long did repairs take?",
-    inputs=LIFE_INPUTS,
-    parts=life_parts,
+    inputs=AVAILABILITY_INPUTS,
+    parts=availability_parts,
     result=availability,
     part_columns=STATE_PARTS,
     columns=COLUMNS,

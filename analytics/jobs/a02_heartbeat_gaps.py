@@ -31,7 +31,7 @@ from analytics.spark.schemas import in_columns
 from history.schemas import Column, Type
 
 #: With fewer beats that were due, nothing is said of shares: that many tell one to within ten points.
-BEATS_LEAST: Final = 100
+HEARTBEATS_LEAST: Final = 100
 
 COLUMNS: Final = (
     Column("source", Type.STRING, "namesrv or controller: to whom it beats"),
@@ -90,7 +90,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
             "mean_ms": F.try_divide("sum_ms", "summed_n"),
             "miss_ratio": F.when(known, F.try_divide("missed", due)),
             "missed": F.when(known, F.col("missed")),
-            "confidence": F.when(known & (due >= BEATS_LEAST), "high").otherwise("low"),
+            "confidence": F.when(known & (due >= HEARTBEATS_LEAST), "high").otherwise("low"),
         }
     )
     return told.select("cluster", *in_columns(COLUMNS))

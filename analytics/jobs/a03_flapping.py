@@ -10,7 +10,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import LIFE_INPUTS, STATE_PARTS, life_parts
+from analytics.shared.broker_states import AVAILABILITY_INPUTS, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
 from analytics.shared.uptime_intervals import runs
 from analytics.spark.schemas import in_columns
@@ -89,8 +89,8 @@ JOB: Final = Job(
     id="A3",
     name="flapping",
     question="Which brokers leave and come back so often that they should be put aside?",
-    inputs=LIFE_INPUTS,
-    parts=life_parts,
+    inputs=AVAILABILITY_INPUTS,
+    parts=availability_parts,
     result=flapping,
     part_columns=STATE_PARTS,
     columns=COLUMNS,

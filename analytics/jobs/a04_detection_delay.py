@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from analytics.shared.heartbeats.gap_histogram import NAMESRV, of_brokers
 from analytics.shared.job import Inputs, Job, Span
-from analytics.shared.state_points import IDLE_MS, ended_by_silence
+from analytics.shared.state_points import IDLE_MS, ended_by_timeout
 from analytics.spark.schemas import in_columns
 from history.schemas import Column, Type
 
@@ -101,12 +101,12 @@ def removals(inputs: Inputs, span: Span) -> DataFrame:
 
 def _is_closed(reason: SparkColumn) -> SparkColumn:
     """Tell whether the end of a connection was the last sign."""
-    return (reason == _CLOSED) & ~ended_by_silence()
+    return (reason == _CLOSED) & ~ended_by_timeout()
 
 
 def _reason(said: SparkColumn) -> SparkColumn:
     """Return why it was given up: a connection that silence ended is no sign of its own."""
-    return F.when((said == _CLOSED) & ended_by_silence(), _IDLE).otherwise(said)
+    return F.when((said == _CLOSED) & ended_by_timeout(), _IDLE).otherwise(said)
 
 
 def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:

@@ -13,7 +13,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import STATE_INPUTS, STATE_PARTS, answers, of_name_servers, state_parts
+from analytics.shared.broker_states import STATE_INPUTS, STATE_PARTS, of_name_servers, reported_states, state_parts
 from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, unheard, watched
 from analytics.shared.intervals import joined, levels
 from analytics.shared.job import Inputs, Job, Span
@@ -102,7 +102,7 @@ def divergence_parts(inputs: Inputs, span: Span) -> DataFrame:
 def divergence(parts: DataFrame, span: Span) -> DataFrame:
     """Return a row for each time that NameServers differed about a broker, and for each that one was cold."""
     # Looked at so often that its plan, six times as large, would take longer than the work.
-    said = answers(parts, span).localCheckpoint()
+    said = reported_states(parts, span).localCheckpoint()
     not_heard = unheard(parts, said, span).localCheckpoint()
     given = reduce(
         DataFrame.unionByName,

@@ -56,22 +56,30 @@ PART_COLUMNS: Final = (
     Column("new_master", Type.LONG, "event: the elected"),
     Column("result", Type.STRING, "event: how it ended"),
     Column("cause", Type.STRING, "event: why it happened"),
-    Column("last_beat_us", Type.LONG, "event: when the broker was heard last, Unix us"),
+    Column("last_heartbeat_us", Type.LONG, "event: when the broker was heard last, Unix us"),
     Column("bytes_at_stake", Type.LONG, "event: bytes that the elected may not have"),
 )
 
 #: Phases in their order: name -> from which moment to which.
 PHASES: Final = {
-    "detect": ("last_beat", "detected"),
+    "detect": ("last_heartbeat", "detected"),
     "start": ("detected", "election_started"),
     "elect": ("election_started", "elected"),
     "notify": ("elected", "notified"),
     "register": ("elected", "visible_first"),
     "spread": ("visible_first", "visible_last"),
-    "total": ("last_beat", "visible_last"),
+    "total": ("last_heartbeat", "visible_last"),
 }
 
-_MOMENTS: Final = ("last_beat", "detected", "election_started", "elected", "notified", "visible_first", "visible_last")
+_MOMENTS: Final = (
+    "last_heartbeat",
+    "detected",
+    "election_started",
+    "elected",
+    "notified",
+    "visible_first",
+    "visible_last",
+)
 
 COLUMNS: Final = (
     Column("kind", Type.STRING, "failover: one of them; phase: what one phase takes over all of them"),
@@ -133,9 +141,9 @@ def _began_us() -> Expression:
 
 
 def _events(controller: DataFrame) -> DataFrame:
-    last_beat_us = F.coalesce(F.unix_micros("last_heartbeat_time"), F.col("at_us") - F.col("silent_ms") * 1000)
+    last_heartbeat_us = F.coalesce(F.unix_micros("last_heartbeat_time"), F.col("at_us") - F.col("silent_ms") * 1000)
     told = timed(controller).where(F.col("event_type").isin(*CONTROLLER_EVENTS) & F.col("broker_name").isNotNull())
-    return told.withColumn("last_beat_us", last_beat_us)
+    return told.withColumn("last_heartbeat_us", last_heartbeat_us)
 
 
 def _registrations(states: DataFrame, events: DataFrame, span: Span) -> DataFrame:
@@ -171,7 +179,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what th
     failovers = timelines(keyed(of_kind(parts, "event")))
     elected = failovers.where("elected IS NOT NULL")
     watching = _watching(elected, of_kind(parts, "tick"), of_kind(parts, "unrecorded"), of_kind(parts, "served"))
-    seen = _visible(watching.unionByName(_shown(elected, of_kind(parts, "registration"))))
+    seen = _visible(watching.unionByName(_registered_at(elected, of_kind(parts, "registration"))))
     measured = _measured(failovers.join(seen, "failover_id", "left")).localCheckpoint()
     return shaped(
         of_kinds({"failover": measured, "phase": _phases(measured)}, (CLUSTER, *COLUMNS)), (CLUSTER, *COLUMNS)
@@ -181,7 +189,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:  # noqa: ARG001 - what th
 def _watching(elected: DataFrame, ticks: DataFrame, unrecorded: DataFrame, served: DataFrame) -> DataFrame:
     """Return, for each election, the NameServers of that cluster that were there when it was held, and after it.
 
-    `is_mute`: it may have shown the new master, and could not record it.
+    `is_unrecorded`: it may have shown the new master, and could not record it.
     """
     expected = elected.select("failover_id", "cluster", "elected").join(
         F.broadcast(served.select("ns_id", "cluster").distinct()), "cluster", "inner"
@@ -194,23 +202,23 @@ def _watching(elected: DataFrame, ticks: DataFrame, unrecorded: DataFrame, serve
         .groupBy("failover_id", "ns_id")
         .agg(F.min(F.least(after_us, began_us)).alias("first"), F.max(after_us).alias("last"))
         .where("first <= 0 AND last >= 0")
-        .withColumn("is_mute", F.lit(False))
+        .withColumn("is_unrecorded", F.lit(False))
     )
     # Its ticks were lost with the rest.
-    silent = (
+    unrecorded_servers = (
         expected.join(unrecorded.select("ns_id", "at_us", "began_us", "lost_us"), "ns_id", "inner")
         .where((began_us <= 0) & (after_us > 0))
-        .withColumn("is_mute", F.coalesce(lost_us < VISIBLE_WITHIN_US, F.lit(True)))
+        .withColumn("is_unrecorded", F.coalesce(lost_us < VISIBLE_WITHIN_US, F.lit(True)))
     )
-    who = ["failover_id", "ns_id", "is_mute"]
+    who = ["failover_id", "ns_id", "is_unrecorded"]
     return (
         ticked.select(*who)
-        .unionByName(silent.select(*who))
+        .unionByName(unrecorded_servers.select(*who))
         .withColumns({"after_us": F.lit(None).cast("bigint"), "is_late": F.lit(False)})
     )
 
 
-def _shown(elected: DataFrame, registrations: DataFrame) -> DataFrame:
+def _registered_at(elected: DataFrame, registrations: DataFrame) -> DataFrame:
     """Return when each NameServer heard the new master, us after the election, as far as it did.
 
     `is_late`: the NameServer's process began after the election.
@@ -238,7 +246,7 @@ def _shown(elected: DataFrame, registrations: DataFrame) -> DataFrame:
         "r.ns_id",
         after_us.alias("after_us"),
         is_late.alias("is_late"),
-        F.lit(False).alias("is_mute"),
+        F.lit(False).alias("is_unrecorded"),
     )
 
 
@@ -251,16 +259,16 @@ def _visible(seen: DataFrame) -> DataFrame:
     by_server = seen.groupBy("failover_id", "ns_id").agg(
         F.min(F.when(~is_late, us)).alias("in_time_us"),
         F.min(F.when(is_late, us)).alias("late_us"),
-        F.bool_or("is_mute").alias("is_mute"),
+        F.bool_or("is_unrecorded").alias("is_unrecorded"),
         F.bool_or(us.isNull()).alias("was_there"),
     )
     in_time, first_late = _in_order("in_time_us"), F.slice(_in_order("late_us"), 1, 1)
     told = by_server.groupBy("failover_id").agg(
-        F.when((F.size(in_time) > 0) | F.bool_or("is_mute"), in_time).otherwise(first_late).alias("shown"),
+        F.when((F.size(in_time) > 0) | F.bool_or("is_unrecorded"), in_time).otherwise(first_late).alias("shown"),
         F.collect_list(F.when(F.col("was_there"), F.col("ns_id"))).alias("expected"),
     )
-    blind = F.array_sort(F.array_except("expected", F.col("shown")["ns_id"]))
-    return told.select("failover_id", "shown", blind.alias("blind"))
+    not_visible_on = F.array_sort(F.array_except("expected", F.col("shown")["ns_id"]))
+    return told.select("failover_id", "shown", not_visible_on.alias("not_visible_on"))
 
 
 def _in_order(after_us: str) -> Expression:
@@ -272,7 +280,7 @@ def _in_order(after_us: str) -> Expression:
 def _measured(failovers: DataFrame) -> DataFrame:
     """Return the failovers with phases in seconds, and what is missing of them."""
     shown = F.coalesce("shown", F.array().cast("array<struct<after_us:bigint,ns_id:string>>"))
-    blind = F.coalesce("blind", F.array().cast("array<string>"))
+    not_visible_on = F.coalesce("not_visible_on", F.array().cast("array<string>"))
     whole = failovers.withColumn("shown", shown).withColumns(
         {
             "namesrvs": F.col("shown")["ns_id"],
@@ -282,14 +290,14 @@ def _measured(failovers: DataFrame) -> DataFrame:
             "slowest_namesrv": F.get(F.reverse(F.col("shown")["ns_id"]), F.lit(0)),
         }
     )
-    expected = {"last_beat": ~F.col("planned"), "detected": ~F.col("planned")}
+    expected = {"last_heartbeat": ~F.col("planned"), "detected": ~F.col("planned")}
     unseen = [
         F.when(F.col(moment).isNull() & expected.get(moment, F.lit(True)), moment)
         for moment in (*_MOMENTS[:5], "visible")
     ]
     phases = {f"{phase}_s": (F.col(until) - F.col(since)) / 1e6 for phase, (since, until) in PHASES.items()}
     nowhere = whole.withColumn("visible", F.col("visible_last"))
-    on_some = F.transform(blind, lambda name: F.concat(F.lit("visible on "), name))
+    on_some = F.transform(not_visible_on, lambda name: F.concat(F.lit("visible on "), name))
     named = nowhere.withColumn("missing", F.concat(F.array_compact(F.array(*unseen)), on_some)).withColumns(phases)
     return named.withColumns({moment: F.timestamp_micros(moment) for moment in _MOMENTS})
 

@@ -11,7 +11,14 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import BROKER, STATE_INPUTS, STATE_PARTS, lives, of_name_servers, state_parts
+from analytics.shared.broker_states import (
+    BROKER,
+    STATE_INPUTS,
+    STATE_PARTS,
+    actual_states,
+    of_name_servers,
+    state_parts,
+)
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.rows import CLUSTER, DAY_US, HOUR_US, MINUTE_US, of_kind, of_kinds, of_span, shaped, timed
 from analytics.shared.state_points import UP
@@ -142,7 +149,7 @@ def _standing(states: DataFrame, ticks: DataFrame, span: Span) -> DataFrame:
 
 def result(parts: DataFrame, span: Span) -> DataFrame:
     """Return the storms, each with what it did to the NameServers."""
-    registrations = _judged(of_kind(parts, "registration"), lives(parts, _with_time_before(span)))
+    registrations = _judged(of_kind(parts, "registration"), actual_states(parts, _with_time_before(span)))
     storms = storms_of(registrations, of_kind(parts, "known")).localCheckpoint()
     ticks = of_kind(parts, "tick").select("ns_id", "at_us", "loop_lag_ms", "requests_rejected")
     # What a tick tells of happened before it.
@@ -163,7 +170,7 @@ def result(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def _judged(registrations: DataFrame, seen: DataFrame) -> DataFrame:
-    """Return the registrations with what caused them, by what other NameServers saw of the brokers: rows of `lives`.
+    """Return the registrations with their causes; `seen`: `actual_states`, what other NameServers saw of the brokers.
 
     A broker that one of them had all along was not restarted: the NameServer had lost it. It had none of which it heard
     no more, though it gave it up later.

@@ -48,7 +48,7 @@ OF_HOUR: Final[Mapping[str, str]] = MappingProxyType(
         "window_us": "windows_us",
         "interval_mean_ms": "interval_means_ms",
         "interval_max_ms": "interval_maxima_ms",
-        "missed": "beats_missed",
+        "missed": "heartbeats_missed",
         "topic_changes": "topics_changed",
     }
 )
@@ -61,7 +61,7 @@ PART_COLUMNS: Final = (
     Column("windows_us", Type.LONGS, "beginnings of its ten minutes, Unix us; what follows has one value for each"),
     Column("interval_means_ms", Type.DOUBLES, "mean interval between beats, ms"),
     Column("interval_maxima_ms", Type.DOUBLES, "longest interval, ms; the mean of the NameServers"),
-    Column("beats_missed", Type.DOUBLES, "beats that did not come; the mean of the NameServers"),
+    Column("heartbeats_missed", Type.DOUBLES, "beats that did not come; the mean of the NameServers"),
     Column("topics_changed", Type.DOUBLES, "topics that came, went or changed; the mean of the NameServers"),
 )
 
@@ -114,8 +114,8 @@ def _beats(inputs: Inputs, span: Span) -> DataFrame:
     """Return the intervals that NameServers saw: of each beat, or of a minute where beats are summarised."""
     interval, period = F.col("interval_ms"), F.col("period_ms")
     missed = F.greatest(F.round(F.try_divide(interval, period)) - 1, F.lit(0.0))
-    beats = of_span(inputs["heartbeat"], span).where("event_type = 'beat' AND interval_ms IS NOT NULL")
-    single = beats.where(_of_namesrv()).select(
+    heartbeats = of_span(inputs["heartbeat"], span).where("event_type = 'heartbeat' AND interval_ms IS NOT NULL")
+    single = heartbeats.where(_of_namesrv()).select(
         *_WHO,
         "at_us",
         "ns_id",

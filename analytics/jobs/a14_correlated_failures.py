@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import BROKER, LIFE_INPUTS, STATE_PARTS, life_parts
+from analytics.shared.broker_states import AVAILABILITY_INPUTS, BROKER, STATE_PARTS, availability_parts
 from analytics.shared.job import Job, Span
 from analytics.shared.rows import CLUSTER, DAY_US, MINUTE_US, shaped
 from analytics.shared.uptime_intervals import times_down
@@ -96,8 +96,8 @@ JOB: Final = Job(
     id="A14",
     name="correlated_failures",
     question="Which brokers fail together, as if they shared a rack, a switch or a power line?",
-    inputs=LIFE_INPUTS,
-    parts=life_parts,
+    inputs=AVAILABILITY_INPUTS,
+    parts=availability_parts,
     result=result,
     part_columns=STATE_PARTS,
     columns=COLUMNS,

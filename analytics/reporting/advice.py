@@ -5,7 +5,7 @@ from typing import Final
 
 from analytics.reporting.brokers import is_other, timeout_table
 from analytics.reporting.page import Advice, Table
-from analytics.reporting.results import Result
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import Row, broker, broker_set, counted, number, share
 
 #: Brokers that run with enableSlaveActingMaster beat each second, and tell NameServers their timeout.
@@ -17,7 +17,7 @@ _TIMEOUT_UNTOLD_S: Final = 120
 CHANGES_SHOWN: Final = 20
 
 
-def advice(results: Mapping[str, Result]) -> list[Advice]:
+def advice(results: Mapping[str, JobResult]) -> list[Advice]:
     """Return what should be changed, by the results there are."""
     found = []
     if "A5" in results:
@@ -39,17 +39,17 @@ def advice(results: Mapping[str, Result]) -> list[Advice]:
     return found
 
 
-def _addresses(results: Mapping[str, Result]) -> Mapping[tuple[str, str], str]:
+def _addresses(results: Mapping[str, JobResult]) -> Mapping[tuple[str, str], str]:
     """Return where masters are, by cluster and name of their sets, as far as the results tell."""
     rows = results["A8"].of_kind("broker") if "A8" in results else []
     return {(row["cluster"], row["broker_name"]): row["broker_addr"] for row in rows if row["broker_addr"]}
 
 
-def _timeouts(result: Result, addresses: Mapping[tuple[str, str], str]) -> list[Advice]:
+def _timeouts(result: JobResult, addresses: Mapping[tuple[str, str], str]) -> list[Advice]:
     rows = [row for row in result.rows if is_other(row)]
     if not rows:
         return []
-    told = [row for row in rows if _tells_its_timeout(row)]
+    told = [row for row in rows if _sends_its_timeout(row)]
     words = []
     if told:
         words.append("The command takes effect at once and is kept in the broker's file.")
@@ -64,7 +64,7 @@ def _timeouts(result: Result, addresses: Mapping[tuple[str, str], str]) -> list[
     return [Advice(title, result.job_id, " ".join(words), timeout_table(rows), commands[:CHANGES_SHOWN])]
 
 
-def _tells_its_timeout(row: Row) -> bool:
+def _sends_its_timeout(row: Row) -> bool:
     """Return whether a broker says itself when it is to be given up."""
     beats_often = row["period_ms"] is not None and row["period_ms"] < _BEATS_OFTEN_BELOW_MS
     return beats_often or row["current_timeout_s"] not in (None, _TIMEOUT_UNTOLD_S)
@@ -82,7 +82,7 @@ def quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def _queues(result: Result, proposals: Sequence[Row], title: str, words: str) -> list[Advice]:
+def _queues(result: JobResult, proposals: Sequence[Row], title: str, words: str) -> list[Advice]:
     rows = sorted(proposals, key=lambda row: (str(row["cluster"]), row["position"]))
     if not rows:
         return []

@@ -4,8 +4,19 @@ from typing import Final
 
 from analytics.reporting.figures import DURATION, Axis, Bar, bars, nothing
 from analytics.reporting.page import Section, Table
-from analytics.reporting.results import Result
-from analytics.reporting.wording import NOTHING, TOO_LITTLE, Row, bounds, broker, counted, duration, number, share, told
+from analytics.reporting.results import JobResult
+from analytics.reporting.wording import (
+    NOTHING,
+    TOO_LITTLE,
+    Row,
+    bounds,
+    broker,
+    counted,
+    duration,
+    number,
+    share,
+    time_text,
+)
 
 #: So many bars are in a plot.
 SHOWN: Final = 12
@@ -18,7 +29,7 @@ P99_FROM: Final = 100
 _TIMER_MS: Final = 1_000
 
 
-def availability(result: Result) -> Section:
+def availability(result: JobResult) -> Section:
     """Who was down, for how long."""
     rows = sorted(result.rows, key=lambda row: (row["availability"] is None, row["availability"] or 0))
     failed = [row for row in rows if _was_down(row)]
@@ -107,7 +118,7 @@ def _mtbf(row: Row) -> str:
     return f"{duration(row['mtbf_lower_s'])} to {duration(row['mtbf_upper_s'])}"
 
 
-def heartbeats(result: Result) -> Section:
+def heartbeats(result: JobResult) -> Section:
     """Who beats irregularly."""
     title = "Missed heartbeats"
     rows = sorted(result.rows, key=_most_missed_first)
@@ -216,7 +227,7 @@ def _ms(value: float | None) -> str:
     return duration(None if value is None else value / 1e3)
 
 
-def flapping(result: Result) -> Section:
+def flapping(result: JobResult) -> Section:
     """Who comes and goes."""
     title = "Flapping scores"
     rows = sorted(result.rows, key=lambda row: -(row["peak"] or 0))
@@ -237,7 +248,7 @@ def flapping(result: Result) -> Section:
                 broker(row),
                 number(row["transitions"]),
                 number(row["peak"], 2),
-                told(row["peak_time"]),
+                time_text(row["peak_time"]),
                 duration(row["time_flagged_s"]),
                 "flagged" if row["flagged_at_end"] else "not flagged",
             )
@@ -248,7 +259,7 @@ def flapping(result: Result) -> Section:
     return result.section("Flapping", answer, [figure], table)
 
 
-def detection(result: Result) -> Section:
+def detection(result: JobResult) -> Section:
     """How soon the dead were noticed."""
     title = "From the last sign of life to the removal"
     rows = sorted(result.rows, key=lambda row: (row["source"], row["reason"] or "", row["timeout_ms"] or 0))
@@ -297,7 +308,7 @@ def _removal(row: Row) -> str:
     return f"{row['source']} {row['reason']}{timeout}"
 
 
-def timeouts(result: Result) -> Section:
+def timeouts(result: JobResult) -> Section:
     """Which timeout fits each broker."""
     title = "Timeouts now and recommended"
     rows = sorted(

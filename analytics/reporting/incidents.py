@@ -6,7 +6,7 @@ from typing import Final
 
 from analytics.reporting.figures import DURATION, Axis, Bar, Lane, Mark, bars, lanes, nothing, stacks
 from analytics.reporting.page import Section, Table
-from analytics.reporting.results import Result
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     TOO_LITTLE,
     Row,
@@ -17,7 +17,7 @@ from analytics.reporting.wording import (
     in_cluster,
     number,
     share,
-    told,
+    time_text,
     unix_s,
 )
 
@@ -38,7 +38,7 @@ TOGETHER: Final = 0.5
 OFTEN: Final = 2
 
 
-def failovers(result: Result) -> Section:
+def failovers(result: JobResult) -> Section:
     """How long failovers took."""
     title = "Failovers by phase"
     rows = sorted(result.of_kind("failover"), key=lambda row: -(row["total_s"] or 0))
@@ -89,7 +89,7 @@ def _failover_table(rows: list[Row]) -> Table:
             (
                 _name(row),
                 f"{_id(row['old_master'])} to {_id(row['new_master'])}",
-                told(row["elected"]),
+                time_text(row["elected"]),
                 str(row["cause"] or "not told"),
                 duration(row["detect_s"]),
                 duration(row["total_s"]),
@@ -105,7 +105,7 @@ def _id(broker_id: int | None) -> str:
     return "nobody" if broker_id is None else str(broker_id)
 
 
-def storms(result: Result) -> Section:
+def storms(result: JobResult) -> Section:
     """When many brokers registered at once."""
     title = "Registrations at once"
     rows = sorted(result.rows, key=lambda row: -row["brokers"])
@@ -117,7 +117,7 @@ def storms(result: Result) -> Section:
     answer = (
         f"{counted(len(real), 'storm')} of restarted brokers and {len(rows) - len(real)} of NameServers that started "
         f"or had lost their network; the largest had {counted(worst['brokers'], 'broker')} "
-        f"within {duration(worst['seconds'])} on {told(worst['start'])}."
+        f"within {duration(worst['seconds'])} on {time_text(worst['start'])}."
     )
     held = [row["loop_lag_max_ms"] for row in rows if row["loop_lag_max_ms"] is not None]
     if held:
@@ -125,11 +125,11 @@ def storms(result: Result) -> Section:
     causes = ("brokers", "namesrv")
     marks: defaultdict[str, list[Mark]] = defaultdict(list)
     for row in rows:
-        words = f"{counted(row['brokers'], 'broker')} from {told(row['start'])} to {told(row['end'])}"
+        words = f"{counted(row['brokers'], 'broker')} from {time_text(row['start'])} to {time_text(row['end'])}"
         start, end = unix_s(row["start"]) or 0, unix_s(row["end"]) or 0
         marks[str(row["cluster"])].append(Mark(start, end, causes.index(row["cause"]), words))
     when = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
-    sizes = [Bar(f"{told(row['start'])} {row['cluster']}", (row["brokers"],)) for row in rows[:SHOWN]]
+    sizes = [Bar(f"{time_text(row['start'])} {row['cluster']}", (row["brokers"],)) for row in rows[:SHOWN]]
     figures = [
         lanes(title, ("brokers restarted", "a NameServer started or had lost its network"), when, result.window),
         bars("Brokers in each storm", (), sizes, Axis("brokers")),
@@ -143,7 +143,7 @@ def _storm_table(rows: list[Row]) -> Table:
         ("from", "cluster", "cause", "#brokers", "#of the cluster", "#lasted", "#loop held", "#rejected"),
         [
             (
-                told(row["start"]),
+                time_text(row["start"]),
                 str(row["cluster"]),
                 str(row["cause"]),
                 number(row["brokers"]),
@@ -169,7 +169,7 @@ _METRICS: Final = {
 }
 
 
-def anomalies(result: Result) -> Section:
+def anomalies(result: JobResult) -> Section:
     """When brokers behaved unlike themselves."""
     title = "Brokers unlike themselves"
     rows = sorted((row for row in result.rows if row["metric"] in _METRICS), key=lambda row: -abs(row["z"]))
@@ -183,7 +183,7 @@ def anomalies(result: Result) -> Section:
     worst = rows[0]
     answer = (
         f"{counted(len(rows), 'anomaly', 'anomalies')} of {counted(len(brokers), 'broker')}; the strongest: "
-        f"{_METRICS[worst['metric']]} of {broker(worst)} on {told(worst['start'])}."
+        f"{_METRICS[worst['metric']]} of {broker(worst)} on {time_text(worst['start'])}."
     )
     marks: defaultdict[str, list[Mark]] = defaultdict(list)
     for row in rows:
@@ -198,8 +198,8 @@ def anomalies(result: Result) -> Section:
             (
                 broker(row),
                 _METRICS[row["metric"]],
-                told(row["start"]),
-                told(row["end"]),
+                time_text(row["start"]),
+                time_text(row["end"]),
                 number(row["value"], 1),
                 number(row["baseline"], 1),
                 number(row["z"], 1),
@@ -217,7 +217,7 @@ def _as_usual(judged: int) -> str:
     return f"Each of the {counted(judged, 'broker')} with enough history behaved as it always does."
 
 
-def correlated_failures(result: Result) -> Section:
+def correlated_failures(result: JobResult) -> Section:
     """Who fails together."""
     title = "Brokers that are down in the same minutes"
     rows = sorted(result.rows, key=lambda row: (-row["jaccard"], -row["joint_minutes"]))

@@ -4,7 +4,7 @@ from typing import Final
 
 from analytics.reporting.figures import BYTES, Axis, Figure, Line, lines, nothing
 from analytics.reporting.page import Section, Table
-from analytics.reporting.results import Result
+from analytics.reporting.results import JobResult
 from analytics.reporting.wording import Row, amount, brief, duration
 
 _DAY_S: Final = 86_400
@@ -13,7 +13,7 @@ _AHEAD: Final = 30
 _NAMES: Final = {"resident_memory_bytes": "memory", "etcd_db_bytes": "etcd's database"}
 
 
-def capacity(result: Result) -> Section:
+def capacity(result: JobResult) -> Section:
     """How long the servers can go on."""
     rows = sorted(result.rows, key=lambda row: (row["days_left"] is None, row["days_left"] or 0, _name(row)))
     if not rows:

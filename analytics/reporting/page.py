@@ -44,7 +44,7 @@ class Advice(NamedTuple):
     commands: Sequence[tuple[str, str]]
 
 
-class Page(NamedTuple):
+class ReportPage(NamedTuple):
     """The whole report before it is HTML."""
 
     subtitle: str
@@ -53,7 +53,7 @@ class Page(NamedTuple):
     sections: Sequence[Section]
 
 
-def as_page(page: Page) -> str:
+def as_page(page: ReportPage) -> str:
     """Return the page as HTML."""
     links = "".join(f'<li><a href="#{each.job_id}">{html.escape(each.title)}</a></li>' for each in page.sections)
     return (

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from analytics.reporting.figures import Figure
 from analytics.reporting.page import Section, Table
-from analytics.reporting.wording import Row, counted, told, unix_s
+from analytics.reporting.wording import Row, counted, time_text, unix_s
 
 
-class Result(NamedTuple):
+class JobResult(NamedTuple):
     """One result: what `results/latest/<name>.json` tells."""
 
     job_id: str
@@ -43,8 +43,8 @@ class Result(NamedTuple):
     def source(self) -> str:
         """Return from what it was made, and when."""
         return (
-            f"{told(self.window_start)} to {told(self.window_end)} UTC; "
-            f"{counted(self.input_rows, 'recorded row')}; worked out {told(self.finished_at)}"
+            f"{time_text(self.window_start)} to {time_text(self.window_end)} UTC; "
+            f"{counted(self.input_rows, 'recorded row')}; worked out {time_text(self.finished_at)}"
         )
 
     def section(self, title: str, answer: str, figures: Sequence[Figure], *tables: Table) -> Section:

@@ -5,8 +5,19 @@ from typing import Final
 
 from analytics.reporting.figures import Axis, Bar, Figure, Lane, Mark, bars, lanes, nothing
 from analytics.reporting.page import Section, Table
-from analytics.reporting.results import Result
-from analytics.reporting.wording import Row, brief, broker, broker_set, counted, duration, number, share, told, unix_s
+from analytics.reporting.results import JobResult
+from analytics.reporting.wording import (
+    Row,
+    brief,
+    broker,
+    broker_set,
+    counted,
+    duration,
+    number,
+    share,
+    time_text,
+    unix_s,
+)
 
 SHOWN: Final = 12
 
@@ -16,7 +27,7 @@ _KINDS: Final = ("cold", "presence", "address", "version")
 COMPARED_MIN_S: Final = 240
 
 
-def divergence(result: Result) -> Section:
+def divergence(result: JobResult) -> Section:
     """When NameServers disagreed, or had just started and knew nothing yet."""
     title = "When NameServers disagreed"
     rows = sorted((row for row in result.rows if row["kind"] in _KINDS), key=lambda row: -(row["seconds"] or 0))
@@ -29,7 +40,7 @@ def divergence(result: Result) -> Section:
         return result.section("Divergence", answer, [nothing(title, "no difference was recorded")])
     marks: defaultdict[str, list[Mark]] = defaultdict(list)
     for row in (*cold, *differing):
-        words = f"{row['kind']} {duration(row['seconds'])} from {told(row['start_time'])}"
+        words = f"{row['kind']} {duration(row['seconds'])} from {time_text(row['start_time'])}"
         marks[_subject(row)].append(_mark(row, "start_time", "end_time", _KINDS.index(row["kind"]), words))
     worst = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
     tables = ([_cold_table(cold)] if cold else []) + ([_differing_table(differing)] if differing else [])
@@ -40,7 +51,7 @@ def _subject(row: Row) -> str:
     return str(row["ns_id"]) if row["kind"] == "cold" else broker(row)
 
 
-def _agreed(result: Result, the: str) -> str:
+def _agreed(result: JobResult, the: str) -> str:
     """Say that nobody differed, and how much that says."""
     compared = result.of_kind("compared")
     names = {name for row in compared for name in row["states"] or ()}
@@ -77,12 +88,13 @@ def _cold_answer(cold: list[Row]) -> str:
     )
     rows = [row for row in cold if (row["ns_id"], row["start_time"]) == (worst["ns_id"], worst["start_time"])]
     return (
-        f"{times}{worst['ns_id']} had just started on {told(worst['start_time'])} and lacked {_lacked(rows, worst)}; "
-        f"{_asked(worst)}."
+        f"{times}{worst['ns_id']} had just started on {time_text(worst['start_time'])} "
+        f"and lacked {_missing_brokers(rows, worst)}; "
+        f"{_not_found_text(worst)}."
     )
 
 
-def _lacked(rows: list[Row], worst: Row) -> str:
+def _missing_brokers(rows: list[Row], worst: Row) -> str:
     """Say how many brokers it lacked, and who knows that they were there."""
     count = sum(len(row["lacked"] or ()) for row in rows)
     seen = sum(row["lacked_seen"] or 0 for row in rows)
@@ -94,7 +106,7 @@ def _lacked(rows: list[Row], worst: Row) -> str:
     return f"{brokers}, {seen} of which were there, for at most {long}; whether the others were nobody watched"
 
 
-def _asked(row: Row) -> str:
+def _not_found_text(row: Row) -> str:
     """Say how many questions were answered wrongly, as far as that was recorded."""
     least, most = row["not_found_min"], row["not_found_max"]
     if least is None:
@@ -114,8 +126,8 @@ def _cold_table(cold: list[Row]) -> Table:
             (
                 str(row["ns_id"]),
                 str(row["cluster"]),
-                told(row["start_time"]),
-                told(row["end_time"]),
+                time_text(row["start_time"]),
+                time_text(row["end_time"]),
                 number(row["seconds"], 1),
                 "not recorded" if row["not_found_min"] is None else _bounds(row),
                 number(len(row["lacked"] or ())),
@@ -140,7 +152,7 @@ def _differing_answer(differing: list[Row]) -> str:
     return (
         f"NameServers gave different answers {counted(len(differing), 'time')}, "
         f"{duration(sum(row['seconds'] or 0 for row in differing))} in all; the longest was about {broker(longest)}, "
-        f"{duration(longest['seconds'])} from {told(longest['start_time'])} on."
+        f"{duration(longest['seconds'])} from {time_text(longest['start_time'])} on."
     )
 
 
@@ -152,8 +164,8 @@ def _differing_table(differing: list[Row]) -> Table:
             (
                 broker(row),
                 str(row["kind"]),
-                told(row["start_time"]),
-                told(row["end_time"]),
+                time_text(row["start_time"]),
+                time_text(row["end_time"]),
                 number(row["seconds"], 1),
                 ", ".join(row["states"] or ()),
             )
@@ -172,7 +184,7 @@ def _altered(row: Row) -> int:
     return int(row["changes"] - row["added"] - row["removed"])
 
 
-def churn(result: Result) -> Section:
+def churn(result: JobResult) -> Section:
     """Which topics are altered again and again."""
     title = "Changes of topics"
     rows = sorted(
@@ -194,7 +206,7 @@ def churn(result: Result) -> Section:
                 number(row["changes"]),
                 number(row["flips"]),
                 number(row["brokers"]),
-                told(row["busiest_hour"]),
+                time_text(row["busiest_hour"]),
                 number(row["busiest_hour_changes"]),
                 brief(row["fetches_max"]),
             )
@@ -206,7 +218,7 @@ def churn(result: Result) -> Section:
     )
 
 
-def balance(result: Result) -> Section:
+def balance(result: JobResult) -> Section:
     """How evenly queues are spread."""
     title = "Write queues by broker set"
     sets = sorted(result.of_kind("broker"), key=lambda row: -(row["ratio"] or 0))
@@ -280,7 +292,7 @@ _VERDICTS: Final = {
 _DAYS_TO_JUDGE: Final = 3
 
 
-def scaling(result: Result) -> Section:
+def scaling(result: JobResult) -> Section:
     """Which topics need other numbers of queues."""
     title = "Queues now and proposed"
     rows = sorted(result.of_kind("topic"), key=lambda row: (row["verdict"] == "keep", -(row["p95_tps"] or 0)))

@@ -46,7 +46,7 @@ def clock(at_s: float | None) -> str:
     return NOTHING if at_s is None else f"{datetime.fromtimestamp(at_s, UTC):%m-%d %H:%M:%S}"
 
 
-def told(moment: str | None) -> str:
+def time_text(moment: str | None) -> str:
     """Return a published time as day and time of day, UTC."""
     return clock(unix_s(moment))
 

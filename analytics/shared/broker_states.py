@@ -29,7 +29,7 @@ from history.schemas import Column, Type
 STATE_INPUTS: Final = ("broker_state", "ns_lifecycle", "ns_tick")
 
 #: With what controllers heard.
-LIFE_INPUTS: Final = (*STATE_INPUTS, "heartbeat_summary", "controller")
+AVAILABILITY_INPUTS: Final = (*STATE_INPUTS, "heartbeat_summary", "controller")
 
 STATE_PARTS: Final = (
     Column("cluster", Type.STRING, "cluster of the broker"),
@@ -63,7 +63,7 @@ def of_name_servers(inputs: Inputs, names: tuple[str, ...]) -> dict[str, DataFra
     return {name: by_last_clock(rows, lifecycle) for name, rows in mine.items()}
 
 
-def life_parts(inputs: Inputs, span: Span) -> DataFrame:
+def availability_parts(inputs: Inputs, span: Span) -> DataFrame:
     """Return STATE_PARTS with regard to what controllers heard of brokers that NameServers heard no longer."""
     mine = of_name_servers(inputs, STATE_INPUTS)
     return state_parts({**mine, "broker_state": with_controller_heartbeats(mine["broker_state"], inputs)}, span)
@@ -84,7 +84,7 @@ def state_parts(mine: Inputs, span: Span) -> DataFrame:
     return together.select(*in_columns(STATE_PARTS))
 
 
-def lives(parts: DataFrame, span: Span) -> DataFrame:
+def actual_states(parts: DataFrame, span: Span) -> DataFrame:
     """Return what each NameServer says of each broker, as it really was: a silent one is down since its last sign.
 
     One row for each piece of observed time in which that does not change: cluster, ns_id, broker_name, broker_id,
@@ -95,10 +95,10 @@ def lives(parts: DataFrame, span: Span) -> DataFrame:
     return _views(parts, span, F.greatest("since_us", _BEFORE_US))
 
 
-def answers(parts: DataFrame, span: Span) -> DataFrame:
+def reported_states(parts: DataFrame, span: Span) -> DataFrame:
     """Return what each NameServer answered about each broker: a silent one is up until it is given up.
 
-    The rows are those of `lives`.
+    The rows are those of `actual_states`.
     """
     return _views(parts, span, F.col("at_us"))
 
@@ -138,7 +138,7 @@ def _from_the_beginning(points: DataFrame, resets: DataFrame, span: Span) -> Dat
 _BEFORE_US: Final = "before_us"
 
 
-#: What points of one moment say, in their order: forgetting comes first, being up last.
+#: What points of one moment show, in their order: forgetting comes first, being up last.
 _KINDS: Final = (RESET, ABSENT, DOWN, MOVED, UP)
 
 
@@ -161,7 +161,7 @@ def _recency() -> SparkColumn:
 
 
 def _views(parts: DataFrame, span: Span, start_us: SparkColumn) -> DataFrame:
-    """Return the pieces of `lives`; `start_us` tells when the state of a point really began."""
+    """Return the pieces of `actual_states`; `start_us` tells when the state of a point really began."""
     view = Window.partitionBy(*_VIEW).orderBy(_order())
     begun = _changes(parts, span).withColumn(_BEFORE_US, F.lag("at_us").over(view))
     really_us = F.when(F.col("kind") == DOWN, start_us).otherwise(F.col("at_us"))

@@ -74,10 +74,10 @@ def _resumptions(inputs: Inputs, span: Span) -> DataFrame:
     us = F.unix_micros("event_time")
     process = ["ns_id", "boot_id"]
     resumed = inputs["ns_lifecycle"].filter(lost_states()).select(*process, us.alias("at_us"))
-    shown = inputs["broker_state"].filter("event_type = 'shown'")
-    snapshots = shown.groupBy(*process, F.coalesce("reason", F.col("event_time").cast("string")).alias("snapshot")).agg(
-        F.min(us).alias("first_us"), F.max(us).alias("told_us")
-    )
+    members = inputs["broker_state"].filter("event_type = 'snapshot'")
+    snapshots = members.groupBy(
+        *process, F.coalesce("reason", F.col("event_time").cast("string")).alias("snapshot")
+    ).agg(F.min(us).alias("first_us"), F.max(us).alias("told_us"))
     told = resumed.join(snapshots, process, "inner").filter(
         (F.col("first_us") >= F.col("at_us")) & (F.col("first_us") < F.col("at_us") + GRACE_US)
     )
@@ -114,9 +114,9 @@ def watched(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def unheard(parts: DataFrame, said: DataFrame, span: Span) -> DataFrame:
-    """Return, for each start and broker, the time in which the NameServer had not heard of it: from `start_us` on.
+    """Return, for each start and broker, the time before its first registration there: from `start_us` on.
 
-    `said` are `broker_states.answers`. `is_cold`: it heard of it soon, or was gone before the time for that was over;
+    `said` are `broker_states.reported_states`. `is_cold`: it registered soon, or the NameServer stopped before that;
     `had`: it had it when it was there last. Only time in which it was watching. After changes were lost a snapshot
     tells whom it has not, which is not cold.
     """

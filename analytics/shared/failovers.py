@@ -9,7 +9,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-#: The beginning of an election is told by its length in whole ms: so much too early at most.
+#: The beginning of an election is is_counted by its length in whole ms: so much too early at most.
 ROUNDED_US: Final = 1_000
 
 #: Who was deposed by an operator, or for a broker that asked, was not detected as dead.
@@ -30,10 +30,10 @@ def keyed(events: DataFrame) -> DataFrame:
     own_id = F.concat_ws("/", "cluster", "broker_name", F.col("master_epoch").cast("string"))
     elected = (F.col("event_type") == "elected") & F.col("new_master").isNotNull() & _has_new_master()
     anchor = F.when(elected, F.coalesce("failover_id", own_id))
-    told_after = F.col("event_type") == "role_notified"
+    is_after = F.col("event_type") == "role_notified"
     nobody = F.concat_ws("/", "cluster", "broker_name", F.lit("none"))
     following, last = F.first("anchor", ignorenulls=True).over(after), F.last("anchor", ignorenulls=True).over(before)
-    key = F.when(told_after, last).otherwise(F.coalesce(following, nobody))
+    key = F.when(is_after, last).otherwise(F.coalesce(following, nobody))
     known = F.max("anchor").over(Window.partitionBy("cluster", "broker_name", "failover_id"))
     return (
         events.withColumn("anchor", anchor)
@@ -53,7 +53,7 @@ def _order() -> Expression:
 
 def timelines(events: DataFrame) -> DataFrame:
     """Return one row per failover with its moments in Unix us; first elections of a set are none."""
-    event, at_us, told = F.col("event_type"), F.col("at_us"), F.col("since_us") <= F.col("at_us")
+    event, at_us, is_counted = F.col("event_type"), F.col("at_us"), F.col("since_us") <= F.col("at_us")
     is_anchor, started = F.col("anchor").isNotNull(), event == "election_started"
     confirmed = (event == "role_notified") & (F.coalesce(F.col("result"), F.lit("ok")) == "ok")
     by_master = confirmed & (F.coalesce(F.col("broker_id"), F.col("new_master")) == F.col("new_master"))
@@ -62,13 +62,13 @@ def timelines(events: DataFrame) -> DataFrame:
         F.max("former").alias("old_master"),
         F.max(F.when(is_anchor, F.col("new_master"))).alias("new_master"),
         F.max(F.when(is_anchor, F.col("broker_addr"))).alias("new_addr"),
-        F.coalesce(F.max("anchor_cause"), F.max(F.when(F.col("death"), F.col("cause")))).alias("cause"),
+        F.coalesce(F.max("anchor_cause"), F.max(F.when(F.col("failure"), F.col("cause")))).alias("cause"),
         F.max("planned").alias("planned"),
         F.max(F.when(is_anchor, F.col("bytes_at_stake"))).alias("bytes_at_stake"),
-        F.count_if((event == "elected") & ~is_anchor & told).alias("attempts"),
+        F.count_if((event == "elected") & ~is_anchor & is_counted).alias("attempts"),
         F.count_if(started | (event == "elected")).alias("elections"),
-        F.max_by("last_beat_us", F.when(F.col("death"), at_us)).alias("last_beat"),
-        F.max(F.when(F.col("death"), at_us)).alias("detected"),
+        F.max_by("last_heartbeat_us", F.when(F.col("failure"), at_us)).alias("last_heartbeat"),
+        F.max(F.when(F.col("failure"), at_us)).alias("detected"),
         # What it began with was before it, also where its beginning is rounded.
         F.min(F.when(started & (F.col("since_us") <= at_us + ROUNDED_US), F.greatest(at_us, "since_us"))).alias(
             "election_started"
@@ -81,9 +81,9 @@ def timelines(events: DataFrame) -> DataFrame:
 
 
 def _with_beginnings(events: DataFrame) -> DataFrame:
-    """Return the events with `death`, whether this is what began their failover, and `since_us`, when that began.
+    """Return the events with `failure`, whether this is what began their failover, and `since_us`, when that began.
 
-    Slaves die too, and a master may have died and come back before: only the last death of the former master counts,
+    Slaves die too, and a master may have died and come back before: only the last failure of the former master counts,
     and none where somebody had another master chosen.
     """
     of_key = Window.partitionBy("key")
@@ -95,7 +95,7 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
     of_master = F.col("broker_id").isNull() | (F.col("broker_id") == F.col("former"))
     last = {
         what: F.max(F.when(condition, F.col("at_us"))).over(of_key)
-        for what, condition in (("death", F.col("death")), ("start", F.col("event_type") == "election_started"))
+        for what, condition in (("failure", F.col("failure")), ("start", F.col("event_type") == "election_started"))
     }
     return (
         _with_masters(events.where("NOT (event_type = 'elected' AND result <=> 'keep_current_master')"))
@@ -103,13 +103,13 @@ def _with_beginnings(events: DataFrame) -> DataFrame:
         .withColumn("planned", planned)
         .withColumn("former", F.max_by("master_before", F.struct(is_anchor, "at_us", _order())).over(of_key))
         .withColumn("new_master", of_anchor["new_master"])
-        .withColumn("death", (F.col("event_type") == "failure_detected") & of_master & ~F.col("planned"))
-        .withColumn("since_us", F.coalesce(last["death"], last["start"]))
+        .withColumn("failure", (F.col("event_type") == "failure_detected") & of_master & ~F.col("planned"))
+        .withColumn("since_us", F.coalesce(last["failure"], last["start"]))
     )
 
 
 def _with_masters(events: DataFrame) -> DataFrame:
-    """Return the events with `master_before`, the last master of the set as far as it was told until then.
+    """Return the events with `master_before`, the last master of the set as far as it was is_counted until then.
 
     The controller forgets a master whom nobody can follow: the election that ends this has none to tell of.
     """
@@ -117,5 +117,5 @@ def _with_masters(events: DataFrame) -> DataFrame:
     before = by_set.rowsBetween(Window.unboundedPreceding, -1)
     of_election = F.col("event_type").isin("election_started", "elected")
     led = F.when(of_election, F.coalesce("new_master", "old_master"))
-    told = F.when(of_election, F.col("old_master"))
-    return events.withColumn("master_before", F.coalesce(told, F.last(led, ignorenulls=True).over(before)))
+    is_counted = F.when(of_election, F.col("old_master"))
+    return events.withColumn("master_before", F.coalesce(is_counted, F.last(led, ignorenulls=True).over(before)))

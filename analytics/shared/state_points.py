@@ -15,9 +15,9 @@ UP: Final = "up"
 DOWN: Final = "down"
 #: The server knows nothing of brokers from then on.
 RESET: Final = "reset"
-#: Its process has another broker id from then on: nobody failed, and nobody is missed.
+#: Its process has another broker id from then on: none failed, and none is missed.
 MOVED: Final = "moved"
-#: The server was never told of the broker, or lost sight of it.
+#: The server was never with_controller of the broker, or lost sight of it.
 ABSENT: Final = "absent"
 
 #: Servers close connections on which so long nothing came, unless serverChannelMaxIdleTimeSeconds is set otherwise.
@@ -27,82 +27,84 @@ _LEFT: Final = ("expired", "channel_closed", "unregistered", "conflict")
 _KNOWN: Final = ("registered_first", "changed", "address_changed", "role_changed")
 
 
-def ended_by_silence() -> SparkColumn:
-    """Tell whether silence ended the connection: nothing came for the timeout, or until it was closed as idle."""
+def ended_by_timeout() -> SparkColumn:
+    """Return whether a timeout ended the connection: no byte came for the timeout, or until it was closed as idle."""
     return F.coalesce(F.col("silent_ms") >= F.least("timeout_ms", F.lit(IDLE_MS)), F.lit(False))
 
 
 def state_points(states: DataFrame, resets: DataFrame, span: Span) -> DataFrame:
     """Return when brokers came and left: the columns of STATE_PARTS.
 
-    A row tells how its whole set stands from then on; so it says of each member that it is up, and of each former one
-    that it is not, whether or not a row of its own was written.
+    A row holds the state of its whole set from then on: each member is up, and each former member is not, whether or
+    not it has a row of its own.
     """
     us = F.unix_micros("event_time")
     earlier = (Window.unboundedPreceding, -1)
     of_set = Window.partitionBy("ns_id", "boot_id", "broker_name").orderBy("mono_us", "seq")
+    before_set = of_set.rowsBetween(*earlier)
     next_us = F.first(F.when(F.col("set_ids").isNotNull(), F.col("at_us")), ignorenulls=True).over(
         of_set.rowsBetween(1, Window.unboundedFollowing)
     )
-    known_life = F.when(F.col("members").isNotNull(), F.col("life"))
+    known_count = F.when(F.col("members").isNotNull(), F.col("reset_count"))
     of_address = Window.partitionBy("ns_id", "broker_name", "broker_addr").orderBy("at_us", "seq")
     own = F.when(_is_member(), F.struct("cluster", F.col("broker_id").alias("id")))
-    told = states if _SIGN in states.columns else states.withColumn(_SIGN, F.lit(None).cast("bigint"))
+    if _CONTROLLER_HEARTBEAT not in states.columns:
+        states = states.withColumn(_CONTROLLER_HEARTBEAT, F.lit(None).cast("bigint"))
     rows = (
-        told.filter(us < span.end_us)
+        states.filter(us < span.end_us)
         .join(F.broadcast(resets.groupBy("ns_id").agg(F.collect_list("at_us").alias("resets_us"))), "ns_id", "left")
         .withColumns({"at_us": us, "seq": F.substring_index("event_id", "-", -1).cast("bigint")})
-        # Of several rows of one moment the last word about the set counts.
+        # Of several rows of one moment the last one with the set counts.
         .withColumn("members", F.when(~next_us.eqNullSafe(F.col("at_us")), _members()))
-        .withColumn("life", F.size(F.filter("resets_us", lambda reset_us: reset_us <= F.col("at_us"))))
-        .withColumn("before", F.last("members", ignorenulls=True).over(of_set.rowsBetween(*earlier)))
-        .withColumn("resumed", F.col("life") > F.last(known_life, ignorenulls=True).over(of_set.rowsBetween(*earlier)))
+        .withColumn("reset_count", F.size(F.filter("resets_us", lambda reset_us: reset_us <= F.col("at_us"))))
+        .withColumn("before", F.last("members", ignorenulls=True).over(before_set))
+        .withColumn("resumed", F.col("reset_count") > F.last(known_count, ignorenulls=True).over(before_set))
         .withColumn("former", F.last(own, ignorenulls=True).over(of_address.rowsBetween(*earlier)))
     )
-    said = F.concat(_present(), _vanished(), _gone(), _renumbered(), _without_set())
-    exploded = rows.select("ns_id", "broker_name", "at_us", F.explode(said).alias("said"))
-    points = exploded.select("ns_id", "broker_name", "at_us", "said.*")
-    # Who still waits for its broker id has a negative one.
+    each_point = F.concat(_present_members(), _missing_members(), _left_broker(), _moved_address(), _up_without_set())
+    exploded = rows.select("ns_id", "broker_name", "at_us", F.explode(each_point).alias("point"))
+    points = exploded.select("ns_id", "broker_name", "at_us", "point.*")
+    # A broker without a broker id yet has a negative one.
     return points.filter("broker_id >= 0")
 
 
 #: Which process: controllers have other broker ids.
 _PROCESS: Final = ("cluster", "broker_name", "broker_addr")
 #: When a controller had heard a broker last.
-_SIGN: Final = "sign_us"
+_CONTROLLER_HEARTBEAT: Final = "controller_heartbeat_us"
 
 
 def with_controller_heartbeats(states: DataFrame, inputs: Inputs) -> DataFrame:
-    """Add `sign_us`: when a controller had heard a broker last that a NameServer gave up for its silence.
+    """Add `controller_heartbeat_us`: the last heartbeat to a controller of a broker that expired at a NameServer.
 
-    Processes are told apart by their addresses, as they have other broker ids there. Of a minute that a controller
-    summarised, its beginning is known to be before the last beat.
+    Processes are matched by their addresses, as they have other broker ids there. Of a minute that a controller
+    summarised, its beginning is known to precede the last heartbeat.
     """
     at_us = F.unix_micros("event_time")
-    given_up = states.filter("event_type = 'expired'").select(
-        "event_id", *_PROCESS, _heard_us(at_us).alias("heard_us"), at_us.alias("at_us")
+    expired = states.filter("event_type = 'expired'").select(
+        "event_id", *_PROCESS, _last_heartbeat_us(at_us).alias("last_heartbeat_us"), at_us.alias("at_us")
     )
-    signs = (
+    heartbeats = (
         inputs["heartbeat_summary"]
         .filter("source = 'controller'")
-        .select(*_PROCESS, F.unix_micros("minute").alias(_SIGN))
+        .select(*_PROCESS, F.unix_micros("minute").alias(_CONTROLLER_HEARTBEAT))
         .unionByName(
             inputs["controller"]
             .filter("event_type = 'failure_detected'")
-            .select(*_PROCESS, F.unix_micros("last_heartbeat_time").alias(_SIGN))
+            .select(*_PROCESS, F.unix_micros("last_heartbeat_time").alias(_CONTROLLER_HEARTBEAT))
         )
     )
     last = (
-        signs.join(F.broadcast(given_up), list(_PROCESS), "inner")
-        .filter("sign_us > heard_us AND sign_us <= at_us")
+        heartbeats.join(F.broadcast(expired), list(_PROCESS), "inner")
+        .filter("controller_heartbeat_us > last_heartbeat_us AND controller_heartbeat_us <= at_us")
         .groupBy("event_id")
-        .agg(F.max(_SIGN).alias(_SIGN))
+        .agg(F.max(_CONTROLLER_HEARTBEAT).alias(_CONTROLLER_HEARTBEAT))
     )
     return states.join(F.broadcast(last), "event_id", "left")
 
 
-def _heard_us(at_us: SparkColumn | None = None) -> SparkColumn:
-    """Return when the server itself heard the row's broker last; when it left, if that is not told."""
+def _last_heartbeat_us(at_us: SparkColumn | None = None) -> SparkColumn:
+    """Return when the server itself heard the row's broker last; when it left, if that is not known."""
     at_us = F.col("at_us") if at_us is None else at_us
     return F.coalesce(at_us - F.col("silent_ms") * 1000, F.unix_micros("last_heartbeat_time"), at_us)
 
@@ -116,11 +118,11 @@ def _is_member() -> SparkColumn:
 
 def _members() -> SparkColumn:
     """Return the members of the set, null where the row does not tell."""
-    nobody = F.array().cast("array<string>")
+    none = F.array().cast("array<string>")
     members = F.arrays_zip(
         F.col("set_ids").alias("id"),
-        F.coalesce("set_addrs", nobody).alias("addr"),
-        F.coalesce("set_clusters", nobody).alias("cluster"),
+        F.coalesce("set_addrs", none).alias("addr"),
+        F.coalesce("set_clusters", none).alias("cluster"),
     )
     return F.transform(
         members,
@@ -132,15 +134,15 @@ def _members() -> SparkColumn:
     )
 
 
-def _present() -> SparkColumn:
+def _present_members() -> SparkColumn:
     """Say that all members of the set are up."""
     up = F.transform(
-        "members", lambda each: _said(F.lit(UP), each["id"], cluster=each["cluster"], address=each["addr"])
+        "members", lambda each: _point(F.lit(UP), each["id"], cluster=each["cluster"], address=each["addr"])
     )
     return F.coalesce(up, _nothing())
 
 
-def _vanished() -> SparkColumn:
+def _missing_members() -> SparkColumn:
     """Say of members that are no longer there what became of them, as far as no row of their own says it."""
     event = F.col("event_type")
 
@@ -150,50 +152,50 @@ def _vanished() -> SparkColumn:
         )
         return ~same & ~(event.isin(*_LEFT) & former["id"].eqNullSafe(F.col("broker_id")))
 
-    def what_became(former: SparkColumn) -> SparkColumn:
-        # By registering, a broker takes nobody's broker id away but its own former one, or takes it to another cluster.
+    def point_of(former: SparkColumn) -> SparkColumn:
+        # By registering, a broker takes none's broker id away but its own former one, or takes it to another cluster.
         # A snapshot tells who is missing, and not since when or why; so does the first word after a pause in recording.
         resumed = F.coalesce("resumed", F.lit(False))
         moved = (event.isin(*_KNOWN) & ~resumed) | F.array_contains("set_ids", former["id"])
         kind = F.when(moved, MOVED).when((event == "snapshot") | resumed, ABSENT).otherwise(DOWN)
-        return _said(kind, former["id"], cluster=former["cluster"])
+        return _point(kind, former["id"], cluster=former["cluster"])
 
-    return F.coalesce(F.transform(F.filter("before", is_missing), what_became), _nothing())
+    return F.coalesce(F.transform(F.filter("before", is_missing), point_of), _nothing())
 
 
-def _gone() -> SparkColumn:
+def _left_broker() -> SparkColumn:
     """Say that the row's own broker left. One whose id another holds is not missed."""
     event = F.col("event_type")
     still_there = F.coalesce(F.array_contains("set_ids", F.col("broker_id")), F.lit(False))
-    was_silent = (event == "expired") | ((event == "channel_closed") & ended_by_silence())
-    down = _said(
+    was_silent = (event == "expired") | ((event == "channel_closed") & ended_by_timeout())
+    down = _point(
         F.lit(DOWN),
         F.col("broker_id"),
-        since_us=F.when(was_silent, F.greatest(_heard_us(), _SIGN)).otherwise(F.col("at_us")),
+        since_us=F.when(was_silent, F.greatest(_last_heartbeat_us(), _CONTROLLER_HEARTBEAT)).otherwise(F.col("at_us")),
         planned=event == "unregistered",
         silent=event == "expired",
     )
     return F.when(_is_member() & event.isin(*_LEFT) & ~still_there, F.array(down)).otherwise(_nothing())
 
 
-def _renumbered() -> SparkColumn:
+def _moved_address() -> SparkColumn:
     """Say that an address that registers is no longer who it was, also if it was not there meanwhile."""
     former = F.col("former")
     elsewhere = (former["id"] == F.col("broker_id")) & ~former["cluster"].eqNullSafe(F.col("cluster"))
     held = (former["id"] == F.col("broker_id")) | F.coalesce(F.array_contains("set_ids", former["id"]), F.lit(False))
     moved = F.col("event_type").isin(*_KNOWN) & F.col("broker_id").isNotNull() & former.isNotNull()
-    said = F.array(_said(F.lit(MOVED), former["id"], cluster=former["cluster"]))
-    return F.when(moved & (elsewhere | ~held), said).otherwise(_nothing())
+    point = F.array(_point(F.lit(MOVED), former["id"], cluster=former["cluster"]))
+    return F.when(moved & (elsewhere | ~held), point).otherwise(_nothing())
 
 
-def _without_set() -> SparkColumn:
+def _up_without_set() -> SparkColumn:
     """Say that the row's own broker is up, where the release that wrote it does not tell how sets stand."""
     known = F.col("set_ids").isNull() & F.col("event_type").isin(*_KNOWN) & F.col("broker_id").isNotNull()
-    up = F.array(_said(F.lit(UP), F.col("broker_id"), address=F.col("broker_addr")))
+    up = F.array(_point(F.lit(UP), F.col("broker_id"), address=F.col("broker_addr")))
     return F.when(known, up).otherwise(_nothing())
 
 
-def _said(kind: SparkColumn, broker_id: SparkColumn, **more: SparkColumn) -> SparkColumn:
+def _point(kind: SparkColumn, broker_id: SparkColumn, **more: SparkColumn) -> SparkColumn:
     """Return what a row says about one broker; `more` is what differs from the usual."""
     usual = {
         "cluster": F.col("cluster"),

@@ -4,7 +4,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, GroupedData, Window
 from pyspark.sql import functions as F
 
-from analytics.shared.broker_states import BROKER, lives
+from analytics.shared.broker_states import BROKER, actual_states
 from analytics.shared.intervals import levels
 from analytics.shared.job import Span
 from analytics.shared.state_points import DOWN, MOVED, UP
@@ -62,7 +62,7 @@ def _numbered(parts: DataFrame, span: Span) -> GroupedData:
 
 def _judged(parts: DataFrame, span: Span) -> DataFrame:
     """Return pieces of time in which somebody's word counts, each up or down, from the broker's first on."""
-    said = lives(parts, span)
+    said = actual_states(parts, span)
     # Cut where it is given up: before that it may have lived.
     cut_us = F.greatest("start_us", F.least("end_us", "sure_us"))
     halves = F.array(

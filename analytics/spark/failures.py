@@ -36,20 +36,20 @@ class SomeFailed(Exception):
 class Failures:
     """What has failed so far of things that are done one after the other, each whatever became of those before it."""
 
-    def __init__(self, say: Progress) -> None:
+    def __init__(self, show: Progress) -> None:
         """Take who is told of a failure at once."""
-        self._say = say
+        self._show = show
         self._why: dict[str, str] = {}
 
     @contextmanager
-    def noted(self, name: str, said: str = "") -> Iterator[None]:
+    def collecting(self, name: str, message: str = "") -> Iterator[None]:
         """Go on after the block if it fails, and note why by this name; `said` is shown at once, unless it is empty."""
         try:
             yield
         except FAILURES as failure:
             self._why[name] = sentence(failure)
-            if said:
-                self._say(said)
+            if message:
+                self._show(message)
 
     def raise_if_any(self, kind: type[SomeFailed]) -> None:
         """Raise this with all that was noted, if anything was."""

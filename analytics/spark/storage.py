@@ -106,10 +106,10 @@ def local_storage(root: str) -> "LocalStorage | None":
 class LocalStorage:
     """A folder of this machine, or one that is mounted."""
 
-    def __init__(self, root: Path, say: Progress = to_stderr) -> None:
+    def __init__(self, root: Path, show: Progress = to_stderr) -> None:
         """Take the folder, and who is told of waiting for a lock."""
         self._root = root.absolute()
-        self._say = say
+        self._show = show
         # Of one process's own threads nobody is told: families of a stream are stored in turn.
         self._mine = defaultdict[str, threading.Lock](threading.Lock)
 
@@ -182,7 +182,7 @@ class LocalStorage:
             try:
                 fcntl.flock(file, how | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._say(f"waiting for another rmq-analytics that uses {self._root}")
+                self._show(f"waiting for another rmq-analytics that uses {self._root}")
                 fcntl.flock(file, how)
             yield
 

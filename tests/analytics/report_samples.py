@@ -2,7 +2,7 @@
 
 import msgspec
 
-from analytics.engine.publication import Latest, LatestColumn
+from analytics.engine.publication import LatestColumn, LatestRun
 from analytics.engine.registry import load_jobs
 from analytics.shared.job import RESULT_COLUMNS
 
@@ -25,7 +25,7 @@ def a_row(job_id, **values):
 def a_result(job_id, *rows):
     """A published result, as latest.json holds it."""
     job = JOBS[job_id]
-    return Latest(
+    return LatestRun(
         job=job_id,
         name=job.name,
         question=job.question,

@@ -15,7 +15,7 @@ RATIO_MAX: Final = 1.2
 MOVES_MAX: Final = 200
 
 
-class Move(NamedTuple):
+class QueueMove(NamedTuple):
     """One write queue of a topic goes from one set to another."""
 
     topic: str
@@ -40,7 +40,7 @@ class Placement:
         total = sum(self.loads.values())
         return max(self.loads.values()) * len(self.loads) / total if total > 0 else 1.0
 
-    def apply(self, move: Move) -> None:
+    def apply(self, move: QueueMove) -> None:
         """Have one queue moved."""
         weight = self.weights[move.topic]
         self.loads[move.source] -= weight
@@ -50,7 +50,7 @@ class Placement:
         held[move.topic] = held.get(move.topic, 0) + 1
 
 
-def next_move(placement: Placement) -> Move | None:
+def next_move(placement: Placement) -> QueueMove | None:
     """Return the move that evens out the fullest and the emptiest set best; None while there is none.
 
     A topic keeps one queue wherever it has any: to take its last one away is another decision.
@@ -68,12 +68,12 @@ def next_move(placement: Placement) -> Move | None:
             # Half the gap would make both equal; of like topics the one that lies most unevenly goes first.
             found = (abs(gap / 2 - weight), there.get(topic, 0) - queues, topic)
             best = found if best is None else min(best, found)
-    return None if best is None else Move(best[2], source, target)
+    return None if best is None else QueueMove(best[2], source, target)
 
 
-def plan(placement: Placement) -> list[Move]:
+def plan(placement: Placement) -> list[QueueMove]:
     """Return the moves, in order, that bring the fullest set down to RATIO_MAX; the placement is moved along."""
-    moves: list[Move] = []
+    moves: list[QueueMove] = []
     while len(moves) < MOVES_MAX and placement.ratio > RATIO_MAX:
         move = next_move(placement)
         if move is None:

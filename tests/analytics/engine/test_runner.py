@@ -10,8 +10,8 @@ from landed import a_beat, beats, every_file, ingest_all, land, places_at, silen
 from pyspark.sql import functions as F
 
 from analytics.engine.parts import load_parts
-from analytics.engine.publication import Latest, latest_path
-from analytics.engine.retention import NotForgotten, forget
+from analytics.engine.publication import LatestRun, latest_path
+from analytics.engine.retention import DeletionFailed, delete_expired
 from analytics.engine.runner import JobsFailed, Run, run_jobs
 from analytics.ingest.compaction import DaysFailed, compact
 from analytics.ingest.ingest import Places, ingest
@@ -120,7 +120,7 @@ def three_days(prepared, tmp_path):
 def test_a_result_is_published_to_latest_json_and_parquet(spark, three_days):
     (latest,) = run(spark, three_days, window(0, 72), run_id="2026-03-05T00:00:00Z")
     file = told(three_days)
-    assert isinstance(latest, Latest)
+    assert isinstance(latest, LatestRun)
     assert (file["job"], file["name"], file["run_id"], file["version"]) == ("A2", "beats", "2026-03-05T00:00:00Z", 1)
     assert (file["window_start"], file["window_end"]) == ("2026-03-02T00:00:00.000000Z", "2026-03-05T00:00:00.000000Z")
     assert [column["name"] for column in file["columns"]] == [each.name for each in (*RESULT_COLUMNS, *BEATS.columns)]
@@ -313,7 +313,7 @@ def test_all_of_it_is_done_where_only_hadoop_reaches_too(spark, three_days):
     places = Places(spark, there, there)
     assert ingest(places, silent, [HEARTBEAT]).rows == 2, "those of its hour"
     assert ingest(places, silent, [HEARTBEAT]).files == 0
-    assert forget(places, a_day_after(2), silent).landing_files == 24
+    assert delete_expired(places, a_day_after(2), silent).landing_files == 24
     assert compact(places, a_day_after(3), silent) == 3
     run_jobs(spark, there, [BEATS], Run("there", window(0, 72)), silent)
     assert told(three_days)["run_id"] == "there"
@@ -357,7 +357,7 @@ def a_day_after(days):
 def test_old_landing_files_go_when_they_are_read_and_others_stay(spark, three_days):
     land(three_days, beats([300], at=at(2)), name="unread.jsonl", date=FIRST, hour="02")
     unsealed = land(three_days, b"", name=".ns-1-1-9.jsonl.part", date=FIRST, hour="04")
-    done = forget(places_at(spark, three_days), a_day_after(2), silent)
+    done = delete_expired(places_at(spark, three_days), a_day_after(2), silent)
     left = {path.name for path in three_days.glob(f"landing/v1/family=heartbeat/date={FIRST}/hour=*/*")}
     assert done.landing_files == 24
     assert left == {"unread.jsonl", unsealed.name}
@@ -367,7 +367,7 @@ def test_old_landing_files_go_when_they_are_read_and_others_stay(spark, three_da
 
 def test_old_rows_go_and_the_parts_of_their_day_stay(spark, three_days):
     before, first = by_broker(three_days), kept(three_days)
-    forget(places_at(spark, three_days), a_day_after(31), silent)
+    delete_expired(places_at(spark, three_days), a_day_after(31), silent)
     assert not (three_days / f"curated/v1/family=heartbeat/date={FIRST}").exists()
     run(spark, three_days, window(0, 72))
     assert (by_broker(three_days), kept(three_days)) == (before, first)
@@ -392,16 +392,16 @@ def test_torn_manifests_keep_nothing_else_from_being_compacted_and_forgotten(spa
         compact(places, a_day_after(2), silent)
     assert {path.parent.name for path in three_days.glob("curated/v1/family=ns_tick/*/*/*.parquet")} == {"hour=all"}
     with pytest.raises(
-        NotForgotten, match=rf"^heartbeat: {of_family} cannot be read.*; parts of A2: {of_parts} cannot be read"
+        DeletionFailed, match=rf"^heartbeat: {of_family} cannot be read.*; parts of A2: {of_parts} cannot be read"
     ):
-        forget(places, a_day_after(401), silent)
+        delete_expired(places, a_day_after(401), silent)
     assert not (three_days / f"curated/v1/family=ns_tick/date={FIRST}").exists()
     assert [every_file(folder) for folder in kept_folders] == before
 
 
 def test_parts_are_kept_for_four_hundred_days(spark, three_days):
     stray = left_by_a_killed_run(three_days)
-    forget(places_at(spark, three_days), a_day_after(400), silent)
+    delete_expired(places_at(spark, three_days), a_day_after(400), silent)
     assert not stray.exists()
     assert set(kept(three_days)) == {"2026-03-03", "2026-03-04"}
     assert not (three_days / f"parts/v1/job=A2/date={FIRST}").exists()

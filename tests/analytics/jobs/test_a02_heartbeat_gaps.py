@@ -22,7 +22,7 @@ from synthetic.plan import (
     three_servers,
 )
 
-from analytics.jobs.a02_heartbeat_gaps import BEATS_LEAST, JOB, with_periods
+from analytics.jobs.a02_heartbeat_gaps import HEARTBEATS_LEAST, JOB, with_periods
 from analytics.shared.job import Span
 
 SLOW = Broker(key=BrokerKey("slow"), drop=0.1, jitter_ms=400)
@@ -300,4 +300,6 @@ def test_the_longest_interval_of_a_minute_is_exact(told):
 def test_of_few_beats_no_share_is_told(told):
     sure = {broker for broker, row in told["usual"].items() if row["confidence"] == "high"}
     assert sure == {"lossy", "slow-and-changed"}
-    assert all(row["n"] + (row["missed"] or 0) < BEATS_LEAST for name, row in told["usual"].items() if name not in sure)
+    assert all(
+        row["n"] + (row["missed"] or 0) < HEARTBEATS_LEAST for name, row in told["usual"].items() if name not in sure
+    )

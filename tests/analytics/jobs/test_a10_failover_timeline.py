@@ -86,7 +86,7 @@ def test_moments_are_those_that_were_planted(history, timelines):
     assert set(rows) == {truth.failover_id for truth in history.truth.planted["failovers"]}
     for truth in history.truth.planted["failovers"]:
         told = rows[truth.failover_id]
-        assert us(told["last_beat"]) == truth.died_us
+        assert us(told["last_heartbeat"]) == truth.died_us
         assert us(told["detected"]) == truth.detected_us
         assert us(told["election_started"]) == truth.started_us
         assert us(told["elected"]) == truth.elected_us
@@ -99,7 +99,7 @@ def test_each_namesrv_shows_the_new_master_when_it_registered_there(timelines):
     assert told["slowest_namesrv"] == "ns-2"
     assert told["register_s"] == pytest.approx(-0.18)
     assert told["spread_s"] == pytest.approx(2.68)
-    assert told["total_s"] == pytest.approx((us(told["visible_last"]) - us(told["last_beat"])) / 1e6)
+    assert told["total_s"] == pytest.approx((us(told["visible_last"]) - us(told["last_heartbeat"])) / 1e6)
     assert told["missing"] == []
 
 
@@ -260,7 +260,7 @@ def test_only_changes_of_the_master_are_failovers(partial):
 def test_what_was_told_before_the_epoch_was_known_belongs_to_the_next_election(partial):
     late = partial["c/late/7"]
     assert [
-        us(late[name]) - MONDAY_US for name in ("last_beat", "detected", "election_started", "elected", "notified")
+        us(late[name]) - MONDAY_US for name in ("last_heartbeat", "detected", "election_started", "elected", "notified")
     ] == [
         6 * SECOND_US,
         10 * SECOND_US,
@@ -274,7 +274,7 @@ def test_what_was_told_before_the_epoch_was_known_belongs_to_the_next_election(p
 
 def test_moments_that_nobody_recorded_are_named(partial):
     assert partial["c/mute/3"]["missing"] == [
-        "last_beat",
+        "last_heartbeat",
         "detected",
         "election_started",
         "notified",
@@ -316,7 +316,7 @@ def test_two_failovers_of_one_set_keep_apart(partial):
     first, second = partial["c/double/2"], partial["c/double/3"]
     assert first["visible_ms"] == [9_000]
     assert second["visible_ms"] == [4_000]
-    assert us(second["last_beat"]) - MONDAY_US == 67 * SECOND_US
+    assert us(second["last_heartbeat"]) - MONDAY_US == 67 * SECOND_US
     assert partial["c/swift/2"]["visible_ms"] == partial["c/swift/3"]["visible_ms"] == [1_000]
     assert first["detect_s"] == second["detect_s"] == pytest.approx(3)
 
@@ -335,7 +335,7 @@ def test_a_namesrv_that_could_not_record_is_named_and_one_that_was_down_is_not(p
 def test_a_failover_without_a_namesrv_ends_when_the_first_is_back_and_shows_the_new_master(partial):
     dark = partial["all/dark/2"]
     assert (dark["namesrvs"], dark["visible_ms"]) == (["ns-dark"], [65_000])
-    assert dark["missing"] == ["last_beat", "detected", "election_started", "notified"]
+    assert dark["missing"] == ["last_heartbeat", "detected", "election_started", "notified"]
 
 
 def test_nobody_knows_when_it_ended_where_one_could_not_record_and_the_others_were_down(partial):

@@ -10,15 +10,15 @@ Answer = dict[str, Any]
 
 #: Phase -> from which moment to which.
 PHASES = {
-    "detect": ("last_beat", "detected"),
+    "detect": ("last_heartbeat", "detected"),
     "start": ("detected", "election_started"),
     "elect": ("election_started", "elected"),
     "notify": ("elected", "notified"),
     "register": ("elected", "visible_first"),
     "spread": ("visible_first", "visible_last"),
-    "total": ("last_beat", "visible_last"),
+    "total": ("last_heartbeat", "visible_last"),
 }
-MOMENTS = ("last_beat", "detected", "election_started", "elected", "notified", "visible_first", "visible_last")
+MOMENTS = ("last_heartbeat", "detected", "election_started", "elected", "notified", "visible_first", "visible_last")
 #: By these a NameServer shows another master. One that has other topics was shown before, unless it is elected again.
 SHOWS = ("registered_first", "role_changed", "address_changed")
 #: A NameServer that has not shown it by then is missed.
@@ -51,7 +51,7 @@ def _failover(rows: Rows, election: Row, elections: list[Row]) -> Answer:
     visible = _visible(rows, election, min(later, default=1 << 62))
     first, last = (min(visible.values()), max(visible.values())) if visible else (None, None)
     moments = {
-        "last_beat": _first(own, "failure_detected", "last_heartbeat_time"),
+        "last_heartbeat": _first(own, "failure_detected", "last_heartbeat_time"),
         "detected": _first(own, "failure_detected"),
         "election_started": _first(own, "election_started"),
         "elected": election["event_time"],

@@ -195,7 +195,7 @@ class _Memory:
                 self._gain(key, at_us, row.get("broker_addr", ""))
             case "unregistered":
                 self._lose(key, at_us, PLANNED)
-            case "channel_closed" if not ended_by_silence(row):
+            case "channel_closed" if not ended_by_timeout(row):
                 self._lose(key, at_us, SILENT)
             case "channel_closed":
                 self._lose(key, row["last_heartbeat_time"], SILENT)
@@ -280,7 +280,7 @@ def key_of(row: Row) -> Key:
     return Key(row["cluster"], row["broker_name"], row["broker_id"])
 
 
-def ended_by_silence(row: Row) -> bool:
+def ended_by_timeout(row: Row) -> bool:
     """Tell whether a connection ended because nothing came for the timeout, or until the server closed it as idle."""
     return bool(row["silent_ms"] >= min(row.get("timeout_ms", IDLE_MS), IDLE_MS))
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from math import ceil, floor
 from typing import Any
 
-from plain.lives import IDLE_MS, ended_by_silence
+from plain.lives import IDLE_MS, ended_by_timeout
 from plain.spans import Span
 from plain.watching import Rows
 
@@ -26,7 +26,7 @@ def detection_delay(rows: Rows, window: Span) -> list[Answer]:
     for row in [*rows["broker_state"], *rows["controller"]]:
         if row["event_type"] in GIVEN_UP and window[0] <= row["event_time"] < window[1]:
             reason = row.get("cause") if row["source"] == "controller" else row["event_type"]
-            closed = reason == "channel_closed" and not ended_by_silence(row)
+            closed = reason == "channel_closed" and not ended_by_timeout(row)
             if reason == "channel_closed" and not closed:
                 reason = "idle"
             place = (row["cluster"], row["source"], reason, row.get("timeout_ms"))

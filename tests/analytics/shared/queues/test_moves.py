@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.shared.queues.moves import MOVES_MAX, RATIO_MAX, Move, Placement, next_move, plan
+from analytics.shared.queues.moves import MOVES_MAX, RATIO_MAX, Placement, QueueMove, next_move, plan
 
 NAMES = [f"broker-{letter}" for letter in "abcde"]
 
@@ -24,7 +24,7 @@ weight_tables = st.fixed_dictionaries({topic: st.floats(0.1, 50) for topic in ("
 def test_a_set_with_everything_gives_to_an_empty_one_until_it_has_a_fifth_more_than_the_mean():
     placement = a_placement({"a": {"orders": 20}, "b": {"orders": 0}})
     moves = plan(placement)
-    assert set(moves) == {Move("orders", "a", "b")}
+    assert set(moves) == {QueueMove("orders", "a", "b")}
     assert placement.queues == {"a": {"orders": 12}, "b": {"orders": 8}}
 
 
@@ -39,12 +39,12 @@ def test_a_topic_keeps_one_queue_where_it_is():
 
 def test_the_topic_that_halves_the_gap_moves_first():
     placement = a_placement({"a": {"hot": 3, "cold": 3}, "b": {}}, {"hot": 50.0, "cold": 1.0})
-    assert next_move(placement) == Move("hot", "a", "b")
+    assert next_move(placement) == QueueMove("hot", "a", "b")
 
 
 def test_of_like_topics_the_one_that_lies_most_unevenly_moves_first():
     placement = a_placement({"a": {"even": 8, "odd": 8}, "b": {"even": 8}})
-    assert next_move(placement) == Move("odd", "a", "b")
+    assert next_move(placement) == QueueMove("odd", "a", "b")
 
 
 def test_a_cluster_without_load_has_nothing_to_move():
