@@ -175,7 +175,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         metavar="[SET/]KIND=MS",
         action="append",
         default=[],
-        help="how often brokers beat, all or those of one set, where it is not as by default, for A2 and A5; "
+        help="period of heartbeats, of all brokers or of one set, where it is not the default, for A2 and A5; "
         "may be repeated (register=60000, broker-a/heartbeat=500)",
     )
     parser.add_argument("--raw", action="store_true", help="make all of it from rows, not from what was kept of days")

@@ -1,4 +1,4 @@
-"""Days of history as the ingest stores them, written straight as Parquet: beats with jitter and losses, ticks, comings.
+"""Days of history as the ingest stores them, written straight as Parquet: heartbeats with losses, ticks, restarts.
 
 Columns are made whole, not row by row: thirty days of 300 brokers, 78 million rows, take a minute or two.
 """
@@ -22,13 +22,13 @@ from analytics.spark.storage import LocalStorage
 from history.schemas import FAMILIES, Type
 
 SERVERS = 3
-BEATS_A_DAY = 2880
+HEARTBEATS_A_DAY = 2880
 TICKS_A_DAY = 8640
 FIRST_DAY = "2026-03-02"
 SECOND_US = 1_000_000
 PERIOD_US = 30 * SECOND_US
 JITTER_US = 200_000
-#: One beat in so many is lost.
+#: One heartbeat in so many is lost.
 LOST_EACH = 2_000
 #: A file has so many brokers: as large as what compaction writes.
 BROKERS_A_FILE = 300
@@ -51,8 +51,8 @@ class Rows(NamedTuple):
 
 
 def heartbeats(count: int, days: int) -> int:
-    """Return how many beats so many brokers give in so many days; some of them are lost."""
-    return count * SERVERS * BEATS_A_DAY * days
+    """Return how many heartbeats so many brokers give in so many days; some of them are lost."""
+    return count * SERVERS * HEARTBEATS_A_DAY * days
 
 
 def store_days(root: Path, days: int, count: int, processes: int) -> None:
@@ -133,20 +133,20 @@ def _who(broker: np.ndarray) -> dict[str, object]:
 
 
 def _beats(day: int, start_us: int, brokers: range) -> Rows:
-    """Return the beats of some brokers, by broker, server and time, as they are stored."""
+    """Return the heartbeats of some brokers, by broker, server and time, as they are stored."""
     dice = np.random.default_rng([day, brokers.start])
-    shape = (len(brokers), SERVERS, BEATS_A_DAY)
+    shape = (len(brokers), SERVERS, HEARTBEATS_A_DAY)
     jitter_us = dice.integers(0, JITTER_US, shape)
     lost = dice.random(shape) < 1 / LOST_EACH
-    broker, server, beat = np.indices(shape, dtype=np.int64, sparse=True)
+    broker, server, heartbeat = np.indices(shape, dtype=np.int64, sparse=True)
     broker = broker + brokers.start
-    at_us = start_us + beat * PERIOD_US + broker % 30 * SECOND_US + jitter_us
+    at_us = start_us + heartbeat * PERIOD_US + broker % 30 * SECOND_US + jitter_us
     kept = ~lost
     kept_at_us = at_us[kept]
-    # The first beat of each broker at each server comes after the last one of another: it is of the day before.
+    # The first heartbeat of each broker at each server comes after the last one of another: it is of the day before.
     interval_ms = np.diff(kept_at_us, prepend=kept_at_us[0]) // 1000
     interval_ms[interval_ms <= 0] = PERIOD_US // 1000
-    whole = np.broadcast_arrays(broker, server, beat)
+    whole = np.broadcast_arrays(broker, server, heartbeat)
     columns = {
         **_who(whole[0][kept]),
         "kind": "register",
@@ -155,8 +155,8 @@ def _beats(day: int, start_us: int, brokers: range) -> Rows:
         "timeout_ms": 120_000,
         "dv_counter": 1,
     }
-    number = brokers.start * SERVERS * BEATS_A_DAY
-    return Rows("heartbeat", "beat", kept_at_us, whole[1][kept], columns, number)
+    number = brokers.start * SERVERS * HEARTBEATS_A_DAY
+    return Rows("heartbeat", "heartbeat", kept_at_us, whole[1][kept], columns, number)
 
 
 def _ticks(start_us: int, count: int) -> Rows:

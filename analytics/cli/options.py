@@ -15,7 +15,7 @@ from analytics.spark.storage import Storage
 WINDOW_DAYS: Final = 30
 
 #: What brokers send, as `heartbeat.kind` has it.
-KINDS_OF_BEATS: Final = ("register", "heartbeat", "data_version", "controller")
+HEARTBEAT_KINDS: Final = ("register", "heartbeat", "data_version", "controller")
 
 
 class WrongOptions(Exception):
@@ -67,15 +67,15 @@ def limits(texts: Iterable[str], known: Collection[str]) -> dict[str, float]:
 
 
 def periods(texts: Iterable[str]) -> dict[tuple[str | None, str], int]:
-    """Return how often brokers are configured to beat, given as KIND=MS or SET/KIND=MS: by broker set and kind."""
+    """Return the configured periods of heartbeats, given as KIND=MS or SET/KIND=MS: by broker set and kind."""
     found: dict[tuple[str | None, str], int] = {}
     for text in texts:
-        beats, _, number = text.rpartition("=")
-        name, _, kind = beats.rpartition("/")
-        if kind not in KINDS_OF_BEATS or not number.isdecimal() or not int(number):
+        heartbeats, _, number = text.rpartition("=")
+        name, _, kind = heartbeats.rpartition("/")
+        if kind not in HEARTBEAT_KINDS or not number.isdecimal() or not int(number):
             raise WrongOptions(
                 f"--period {text} is no period: write KIND=MS, or SET/KIND=MS of one broker set, as register=60000; "
-                f"kinds are {', '.join(KINDS_OF_BEATS)}"
+                f"kinds are {', '.join(HEARTBEAT_KINDS)}"
             )
         found[name or None, kind] = int(number)
     return found

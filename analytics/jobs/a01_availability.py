@@ -1,8 +1,8 @@
 """A1: how available each broker was, how often it failed, and how long repairs took.
 
 A broker is down on one NameServer until its next registration there: from the end of its connection, from its good-bye,
-or, if it was silent, from the last sign of life, to this NameServer or to a controller. It is down when fewer than a
-majority of the NameServers that watch have it. Planned: it said good-bye. Time that nobody watched counts for nothing,
+or, if it was silent, from the last heartbeat, to this NameServer or to a controller. It is down when fewer than a
+majority of the NameServers that watch have it. Planned: it unregistered. Time that nobody watched counts for nothing,
 nor does time in which its process has another broker id: a slave that became the master is not down.
 
 Who was silent may have lived on until it was given up, so that two bounds are told of such times. The end of a
@@ -26,8 +26,8 @@ COLUMNS: Final = (
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("observed_s", Type.DOUBLE, "seconds in which its state was known"),
     Column("up_s", Type.DOUBLE, "seconds up"),
-    Column("planned_s", Type.DOUBLE, "seconds down after it said good-bye"),
-    Column("unplanned_s", Type.DOUBLE, "seconds down otherwise, at most: from the last sign of life on"),
+    Column("planned_s", Type.DOUBLE, "seconds down after it unregistered"),
+    Column("unplanned_s", Type.DOUBLE, "seconds down otherwise, at most: from the last heartbeat on"),
     Column("unplanned_least_s", Type.DOUBLE, "the same, at least: from when silent brokers were given up"),
     Column(
         "failures",

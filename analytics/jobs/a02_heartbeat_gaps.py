@@ -1,12 +1,12 @@
-"""A2: how regularly brokers beat, and how many beats did not come: who suffers from network, pauses or overload.
+"""A2: how regularly brokers send heartbeats, and how many were missed, for network faults, pauses or overload.
 
-A beat is missed when none came where one was due, and not within a quarter of a period after that, or 0.75 s of quick
-brokers. The period is what an operator says, or what the kind of beat promises where intervals agree (beat_periods.py):
-brokers register once more whenever their topics change, which ends an interval early and is no reason to miss a beat.
-Of a broker whose period is not known nothing is counted.
+A heartbeat is missed when none came where one was due, and not within a quarter of a period after that, or 0.75 s of
+quick brokers. The period is what an operator says, or what the kind of heartbeat promises where intervals agree
+(periods.py): brokers register once more whenever their topics change, which ends an interval early and is no
+reason to miss a heartbeat. Of a broker whose period is not known nothing is counted.
 
-Beats to all NameServers of one broker are taken together, those to controllers apart. What came late because the server
-itself stood still is no fault of a broker, and left out.
+Heartbeats to all NameServers of one broker are taken together, those to controllers apart. What came late because the
+server itself paused is no fault of a broker, and left out.
 """
 
 from functools import partial
@@ -30,21 +30,23 @@ from analytics.shared.job import Job, Span
 from analytics.spark.schemas import in_columns
 from history.schemas import Column, Type
 
-#: With fewer beats that were due, nothing is said of shares: that many tell one to within ten points.
+#: With fewer heartbeats that were due, nothing is said of shares: that many tell one to within ten points.
 HEARTBEATS_LEAST: Final = 100
 
 COLUMNS: Final = (
-    Column("source", Type.STRING, "namesrv or controller: to whom it beats"),
+    Column("source", Type.STRING, "namesrv or controller: the receiver of the heartbeats"),
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
-    Column("n", Type.LONG, "intervals between beats that ended in the window"),
+    Column("n", Type.LONG, "intervals between heartbeats that ended in the window"),
     Column(
         "period_ms",
         Type.DOUBLE,
-        "ms between beats as `rmq-analytics run --period` says, or as their kind promises, 30 s of registrations and "
+        "ms between heartbeats as `rmq-analytics run --period` says, or the default of their kind, 30 s of registrations, "
         "1 s of others, or the length that most longer intervals have; null: too little history to know it",
     ),
-    Column("mean_ms", Type.DOUBLE, "mean ms between beats; a late one whose minute was never summarised is left out"),
+    Column(
+        "mean_ms", Type.DOUBLE, "mean ms between heartbeats; a late one without a summary of its minute is left out"
+    ),
     Column("p50_ms", Type.LONG, "half of the intervals are not longer; four digits, as the other quantiles"),
     Column("p95_ms", Type.LONG, "95 % are not longer"),
     Column("p99_ms", Type.LONG, "99 % are not longer"),
@@ -54,14 +56,14 @@ COLUMNS: Final = (
     Column(
         "missed",
         Type.LONG,
-        "beats that did not come: one for each period of an interval after its first, and after a quarter of one, or "
+        "missed heartbeats: one for each period of an interval after its first, and after a quarter of one, or "
         "0.75 s, in which they are only late; null where the period is not known",
     ),
     Column("miss_ratio", Type.DOUBLE, "missed / (missed + n), 0 to 1; null where the period is not known"),
     Column(
         "confidence",
         Type.STRING,
-        "high: 100 beats were due, or more; low: too little history for shares, or to know the period",
+        "high: 100 heartbeats were due, or more; low: too little history for shares, or to know the period",
     ),
 )
 
@@ -69,7 +71,7 @@ _SHARES: Final = {"p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
 
 
 def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProxyType({})) -> DataFrame:
-    """Return one row for each broker that beat at least twice; `periods` tell how brokers are configured."""
+    """Return one row for each broker with at least two heartbeats; `periods` tell how brokers are configured."""
     ranked = with_quantiles(added_up(parts, periods), "gap_ms", {"p50_ms": 0.5, **_SHARES})
     far = ranked.withColumn("far_ms", F.abs(F.col("gap_ms") - F.col("p50_ms")))
     together = (
@@ -99,7 +101,7 @@ def heartbeat_gaps(parts: DataFrame, _span: Span, periods: Periods = MappingProx
 JOB: Final = Job(
     id="A2",
     name="heartbeat_gaps",
-    question="How regularly does each broker beat, and how many of its beats did not come?",
+    question="How regularly does each broker send heartbeats, and how many were missed?",
     inputs=GAP_INPUTS,
     parts=gap_histogram,
     result=heartbeat_gaps,

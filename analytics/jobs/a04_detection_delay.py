@@ -1,4 +1,4 @@
-"""A4: how long it took from a broker's last sign of life until it was given up.
+"""A4: how long it took from a broker's last heartbeat until it was removed.
 
 A NameServer gives a silent broker up when its timeout is over, 120 s as it is set by default, and a controller who was
 silent for as long as it waits, which its rows tell. What is longer points at looks that are late.
@@ -32,11 +32,11 @@ PARTS: Final = (
     Column("source", Type.STRING, "namesrv or controller"),
     Column("ns_id", Type.STRING, "the server that gave it up"),
     Column("reason", Type.STRING, _REASONS),
-    Column("timeout_ms", Type.LONG, "ms of silence after which it is given up; null where the row does not tell it"),
+    Column("timeout_ms", Type.LONG, "ms of silence after which it expires; null where the row does not tell it"),
     Column(
         "delay_ms",
         Type.LONG,
-        "ms from the last sign of life to the removal, by the server's monotonic clock; 0 where the connection ended",
+        "ms from the last heartbeat to the removal, by the server's monotonic clock; 0 where the connection ended",
     ),
 )
 
@@ -126,7 +126,7 @@ def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:
 JOB: Final = Job(
     id="A4",
     name="detection_delay",
-    question="How long did it take from a broker's last sign of life until it was given up?",
+    question="How long did it take from a broker's last heartbeat until it was removed?",
     inputs=("broker_state", "controller"),
     parts=removals,
     result=detection_delay,

@@ -6,8 +6,8 @@ gives a silent broker up when its timeout is over, not at a scan after it, so th
 timeout.
 
 A broker that pauses is silent for all NameServers at once. So silences and days are divided by how many of them watched
-in the mean: 30 days at three NameServers are 30 days of evidence. Of a broker that beats to some of them only, that is
-less than there is, and nothing is said too surely.
+in the mean: 30 days at three NameServers are 30 days of evidence. Of a broker that sends heartbeats to some of them only,
+that is less than there is, and nothing is said too surely.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ from history.schemas import Column, Type
 #: What can be recommended, in seconds.
 GRID_S: Final = (3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 90, 105, 120, 135, 150, 165, 180)
 
-#: No broker is given up before so many of its beats did not come.
+#: No broker is given up before so many of its heartbeats did not come.
 PERIODS_MIN: Final = 3
 
 #: The period of a broker is not known more exactly: 30,001 ms must not rule out three times 30 s.
@@ -65,21 +65,21 @@ _ALARMS: Final = range(1, len(PHI_THRESHOLDS) + 1)
 COLUMNS: Final = (
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
-    Column("period_ms", Type.DOUBLE, "ms between its beats, as in A2; null where too little history tells it"),
+    Column("period_ms", Type.DOUBLE, "ms between its heartbeats, as in A2; null where too little history tells it"),
     Column("current_timeout_s", Type.DOUBLE, "timeout that was in force last"),
-    Column("current_fp_day", Type.DOUBLE, "times a day that it is given up alive with that timeout"),
+    Column("current_fp_day", Type.DOUBLE, "times a day that it expires alive with that timeout"),
     Column(
         "recommended_timeout_s",
         Type.DOUBLE,
         "recommended timeout; null where the period is not known; "
         "up to 30 s too long for brokers that let a slave act for their master and were given up "
-        "alive, as NameServers tell when they registered again and not when they beat again",
+        "alive, as NameServers tell when they registered again and not when they send heartbeats again",
     ),
     Column("fp_day", Type.DOUBLE, "times a day that it would be given up alive"),
     Column(
         "fp_day_upper", Type.DOUBLE, "that number is below it with 95 %; what all NameServers see at once counts once"
     ),
-    Column("delay_s", Type.DOUBLE, "mean seconds from a failure until it is given up"),
+    Column("delay_s", Type.DOUBLE, "mean seconds from a failure until it expires"),
     Column("phi_threshold", Type.LONG, "recommended threshold of phi-accrual; null where it could judge nothing"),
     Column("phi_fp_day", Type.DOUBLE, "times a day that phi-accrual would give it up alive"),
     Column("phi_delay_s", Type.DOUBLE, "mean seconds from a failure until phi-accrual gives it up"),
@@ -92,7 +92,7 @@ COLUMNS: Final = (
 
 
 def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = MappingProxyType({})) -> DataFrame:
-    """Return one row for each broker that beat at least twice; `periods` tell how brokers are configured."""
+    """Return one row for each broker with at least two heartbeats; `periods` tell how brokers are configured."""
     brokers = (
         _watched(parts.filter(F.col("what") == GAP), periods)
         .join(_told_apart(parts), list(_BROKER), "left")

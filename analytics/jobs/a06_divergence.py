@@ -30,7 +30,7 @@ VERSION_PERIODS: Final = 1.5
 #: Brokers register so often, unless told otherwise.
 PERIOD_MS_DEFAULT: Final = 30_000
 
-#: Beats that come more often than that are no registrations, and carry no version.
+#: Heartbeats that come more often than that are no registrations, and carry no version.
 PERIOD_MS_MIN: Final = 10_000
 
 VERSION: Final = "version"
@@ -250,12 +250,12 @@ def _known_versions(parts: DataFrame, up: DataFrame, span: Span) -> DataFrame:
 def _periods(inputs: Inputs, span: Span) -> DataFrame:
     """Return how often each broker registered in the span.
 
-    What a server takes for its period, `period_ms` of its rows, goes by few intervals: of lost beats it may be twice
-    what it is. One more registration, when topics are altered, leaves two short intervals.
+    What a server takes for its period, `period_ms` of its rows, goes by few intervals: of lost heartbeats it may be
+    twice what it is. One more registration, when topics are altered, leaves two short intervals.
     """
     us = F.unix_micros("event_time")
     within = (us >= span.start_us) & (us < span.end_us)
-    is_registration = (F.col("event_type") == "beat") & (F.col("period_ms") >= PERIOD_MS_MIN)
+    is_registration = (F.col("event_type") == "heartbeat") & (F.col("period_ms") >= PERIOD_MS_MIN)
     own = inputs["heartbeat"].filter(within & is_registration & F.col("interval_ms").isNotNull())
     whole_ms = (F.round(F.col("interval_ms") / 1000) * 1000).cast("bigint")
     lengths = own.select(*_BROKER, whole_ms.alias("period_ms"), F.col("interval_ms").alias("filled_ms"))

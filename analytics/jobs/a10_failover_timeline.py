@@ -56,7 +56,7 @@ PART_COLUMNS: Final = (
     Column("new_master", Type.LONG, "event: the elected"),
     Column("result", Type.STRING, "event: how it ended"),
     Column("cause", Type.STRING, "event: why it happened"),
-    Column("last_heartbeat_us", Type.LONG, "event: when the broker was heard last, Unix us"),
+    Column("last_heartbeat_us", Type.LONG, "event: when the broker was last heard, Unix us"),
     Column("bytes_at_stake", Type.LONG, "event: bytes that the elected may not have"),
 )
 

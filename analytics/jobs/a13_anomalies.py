@@ -59,9 +59,9 @@ PART_COLUMNS: Final = (
     Column("broker_id", Type.LONG, "broker id"),
     Column("hour_us", Type.LONG, "beginning of the hour whose windows these are, Unix us"),
     Column("windows_us", Type.LONGS, "beginnings of its ten minutes, Unix us; what follows has one value for each"),
-    Column("interval_means_ms", Type.DOUBLES, "mean interval between beats, ms"),
+    Column("interval_means_ms", Type.DOUBLES, "mean interval between heartbeats, ms"),
     Column("interval_maxima_ms", Type.DOUBLES, "longest interval, ms; the mean of the NameServers"),
-    Column("heartbeats_missed", Type.DOUBLES, "beats that did not come; the mean of the NameServers"),
+    Column("heartbeats_missed", Type.DOUBLES, "heartbeats that did not come; the mean of the NameServers"),
     Column("topics_changed", Type.DOUBLES, "topics that came, went or changed; the mean of the NameServers"),
 )
 
@@ -111,7 +111,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
 
 
 def _beats(inputs: Inputs, span: Span) -> DataFrame:
-    """Return the intervals that NameServers saw: of each beat, or of a minute where beats are summarised."""
+    """Return the intervals that NameServers saw: of each heartbeat, or of a minute where heartbeats are summarised."""
     interval, period = F.col("interval_ms"), F.col("period_ms")
     missed = F.greatest(F.round(F.try_divide(interval, period)) - 1, F.lit(0.0))
     heartbeats = of_span(inputs["heartbeat"], span).where("event_type = 'heartbeat' AND interval_ms IS NOT NULL")

@@ -8,8 +8,8 @@ from analytics.reporting.page import Advice, Table
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import Row, broker, broker_set, counted, number, share
 
-#: Brokers that run with enableSlaveActingMaster beat each second, and tell NameServers their timeout.
-_BEATS_OFTEN_BELOW_MS: Final = 10_000
+#: Brokers that run with enableSlaveActingMaster send heartbeats each second, and their timeout to NameServers.
+_FREQUENT_BELOW_MS: Final = 10_000
 #: Of all others this one counts.
 _TIMEOUT_UNTOLD_S: Final = 120
 
@@ -66,8 +66,8 @@ def _timeouts(result: JobResult, addresses: Mapping[tuple[str, str], str]) -> li
 
 def _sends_its_timeout(row: Row) -> bool:
     """Return whether a broker says itself when it is to be given up."""
-    beats_often = row["period_ms"] is not None and row["period_ms"] < _BEATS_OFTEN_BELOW_MS
-    return beats_often or row["current_timeout_s"] not in (None, _TIMEOUT_UNTOLD_S)
+    is_frequent = row["period_ms"] is not None and row["period_ms"] < _FREQUENT_BELOW_MS
+    return is_frequent or row["current_timeout_s"] not in (None, _TIMEOUT_UNTOLD_S)
 
 
 def _timeout_command(row: Row, addresses: Mapping[tuple[str, str], str]) -> str:

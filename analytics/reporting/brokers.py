@@ -119,7 +119,7 @@ def _mtbf(row: Row) -> str:
 
 
 def heartbeats(result: JobResult) -> Section:
-    """Who beats irregularly."""
+    """Brokers with irregular heartbeats."""
     title = "Missed heartbeats"
     rows = sorted(result.rows, key=_most_missed_first)
     if not rows:
@@ -128,11 +128,11 @@ def heartbeats(result: JobResult) -> Section:
     ratios = [Bar(_to(row), (100 * (row["miss_ratio"] or 0),)) for row in sure[:SHOWN]]
     intervals = [Bar(_to(row), (row["p50_ms"] / 1e3, row["p99_ms"] / 1e3, row["max_ms"] / 1e3)) for row in rows[:SHOWN]]
     figures = [
-        bars(title, (), ratios, Axis("beats that did not come, %", lambda value: f"{value:.2f}"))
+        bars(title, (), ratios, Axis("heartbeats that did not come, %", lambda value: f"{value:.2f}"))
         if ratios
         else nothing(title, TOO_LITTLE),
         bars(
-            "Intervals between beats",
+            "Intervals between heartbeats",
             ("median", "99 %", "longest"),
             intervals,
             Axis("interval", duration, steps=DURATION),
@@ -142,7 +142,7 @@ def heartbeats(result: JobResult) -> Section:
 
 
 def _heartbeat_answer(rows: list[Row]) -> str:
-    """Return who missed beats; of brokers whose period is not known only that."""
+    """Return who missed heartbeats; of brokers whose period is not known only that."""
     known = [row for row in rows if row["missed"] is not None]
     missing = [row for row in known if row["missed"]]
     # What it sends to NameServers and to controllers are two rows of a broker.
@@ -150,18 +150,18 @@ def _heartbeat_answer(rows: list[Row]) -> str:
     said = []
     if missing:
         said.append(
-            f"{len(_brokers_in(missing))} of {brokers} missed beats, {_to(missing[0])} most: "
+            f"{len(_brokers_in(missing))} of {brokers} missed heartbeats, {_to(missing[0])} most: "
             f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest silence."
         )
     elif known:
-        said.append(f"No beat of {brokers} was missed.")
+        said.append(f"No heartbeat of {brokers} was missed.")
     if known and not any(map(_is_sure, known)):
-        said.append("That is too little history to say how regularly they beat.")
+        said.append("That is too little history to say how regularly they send heartbeats.")
     unknown = _brokers_in([row for row in rows if row["missed"] is None])
     if unknown:
         said.append(
             f"Of {counted(len(unknown), 'broker')} there is too little history to know the period, "
-            "and which of the beats were missed."
+            "and which of the heartbeats were missed."
         )
     return " ".join(said)
 
@@ -171,7 +171,7 @@ def _brokers_in(rows: list[Row]) -> set[str]:
 
 
 def _most_missed_first(row: Row) -> tuple[bool, float]:
-    """Order brokers by how long missed beats left them silent: one of 30 s counts as thirty of a second."""
+    """Order brokers by how long missed heartbeats left them silent: one of 30 s counts as thirty of a second."""
     return row["missed"] is None, -(row["missed"] or 0) * (row["period_ms"] or 0)
 
 
@@ -187,7 +187,7 @@ def _missed_of(row: Row) -> str:
 
 
 def _missed_share(row: Row) -> str:
-    """Return the part of beats that did not come: however small, it is more than none."""
+    """Return the part of heartbeats that did not come: however small, it is more than none."""
     told_share = share(row["miss_ratio"], 2)
     return "under 0.01 %" if row["missed"] and told_share == share(0, 2) else told_share
 
@@ -199,7 +199,7 @@ def _missed_cell(row: Row) -> str:
 
 
 def _heartbeat_table(rows: list[Row]) -> Table:
-    headings = ("broker", "to", "#beats", "#period", "#median", "#99 %", "#longest", "#missed")
+    headings = ("broker", "to", "#heartbeats", "#period", "#median", "#99 %", "#longest", "#missed")
     return Table(
         "Brokers, those that missed most first",
         headings,
@@ -261,7 +261,7 @@ def flapping(result: JobResult) -> Section:
 
 def detection(result: JobResult) -> Section:
     """How soon the dead were noticed."""
-    title = "From the last sign of life to the removal"
+    title = "From the last heartbeat to the removal"
     rows = sorted(result.rows, key=lambda row: (row["source"], row["reason"] or "", row["timeout_ms"] or 0))
     if not rows:
         return result.section("Detection", "No broker was given up.", [nothing(title, "no broker was given up")])

@@ -164,7 +164,7 @@ def _ms(value: float | None) -> str:
 _METRICS: Final = {
     "interval_mean_ms": "mean interval",
     "interval_max_ms": "longest interval",
-    "missed": "missed beats",
+    "missed": "missed heartbeats",
     "topic_changes": "topic changes",
 }
 

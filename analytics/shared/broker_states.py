@@ -2,7 +2,7 @@
 
 The parts of a day are what became known in it: brokers that came or left, servers that began without knowledge, pieces
 of observed time, and, since a day has to be readable by itself, how everything stood at its beginning. A removal is
-known when the server decides it, and where the broker was silent it reaches back to its last sign of life, which may
+known when the server decides it, and where the broker was silent it reaches back to its last heartbeat, which may
 lie before midnight; so `at_us` is always in the day and `since_us` may be earlier. What is told twice by two days
 changes nothing. A broker that a controller heard after the NameServer lived until then. One whose connection ended died
 then: its host ended it, or it ended it itself.
@@ -42,10 +42,10 @@ STATE_PARTS: Final = (
     Column("broker_name", Type.STRING, "broker set; null where all brokers are meant"),
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("at_us", Type.LONG, "when it was known, Unix us; the end of observed time"),
-    Column("since_us", Type.LONG, "from when on it may be so: the last sign of life before a silent end; else at_us"),
-    Column("planned", Type.BOOLEAN, "down: the broker said good-bye"),
+    Column("since_us", Type.LONG, "from when on it may be so: the last heartbeat before a silent end; else at_us"),
+    Column("planned", Type.BOOLEAN, "down: the broker unregistered"),
     Column("address", Type.STRING, "up: where the broker is"),
-    Column("silent", Type.BOOLEAN, "down: it was given up for its silence"),
+    Column("silent", Type.BOOLEAN, "down: it expired"),
 )
 
 #: So long after its start the word of a NameServer counts for brokers that it has not heard of: their usual timeout.
@@ -96,7 +96,7 @@ def actual_states(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def reported_states(parts: DataFrame, span: Span) -> DataFrame:
-    """Return what each NameServer answered about each broker: a silent one is up until it is given up.
+    """Return what each NameServer answered about each broker: a silent one is up until it expires.
 
     The rows are those of `actual_states`.
     """

@@ -22,7 +22,7 @@ _UNOBSERVED_AFTER_US = UNOBSERVED_AFTER_MS * 1000
 _PAUSE_SHORTEST_MS = UNOBSERVED_AFTER_MS - TICK_INTERVAL_MS
 
 #: Why recording resumed, as history/server_rows.py has it.
-_BEATS_MISSING = "heartbeats are missing"
+_HEARTBEATS_MISSING = "heartbeats are missing"
 
 
 def lost_states() -> Column:
@@ -31,7 +31,7 @@ def lost_states() -> Column:
     Where only heartbeats are missing, all is known about who came and left.
     """
     resumed = F.col("event_type") == "recording_resumed"
-    return resumed & ~F.col("reason").eqNullSafe(_BEATS_MISSING)
+    return resumed & ~F.col("reason").eqNullSafe(_HEARTBEATS_MISSING)
 
 
 def observed_pieces(inputs: Inputs, span: Span) -> DataFrame:

@@ -16,7 +16,7 @@ def runs(parts: DataFrame, span: Span) -> DataFrame:
     Down: fewer than a majority of the NameServers whose word counts have it. While at least half of them know that its
     process has another broker id, it is neither. Columns: cluster, broker_name, broker_id,
     start_us, end_us, observed_us (without time in which nobody watched), sure_us (of it, without what a broker that was
-    silent may have lived until it was given up), up, planned (down, and it said good-bye to somebody), is_change (it
+    silent may have lived until it was given up), up, planned (down, and it unregistered to somebody), is_change (it
     was the other way before; false for the first run, whose beginning nobody saw).
 
     A broker exists from when most have it on, or one says that it is down: that others hear of a new one a moment
@@ -32,7 +32,7 @@ def runs(parts: DataFrame, span: Span) -> DataFrame:
 
 
 def times_down(parts: DataFrame, span: Span) -> DataFrame:
-    """Return the pieces of time that brokers were down in without having said good-bye, as far as they were watched.
+    """Return the pieces of time that brokers were down in without having unregistered, as far as they were watched.
 
     Columns: cluster, broker_name, broker_id, start_us, end_us.
     """
@@ -63,7 +63,7 @@ def _numbered(parts: DataFrame, span: Span) -> GroupedData:
 def _judged(parts: DataFrame, span: Span) -> DataFrame:
     """Return pieces of time in which somebody's word counts, each up or down, from the broker's first on."""
     said = actual_states(parts, span)
-    # Cut where it is given up: before that it may have lived.
+    # Cut where it expires: before that it may have lived.
     cut_us = F.greatest("start_us", F.least("end_us", "sure_us"))
     halves = F.array(
         F.struct(F.col("start_us").alias("from_us"), cut_us.alias("to_us"), F.lit(1).cast("bigint").alias("doubt")),

@@ -9,11 +9,12 @@ from functools import lru_cache
 
 import pytest
 from hand_tables import found
-from plain import proposals, timeouts, trends
+from plain import capacity as capacity_model
+from plain import proposals, timeout_recommendation
+from plain.cases import STORIES, story_of
 from plain.comparing import differences
 from plain.histories import history_of, long_history_of, weeks_of
-from plain.questions import LONG, QUESTIONS, is_told
-from plain.stories import STORIES, story_of
+from plain.models import LONG, QUESTIONS, is_told
 from plain.together import apart, together
 from synthetic.frames import frame
 
@@ -75,7 +76,7 @@ def judged(job_id, plan, history, told):
     """How what is told of a history differs from what the model says."""
     window = (plan.start_us, plan.end_us)
     if job_id == "A5":
-        return timeouts.faults(history.rows, window, told)
+        return timeout_recommendation.faults(history.rows, window, told)
     question = QUESTIONS[job_id]
     faults = impossible(job_id, history, window, told)
     if question.kinds:
@@ -102,7 +103,7 @@ def impossible(job_id, history, window, told):
     """What cannot be, whatever the model leaves open."""
     if job_id in ("A8", "A9"):
         return proposals.faults(history.rows, window, told)
-    return trends.faults(told) if job_id == "A12" else []
+    return capacity_model.faults(told) if job_id == "A12" else []
 
 
 def sides(states):

@@ -3,10 +3,10 @@
 from random import Random
 
 import pytest
-from plain.beats import due_in, heartbeat_gaps
+from plain.availability import availability
+from plain.cases import NOON, STORIES, story_of
+from plain.heartbeat_gaps import due_in, heartbeat_gaps
 from plain.histories import history_of
-from plain.outages import availability
-from plain.stories import NOON, STORIES, story_of
 from plain.watching import watched
 from synthetic.generator import generate
 from synthetic.plan import HOUR, MINUTE, MONDAY, BrokerKey, Plan, brokers

@@ -17,10 +17,10 @@ from synthetic.plan import (
     Downtime,
     End,
     Freeze,
-    Happening,
     Outage,
     Pause,
     Plan,
+    PlannedEvent,
     Plant,
     Server,
     Topic,
@@ -201,7 +201,9 @@ def test_happenings_are_recorded_by_servers_that_run():
     down = Downtime(MONDAY + HOUR, MONDAY + HOUR + 5 * MINUTE)
     server = Server(name="controller-0", source="controller", downtimes=(down,))
     told = tuple(
-        Happening(MONDAY + HOUR + minutes * MINUTE, "controller-0", "scaling", "plan", {"operation_id": str(minutes)})
+        PlannedEvent(
+            MONDAY + HOUR + minutes * MINUTE, "controller-0", "scaling", "plan", {"operation_id": str(minutes)}
+        )
         for minutes in (-1, 1, 6)
     )
     history = generate(a_plan(Plant(happenings=told), servers=(server,)))

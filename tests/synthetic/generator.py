@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from history.schemas import FAMILIES, TICK_INTERVAL_MS
 from history.server_rows import STATES_MISSING
-from synthetic.plan import DAY, MS, Broker, Cut, End, Freeze, Happening, Outage, Plan, Server
+from synthetic.plan import DAY, MS, Broker, Cut, End, Freeze, Outage, Plan, PlannedEvent, Server
 from synthetic.route_book import SET_COLUMNS, RouteBook
 from synthetic.watch import Boot, Drop, Seen, Watch, boots
 
@@ -100,7 +100,7 @@ def _own(plan: Plan, server: Server, boot: Boot) -> Iterator[_Own]:
     return merge(begin, ticks, snapshots, resumed, end, key=attrgetter("at_us"))
 
 
-def _scan_of(event: Seen | _Own | Happening) -> tuple[int, str] | None:
+def _scan_of(event: Seen | _Own | PlannedEvent) -> tuple[int, str] | None:
     """Return at which look, and from which set, a silent broker was removed: the members leave together."""
     if isinstance(event, Seen) and event.what == End.SILENT.value:
         return event.at_us, event.broker.key.broker_name
@@ -123,7 +123,7 @@ class _Recorder:
         self._book = RouteBook(plan)
         self._last_tick_us = 0
 
-    def rows(self, events: Iterator[Seen | _Own | Happening]) -> Iterator[tuple[str, Row]]:
+    def rows(self, events: Iterator[Seen | _Own | PlannedEvent]) -> Iterator[tuple[str, Row]]:
         numbers = count()
         for _, together in groupby(events, key=lambda event: _scan_of(event) or next(numbers)):
             event, *others = together
@@ -136,14 +136,14 @@ class _Recorder:
                 if not self._is_paused(event.at_us):
                     yield family, self._as_released(row)
 
-    def _told(self, together: list[Seen | _Own | Happening], boot: Boot) -> Iterator[tuple[str, Row]]:
+    def _told(self, together: list[Seen | _Own | PlannedEvent], boot: Boot) -> Iterator[tuple[str, Row]]:
         event = together[0]
         match event:
             case Seen() if event.what in _FAMILY_OF:
                 yield _FAMILY_OF[event.what], self._row(event.at_us, boot, event.what, _who(event) | event.values)
             case Seen():
                 yield from self._about_set([each for each in together if isinstance(each, Seen)], boot)
-            case Happening():
+            case PlannedEvent():
                 yield event.family, self._row(event.at_us, boot, event.event_type, dict(event.values))
             case _Own():
                 yield from self._about_itself(event, boot)

@@ -115,7 +115,7 @@ class TopicChange(NamedTuple):
     perm: int | None = 6
 
 
-class Happening(NamedTuple):
+class PlannedEvent(NamedTuple):
     """A row of any family that one server records, if it runs then; the envelope is filled in."""
 
     at_us: int
@@ -180,7 +180,7 @@ class Plant:
     cuts: tuple[Cut, ...] = ()
     topics: tuple[Topic, ...] = ()
     topic_changes: tuple[TopicChange, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[PlannedEvent, ...] = ()
     truth: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 

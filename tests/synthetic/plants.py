@@ -1,6 +1,7 @@
-"""Things to plant in a history, each with its truth. More of them stand in plants_*.py."""
+"""Things to plant in a history, each with its truth."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -10,8 +11,9 @@ from synthetic.plan import (
     BrokerKey,
     Cut,
     End,
-    Happening,
+    Freeze,
     Outage,
+    PlannedEvent,
     Plant,
     TopicChange,
 )
@@ -136,7 +138,7 @@ def failover(broker_name: str, died_us: int, *, controller: str, epoch: int, clu
     )
     truth = Failover(failover_id, broker_name, died_us, detected_us, started_us, elected_us, notified_us)
     return Plant(
-        happenings=tuple(Happening(at_us, controller, "controller", what, values) for at_us, what, values in told),
+        happenings=tuple(PlannedEvent(at_us, controller, "controller", what, values) for at_us, what, values in told),
         truth={"failovers": (truth,)},
     )
 
@@ -152,7 +154,45 @@ def offset_samples(
         of_group = values | {"group": group, "consumer_offset": total, "consumers": 4}
         at_us = start_us + number * every_us
         happenings += [
-            Happening(at_us, server, "offset_sample", "sample", values),
-            Happening(at_us, server, "offset_sample", "sample", of_group),
+            PlannedEvent(at_us, server, "offset_sample", "sample", values),
+            PlannedEvent(at_us, server, "offset_sample", "sample", of_group),
         ]
     return Plant(happenings=tuple(happenings))
+
+
+def new_master_seen(failover: Failover, after_us: Mapping[str, int]) -> Plant:
+    """Plant the registration of the new master, broker id 1 before, on NameServers, so many us after its election."""
+    cluster = failover.failover_id.split("/")[0]
+    who = {"cluster": cluster, "broker_name": failover.broker_name, "broker_id": 0}
+    values = {**who, "broker_addr": f"{failover.broker_name}-1:10911", "role": "master"}
+    return Plant(
+        happenings=tuple(
+            PlannedEvent(failover.elected_us + delay_us, server, "broker_state", "role_changed", values)
+            for server, delay_us in after_us.items()
+        ),
+        truth={"shown": tuple((failover.failover_id, server, delay) for server, delay in after_us.items())},
+    )
+
+
+class Spell(NamedTuple):
+    """A broker behaved unlike itself; Unix us."""
+
+    broker: BrokerKey
+    from_us: int
+    to_us: int
+
+
+def slow_spell(broker: BrokerKey, from_us: int, to_us: int, *, every_us: int, still_us: int) -> Plant:
+    """Plant a broker that stands still again and again: what it would have said meanwhile does not come.
+
+    If `still_us` is its period and `every_us` two of them, its intervals are twice as long as they use to be.
+    """
+    stills = tuple(Freeze(broker, at_us, at_us + still_us) for at_us in range(from_us, to_us, every_us))
+    return Plant(freezes=stills, truth={"spells": (Spell(broker, from_us, to_us),)})
+
+
+def busy_spell(topic: str, broker: BrokerKey, from_us: int, to_us: int, *, every_us: int) -> Plant:
+    """Plant a master whose topic is altered again and again."""
+    changes = (to_us - from_us) // every_us
+    busy = churner(topic, broker.broker_name, from_us, every_us=every_us, changes=changes)
+    return replace(busy, truth={**busy.truth, "spells": (Spell(broker, from_us, to_us),)})

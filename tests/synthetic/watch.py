@@ -12,8 +12,8 @@ from statistics import median_low
 from typing import Any, NamedTuple
 
 from history.schemas import INTERVAL_BINS
-from synthetic.lives import LATENCY_US, Life, lives, sayings
 from synthetic.plan import MINUTE, MS, Broker, BrokerKey, End, Plan, Server
+from synthetic.uptimes import LATENCY_US, Uptime, heartbeats, uptimes
 
 #: NameServers look for those whose timeout is over so often; who is over it at one look leaves together.
 LOOK_US = 100 * MS
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 class _Encounter(NamedTuple):
     at_us: int
-    life: Life
+    uptime: Uptime
     version: int
     #: None: a beat.
     end: End | None
@@ -114,7 +114,7 @@ class Watch:
     def _beats(self, boot: Boot) -> Iterator[_Encounter]:
         """Yield the beats that come through, and note the others."""
         at_us = boot.start_us
-        for saying in sayings(self._plan, self._broker, self._period_ms):
+        for saying in heartbeats(self._plan, self._broker, self._period_ms):
             if saying.sent_us < boot.start_us:
                 continue
             # One connection: nothing overtakes what was sent before it.
@@ -124,17 +124,17 @@ class Watch:
             if lost or self._is_cut(saying.sent_us):
                 self._not_heard.append(Drop(self._server.name, self._broker.key, saying.sent_us))
             else:
-                yield _Encounter(at_us, saying.life, saying.version, None)
+                yield _Encounter(at_us, saying.uptime, saying.version, None)
 
     def _ends(self, boot: Boot) -> Iterator[_Encounter]:
-        for life in lives(self._plan, self._broker):
-            at_us = life.end_us + LATENCY_US[1]
+        for uptime in uptimes(self._plan, self._broker):
+            at_us = uptime.end_us + LATENCY_US[1]
             if (
-                life.end in (End.CRASH, End.PLANNED, End.MOVED)
+                uptime.end in (End.CRASH, End.PLANNED, End.MOVED)
                 and at_us > boot.start_us
-                and not self._is_cut(life.end_us)
+                and not self._is_cut(uptime.end_us)
             ):
-                yield _Encounter(at_us, life, 0, life.end)
+                yield _Encounter(at_us, uptime, 0, uptime.end)
 
     def _is_cut(self, at_us: int) -> bool:
         return any(cut.from_us <= at_us < cut.to_us for cut in self._cuts)
@@ -157,19 +157,19 @@ class Watch:
         elif encounter.end is End.MOVED:
             yield from self._close_minute(encounter.at_us)
             self._forget()
-        elif self._heard_us is not None and encounter.life.address == self._address:
+        elif self._heard_us is not None and encounter.uptime.address == self._address:
             yield from self._leave(encounter.at_us, encounter.end)
 
     def _hear(self, encounter: _Encounter) -> Iterator[Seen]:
         if self._heard_us is None:
             self._not_heard.clear()
             yield self._state("registered_first", encounter)
-        elif encounter.life.address != self._address:
+        elif encounter.uptime.address != self._address:
             yield self._state("address_changed", encounter, former_addr=self._address)
         elif encounter.version != self._version:
             yield self._state("changed", encounter)
         interval_ms = None if self._heard_us is None else (encounter.at_us - self._heard_us) // MS
-        self._heard_us, self._address, self._version = encounter.at_us, encounter.life.address, encounter.version
+        self._heard_us, self._address, self._version = encounter.at_us, encounter.uptime.address, encounter.version
         yield from self._note_beat(encounter, interval_ms)
         self.drops += self._not_heard
         self._not_heard.clear()
@@ -229,7 +229,7 @@ class Watch:
 
     def _state(self, what: str, encounter: _Encounter, **more: Any) -> Seen:
         values = {
-            "broker_addr": encounter.life.address,
+            "broker_addr": encounter.uptime.address,
             "timeout_ms": self._timeout_ms,
             "version": encounter.version,
             **_version_columns(self._plan, encounter.version),

@@ -1,7 +1,7 @@
-"""How long it was between beats, counted: additive, small, and enough for quantiles, missed beats and timeouts.
+"""Histograms of intervals between heartbeats: additive, small, enough for quantiles, missed heartbeats, timeouts.
 
 Intervals are those that the servers measured by their monotonic clocks, while they knew the broker; so none spans an
-outage, a restart of the server, or rows that were lost. Those in which the server itself stood still are left out. They
+outage, a restart of the server, or rows that were lost. Those in which the server itself paused are left out. They
 are rounded up to four digits: for each timeout of no more digits, an interval is longer than it exactly if it is so
 when it is rounded.
 """
@@ -33,17 +33,17 @@ GAP_INPUTS: Final = ("heartbeat", "heartbeat_summary", "ns_tick")
 #: Rows that do not say who wrote them are of NameServers, which were the first to write any.
 NAMESRV: Final = "namesrv"
 
-#: Who beats, and to which kind of server.
+#: Broker of the heartbeats, and the kind of server that receives them.
 GAP_KEYS: Final = ("cluster", "source", "broker_name", "broker_id")
 
 GAP_COLUMNS: Final = (
     Column("cluster", Type.STRING, "cluster of the broker"),
-    Column("source", Type.STRING, "namesrv or controller: to whom it beats"),
+    Column("source", Type.STRING, "namesrv or controller: the receiver of the heartbeats"),
     Column("broker_name", Type.STRING, "broker set"),
     Column("broker_id", Type.LONG, "broker id in its set"),
     Column("timeout_ms", Type.LONG, "ms of silence after which the broker is given up"),
-    Column("kind", Type.STRING, "register, heartbeat, data_version or controller: the beat that ended the interval"),
-    Column("gap_ms", Type.LONG, "ms between two beats, rounded up to four digits"),
+    Column("kind", Type.STRING, "register, heartbeat, data_version or controller: what ended the interval"),
+    Column("gap_ms", Type.LONG, "ms between two heartbeats, rounded up to four digits"),
     Column("n", Type.LONG, "so many such intervals; 0 in rows that only tell sums"),
     Column("sum_ms", Type.LONG, "ms of them together; of quick brokers one row tells it of all"),
     Column("summed_n", Type.LONG, "so many intervals are in that sum: not late ones whose minute was never summarised"),
@@ -64,12 +64,12 @@ _MIDDLES: Final = tuple(
 
 def gap_histogram(inputs: Inputs, span: Span) -> DataFrame:
     """Return the intervals that ended in the span: GAP_COLUMNS."""
-    tables = [_of_beats(intervals(inputs, span)), _of_summaries(_summaries(inputs, span))]
+    tables = [_of_heartbeats(intervals(inputs, span)), _of_summaries(_summaries(inputs, span))]
     return reduce(lambda one, other: one.unionByName(other), tables)
 
 
 def intervals(inputs: Inputs, span: Span) -> DataFrame:
-    """Return the rows of intervals that ended in the span, but for those in which the server stood still."""
+    """Return the rows of intervals that ended in the span, but for those in which the server paused."""
     told = of_brokers(inputs["heartbeat"]).filter(ended_in(span) & F.col("interval_ms").isNotNull())
     since_us = F.col("mono_us") - F.col("interval_ms") * 1000
     return without_process_pauses(told, inputs["ns_tick"], F.col("interval_ms"), since_us, F.col("mono_us"))
@@ -94,11 +94,11 @@ def four_digits(gap_ms: SparkColumn) -> SparkColumn:
 
 
 def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
-    """Return the histograms of all days as one for each broker, with what is known of its beats.
+    """Return the histograms of all days as one for each broker, with what is known of its heartbeats.
 
     Columns: GAP_KEYS, gap_ms, n, sum_ms, summed_n, max_ms, period_ms, missed; the last two are null where the period is
-    not known. A broker that changed the kind of its beats, and with it its timeout, has a period of its own for each
-    timeout.
+    not known. A broker that changed the kind of its heartbeats, and with it its timeout, has a period of its own for
+    each timeout.
     """
     sums = histograms.groupBy(*GAP_KEYS, "timeout_ms", "kind", "gap_ms").agg(
         *(F.sum(name).alias(name) for name in ("n", "sum_ms", "summed_n")), F.max("max_ms").alias("max_ms")
@@ -116,7 +116,7 @@ def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
 
 
 def _with_periods(promised: DataFrame, same: WindowSpec) -> DataFrame:
-    """Add `period_ms` to all rows of beats that have one: as told, as promised, or as the longer intervals show."""
+    """Add `period_ms` where there is one: as configured, the default of the kind, or as the longer intervals show."""
     gap_ms, promised_ms_, n = F.col("gap_ms"), F.col("promised_ms"), F.col("n")
     longer = is_longer(gap_ms, promised_ms_)
     longer_n = F.sum(F.when(longer, n).otherwise(0))
@@ -150,7 +150,7 @@ def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -
 
 
 def period_of_most() -> SparkColumn:
-    """Return ms between beats from the rows of a broker as `added_up` has them: as of most intervals, or null."""
+    """Return ms between heartbeats from the rows of a broker as `added_up` has them: as of most intervals, or null."""
     return F.max_by("period_ms", F.struct("n", "period_ms")).cast("double")
 
 
@@ -161,11 +161,11 @@ def ended_in(span: Span) -> SparkColumn:
     )
 
 
-def _of_beats(beats: DataFrame) -> DataFrame:
+def _of_heartbeats(heartbeats: DataFrame) -> DataFrame:
     """Count intervals that have rows. Sums over those of quick brokers stand in their summaries."""
     is_summarised = F.col("event_type") == "gap"
     return (
-        beats.withColumns(
+        heartbeats.withColumns(
             {
                 "gap_ms": four_digits(F.col("interval_ms")),
                 "told_ms": F.when(is_summarised, 0).otherwise(F.col("interval_ms")),
@@ -183,7 +183,7 @@ def _of_beats(beats: DataFrame) -> DataFrame:
 
 
 def _summaries(inputs: Inputs, span: Span) -> DataFrame:
-    """Return the summaries of the span, but for those of minutes in which the server stood still.
+    """Return the summaries of the span, but for those of minutes in which the server paused.
 
     A summary is made after its minute; an interval that ended in the minute may have begun before it.
     """

@@ -1,8 +1,8 @@
-"""How often a broker beats: what an operator says, or what the kind of its beats promises where intervals agree.
+"""The period of a broker's heartbeats: as configured by an operator, or the default of the kind if intervals agree.
 
 Rows do not hold what a broker is configured to. A broker registers once more whenever its topics change, which makes
-intervals shorter, and a lost beat makes one interval of two. What shows of a period is a peak: many intervals of one
-length. Without one the period is not known, and no beat is counted as missed.
+intervals shorter, and a lost heartbeat makes one interval of two. What shows of a period is a peak: many intervals of
+one length. Without one the period is not known, and no heartbeat is counted as missed.
 """
 
 from collections.abc import Mapping
@@ -12,16 +12,17 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-#: Kind of a beat -> ms between two of them, as brokers are configured by default: registerNameServerPeriod and
+#: Kind of a heartbeat -> ms between two of them, as brokers are configured by default: registerNameServerPeriod and
 #: brokerHeartbeatInterval.
 PROMISED_MS: Final = {"register": 30_000, "heartbeat": 1_000, "data_version": 1_000, "controller": 1_000}
 
-#: Broker set and kind -> ms between two beats, as operators tell them; without a set: of all that have none of their
-#: own.
+#: Broker set and kind -> ms between two heartbeats, as operators tell them; without a set: of all that have none of
+#: their own.
 Periods = Mapping[tuple[str | None, str], int]
 
-#: A beat that comes so much after its time is late, and beyond that it was missed. A process that is held up, or its
-#: machine, may be for most of a second; of beats that are that quick, three quarters of a period are only late.
+#: A heartbeat that comes so much after its time is late, and beyond that it was missed. A process that is held up, or
+#: its machine, may be for most of a second; of heartbeats that are that quick, three quarters of a period are only
+#: late.
 LATE_PERIODS: Final = 0.25
 LATE_MS: Final = 750
 
@@ -39,7 +40,7 @@ _INTERVALS_LEAST: Final = 20
 class Peaks(NamedTuple):
     """How many intervals of a broker are where its period would show."""
 
-    #: All of them, and those that are longer than a beat in time would leave them.
+    #: All of them, and those that are longer than a heartbeat in time would leave them.
     n: SparkColumn
     longer_n: SparkColumn
     #: Those of the promised length, of the median length of the longer ones, and of half of that.
@@ -49,7 +50,7 @@ class Peaks(NamedTuple):
 
 
 def promised_ms(periods: Periods) -> SparkColumn:
-    """Return ms between beats of the `kind` of a row of a `broker_name`; of unknown kinds those of a registration."""
+    """Return ms between heartbeats of a row's `kind` and `broker_name`; of unknown kinds those of a registration."""
     of_all = PROMISED_MS | {kind: period_ms for (name, kind), period_ms in periods.items() if name is None}
     of_set = {f"{kind}/{name}": period_ms for (name, kind), period_ms in periods.items() if name is not None}
     told = F.try_element_at(_map(of_all), F.col("kind"))
@@ -63,14 +64,14 @@ def _map(numbers: Mapping[str, int]) -> SparkColumn:
 
 
 def is_told(periods: Periods) -> SparkColumn:
-    """Tell whether an operator said how often a broker sends beats of the `kind` of a row."""
+    """Tell whether an operator said how often a broker sends heartbeats of the `kind` of a row."""
     of_all = [F.col("kind") == kind for name, kind in periods if name is None]
     of_set = [(F.col("kind") == kind) & (F.col("broker_name") == name) for name, kind in periods if name is not None]
     return reduce(lambda one, other: one | other, [*of_all, *of_set], F.lit(False))
 
 
 def is_longer(gap_ms: SparkColumn, period_ms: SparkColumn) -> SparkColumn:
-    """Tell whether an interval is longer than a beat in time would leave it."""
+    """Tell whether an interval is longer than a heartbeat in time would leave it."""
     return gap_ms > period_ms * (1 + LATE_PERIODS)
 
 
@@ -87,13 +88,13 @@ def has_promised(peaks: Peaks) -> SparkColumn:
 def has_longer(peaks: Peaks) -> SparkColumn:
     """Tell whether the median of the longer intervals is a period: most of them have its length.
 
-    Lost beats leave more intervals of one period than of two: where half of that length is more usual, it is none.
+    Lost heartbeats leave more intervals of one period than of two: where half of that length is more usual, it is none.
     """
     is_peak = (peaks.median_n > peaks.longer_n * _LONGER_MORE_THAN) & (peaks.median_n > peaks.half_n)
     return is_peak & (peaks.n >= _INTERVALS_LEAST) & (peaks.median_n >= peaks.n * _ALL_LEAST)
 
 
 def missed_in(gap_ms: SparkColumn, period_ms: SparkColumn) -> SparkColumn:
-    """Return how many beats did not come in an interval: one for each period after the first, and what may be late."""
+    """Return the missed heartbeats of an interval: one for each period after the first, less what may be late."""
     late_ms = F.greatest(period_ms * LATE_PERIODS, F.least(period_ms * (1 - LATE_PERIODS), F.lit(LATE_MS)))
     return F.greatest(F.ceil((gap_ms - late_ms) / period_ms) - 1, F.lit(0)).cast("bigint")

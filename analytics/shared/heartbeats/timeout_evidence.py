@@ -3,10 +3,10 @@
 A silence that ended by itself is a false alarm for each timeout below it. Most of them stand in the histogram of
 intervals. A broker that was given up and registered again at the same process of the server from the same address,
 sooner than any timeout offered would have let it, is one more: it was slow, not dead. Time in which the server itself
-stood still tells nothing.
+paused tells nothing.
 
-Of a broker that lets a slave act for its master, other beats than registrations may come sooner after it was given up.
-Only registrations are recorded then, so that such a silence is told up to 30 s too long.
+Of a broker that lets a slave act for its master, other heartbeats than registrations may come sooner after it was given
+up. Only registrations are recorded then, so that such a silence is told up to 30 s too long.
 """
 
 from functools import reduce
@@ -82,7 +82,7 @@ def silence_parts(inputs: Inputs, span: Span) -> DataFrame:
 # Phi-accrual
 
 
-def _phi(beats: DataFrame) -> DataFrame:
+def _phi(heartbeats: DataFrame) -> DataFrame:
     """Judge each interval by those before it; return how many thresholds they reached, counted.
 
     Sums that run on are subtracted from each other, which costs the same for each row, however many intervals a
@@ -92,7 +92,7 @@ def _phi(beats: DataFrame) -> DataFrame:
     view = Window.partitionBy("view", "day").orderBy("mono_us")
     up_to_now = view.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     gap_ms = F.col("interval_ms")
-    told = beats.filter((F.col("event_type") == "beat") & (F.col("source") == NAMESRV))
+    told = heartbeats.filter((F.col("event_type") == "heartbeat") & (F.col("source") == NAMESRV))
     running = told.select(
         *_BROKER,
         # One number instead of three names to sort by.

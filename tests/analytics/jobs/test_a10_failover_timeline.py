@@ -15,8 +15,7 @@ from hand_tables import (
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import Broker, BrokerKey, Downtime, End, Outage, Plan, Plant, Server
-from synthetic.plants import failover
-from synthetic.plants_failover import new_master_seen
+from synthetic.plants import failover, new_master_seen
 
 from analytics.jobs.a10_failover_timeline import JOB
 from analytics.shared.job import Span

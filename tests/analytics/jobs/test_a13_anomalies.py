@@ -19,7 +19,7 @@ from hand_tables import (
 from synthetic.frames import frames
 from synthetic.generator import generate
 from synthetic.plan import Broker, BrokerKey, Plan, Plant, Topic, brokers
-from synthetic.plants_spells import busy_spell, slow_spell
+from synthetic.plants import busy_spell, slow_spell
 
 from analytics.jobs.a13_anomalies import BASELINE_DAYS, FLOORS, JOB, OF_HOUR, PART_COLUMNS, WINDOW_US, result
 from analytics.spark.schemas import struct_of

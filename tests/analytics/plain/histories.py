@@ -24,8 +24,7 @@ from synthetic.plan import (
     Topic,
     TopicChange,
 )
-from synthetic.plants import failover, offset_samples, storm
-from synthetic.plants_spells import slow_spell
+from synthetic.plants import failover, offset_samples, slow_spell, storm
 
 LENGTH_US = 4 * HOUR
 

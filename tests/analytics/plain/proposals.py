@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from plain.balance import Queues, Routes, routes_at
+from plain.queue_balance import Queues, Routes, routes_at
 from plain.spans import Span
 from plain.watching import Rows
 

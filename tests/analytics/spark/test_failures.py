@@ -14,7 +14,7 @@ def test_what_fails_is_said_at_once_and_told_at_the_end_and_the_rest_is_done():
     done, said = [], []
     failures = Failures(said.append)
     for name, why in (("a", OSError("no space left")), ("b", None), ("c", BadStorage("torn"))):
-        with failures.collecting(name, said=f"{name}: failed" if name == "a" else ""):
+        with failures.collecting(name, message=f"{name}: failed" if name == "a" else ""):
             if why:
                 raise why
             done.append(name)
@@ -25,12 +25,12 @@ def test_what_fails_is_said_at_once_and_told_at_the_end_and_the_rest_is_done():
 
 def test_where_nothing_failed_nothing_is_raised():
     failures = Failures(pytest.fail)
-    with failures.collecting("a", said="a: failed"):
+    with failures.collecting("a", message="a: failed"):
         pass
     failures.raise_if_any(SomeFailed)
 
 
 def test_what_is_a_fault_of_the_whole_run_ends_it():
     failures = Failures(pytest.fail)
-    with pytest.raises(ValueError, match="a bug"), failures.collecting("a", said="a: failed"):
+    with pytest.raises(ValueError, match="a bug"), failures.collecting("a", message="a: failed"):
         raise ValueError("a bug")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Hashable
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple
 
-from plain.beats import PROMISED_MS, Configured
-from plain.lives import TIMEOUT_US, Key, key_of
+from plain.heartbeat_gaps import PROMISED_MS, Configured
 from plain.spans import Span, clipped, common, covers, joined, without
+from plain.uptime import TIMEOUT_US, Key, key_of
 from plain.watching import Boot, Row, Rows, boots, number, servers, watched
 
 Answer = dict[str, Any]

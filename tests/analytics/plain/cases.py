@@ -30,7 +30,7 @@ from synthetic.plan import (
 from synthetic.plants import failover, flaps, storm
 
 from history.heartbeats import Heartbeat, HeartbeatAggregator
-from history.rows import BrokerRef, Moment, Row, RowMaker
+from history.rows import BrokerRef, HistoryRow, Moment, RowMaker
 
 NOON = MONDAY + 12 * HOUR
 END = NOON + 2 * HOUR
@@ -317,7 +317,7 @@ def story_of(name: str) -> tuple[Plan, History]:
     return plan, history
 
 
-def _quick_beats() -> Iterator[Row]:
+def _quick_beats() -> Iterator[HistoryRow]:
     """Yield what is recorded of an hour of registrations each 30 s and questions for the data version each second."""
     random = Random("quick")
     beats, maker = HeartbeatAggregator(), RowMaker("ns-0", NOON // 1000, "namesrv")

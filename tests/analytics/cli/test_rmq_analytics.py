@@ -17,7 +17,7 @@ from analytics.engine.registry import MODULES, UnknownJob, job_id, load_jobs
 from analytics.shared.days import DAY_US, date_at, span_of
 from analytics.spark.storage import HadoopStorage
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plain.removals import between
+from plain.detection_delay import between
 from plain.spans import Span
 from plain.watching import Row, Rows, boots, servers
 

@@ -8,8 +8,8 @@ from collections import defaultdict
 from math import ceil, floor
 from typing import Any
 
-from plain.lives import IDLE_MS, ended_by_timeout
 from plain.spans import Span
+from plain.uptime import IDLE_MS, ended_by_timeout
 from plain.watching import Rows
 
 Answer = dict[str, Any]

@@ -4,8 +4,8 @@ from itertools import combinations
 from math import exp, lgamma, log
 from typing import Any
 
-from plain.lives import Key, lives
 from plain.spans import Span, clipped, seconds
+from plain.uptime import Key, lives
 from plain.watching import Rows
 
 Answer = dict[str, Any]

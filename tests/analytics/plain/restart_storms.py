@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import Any
 
-from plain.lives import HAVE, TIMEOUT_US, Key, Piece, key_of, pieces
 from plain.spans import Span
+from plain.uptime import HAVE, TIMEOUT_US, Key, Piece, key_of, pieces
 from plain.watching import Row, Rows, boots
 
 Answer = dict[str, Any]

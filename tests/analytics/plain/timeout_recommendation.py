@@ -4,8 +4,8 @@ from collections import Counter
 from math import log
 from typing import Any
 
-from plain.lives import Key, key_of
 from plain.spans import Span
+from plain.uptime import Key, key_of
 from plain.watching import Rows
 
 Answer = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from synthetic.plan import MS, Broker, End, Freeze, Plan, address_of
 
 
-class Life(NamedTuple):
+class Uptime(NamedTuple):
     """A process of a broker, from its first registration until its end."""
 
     start_us: int
@@ -22,38 +22,38 @@ class Saying(NamedTuple):
     """Something that a broker sends to all servers at once."""
 
     sent_us: int
-    life: Life
+    uptime: Uptime
     #: How many changes of its topics it has seen.
     version: int
     is_first: bool
 
 
-def lives(plan: Plan, broker: Broker) -> list[Life]:
+def uptimes(plan: Plan, broker: Broker) -> list[Uptime]:
     """Return the lives within the plan of all that are this broker, in their order."""
-    found = _own_lives(plan, broker)
+    found = _own_uptimes(plan, broker)
     for move in sorted(plan.plant.moves, key=lambda each: each.at_us):
         if broker.key in (move.broker, move.to):
-            found = [_ended(life, move.at_us) for life in found if life.start_us < move.at_us]
+            found = [_ended(uptime, move.at_us) for uptime in found if uptime.start_us < move.at_us]
         if broker.key == move.to:
-            found.append(Life(move.at_us, plan.end_us, None, address_of(move.broker)))
+            found.append(Uptime(move.at_us, plan.end_us, None, address_of(move.broker)))
     return found
 
 
-def _ended(life: Life, at_us: int) -> Life:
-    return life if life.end_us <= at_us else life._replace(end_us=at_us, end=End.MOVED)
+def _ended(uptime: Uptime, at_us: int) -> Uptime:
+    return uptime if uptime.end_us <= at_us else uptime._replace(end_us=at_us, end=End.MOVED)
 
 
-def _own_lives(plan: Plan, broker: Broker) -> list[Life]:
+def _own_uptimes(plan: Plan, broker: Broker) -> list[Uptime]:
     start_us = broker.since_us
     if start_us is None:
         start_us = plan.start_us + int(_random(plan, broker, "phase").random() * broker.period_ms * MS)
     found, address = [], broker.address
     for outage in sorted(each for each in plan.plant.outages if each.broker == broker.key):
-        found.append(Life(start_us, outage.from_us, outage.end, address))
+        found.append(Uptime(start_us, outage.from_us, outage.end, address))
         if outage.to_us is None:
             return found
         start_us, address = outage.to_us, outage.address or address
-    return [*found, Life(start_us, plan.end_us, None, address)]
+    return [*found, Uptime(start_us, plan.end_us, None, address)]
 
 
 def version_times(plan: Plan, broker_name: str) -> list[int]:
@@ -61,33 +61,33 @@ def version_times(plan: Plan, broker_name: str) -> list[int]:
     return sorted(change.at_us for change in plan.plant.topic_changes if change.broker_name == broker_name)
 
 
-def sayings(plan: Plan, broker: Broker, period_ms: int) -> Iterator[Saying]:
+def heartbeats(plan: Plan, broker: Broker, period_ms: int) -> Iterator[Saying]:
     """Yield what the broker sends, in its order; it registers at once when its topics are altered."""
     random = _random(plan, broker, f"sayings {period_ms}")
     freezes = [each for each in plan.plant.freezes if each.broker == broker.key]
     changes = version_times(plan, broker.key.broker_name)
-    for life in lives(plan, broker):
-        times = list(_times(broker, life, period_ms, random))
-        times += [at_us for at_us in changes if life.start_us < at_us < life.end_us]
+    for uptime in uptimes(plan, broker):
+        times = list(_times(broker, uptime, period_ms, random))
+        times += [at_us for at_us in changes if uptime.start_us < at_us < uptime.end_us]
         for at_us in sorted(times):
             if not _is_frozen(freezes, at_us):
-                yield Saying(at_us, life, bisect_right(changes, at_us), at_us == life.start_us)
+                yield Saying(at_us, uptime, bisect_right(changes, at_us), at_us == uptime.start_us)
 
 
-def _times(broker: Broker, life: Life, period_ms: int, random: Random) -> Iterator[int]:
-    """Yield the moments of a life's own beats, beginning with its start.
+def _times(broker: Broker, uptime: Uptime, period_ms: int, random: Random) -> Iterator[int]:
+    """Yield the moments of a uptime's own beats, beginning with its start.
 
     Jitter does not add up, as with a timer of a fixed rate; gaps that are drawn do.
     """
-    yield life.start_us
-    due_us = at_us = life.start_us
+    yield uptime.start_us
+    due_us = at_us = uptime.start_us
     while True:
         if broker.gap_ms is not None and period_ms == broker.period_ms:
             at_us += int(broker.gap_ms(random) * MS)
         else:
             due_us += period_ms * MS
             at_us = due_us + int(random.uniform(-1, 1) * min(broker.jitter_ms, period_ms / 4) * MS)
-        if at_us >= life.end_us:
+        if at_us >= uptime.end_us:
             return
         yield at_us
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from history.heartbeats import LATE_PERIODS
 from history.schemas import INTERVAL_BINS
-from plain.lives import Key, key_of
 from plain.spans import Span, common, joined
+from plain.uptime import Key, key_of
 from plain.watching import Row, Rows, number, proven
 
 Answer = dict[str, Any]

@@ -12,7 +12,7 @@ from peers.processes import Process, free_port
 
 from analytics.__main__ import main
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent
 SPARK_CLASS = SPARK_HOME / "bin" / "spark-class"
 BROKERS = 4

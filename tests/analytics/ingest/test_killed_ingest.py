@@ -15,7 +15,7 @@ from history.schemas import HEARTBEAT
 
 pytestmark = [pytest.mark.broad, pytest.mark.timeout(900)]
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from collections import defaultdict
 from statistics import mean, median
 from typing import Any
 
-from plain.lives import Key, key_of
 from plain.spans import Span
+from plain.uptime import Key, key_of
 from plain.watching import Rows
 
 Answer = dict[str, Any]

@@ -17,11 +17,11 @@ from synthetic.plan import (
     BrokerKey,
     Cut,
     End,
-    Happening,
     Move,
     Outage,
     Pause,
     Plan,
+    PlannedEvent,
     Plant,
     Server,
     three_servers,
@@ -72,12 +72,12 @@ LEFT_US, CAME_BACK_US = at(105), at(160)
 def is_turned_away(server):
     """The old master claims the broker id that another holds with a newer state."""
     who = {"cluster": "DefaultCluster", "broker_name": "failover", "broker_id": 0, "broker_addr": "failover-0:10911"}
-    return Happening(REFUSED_US, server.name, "broker_state", "conflict", who)
+    return PlannedEvent(REFUSED_US, server.name, "broker_state", "conflict", who)
 
 
 def loses_beats(server):
     values = {"reason": HEARTBEATS_MISSING, "unobserved_from": at(300)}
-    return Happening(at(310), server.name, "ns_lifecycle", "recording_resumed", values)
+    return PlannedEvent(at(310), server.name, "ns_lifecycle", "recording_resumed", values)
 
 
 def a_plan():

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import Any
 
-from plain.balance import WRITABLE, routes_at
-from plain.removals import between
+from plain.detection_delay import between
+from plain.queue_balance import WRITABLE, routes_at
 from plain.spans import Span
 from plain.watching import Row, Rows
 

@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 
 from synthetic.plan import Plan
 
-from plain.answers import divergence
-from plain.balance import queue_balance
-from plain.beats import heartbeat_gaps
-from plain.churn import route_churn
+from plain.anomalies import anomalies
+from plain.availability import availability, correlated_failures, flapping
+from plain.capacity import capacity
 from plain.comparing import Tolerances
-from plain.failovers import failover_timeline
-from plain.lives import Key
-from plain.oddities import anomalies
-from plain.outages import availability, correlated_failures, flapping
-from plain.removals import detection_delay
-from plain.scaling import queue_scaling
+from plain.detection_delay import detection_delay
+from plain.divergence import divergence
+from plain.failover_timeline import failover_timeline
+from plain.heartbeat_gaps import heartbeat_gaps
+from plain.queue_balance import queue_balance
+from plain.queue_scaling import queue_scaling
+from plain.restart_storms import restart_storms
+from plain.route_churn import route_churn
 from plain.spans import Span
-from plain.storms import restart_storms
-from plain.trends import capacity
+from plain.uptime import Key
 from plain.watching import Rows
 
 Answer = dict[str, Any]

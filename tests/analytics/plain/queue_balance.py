@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from statistics import mean, pstdev
 from typing import Any, NamedTuple
 
-from plain.lives import TIMEOUT_US
 from plain.spans import Span
+from plain.uptime import TIMEOUT_US
 from plain.watching import Row, Rows, boots, number, servers
 
 Answer = dict[str, Any]

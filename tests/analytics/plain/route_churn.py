@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Any
 
-from plain.lives import TIMEOUT_US
 from plain.spans import Span
+from plain.uptime import TIMEOUT_US
 from plain.watching import Row, Rows, number
 
 Answer = dict[str, Any]
