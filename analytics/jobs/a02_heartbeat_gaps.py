@@ -41,8 +41,8 @@ COLUMNS: Final = (
     Column(
         "period_ms",
         Type.DOUBLE,
-        "ms between heartbeats as `rmq-analytics run --period` says, or the default of their kind, 30 s of registrations, "
-        "1 s of others, or the length that most longer intervals have; null: too little history to know it",
+        "ms between heartbeats as `rmq-analytics run --period` says, or the default of their kind, 30 s, "
+        "or 1 s if no registrations, or the length of most longer intervals; null: too little history",
     ),
     Column(
         "mean_ms", Type.DOUBLE, "mean ms between heartbeats; a late one without a summary of its minute is left out"

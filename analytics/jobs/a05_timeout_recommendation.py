@@ -5,9 +5,9 @@ nothing is so sure, the one that costs least. Beside it: what phi-accrual would 
 gives a silent broker up when its timeout is over, not at a scan after it, so that a failure is noticed after the
 timeout.
 
-A broker that pauses is silent for all NameServers at once. So silences and days are divided by how many of them watched
-in the mean: 30 days at three NameServers are 30 days of evidence. Of a broker that sends heartbeats to some of them only,
-that is less than there is, and nothing is said too surely.
+A broker that pauses misses heartbeats to all NameServers at once. So gaps and days are divided by the mean number of
+watching NameServers: 30 days at three NameServers are 30 days of evidence. For a broker that sends heartbeats to only
+some of them that understates the evidence.
 """
 
 from collections.abc import Sequence

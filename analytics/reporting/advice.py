@@ -11,7 +11,7 @@ from analytics.reporting.wording import Row, broker, broker_set, counted, number
 #: Brokers that run with enableSlaveActingMaster send heartbeats each second, and their timeout to NameServers.
 _FREQUENT_BELOW_MS: Final = 10_000
 #: Of all others this one counts.
-_TIMEOUT_UNTOLD_S: Final = 120
+_TIMEOUT_DEFAULT_S: Final = 120
 
 #: So many changes of a kind have their commands on the page; all of them are in the results.
 CHANGES_SHOWN: Final = 20
@@ -55,8 +55,8 @@ def _timeouts(result: JobResult, addresses: Mapping[tuple[str, str], str]) -> li
         words.append("The command takes effect at once and is kept in the broker's file.")
     if len(told) < len(rows):
         words.append(
-            "A broker tells NameServers its timeout only if it runs with enableSlaveActingMaster=true; until then "
-            f"{counted(len(rows) - len(told), 'broker')} of these will be given up after {_TIMEOUT_UNTOLD_S} s, "
+            "A broker sends its timeout to NameServers only if it runs with enableSlaveActingMaster=true; until then "
+            f"{counted(len(rows) - len(told), 'broker')} of these will expire after {_TIMEOUT_DEFAULT_S} s, "
             "whatever is recommended."
         )
     commands = [(broker(row), _timeout_command(row, addresses)) for row in told]
@@ -65,9 +65,9 @@ def _timeouts(result: JobResult, addresses: Mapping[tuple[str, str], str]) -> li
 
 
 def _sends_its_timeout(row: Row) -> bool:
-    """Return whether a broker says itself when it is to be given up."""
+    """Return whether a broker sends its timeout itself."""
     is_frequent = row["period_ms"] is not None and row["period_ms"] < _FREQUENT_BELOW_MS
-    return is_frequent or row["current_timeout_s"] not in (None, _TIMEOUT_UNTOLD_S)
+    return is_frequent or row["current_timeout_s"] not in (None, _TIMEOUT_DEFAULT_S)
 
 
 def _timeout_command(row: Row, addresses: Mapping[tuple[str, str], str]) -> str:

@@ -21,9 +21,9 @@ from analytics.reporting.wording import (
 #: So many bars are in a plot.
 SHOWN: Final = 12
 
-#: Of a shorter time nothing is said in per cent: a share of minutes is no availability.
+#: A shorter time gets no percentage: a share of minutes is no availability.
 SHARE_FROM_S: Final = 86_400.0
-#: A quantile is told from so many values on.
+#: A quantile needs so many values.
 P99_FROM: Final = 100
 #: How late timers are.
 _TIMER_MS: Final = 1_000
@@ -62,7 +62,7 @@ def _was_down(row: Row) -> bool:
 
 
 def _since(row: Row) -> str:
-    """Say that nobody saw it fail: a failure counts in the window that it began in."""
+    """Return the note that no failure was observed: a failure counts in the window that it began in."""
     return ", down since before the window" if row["unplanned_least_s"] and not row["failures"] else ""
 
 
@@ -112,7 +112,7 @@ def _availability_table(rows: list[Row]) -> Table:
 
 
 def _mtbf(row: Row) -> str:
-    """Return between which bounds it is with 95 % on each side: of few failures the mean itself tells little."""
+    """Return between which bounds it is with 95 % on each side: the mean of few failures is uncertain."""
     if row["mtbf_upper_s"] is None:
         return f"over {duration(row['mtbf_lower_s'])}"
     return f"{duration(row['mtbf_lower_s'])} to {duration(row['mtbf_upper_s'])}"
@@ -147,23 +147,23 @@ def _heartbeat_answer(rows: list[Row]) -> str:
     missing = [row for row in known if row["missed"]]
     # What it sends to NameServers and to controllers are two rows of a broker.
     brokers = counted(len(_brokers_in(known)), "broker")
-    said = []
+    sentences = []
     if missing:
-        said.append(
+        sentences.append(
             f"{len(_brokers_in(missing))} of {brokers} missed heartbeats, {_to(missing[0])} most: "
-            f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest silence."
+            f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest gap."
         )
     elif known:
-        said.append(f"No heartbeat of {brokers} was missed.")
+        sentences.append(f"No heartbeat of {brokers} was missed.")
     if known and not any(map(_is_sure, known)):
-        said.append("That is too little history to say how regularly they send heartbeats.")
+        sentences.append("That is too little history to say how regularly they send heartbeats.")
     unknown = _brokers_in([row for row in rows if row["missed"] is None])
     if unknown:
-        said.append(
+        sentences.append(
             f"Of {counted(len(unknown), 'broker')} there is too little history to know the period, "
             "and which of the heartbeats were missed."
         )
-    return " ".join(said)
+    return " ".join(sentences)
 
 
 def _brokers_in(rows: list[Row]) -> set[str]:
@@ -171,7 +171,7 @@ def _brokers_in(rows: list[Row]) -> set[str]:
 
 
 def _most_missed_first(row: Row) -> tuple[bool, float]:
-    """Order brokers by how long missed heartbeats left them silent: one of 30 s counts as thirty of a second."""
+    """Order brokers by the total time of missed heartbeats: one of 30 s counts as thirty of a second."""
     return row["missed"] is None, -(row["missed"] or 0) * (row["period_ms"] or 0)
 
 
@@ -264,21 +264,21 @@ def detection(result: JobResult) -> Section:
     title = "From the last heartbeat to the removal"
     rows = sorted(result.rows, key=lambda row: (row["source"], row["reason"] or "", row["timeout_ms"] or 0))
     if not rows:
-        return result.section("Detection", "No broker was given up.", [nothing(title, "no broker was given up")])
+        return result.section("Detection", "No broker was removed.", [nothing(title, "no broker was removed")])
     silent = [row for row in rows if row["expected_ms"] is not None]
     slow = [row for row in silent if row["mean_ms"] > 1.1 * row["expected_ms"] + _TIMER_MS]
     noticed = [row for row in rows if row["expected_ms"] is None]
-    said = [counted(sum(row["n"] for row in rows), "removal")]
+    sentences = [counted(sum(row["n"] for row in rows), "removal")]
     if noticed:
         longest_ms = max(row["max_ms"] for row in noticed)
         took = "at once" if not longest_ms else f"within {_ms(longest_ms)}"
-        said.append(f"{sum(row['n'] for row in noticed)} at the end of a connection, {took}")
+        sentences.append(f"{sum(row['n'] for row in noticed)} at the end of a connection, {took}")
     if silent and not slow:
-        said.append(f"{sum(row['n'] for row in silent)} for silence, which took as long as they should")
-    answer = "; ".join(said) + "."
+        sentences.append(f"{sum(row['n'] for row in silent)} after a timeout, as fast as expected")
+    answer = "; ".join(sentences) + "."
     if slow:
         reasons = ", ".join(_removal(row) for row in slow)
-        answer = f"Brokers were given up later than their timeout explains: {reasons}."
+        answer = f"Brokers were removed later than their timeout explains: {reasons}."
     delays = [Bar(_removal(row), (row["p50_ms"] / 1e3, row["p95_ms"] / 1e3, _s(row["expected_ms"]))) for row in rows]
     figure = bars(title, ("median", "95 %", "mean to expect"), delays[:SHOWN], Axis("delay", duration, steps=DURATION))
     headings = ("server", "reason", "#timeout", "#removals", "#median", "#95 %", "#longest", "#mean", "#expected")
@@ -328,7 +328,7 @@ def timeouts(result: JobResult) -> Section:
     if unjudged:
         answer += f" Of {counted(unjudged, 'broker')} there is too little history."
     now = [Bar(broker(row), (row["current_timeout_s"], row["recommended_timeout_s"])) for row in judged[:SHOWN]]
-    figure = bars(title, ("now", "recommended"), now, Axis("silence borne", duration, steps=DURATION))
+    figure = bars(title, ("now", "recommended"), now, Axis("timeout", duration, steps=DURATION))
     return result.section("Timeouts", answer, [figure], timeout_table(rows))
 
 

@@ -126,7 +126,7 @@ def _svg(figure: Figure, width: int, name: str) -> str:
 
 
 def nothing(title: str, words: str) -> Figure:
-    """Return the plot of an empty result: it says so."""
+    """Return the plot of an empty result, with that text."""
 
     def draw(width: int) -> tuple[str, float]:
         box = f'<rect class="none" x="1" y="1" width="{width - 2}" height="58" rx="6"/>'

@@ -76,7 +76,7 @@ def _failover_answer(rows: list[Row]) -> str:
         answer += f"; the slowest, of {broker_set(slowest)}, took {duration(slowest['total_s'])} until {last} showed it"
     missing = [row for row in rows if row["missing"]]
     if missing:
-        answer += f"; {counted(len(missing), 'lacks', 'lack')} a moment that nobody recorded"
+        answer += f"; {counted(len(missing), 'lacks', 'lack')} a moment that no server recorded"
     lost = [row for row in rows if row["new_master"] is None]
     return f"{answer}; {len(lost)} ended without a master." if lost else f"{answer}."
 
@@ -90,7 +90,7 @@ def _failover_table(rows: list[Row]) -> Table:
                 _name(row),
                 f"{_id(row['old_master'])} to {_id(row['new_master'])}",
                 time_text(row["elected"]),
-                str(row["cause"] or "not told"),
+                str(row["cause"] or "not recorded"),
                 duration(row["detect_s"]),
                 duration(row["total_s"]),
                 str(row["slowest_namesrv"] or "nobody"),
@@ -211,7 +211,7 @@ def anomalies(result: JobResult) -> Section:
 
 
 def _as_usual(judged: int) -> str:
-    """Say that nobody differed, of those whose usual behaviour is known."""
+    """Return that no broker of known usual behaviour differed."""
     if judged == 1:
         return "The 1 broker with enough history behaved as it always does."
     return f"Each of the {counted(judged, 'broker')} with enough history behaved as it always does."

@@ -18,15 +18,15 @@ def capacity(result: JobResult) -> Section:
     rows = sorted(result.rows, key=lambda row: (row["days_left"] is None, row["days_left"] or 0, _name(row)))
     if not rows:
         return result.section(
-            "Capacity", "No server told what it used.", [nothing("Use by day", "no server told of it")]
+            "Capacity", "No server recorded its usage.", [nothing("Use by day", "no server recorded it")]
         )
     ending = [row for row in rows if row["days_left"] is not None]
-    answer = "Nothing comes to its limit, as far as can be told."
+    answer = "No resource reaches its limit, as far as known."
     if ending:
         left = duration(ending[0]["days_left"] * _DAY_S)
         answer = f"If it goes on so, the first limit is reached in {left}, by the {_name(ending[0])}."
     if all(row["slope_day"] is None for row in rows):
-        answer = "Too little history: after four days it can be told where it goes."
+        answer = "Too little history: a trend needs four days."
     figures = [_figure(row) for row in sorted(rows, key=_importance)[:_FIGURES]]
     return result.section("Capacity", answer, figures, _table(rows))
 

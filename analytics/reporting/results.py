@@ -9,7 +9,7 @@ from analytics.reporting.wording import Row, counted, time_text, unix_s
 
 
 class JobResult(NamedTuple):
-    """One result: what `results/latest/<name>.json` tells."""
+    """One result: what `results/latest/<name>.json` holds."""
 
     job_id: str
     name: str

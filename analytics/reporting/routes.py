@@ -23,7 +23,7 @@ SHOWN: Final = 12
 
 _KINDS: Final = ("cold", "presence", "address", "version")
 
-#: That NameServers did not differ says something if they were compared for so long: a broker's usual timeout, twice.
+#: That NameServers agreed is worth a statement if they were compared for so long: twice the usual timeout.
 COMPARED_MIN_S: Final = 240
 
 
@@ -33,9 +33,9 @@ def divergence(result: JobResult) -> Section:
     rows = sorted((row for row in result.rows if row["kind"] in _KINDS), key=lambda row: -(row["seconds"] or 0))
     cold = [row for row in rows if row["kind"] == "cold"]
     differing = [row for row in rows if row["kind"] != "cold"]
-    said = [_cold_answer(cold)] if cold else []
-    said.append(_differing_answer(differing) if differing else _agreed(result, "Otherwise the" if cold else "The"))
-    answer = " ".join(said)
+    sentences = [_cold_answer(cold)] if cold else []
+    sentences.append(_differing_answer(differing) if differing else _agreed(result, "Otherwise the" if cold else "The"))
+    answer = " ".join(sentences)
     if not rows:
         return result.section("Divergence", answer, [nothing(title, "no difference was recorded")])
     marks: defaultdict[str, list[Mark]] = defaultdict(list)
@@ -52,7 +52,7 @@ def _subject(row: Row) -> str:
 
 
 def _agreed(result: JobResult, the: str) -> str:
-    """Say that nobody differed, and how much that says."""
+    """Return that no NameServer differed, and how long they were compared."""
     compared = result.of_kind("compared")
     names = {name for row in compared for name in row["states"] or ()}
     # What holds of all clusters holds for the shortest of their times.
@@ -60,18 +60,16 @@ def _agreed(result: JobResult, the: str) -> str:
     compared_s = min((row["compared_s"] for row in together), default=0)
     if not compared_s:
         who = f"only {min(names)}" if len(names) == 1 else "no two NameServers at the same time"
-        return (
-            f"There is nothing to compare: {who} told of what it knew." if names else "Too little history to compare."
-        )
+        return f"There is nothing to compare: {who} recorded its routes." if names else "Too little history to compare."
     if compared_s < COMPARED_MIN_S:
         return (
             f"Too little history to say that NameServers agree: two of them were watching for {duration(compared_s)}, "
-            "and told no more that differed."
+            "and recorded no difference."
         )
     agreed = {name for row in together for name in row["states"]}
     of = f" about {counted(len(together), 'cluster')}" if len(compared) > 1 else ""
     alone = sorted(str(row["cluster"]) for row in compared if row not in together)
-    rest = f" Of {', '.join(alone)} no two told at the same time." if alone else ""
+    rest = f" Of {', '.join(alone)} no two were observed at the same time." if alone else ""
     time = f"{'at least ' if len(together) > 1 else 'all the '}{duration(compared_s)}"
     return f"{the} {len(agreed)} NameServers agreed{of} in {time} in which two were watching.{rest}"
 
@@ -102,8 +100,8 @@ def _missing_brokers(rows: list[Row], worst: Row) -> str:
     if seen == count:
         return f"{brokers} that were there, for {long}"
     if not seen:
-        return f"{brokers} that it had before, for at most {long}; whether they were there nobody watched"
-    return f"{brokers}, {seen} of which were there, for at most {long}; whether the others were nobody watched"
+        return f"{brokers} that it had before, for at most {long}; no other NameServer observed whether they were up"
+    return f"{brokers}, {seen} of which were up, for at most {long}; no other NameServer observed the rest"
 
 
 def _not_found_text(row: Row) -> str:

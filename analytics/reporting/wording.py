@@ -118,7 +118,7 @@ def broker_set(row: Row) -> str:
 
 
 def in_cluster(row: Row, name: str, cluster: str = "cluster") -> str:
-    """Return a name as it is told apart from those of other clusters; `cluster`: the column that names its own."""
+    """Return a name, distinct from those of other clusters; `cluster`: the column that names its own."""
     return f"{row[cluster]}/{name}" if row.get(_SEVERAL_CLUSTERS) else name
 
 
@@ -127,7 +127,7 @@ _SEVERAL_CLUSTERS: Final = "several_clusters"
 
 
 def with_clusters(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return rows whose brokers are told with their cluster if there is more than one."""
+    """Return rows whose brokers are shown with their cluster if there is more than one."""
     clusters = {row.get(column) for row in rows for column in ("cluster", "cluster_b")} - {None}
     return tuple({**row, _SEVERAL_CLUSTERS: True} for row in rows) if len(clusters) > 1 else tuple(rows)
 

@@ -98,8 +98,8 @@ def test_name_servers_agree_for_as_long_as_they_were_compared():
     assert of(100.0, "a", "b").startswith(
         "Too little history to say that NameServers agree: two of them were watching for"
     )
-    assert of(0.0, "a") == "There is nothing to compare: only a told of what it knew."
-    assert of(0.0, "a", "b") == "There is nothing to compare: no two NameServers at the same time told of what it knew."
+    assert of(0.0, "a") == "There is nothing to compare: only a recorded its routes."
+    assert of(0.0, "a", "b") == "There is nothing to compare: no two NameServers at the same time recorded its routes."
 
 
 def test_a_cold_name_server_is_said_first_with_what_it_lacked_and_answered():
@@ -136,10 +136,11 @@ def test_of_brokers_that_only_the_cold_one_knew_nobody_says_that_they_were_there
         start = {"kind": "cold", "ns_id": "ns-0", "start_time": at(3), "end_time": at(3, "00:01:30"), "seconds": 90.0}
         return divergence_of(a_row("A6", **start, lacked=["a:0", "b:0"], lacked_seen=lacked_seen))
 
-    assert "lacked 2 brokers that it had before, for at most 90 s; whether they were there nobody watched; " in of(0)
-    assert "lacked 2 brokers, 1 of which were there, for at most 90 s; whether the others were nobody watched; " in of(
-        1
+    assert (
+        "lacked 2 brokers that it had before, for at most 90 s; no other NameServer observed whether they were up; "
+        in of(0)
     )
+    assert "lacked 2 brokers, 1 of which were up, for at most 90 s; no other NameServer observed the rest; " in of(1)
 
 
 def test_name_servers_that_share_no_cluster_have_nothing_to_agree_on():
@@ -152,12 +153,12 @@ def test_name_servers_that_share_no_cluster_have_nothing_to_agree_on():
 
     assert (
         of(east=0.0, west=0.0)
-        == "There is nothing to compare: no two NameServers at the same time told of what it knew."
+        == "There is nothing to compare: no two NameServers at the same time recorded its routes."
     )
     assert of(east=7200.0, west=3600.0).startswith("The 4 NameServers agreed about 2 clusters in at least 60 min in")
     alone = of(east=7200.0, west=0.0)
     assert alone.startswith("The 2 NameServers agreed about 1 cluster in all the 2 h in which two were watching.")
-    assert alone.endswith("Of west no two told at the same time.")
+    assert alone.endswith("Of west no two were observed at the same time.")
 
 
 def test_topics_are_not_judged_by_less_than_three_days():
@@ -248,7 +249,7 @@ def test_brokers_that_tell_no_timeout_have_no_command_for_it_but_a_sentence(page
     page = pages["eventful"].read_text()
     assert "ADDRESS-OF-broker-02-0" not in page
     assert "-v 90000" not in page
-    assert "until then 1 broker of these will be given up after 120 s, whatever is recommended" in page
+    assert "until then 1 broker of these will expire after 120 s, whatever is recommended" in page
 
 
 def test_a_timeout_without_evidence_is_not_advised():
@@ -358,8 +359,8 @@ MINUTES = {
 SAID = {
     "A1": "1 of 1 broker were down at some time, with 1 unplanned failure; lone:0 for longest: at least 11 s and at "
     "most 23 s in 127 s.",
-    "A2": "1 of 1 broker missed beats, lone:0 most: 2 of 10 that were due, too little history for a share, with 40.2 s "
-    "as the longest silence. That is too little history to say how regularly they beat.",
+    "A2": "1 of 1 broker missed heartbeats, lone:0 most: 2 of 10 that were due, too little history for a share, "
+    "with 40.2 s as the longest gap. That is too little history to say how regularly they send heartbeats.",
     "A4": "2 removals; 2 at the end of a connection, at once.",
     "A5": "Too little history to judge the timeouts of 1 broker.",
     "A14": "1 pair of brokers failed together once: too little history to tell a shared cause from chance.",
@@ -395,9 +396,9 @@ def heartbeats_said(*rows):
 
 def test_of_a_broker_whose_period_is_not_known_no_beat_is_said_to_be_missed():
     unknown = beats_of("slow", 5, None, period_ms=None)
-    words = "Of 1 broker there is too little history to know the period, and which of the beats were missed."
+    words = "Of 1 broker there is too little history to know the period, and which of the heartbeats were missed."
     assert heartbeats_said(unknown) == words
-    assert heartbeats_said(unknown, beats_of("a", 900, 0)) == f"No beat of 1 broker was missed. {words}"
+    assert heartbeats_said(unknown, beats_of("a", 900, 0)) == f"No heartbeat of 1 broker was missed. {words}"
     assert "30 s</td>" not in section_of(made_of([a_result("A2", unknown)]), "A2").split("median")[0]
 
 
@@ -438,9 +439,9 @@ def test_brokers_of_one_name_in_two_clusters_are_two():
     def of(*clusters):
         return made_of([a_result("A2", *(beats_of("a", 900, 3, cluster=name) for name in clusters))])
 
-    assert answer_of(of("east", "west"), "A2").startswith("2 of 2 brokers missed beats, east/a:0 most")
+    assert answer_of(of("east", "west"), "A2").startswith("2 of 2 brokers missed heartbeats, east/a:0 most")
     assert "west/a:0" in section_of(of("east", "west"), "A2")
-    assert answer_of(of("east"), "A2").startswith("1 of 1 broker missed beats, a:0 most")
+    assert answer_of(of("east"), "A2").startswith("1 of 1 broker missed heartbeats, a:0 most")
 
 
 def test_brokers_of_one_name_do_not_fail_together_with_those_of_two_clusters():
