@@ -4,9 +4,7 @@ Answers to `ControllerRequestProcessor`. Bodies are standard JSON, which fastjso
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Iterable
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -29,7 +27,6 @@ from controller.failure_detection.heartbeats import (
 from controller.refusals import (
     BrokerIdInUse,
     BrokerUnknown,
-    CleaningRefused,
     MetadataUnknown,
     NotStoredNow,
     RequestInvalid,
@@ -38,8 +35,17 @@ from controller.refusals import (
 from controller.sets.broker_set import BrokerSet
 from controller.storage.store import StoreError
 from controller.wire.replica_info_cache import ReplicaInfoCache, encoded_sync_state_set
+from controller.wire.request_fields import (
+    IDS_MAX,
+    address_field,
+    broker_id_field,
+    cluster_of,
+    given,
+    heartbeat_key,
+    listed_ids,
+    number,
+)
 from remoting.clock import Clock
-from remoting.protocol.addresses import NAME_CHARS_MAX, is_address
 from remoting.protocol.codec import decode_body, decode_fields, encode_fields
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.command import RemotingCommand
@@ -72,17 +78,9 @@ from serving.config.stored_config import StoredConfig
 _TIMEOUT_MS_MIN: Final = SILENCE_MS_MIN
 _TIMEOUT_MS_MAX: Final = 24 * 3600 * 1000
 
-#: Of so many brokers it is remembered that what they call themselves can be.
-_BEATING_MAX: Final = 20_000
-
-#: Most ids in one list; a set has some brokers.
-IDS_MAX: Final = 1_000
-
 #: Most names in one list, and so many sets and brokers are looked at without giving others their turn.
 NAMES_MAX: Final = 10_000
 _WORK_MAX: Final = 500
-
-_IDS: Final = re.compile(r"[0-9]{1,18}")
 
 #: The longest body of each request, in bytes: 1006 may have the names of very many sets, 1001 the ids of a large one,
 #: 1009 changed properties; the others have none.
@@ -143,7 +141,7 @@ class Handlers:
 
     def beat(self, header: BrokerHeartbeatHeader, connection: Peer) -> None:
         """Take a heartbeat; raises RequestInvalid, and has changed nothing then."""
-        key = _beating(header.broker_name, header.broker_addr, header.broker_id)
+        key = heartbeat_key(header.broker_name, header.broker_addr, header.broker_id)
         assert header.broker_addr is not None, "a heartbeat without one is refused"
         timeout_ms = header.heartbeat_timeout_mills
         # By position: thousands are made each second.
@@ -160,7 +158,7 @@ class Handlers:
             header.broker_addr,
             connection.socket_peer,
         )
-        self._control.heartbeat(_cluster_of(header), key, heard)
+        self._control.heartbeat(cluster_of(header), key, heard)
 
     def _metadata(self, request: RemotingCommand, _: Peer) -> Answer:
         group, leader = self._group, self._group.known_leader
@@ -185,7 +183,7 @@ class Handlers:
 
     def _replica_info(self, request: RemotingCommand, connection: Peer) -> Answer:
         self._group.check_leads()
-        name = _given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
+        name = given(request.code, "brokerName", decode_fields(ReplicaInfoHeader, request.ext_fields).broker_name)
         self._check_readable(name)
         broker_set = self._control.store.get(name)
         if broker_set is None or broker_set.is_rebuilding or self._control.awaits_non_members(broker_set):
@@ -250,7 +248,7 @@ class Handlers:
     def _next_id(self, request: RemotingCommand, _: Peer) -> Answer:
         self._group.check_leads()
         header = decode_fields(BrokerIdHeader, request.ext_fields)
-        name = _given(request.code, "brokerName", header.broker_name)
+        name = given(request.code, "brokerName", header.broker_name)
         self._check_readable(name)
         entry = self._control.store.entry(name)
         counted = entry.broker_set or entry.floor
@@ -270,12 +268,12 @@ class Handlers:
 
     async def _apply_id(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(BrokerIdHeader, request.ext_fields)
-        check_code = _given(request.code, "registerCheckCode", header.register_check_code)
+        check_code = given(request.code, "registerCheckCode", header.register_check_code)
         applicant = Applicant(
-            cluster=_given(request.code, "clusterName", header.cluster_name),
-            broker_name=_given(request.code, "brokerName", header.broker_name),
-            broker_id=_id(request.code, "appliedBrokerId", header.applied_broker_id),
-            address=_address(request.code, "registerCheckCode", check_code.partition(";")[0]),
+            cluster=given(request.code, "clusterName", header.cluster_name),
+            broker_name=given(request.code, "brokerName", header.broker_name),
+            broker_id=broker_id_field(request.code, "appliedBrokerId", header.applied_broker_id),
+            address=address_field(request.code, "registerCheckCode", check_code.partition(";")[0]),
             check_code=check_code,
         )
         await self._control.apply_id(applicant, connection.peer)
@@ -284,12 +282,12 @@ class Handlers:
 
     async def _register_broker(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(RegisterBrokerToControllerHeader, request.ext_fields)
-        address = _given(request.code, "brokerAddress", header.broker_address)
+        address = given(request.code, "brokerAddress", header.broker_address)
         registrant = Registrant(
-            cluster=_given(request.code, "clusterName", header.cluster_name),
-            broker_name=_given(request.code, "brokerName", header.broker_name),
-            broker_id=_id(request.code, "brokerId", header.broker_id),
-            address=_address(request.code, "brokerAddress", address),
+            cluster=given(request.code, "clusterName", header.cluster_name),
+            broker_name=given(request.code, "brokerName", header.broker_name),
+            broker_id=broker_id_field(request.code, "brokerId", header.broker_id),
+            address=address_field(request.code, "brokerAddress", address),
         )
         answer = MasterHeader(cluster_name=registrant.cluster, broker_name=registrant.broker_name)
         try:
@@ -310,7 +308,7 @@ class Handlers:
 
     async def _elect_master(self, request: RemotingCommand, connection: Peer) -> RemotingCommand:
         header = decode_fields(ElectMasterHeader, request.ext_fields)
-        name = _given(request.code, "brokerName", header.broker_name)
+        name = given(request.code, "brokerName", header.broker_name)
         cluster, broker_id = header.cluster_name or "", header.broker_id
         if broker_id == UNKNOWN or header.designate_elect:
             wanted = None if broker_id == UNKNOWN else broker_id
@@ -331,9 +329,9 @@ class Handlers:
         if len(body.sync_state_set) > IDS_MAX:
             raise RequestInvalid(f"a SyncStateSet of {len(body.sync_state_set)} brokers; at most {IDS_MAX} are taken")
         wanted = WantedSyncStateSet(
-            broker_name=_given(request.code, "brokerName", header.broker_name),
-            master=_id(request.code, "masterBrokerId", header.master_broker_id),
-            master_epoch=_number(request.code, "masterEpoch", header.master_epoch),
+            broker_name=given(request.code, "brokerName", header.broker_name),
+            master=broker_id_field(request.code, "masterBrokerId", header.master_broker_id),
+            master_epoch=number(request.code, "masterEpoch", header.master_epoch),
             members=frozenset(body.sync_state_set),
             sync_state_set_epoch=body.sync_state_set_epoch,
         )
@@ -343,12 +341,12 @@ class Handlers:
 
     async def _clean(self, request: RemotingCommand, _: Peer) -> RemotingCommand:
         header = decode_fields(CleanBrokerDataHeader, request.ext_fields)
-        name = _given(request.code, "brokerName", header.broker_name)
+        name = given(request.code, "brokerName", header.broker_name)
         listed = (header.broker_controller_ids_to_clean or "").strip()
         wanted = Cleaning(
             broker_name=name,
             cluster=header.cluster_name or "",
-            broker_ids=_listed_ids(listed) if listed else None,
+            broker_ids=listed_ids(listed) if listed else None,
             even_living=header.is_clean_living_broker,
         )
         await self._control.clean(wanted)
@@ -382,64 +380,6 @@ def _elected(request: RemotingCommand, elected: ElectionOutcome) -> RemotingComm
     return request.reply(ext_fields=encode_fields(header), body=encode(body, Dialect.STANDARD))
 
 
-def _listed_ids(text: str) -> frozenset[int]:
-    parts = [part.strip() for part in text.split(";") if part.strip()]
-    if len(parts) > IDS_MAX:
-        raise CleaningRefused(f"{len(parts)} ids; at most {IDS_MAX} are taken at a time")
-    if bad := [part for part in parts if not _IDS.fullmatch(part)]:
-        raise CleaningRefused(f"{bad[0][:40]!r} is no broker id; give numbers with a ';' between")
-    return frozenset(map(int, parts))
-
-
 def _source(connection: Peer) -> Source:
     """Return where a request comes from; what a PROXY header says of that anybody can say."""
     return Source(connection.id, connection.socket_peer)
-
-
-def _given(code: int, field: str, value: str | None) -> str:
-    """Return a text that must be there; raises RequestInvalid."""
-    if not value:
-        raise RequestInvalid(f"{_request(code)} needs {field}")
-    if len(value) > NAME_CHARS_MAX:
-        raise RequestInvalid(f"{_request(code)}: {field} has {len(value)} characters, {NAME_CHARS_MAX} are allowed")
-    return value
-
-
-def _address(code: int, field: str, value: str) -> str:
-    if not is_address(value):
-        raise RequestInvalid(f"{_request(code)}: {field} must have an address as host:port, not {value[:80]!r}")
-    return value
-
-
-def _cluster_of(header: BrokerHeartbeatHeader) -> str:
-    cluster = header.cluster_name
-    if cluster and len(cluster) > NAME_CHARS_MAX:
-        # It would be kept as long as the broker beats.
-        _given(RequestCode.BROKER_HEARTBEAT, "clusterName", cluster)
-    return cluster or ""
-
-
-@lru_cache(maxsize=_BEATING_MAX)
-def _beating(broker_name: str | None, address: str | None, broker_id: int | None) -> BrokerKey:
-    """Return whose heartbeat it is; raises RequestInvalid. The same brokers beat each second."""
-    code = RequestCode.BROKER_HEARTBEAT
-    name = _given(code, "brokerName", broker_name)
-    _address(code, "brokerAddr", _given(code, "brokerAddr", address))
-    return BrokerKey(name, _id(code, "brokerId", broker_id))
-
-
-def _number(code: int, field: str, value: int | None) -> int:
-    if value is None:
-        raise RequestInvalid(f"{_request(code)} needs {field}, a whole number")
-    return value
-
-
-def _id(code: int, field: str, value: int | None) -> int:
-    if _number(code, field, value) < 0:
-        raise RequestInvalid(f"{_request(code)}: {field} must not be negative, it is {value}")
-    assert value is not None, "a number"
-    return value
-
-
-def _request(code: int) -> str:
-    return f"{RequestCode(code).name} ({code})"

@@ -415,7 +415,7 @@ asyncio.run(main())
 """
 
 
-def test_what_was_acknowledged_is_there_after_a_kill_at_any_moment(tmp_path):
+def test_acknowledged_commits_survive_a_kill_at_any_moment(tmp_path):
     for round_ in range(5):
         with subprocess.Popen(
             [sys.executable, "-c", KILLED_WHILE_COMMITTING, str(tmp_path / "store")], stdout=subprocess.PIPE, text=True

@@ -30,11 +30,11 @@ def failure(code, details):
         ("NOT_FOUND", "etcdserver: requested lease not found", FailureKind.REFUSED),
     ],
 )
-def test_what_became_of_the_call(code, details, kind):
+def test_failure_kind_follows_from_the_grpc_error(code, details, kind):
     assert failure(code, details).kind is kind
 
 
-def test_only_silence_makes_a_connection_useless():
+def test_only_a_timeout_ends_the_use_of_a_connection():
     assert failure("DEADLINE_EXCEEDED", "Deadline Exceeded").is_silence
     assert failure("UNKNOWN", "Stream removed (Deadline Exceeded)").is_silence
     assert not failure("UNAVAILABLE", "etcdserver: request timed out").is_silence
@@ -51,11 +51,11 @@ def test_only_silence_makes_a_connection_useless():
         ("failed to connect to all addresses; Socket closed", "does it expect TLS"),
     ],
 )
-def test_the_text_names_the_endpoint_what_was_said_and_what_to_do(details, advice):
+def test_failure_text_names_endpoint_error_and_advice(details, advice):
     text = failure("INTERNAL", details).text
     assert text.startswith(f"etcd at h:2379: {details}")
     assert advice in text
 
 
-def test_a_failure_that_says_nothing_is_named_by_its_code():
+def test_failure_without_details_is_named_by_its_code():
     assert failure("INTERNAL", "") == Failure(FailureKind.UNKNOWN, "etcd at h:2379: INTERNAL")

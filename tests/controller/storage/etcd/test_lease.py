@@ -108,14 +108,14 @@ async def test_a_leader_stops_when_its_lease_may_end_though_nothing_wakes_it_and
     assert story.election.own_key is None
 
 
-async def test_the_leader_that_is_seen_is_named(story):
+async def test_election_reports_the_leader_it_reads(story):
     story.etcd.leader_key = LeaderKeyState(THEIRS, 30)
     story.begin()
     await story.until(lambda: story.witness.leader == OTHER, "it knows who leads")
     assert not story.witness.is_leading
 
 
-async def test_who_passes_the_lead_on_leads_no_more_at_once_and_gives_the_key_away(story):
+async def test_passing_on_ends_leadership_at_once_and_releases_the_key(story):
     await story.leads()
     story.election.pass_on()
     assert not story.witness.is_leading
@@ -123,7 +123,7 @@ async def test_who_passes_the_lead_on_leads_no_more_at_once_and_gives_the_key_aw
     await story.asked("release")
 
 
-async def test_who_resigns_gives_back_key_and_lease_and_asks_nothing_more(story):
+async def test_resigning_releases_key_and_lease_and_ends_all_requests(story):
     await story.leads()
     await story.election.resign()
     assert story.etcd.asked_ms.keys() >= {"release", "revoke"}
@@ -135,7 +135,7 @@ async def test_who_resigns_gives_back_key_and_lease_and_asks_nothing_more(story)
     assert story.etcd.asked_ms == {}
 
 
-async def test_an_etcd_that_was_put_back_to_an_older_state_ends_the_lead_and_is_told(story):
+async def test_restored_etcd_ends_leadership_and_is_reported(story):
     await story.leads()
     story.election.revision_seen(40)
     assert not story.went_back
@@ -144,7 +144,7 @@ async def test_an_etcd_that_was_put_back_to_an_older_state_ends_the_lead_and_is_
     assert story.witness.deposed_at
 
 
-async def test_a_change_of_the_key_is_taken_as_it_is_heard(story):
+async def test_watched_change_of_the_leader_key_applies_at_once(story):
     await story.leads()
     story.election.observed(LeaderKeyState(THEIRS, 30))
     assert not story.witness.is_leading

@@ -92,7 +92,7 @@ def test_a_lease_that_has_waited_is_not_used_to_campaign(new):
     assert later.next_step(RENEW_EVERY_MS) == GrantLease()
 
 
-def test_who_loses_the_campaign_follows(new):
+def test_controller_that_loses_the_campaign_follows(new):
     lost = new.looked(None, 10, 0, known_before=0).granted(LEASE, ttl_s=LEASE_TTL_S, sent_ms=0).observed(a_holder(), 20)
     assert lost.role == Follows(OTHER)
     assert lost.next_step(0) == Wait(LOOK_EVERY_MS)
@@ -170,12 +170,12 @@ def test_a_leader_whose_key_is_another_stops(leading, seen):
     assert not isinstance(stopped.role, Leads)
 
 
-def test_what_is_heard_late_changes_nothing(leading):
+def test_older_leader_key_changes_nothing(leading):
     assert leading.observed(None, 19) == leading
     assert leading.observed(a_holder(), 10) == leading
 
 
-def test_a_doubt_is_looked_into_at_once(following):
+def test_recheck_reads_the_leader_key_at_once(following):
     assert following.recheck().next_step(1) == Look()
 
 

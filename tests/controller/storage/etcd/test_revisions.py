@@ -15,33 +15,33 @@ def known():
     return KnownRevisions()
 
 
-def test_what_others_write_is_reported_once(known):
+def test_entry_written_by_others_is_reported_once(known):
     assert list(known.observed(SET, VersionedEntry(ENTRY, 5))) == [(SET, VersionedEntry(ENTRY, 5))]
     assert list(known.observed(SET, VersionedEntry(ENTRY, 5))) == []
     assert list(known.observed(SET, VersionedEntry(ENTRY, 4))) == []
 
 
-def test_what_was_read_here_is_no_news(known):
+def test_entry_read_here_is_not_reported(known):
     known.revision_known(SET, 5)
     known.revision_known(SET, 3)
     assert list(known.observed(SET, VersionedEntry(ENTRY, 5))) == []
 
 
-def test_an_own_commit_is_no_news_even_if_it_is_heard_of_before_its_answer(known):
+def test_own_commit_is_not_reported_even_if_watched_before_its_response(known):
     known.commit_begins(SET)
     assert list(known.observed(SET, VersionedEntry(ENTRY, 5))) == []
     known.revision_known(SET, 5)
     assert list(known.commit_ends(SET)) == []
 
 
-def test_a_commit_of_which_nothing_is_heard_meanwhile_ends_without_news(known):
+def test_commit_without_watched_change_reports_nothing(known):
     known.commit_begins(SET)
     known.revision_known(SET, 5)
     assert list(known.commit_ends(SET)) == []
     assert list(known.observed(SET, VersionedEntry(ENTRY, 6))) == [(SET, VersionedEntry(ENTRY, 6))]
 
 
-def test_what_is_heard_during_a_commit_that_fails_is_reported_afterwards(known):
+def test_change_watched_during_a_failed_commit_is_reported_afterwards(known):
     known.commit_begins(SET)
     known.commit_begins(SET)
     known.observed(SET, VersionedEntry(ENTRY, 5))
@@ -62,7 +62,7 @@ def test_after_a_gap_the_differences_are_reported(known):
     }
 
 
-def test_what_is_known_to_be_newer_than_a_sweep_stays(known):
+def test_revision_newer_than_a_snapshot_stays(known):
     known.revision_known(SET, 20)
     assert list(known.snapshot_read({}, 20)) == []
     assert list(known.snapshot_read({SET: VersionedEntry(ENTRY, 19)}, 19)) == []

@@ -103,7 +103,7 @@ async def candidate(tmp_path, monkeypatch):
     candidate.logs.close(1)
 
 
-async def test_a_load_that_ends_in_a_later_term_does_not_bring_back_what_was_stored_before(candidate):
+async def test_load_that_ends_in_a_later_term_does_not_restore_older_sets(candidate):
     group, stored = candidate.group, candidate.stored
     stored.gates = [asyncio.Event(), asyncio.Event()]
     group.leads(None)
@@ -122,7 +122,7 @@ async def test_a_load_that_ends_in_a_later_term_does_not_bring_back_what_was_sto
     assert len(candidate.events("leadership_gained")) == 1
 
 
-async def test_who_was_deposed_while_it_loaded_is_not_ready_by_that(candidate):
+async def test_controller_deposed_while_loading_does_not_become_ready(candidate):
     candidate.stored.gates = [asyncio.Event()]
     candidate.group.leads(None)
     await eventually(lambda: candidate.stored.loads, seconds=SOON_S, what="it loads")
@@ -148,7 +148,7 @@ class OddFailure(BaseException):
         OddFailure(),
     ],
 )
-async def test_whatever_a_load_raises_it_is_told_and_tried_again(candidate, error):
+async def test_failed_load_is_reported_and_retried(candidate, error):
     candidate.stored.errors = [error] * 2
     candidate.group.leads(None)
     await eventually(lambda: candidate.group.is_leader, seconds=SOON_S, what="it leads")
@@ -157,7 +157,7 @@ async def test_whatever_a_load_raises_it_is_told_and_tried_again(candidate, erro
 
 
 @pytest.mark.parametrize("error", [StoreError("no answer"), MemoryError(), asyncio.CancelledError(), OddFailure()])
-async def test_whatever_joining_raises_it_is_told_and_tried_again(candidate, error):
+async def test_failed_join_is_reported_and_retried(candidate, error):
     candidate.stored.join_errors = [error] * 2
     running = asyncio.create_task(candidate.controller.run())
     await eventually(lambda: candidate.events("server_ready") or running.done(), seconds=SOON_S, what="it leads")
@@ -167,7 +167,7 @@ async def test_whatever_joining_raises_it_is_told_and_tried_again(candidate, err
     await asyncio.wait_for(running, SOON_S)
 
 
-async def test_who_cannot_load_lets_another_controller_lead(candidate):
+async def test_leader_that_cannot_load_releases_the_leader_key(candidate):
     candidate.stored.errors = [StoreError("no answer")] * 100
     candidate.group.leads(None)
     await eventually(lambda: candidate.stored.passed_on, seconds=SOON_S, what="it passes the lead on")
@@ -177,7 +177,7 @@ async def test_who_cannot_load_lets_another_controller_lead(candidate):
     assert candidate.group.known_leader == OTHER
 
 
-async def test_what_cannot_be_read_is_told_and_the_rest_is_led(candidate):
+async def test_unreadable_entry_is_reported_and_the_other_sets_are_served(candidate):
     candidate.stored.kept = {SET: NEW, "other": VersionedEntry(revision=3, problem="the entry of other cannot be read")}
     candidate.group.leads(None)
     await eventually(lambda: candidate.group.is_leader, seconds=SOON_S, what="it leads")
@@ -185,7 +185,7 @@ async def test_what_cannot_be_read_is_told_and_the_rest_is_led(candidate):
     assert (failed["broker"], failed["error"]) == ("other", "the entry of other cannot be read")
 
 
-async def test_who_never_comes_to_lead_alone_can_be_stopped(candidate):
+async def test_controller_on_an_unreadable_embedded_store_can_be_stopped(candidate):
     candidate.stored.errors = [StoreError("disk I/O error")] * 1_000_000
     candidate.stored.pass_on = lambda: None
     running = asyncio.create_task(candidate.controller.run())
@@ -196,7 +196,7 @@ async def test_who_never_comes_to_lead_alone_can_be_stopped(candidate):
     assert not [line for line in candidate.lines if b"boot success" in line]
 
 
-async def test_the_calls_of_the_embedded_store_are_told_to_whoever_opens_it(tmp_path):
+async def test_calls_of_the_embedded_store_reach_the_observer(tmp_path):
     calls = []
 
     class Observer:

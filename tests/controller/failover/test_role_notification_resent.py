@@ -19,12 +19,12 @@ async def follower(tmp_path):
         yield room
 
 
-async def test_a_new_leader_tells_a_set_again_that_may_not_know_its_master(follower):
+async def test_new_leader_resends_the_role_notification_to_a_set_that_may_not_know_its_master(follower):
     follower.control.monitor.look_at_sets()
     assert [each.broker_id for notice in follower.notices() for each in notice.recipients] == [1, 2]
 
 
-async def test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_anew(follower):
+async def test_master_that_only_answers_a_probe_is_not_notified_again(follower):
     # Killed and started again while nobody led: its port is open, it has not registered, and to take up an epoch again
     # makes it write another beginning of it into its log (docs/protocol/controller.md 6.2).
     for _ in range(40):
@@ -39,8 +39,8 @@ async def test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_a
     assert follower.notices() == []
 
 
-async def test_it_tells_it_once_the_master_beats_again(follower):
-    await test_it_does_not_tell_a_master_that_only_answers_it_may_have_started_anew(follower)
+async def test_role_notification_is_resent_once_the_master_sends_heartbeats(follower):
+    await test_master_that_only_answers_a_probe_is_not_notified_again(follower)
     await follower.beat(1, 2, epoch=0)
     follower.control.monitor.look_at_sets()
     assert len(follower.notices()) == 1
@@ -59,14 +59,14 @@ async def undecided(tmp_path):
 
 
 @pytest.mark.parametrize("over", [1, 7])
-async def test_a_master_that_is_started_anew_is_not_told_to_lead_in_its_old_epoch(undecided, over):
+async def test_restarted_master_is_not_notified_of_its_old_epoch(undecided, over):
     # Before it registers it would take that up, and begin the epoch in its log again where it ends now.
     await undecided.beat(1, over=over)
     undecided.control.monitor.look_at_sets()
     assert undecided.notices() == []
 
 
-async def test_a_slave_that_comes_back_is_told_who_leads(undecided):
+async def test_returning_slave_is_notified_of_the_master(undecided):
     await undecided.beat(1)
     await undecided.lose(2)
     undecided.effects.clear()
@@ -74,7 +74,7 @@ async def test_a_slave_that_comes_back_is_told_who_leads(undecided):
     assert [[each.broker_id for each in notice.recipients] for notice in undecided.notices()] == [[2]]
 
 
-async def test_a_master_that_comes_back_and_does_not_know_its_epoch_is_told(undecided):
+async def test_returning_master_that_lacks_its_epoch_is_notified(undecided):
     await undecided.beat(1, epoch=0)
     undecided.control.monitor.look_at_sets()
     assert [each.broker_id for notice in undecided.notices() for each in notice.recipients] == [1]

@@ -56,7 +56,7 @@ def lose_master(_):
     return SetDecision(reply=None, events=(MasterLost(),))
 
 
-async def test_a_store_that_was_put_back_is_followed_to_older_revisions(store):
+async def test_set_store_follows_a_restored_store_to_older_revisions(store):
     older = VersionedEntry(StoredSet(broker_set=a_set(master_epoch=1)), OLD.revision - 1)
     store.entry_changed(SET, older)
     assert store.entry(SET) == OLD.entry
@@ -66,7 +66,7 @@ async def test_a_store_that_was_put_back_is_followed_to_older_revisions(store):
     assert store.entry(SET) == older.entry
 
 
-async def test_what_was_loaded_for_a_term_that_has_ended_is_not_taken(backend, store):
+async def test_set_store_drops_what_was_loaded_for_an_ended_term(backend, store):
     terms = [True, True]
     loads = [asyncio.create_task(store.load(lambda n=n: terms[n])) for n in range(2)]
     await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_what_was_loaded_for_a_term_that_has_ended_is_not_taken(backend, s
     assert [each.broker_name for each in store.sets()] == [SET]
 
 
-async def test_an_entry_that_cannot_be_read_is_refused_until_it_can_be_and_keeps_no_other_from_its_readers(backend):
+async def test_unreadable_entry_is_refused_until_readable_and_hides_no_other(backend):
     backend.stored = {SET: VersionedEntry(revision=7, problem="the entry is nonsense"), "other": OLD}
     store = SetStore(backend)
     loading = asyncio.create_task(store.load())

@@ -42,13 +42,13 @@ ASKED = {
 
 
 @pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED.keys())
-async def test_what_cannot_be_read_is_refused_and_said_and_nothing_else_is(room, asked):
+async def test_requests_for_an_unreadable_set_are_refused_and_no_others(room, asked):
     refused = await asked(room, SET)
     # Not 2008 or 2015: a broker that hears that there is no set begins anew.
     assert (refused.code, PROBLEM in refused.remark) == (1, True)
     assert (await asked(room, "other")).code == SUCCESS
 
 
-async def test_once_it_can_be_read_again_it_is_as_it_was(room):
+async def test_set_is_served_again_once_its_entry_is_readable(room):
     room.store.entry_changed(SET, VersionedEntry(room.store.entry("other"), 100))
     assert (await room.info()).code == SUCCESS
