@@ -23,7 +23,7 @@ NEW_FILE_MODE: Final = 0o600
 _BACKUP: Final = ".bak"
 _UNFINISHED: Final = ".tmp"
 _WHOLE_COPY: Final = ".whole"
-#: What a rename to a file says that is a mount of its own.
+#: Errors of a rename to a file that is a mount of its own.
 _MOUNTED: Final = frozenset({errno.EBUSY, errno.EXDEV})
 #: Written at a time where a file is written in place.
 _PART_BYTES: Final = 4096
@@ -62,7 +62,7 @@ class DamagedFile(DurableFileError):
 def replace(path: Path, content: bytes) -> bool:
     """Put content in place of what the file holds; when this returns, it outlives a power failure.
 
-    Tells whether that could only be done in place, as the file is a mount of its own.
+    True if it was overwritten in place, because the file is a mount of its own.
 
     Another previous content goes to `<path>.bak`, unless it is empty. Missing folders are made, a symbolic
     link is followed, and mode and owner stay as they are; a new file gets NEW_FILE_MODE. Raises NotWritten, and then
@@ -140,7 +140,7 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _installed(content: bytes, target: Path, like: os.stat_result | None) -> bool:
-    """Tell whether the file could be installed; False if nothing can be renamed to it."""
+    """Rename the content to the file; False if nothing can be renamed to it."""
     try:
         _install(content, target, like)
     except OSError as error:
@@ -151,7 +151,7 @@ def _installed(content: bytes, target: Path, like: os.stat_result | None) -> boo
 
 
 def _write_in_place(target: Path, content: bytes) -> None:
-    """Overwrite a file; what fails for want of room leaves it as it was, with no copy that could count later."""
+    """Overwrite a file; on a full disk it stays as it was, and the copy is removed."""
     with target.open("r+b", buffering=0) as file:
         descriptor = file.fileno()
         length = os.fstat(descriptor).st_size
@@ -169,7 +169,7 @@ def _write_in_place(target: Path, content: bytes) -> None:
 
 
 def _is_between(content: bytes, old: bytes, new: bytes) -> bool:
-    """Tell whether a content can be that of a write in place of `new` for `old` that was cut short.
+    """Return whether a content can be that of a write in place of `new` for `old` that was cut short.
 
     Else somebody has changed the file since. Where room was made and nothing written, there is a zero.
     """
@@ -200,7 +200,7 @@ def _install(content: bytes, target: Path, like: os.stat_result | None) -> None:
 
 
 def _lock(descriptor: int) -> None:
-    """Tell another process that starts on the same folder that this file is being written."""
+    """Lock the file, so that another process that starts on the same folder does not remove it."""
     # Some network file systems have no locks; there two servers must not share a folder.
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -151,7 +151,7 @@ class BrokerCounters(ServerCounters):
         if event.was_master and event.reason is not DepartureReason.SUPERSEDED:
             self.route_changes.add((event.cluster, "master"))
         if event.set_removed:
-            self.heartbeats_late.forget((event.cluster, event.broker_name))
+            self.heartbeats_late.remove((event.cluster, event.broker_name))
 
     def _count_changes(self, cluster: str, changes: RouteChanges) -> None:
         if not changes:

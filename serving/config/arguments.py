@@ -1,8 +1,8 @@
 """The command line of a server: that of the Java server, and an option for each property.
 
 Answers to `ServerUtil.buildCommandlineOptions`, and to `buildCommandlineOptions` of `NamesrvStartup` and
-`ControllerStartup`. Values are taken as text
-here and checked with those of all other sources in `sources.py`.
+`ControllerStartup`. Values stay text here; `sources.py` checks them
+with those of all other sources.
 """
 
 import argparse
@@ -25,23 +25,23 @@ EXIT_BAD_OPTION: Final = 1
 _EPILOG: Final = """\
 Every property can be given on the command line (--listen-port {port}), in the environment
 ({prefix}LISTEN_PORT={port}) and in the configuration file (listenPort={port}); the first of these that
-has it wins. Passwords are better not given on the command line, where every user of the machine can read them.
+has it wins. Give no passwords on the command line: every user of the machine can read it.
 """
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
+    """The parsed command line."""
 
     #: Path of the configuration file; blank for none.
     config_file: str = ""
-    #: Whether to print the configuration and leave.
+    #: Whether to print the configuration and exit.
     prints_config: bool = False
     #: Property -> text.
     options: Mapping[str, str]
 
 
 def parse(kind: ServerKind[Config], argv: Sequence[str], environment: Mapping[str, str]) -> Arguments:
-    """Return what is asked for; leaves the process after `--help` and `--version` (0) and bad options (1)."""
+    """Return the parsed command line; exits after `--help` and `--version` (0) and bad options (1)."""
     parsed = vars(_parser(kind).parse_args(argv))
     keys = {option.key for option in kind.options.values()}
     return Arguments(
@@ -52,10 +52,10 @@ def parse(kind: ServerKind[Config], argv: Sequence[str], environment: Mapping[st
 
 
 class _Parser(argparse.ArgumentParser):
-    """Leaves with the code that Java leaves with."""
+    """Exits with the code of the Java server."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_BAD_OPTION, f"{self.prog}: {message}; --help tells what there is\n")
+        self.exit(EXIT_BAD_OPTION, f"{self.prog}: {message}; --help lists all options\n")
 
 
 def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
@@ -81,14 +81,14 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         "--printConfigItem",
         action="store_true",
         dest="print_config",
-        help="print the configuration and leave",
+        help="print the configuration and exit",
     )
-    parser.add_argument("-n", "--namesrv-addr", "--namesrvAddr", metavar="ADDRESS", help="taken, without effect")
+    parser.add_argument("-n", "--namesrv-addr", "--namesrvAddr", metavar="ADDRESS", help="accepted, without effect")
     parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {__version__}", help="print the version and leave"
+        "--version", action="version", version=f"%(prog)s {__version__}", help="print the version and exit"
     )
     ours = parser.add_argument_group("properties")
-    idle = parser.add_argument_group(f"properties that only mean something to the Java {kind.name}, without effect")
+    idle = parser.add_argument_group(f"properties with an effect in the Java {kind.name} only")
     for name, option in kind.options.items():
         _add(ours if option.has_effect else idle, option, text_of(getattr(kind.defaults, name)))
     return parser

@@ -15,7 +15,7 @@ from serving.config.server_kind import ServerKind
 #: Longest part of a bad value that is repeated in a sentence.
 _SHOWN_CHARS_MAX: Final = 80
 
-#: Peers without a password say where brokers are: keys without it would be at anybody's service.
+#: Registrations need no password: without this list, keys would sign requests to any registered address.
 _FOR_WHOM: Final = (
     "set as well, because there are keys: the addresses or networks of the brokers that requests are signed for, such "
     "as 10.0.0.0/16;broker-a.example.org:10911 (or brokers are verified: tls.enable=true, tls.client.authServer=true, "
@@ -50,7 +50,7 @@ class ConfigError(Exception):
 
 
 def bad_option(option: Option, value: OptionValue, source: str, allowed: str = "") -> BadOption:
-    """Return what is wrong with the value of an option; `allowed` is what its kind allows, unless told."""
+    """Return what is wrong with the value of an option; `allowed` defaults to what its kind allows."""
     return BadOption(option.key, option.shown(text_of(value)), source, allowed or option.kind.allowed)
 
 

@@ -1,8 +1,8 @@
 """What an option of a server is: its names, what values it may have, and how text becomes one of them.
 
 The options themselves stand in `server_config.py`, and in that of each server. Java converts by reflection in
-`MixAll.properties2Object`, and drops what it cannot convert; here such a value is told apart, so that the caller can
-refuse it.
+`MixAll.properties2Object`, and drops what it cannot convert; here the caller
+gets None and refuses it.
 """
 
 import re
@@ -21,7 +21,7 @@ LONG_MAX: Final = 2**63 - 1
 #: Longest text that an option holds: the longest path of a POSIX system.
 TEXT_CHARS_MAX: Final = 4096
 
-#: What stands in a listing for a secret that is set.
+#: Replaces a secret that is set in a listing.
 MASK: Final = "******"
 
 OptionValue = bool | int | str
@@ -43,7 +43,7 @@ class Whole(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """Say what a value must be, to follow "must be"."""
+        """What a value must be, to follow "must be"."""
         return f"a whole number from {self.least} to {self.most}"
 
     def value_of(self, text: str) -> int | None:
@@ -76,7 +76,7 @@ class AlwaysFalse(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """Say what a value must be, to follow "must be"."""
+        """What a value must be, to follow "must be"."""
         return f"false ({self.why})"
 
     def value_of(self, text: str) -> bool | None:
@@ -91,12 +91,12 @@ class Only(msgspec.Struct, frozen=True):
 
     @property
     def placeholder(self) -> str:
-        """Return what stands for the value in `--help`."""
+        """Placeholder of the value in `--help`."""
         return self.allowed
 
     @property
     def allowed(self) -> str:
-        """Say what a value must be, to follow "must be"."""
+        """What a value must be, to follow "must be"."""
         return text_of(self.value)
 
     def value_of(self, text: str) -> bool | None:
@@ -111,18 +111,18 @@ class OneOf(msgspec.Struct, frozen=True):
 
     @property
     def placeholder(self) -> str:
-        """Return what stands for the value in `--help`."""
+        """Placeholder of the value in `--help`."""
         return "|".join(self.words)
 
     @property
     def allowed(self) -> str:
-        """Say what a value must be, to follow "must be"."""
+        """What a value must be, to follow "must be"."""
         return " or ".join(filter(None, (", ".join(self.words[:-1]), self.words[-1])))
 
     def value_of(self, text: str) -> str | None:
         """Return the value of a text, None if it is not allowed."""
-        asked = text.strip().lower()
-        return next((word for word in self.words if word.lower() == asked), None)
+        wanted = text.strip().lower()
+        return next((word for word in self.words if word.lower() == wanted), None)
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ class Text(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """Say what a value must be, to follow "must be"."""
+        """What a value must be, to follow "must be"."""
         what = "text" if self.may_be_blank else "text that is not blank,"
         return f"{what} of at most {TEXT_CHARS_MAX} characters without control characters"
 
@@ -151,7 +151,7 @@ class FilePath(Text, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """Say what a value must be, to follow "must be"."""
+        """What a value must be, to follow "must be"."""
         return f"a path on this machine, no URI, of at most {TEXT_CHARS_MAX} characters"
 
     def value_of(self, text: str) -> str | None:
@@ -174,7 +174,7 @@ class AddressList(msgspec.Struct, frozen=True):
     """Addresses `host:port` with a `;` between them, as RocketMQ writes them; blank for none."""
 
     placeholder: ClassVar[str] = "HOST:PORT;..."
-    allowed: ClassVar[str] = "addresses as host:port, with a ';' between them"
+    allowed: ClassVar[str] = "addresses as host:port, separated by ';'"
 
     def value_of(self, text: str) -> str | None:
         """Return the value of a text, None if it is not allowed."""
@@ -189,7 +189,7 @@ class NamedAddressList(msgspec.Struct, frozen=True):
     placeholder: ClassVar[str] = "HOST|NETWORK[:PORT];..."
     allowed: ClassVar[str] = (
         "IP addresses, networks (10.0.0.0/16, not of all addresses) or names of hosts, each with :port or without, "
-        "with a ';' between them"
+        "separated by ';'"
     )
 
     def value_of(self, text: str) -> str | None:
@@ -224,7 +224,7 @@ class Within(msgspec.Struct, frozen=True):
 
 
 class AnyValue(msgspec.Struct, frozen=True):
-    """A request may give every value: none of them takes anything from anybody else."""
+    """A request may give every value: none of them harms others."""
 
 
 #: Whether a request may change an option, and to which values. Nobody needs a password to send one: it may change what
@@ -234,7 +234,7 @@ ByRequest = Fixed | Closed | Within | AnyValue
 ANY_VALUE: Final = AnyValue()
 NAMES_A_FILE: Final = Fixed("it names a file")
 LISTENS: Final = Fixed("it is where a server listens")
-KEEPS_OUT: Final = Closed("it can keep everybody out, or let the memory run out")
+KEEPS_OUT: Final = Closed("it can lock out all peers, or exhaust the memory")
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -248,14 +248,14 @@ class Option(msgspec.Struct, frozen=True):
     by_request: ByRequest
     #: Other names under which a file or the environment may give it.
     also: tuple[str, ...] = ()
-    #: False for what only means something to the Java server: taken, checked, listed, and read by nobody.
+    #: False for an option with an effect in the Java server only: accepted, checked and listed.
     has_effect: bool = True
     #: Whether a change by request counts at once; else it counts from the next start.
     at_once: bool = False
 
     @property
     def is_secret(self) -> bool:
-        """Tell whether its value is masked wherever it is shown."""
+        """True if its value is masked wherever it is shown."""
         return isinstance(self.kind, Secret)
 
     @property
@@ -270,7 +270,7 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def changed_by_request(self) -> str:
-        """Say whether a request may change it, to which values, and when that counts."""
+        """Whether a request may change it, to which values, and from when that has effect."""
         when = "" if not self.has_effect else " at once" if self.at_once else " for the next start"
         match self.by_request:
             case Fixed(why):
@@ -288,7 +288,7 @@ class Option(msgspec.Struct, frozen=True):
 
 
 def is_one_line(text: str) -> bool:
-    """Tell whether a text fits into one line of a listing: not too long, and no control character in it."""
+    """Return whether a text fits into one line of a listing: not too long, and no control character in it."""
     return len(text) <= TEXT_CHARS_MAX and not _CONTROL.search(text)
 
 

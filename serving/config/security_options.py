@@ -15,7 +15,7 @@ ClientAuth = Literal["none", "optional", "require"]
 _FLAG: Final = Flag()
 _PATH: Final = FilePath()
 _SIGNS: Final = Fixed("it is who this server is for brokers")
-_GUARDS: Final = Fixed("it decides who is let in, and to whom this server speaks")
+_GUARDS: Final = Fixed("it decides who may connect, and to whom this server connects")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class SecurityConfig:
         Option(
             "tls.server.mode",
             OneOf(get_args(TlsMode)),
-            "Whether peers may (permissive), must (enforcing) or cannot (disabled) use TLS.",
+            "TLS of peers: permissive allows it, enforcing requires it, disabled refuses it.",
             by_request=_GUARDS,
         ),
     ] = "permissive"
@@ -38,7 +38,7 @@ class SecurityConfig:
         Option(
             "tls.test.mode.enable",
             _FLAG,
-            "A certificate made at the start, and no peer is verified.",
+            "Use a self-signed certificate made at the start, and verify no peer.",
             by_request=_GUARDS,
         ),
     ] = True
@@ -52,20 +52,18 @@ class SecurityConfig:
         str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", by_request=_GUARDS)
     ] = ""
     tls_server_auth_client: Annotated[
-        bool, Option("tls.server.authClient", _FLAG, "Certificates of clients are verified.", by_request=_GUARDS)
+        bool, Option("tls.server.authClient", _FLAG, "Verify the certificates of clients.", by_request=_GUARDS)
     ] = False
     tls_server_trust_cert_path: Annotated[
         str,
-        Option(
-            "tls.server.trustCertPath", _PATH, "Authorities that clients are verified with, PEM.", by_request=_GUARDS
-        ),
+        Option("tls.server.trustCertPath", _PATH, "Certificate authorities of clients, PEM.", by_request=_GUARDS),
     ] = ""
     tls_server_need_client_auth: Annotated[
         ClientAuth,
         Option(
             "tls.server.need.client.auth",
             OneOf(get_args(ClientAuth)),
-            "Whether clients are asked for a certificate.",
+            "Whether clients must show a certificate: none, optional or require.",
             by_request=_GUARDS,
         ),
     ] = "none"
@@ -75,32 +73,30 @@ class SecurityConfig:
         Option(
             "tls.enable",
             _FLAG,
-            "Requests of ours go over TLS; true if enforcing.",
+            "Send requests to brokers over TLS; true while tls.server.mode is enforcing.",
             also=("useTLS",),
             by_request=_GUARDS,
         ),
     ] = False
-    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, with a ',' between.", by_request=_GUARDS)] = ""
+    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, separated by ','.", by_request=_GUARDS)] = ""
     tls_protocols: Annotated[
-        str, Option("tls.protocols", Text(), "TLS versions, with a ',' between.", by_request=_GUARDS)
+        str, Option("tls.protocols", Text(), "TLS versions, separated by ','.", by_request=_GUARDS)
     ] = ""
     tls_client_key_path: Annotated[
-        str, Option("tls.client.keyPath", _PATH, "Private key for requests of ours, PEM.", by_request=_GUARDS)
+        str, Option("tls.client.keyPath", _PATH, "Private key for requests to brokers, PEM.", by_request=_GUARDS)
     ] = ""
     tls_client_key_password: Annotated[
         str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", by_request=_GUARDS)
     ] = field(default="", repr=False)
     tls_client_cert_path: Annotated[
-        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests of ours, PEM.", by_request=_GUARDS)
+        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests to brokers, PEM.", by_request=_GUARDS)
     ] = ""
     tls_client_auth_server: Annotated[
-        bool, Option("tls.client.authServer", _FLAG, "Brokers that we call are verified.", by_request=_GUARDS)
+        bool, Option("tls.client.authServer", _FLAG, "Verify the certificates of brokers.", by_request=_GUARDS)
     ] = False
     tls_client_trust_cert_path: Annotated[
         str,
-        Option(
-            "tls.client.trustCertPath", _PATH, "Authorities that brokers are verified with, PEM.", by_request=_GUARDS
-        ),
+        Option("tls.client.trustCertPath", _PATH, "Certificate authorities of brokers, PEM.", by_request=_GUARDS),
     ] = ""
     # Who we are for brokers with ACL; all read by broker_access.py
 
@@ -109,26 +105,27 @@ class SecurityConfig:
         Option(
             "brokerAccessKey",
             Secret(),
-            "User of brokers with ACL that requests of ours are signed for.",
+            "Access key (user) that requests to brokers with ACL are signed with.",
             by_request=_SIGNS,
         ),
     ] = field(default="", repr=False)
     broker_access_key_path: Annotated[
-        str, Option("brokerAccessKeyPath", _PATH, "File with that user, read at the start.", by_request=NAMES_A_FILE)
+        str,
+        Option("brokerAccessKeyPath", _PATH, "File with the access key, read at the start.", by_request=NAMES_A_FILE),
     ] = ""
     broker_secret_key: Annotated[
-        str, Option("brokerSecretKey", Secret(), "Password of that user: its secret key.", by_request=_SIGNS)
+        str, Option("brokerSecretKey", Secret(), "Secret key (password) of that user.", by_request=_SIGNS)
     ] = field(default="", repr=False)
     broker_secret_key_path: Annotated[
         str,
-        Option("brokerSecretKeyPath", _PATH, "File with that password, read at the start.", by_request=NAMES_A_FILE),
+        Option("brokerSecretKeyPath", _PATH, "File with the secret key, read at the start.", by_request=NAMES_A_FILE),
     ] = ""
     broker_access_addresses: Annotated[
         str,
         Option(
             "brokerAccessAddresses",
             NamedAddressList(),
-            "Brokers that requests are signed for, all others get them unsigned: IP addresses, networks (10.0.0.0/16) "
+            "Brokers whose requests are signed; requests to others are not: IP addresses, networks (10.0.0.0/16) "
             "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
             "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
             by_request=Fixed("it is for whom this server signs"),
@@ -141,23 +138,23 @@ class SecurityConfig:
         Option(
             "tls.config.file",
             _PATH,
-            "Further file of tls.* properties; skipped if it is not there.",
+            "Further file of tls.* properties; ignored if it does not exist.",
             by_request=_GUARDS,
         ),
     ] = "/etc/rocketmq/tls.properties"
 
     @property
     def verifies_brokers(self) -> bool:
-        """Tell whether brokers that we call show certificates of an authority that the operator names.
+        """True if brokers that this server calls show certificates of an authority that the operator names.
 
-        Without tls.client.trustCertPath it is any authority that the system knows: strangers have those certificates.
+        Without tls.client.trustCertPath it is any authority that the system trusts: anybody can get such a certificate.
         """
         verifies = self.tls_enable and self.tls_client_auth_server and not self.tls_test_mode_enable
         return verifies and bool(self.tls_client_trust_cert_path)
 
 
 def tls_settings_of(config: SecurityConfig) -> TlsSettings:
-    """Return what the configuration says of TLS."""
+    """Return the settings of TLS in the configuration."""
     return TlsSettings(
         mode=config.tls_server_mode,
         test_mode=config.tls_test_mode_enable,

@@ -1,7 +1,7 @@
 """ServerConfig: every option that any server of this project has, with its unit, default and reader.
 
 Answers to Java's `NettyServerConfig`, and to what `NamesrvConfig` and `ControllerConfig` share;
-their property names and defaults are kept. `sources.py` tells where values come from, `update.py` how a
+their property names and defaults are kept. `sources.py` states where values come from, `update.py` how a
 request changes them, `server_kind.py` how they are listed and stored. Those about TLS and keys are
 inherited from `security_options.py`.
 """
@@ -45,9 +45,9 @@ _AT_LEAST_0: Final = Whole(0, INT_MAX)
 _AT_LEAST_1: Final = Whole(1, INT_MAX)
 _ANY_NUMBER: Final = Whole()
 
-SAYS_WHAT_IS_OPEN: Final = Fixed("it says what requests may change")
-_SPEED: Final = Closed("it can slow every connection down, or let the memory run out")
-_STOP: Final = Closed("it can make each stop last for ever")
+PERMITS_CHANGES: Final = Fixed("it decides what requests may change")
+_SPEED: Final = Closed("it can slow down every connection, or exhaust the memory")
+_STOP: Final = Closed("it can make a stop last for ever")
 
 # Options whose default is each server's own.
 
@@ -56,7 +56,7 @@ ConfigStorePath = Annotated[
     Option(
         "configStorePath",
         FilePath(may_be_blank=False),
-        "File that takes changes of the configuration; with --config-file, that file.",
+        "File to which changes by request are written; with --config-file, that file.",
         by_request=NAMES_A_FILE,
     ),
 ]
@@ -65,8 +65,8 @@ ConfigBlackList = Annotated[
     Option(
         "configBlackList",
         Text(),
-        "Properties that no request may change, with a ';' between.",
-        by_request=SAYS_WHAT_IS_OPEN,
+        "Properties that no request may change, separated by ';'.",
+        by_request=PERMITS_CHANGES,
     ),
 ]
 ConfigWhiteList = Annotated[
@@ -74,8 +74,8 @@ ConfigWhiteList = Annotated[
     Option(
         "configWhiteList",
         Text(),
-        "Properties that requests may change to any value, with a ';' between, although anybody can send one.",
-        by_request=SAYS_WHAT_IS_OPEN,
+        "Properties that requests may change to any value, separated by ';'; requests need no password.",
+        by_request=PERMITS_CHANGES,
     ),
 ]
 ListenPort = Annotated[
@@ -99,7 +99,7 @@ FrameBytesMax = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig(SecurityConfig):
-    """Options of any server. Each comment names the reader, or says why nobody here reads it."""
+    """Options of any server. Each comment names the reader, or the reason why there is none."""
 
     #: Only listed: nothing here is looked up in the folder of a RocketMQ installation.
     rocketmq_home: Annotated[
@@ -158,7 +158,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "serverOnewaySemaphoreValue",
             _ANY_NUMBER,
-            "One-way requests of ours under way.",
+            "Most one-way requests to peers in flight.",
             by_request=ANY_VALUE,
             has_effect=False,
         ),
@@ -169,7 +169,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "serverAsyncSemaphoreValue",
             _ANY_NUMBER,
-            "Requests of ours under way.",
+            "Most requests to peers in flight.",
             by_request=ANY_VALUE,
             has_effect=False,
         ),
@@ -180,8 +180,10 @@ class ServerConfig(SecurityConfig):
         Option(
             "serverChannelMaxIdleTimeSeconds",
             _AT_LEAST_0,
-            "Silence after which a connection is closed, in seconds; 0 for never.",
-            by_request=Within(Whole(120, 600), "less drops living brokers, more keeps idle strangers connected"),
+            "Close a connection that was idle for so many seconds; 0 for never.",
+            by_request=Within(
+                Whole(120, 600), "a lower value disconnects live brokers, a higher one keeps idle peers connected"
+            ),
             at_once=True,
         ),
     ] = round(LIMITS.idle_seconds)
@@ -211,7 +213,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "writeBufferHighWaterMark",
             _AT_LEAST_0,
-            "Unread answers of a connection at which its requests wait, in bytes; 0 for 1 MiB.",
+            "Unread responses of a connection, in bytes, at which the server stops reading its requests; 0 for 1 MiB.",
             by_request=_SPEED,
         ),
     ] = 0
@@ -221,14 +223,14 @@ class ServerConfig(SecurityConfig):
         Option(
             "writeBufferLowWaterMark",
             _AT_LEAST_0,
-            "Unread answers of a connection at which its requests go on, in bytes; 0 for 256 KiB.",
+            "Unread responses of a connection, in bytes, at which the server reads its requests again; 0 for 256 KiB.",
             by_request=_SPEED,
         ),
     ] = 0
     #: Read by process.py.
     server_socket_backlog: Annotated[
         int,
-        Option("serverSocketBacklog", _AT_LEAST_1, "Connections that may wait to be accepted.", by_request=KEEPS_OUT),
+        Option("serverSocketBacklog", _AT_LEAST_1, "Most connections that wait to be accepted.", by_request=KEEPS_OUT),
     ] = LIMITS.backlog
     #: Threads of the Java server.
     server_netty_worker_group_enable: Annotated[
@@ -236,7 +238,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "serverNettyWorkerGroupEnable",
             _FLAG,
-            "Frames are read in own threads.",
+            "Read frames in threads of their own.",
             by_request=ANY_VALUE,
             has_effect=False,
         ),
@@ -244,9 +246,7 @@ class ServerConfig(SecurityConfig):
     #: Memory of the Java server.
     server_pooled_byte_buf_allocator_enable: Annotated[
         bool,
-        Option(
-            "serverPooledByteBufAllocatorEnable", _FLAG, "Buffers are pooled.", by_request=ANY_VALUE, has_effect=False
-        ),
+        Option("serverPooledByteBufAllocatorEnable", _FLAG, "Pool buffers.", by_request=ANY_VALUE, has_effect=False),
     ] = True
     #: Read by process.py.
     enable_shutdown_gracefully: Annotated[
@@ -254,7 +254,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "enableShutdownGracefully",
             _FLAG,
-            "At the stop, peers are sent elsewhere before the close.",
+            "At the stop, send peers to other servers before connections are closed.",
             by_request=_STOP,
             at_once=True,
         ),
@@ -265,14 +265,14 @@ class ServerConfig(SecurityConfig):
         Option(
             "shutdownWaitTimeSeconds",
             _AT_LEAST_0,
-            "How long peers have to go elsewhere at the stop, in seconds.",
+            "Seconds that peers have to leave at the stop.",
             by_request=_STOP,
             at_once=True,
         ),
     ] = 30
     #: Sockets of the Java server.
     use_epoll_native_selector: Annotated[
-        bool, Option("useEpollNativeSelector", _FLAG, "Sockets use epoll.", by_request=ANY_VALUE, has_effect=False)
+        bool, Option("useEpollNativeSelector", _FLAG, "Use epoll for sockets.", by_request=ANY_VALUE, has_effect=False)
     ] = False
 
     # Ours
@@ -289,8 +289,8 @@ class ServerConfig(SecurityConfig):
         Option(
             "serializeType",
             OneOf(get_args(SerializeTypeName)),
-            "How headers of answers and of requests of ours are written.",
-            by_request=Closed("peers that read the other form only are kept out"),
+            "Format of the headers of responses, and of requests to brokers.",
+            by_request=Closed("it can lock out peers that read only the other format"),
             also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
         ),
     ] = "JSON"
@@ -298,7 +298,7 @@ class ServerConfig(SecurityConfig):
     frame_bytes_max: FrameBytesMax
     #: Read by process.py.
     connections_max: Annotated[
-        int, Option("connectionsMax", _AT_LEAST_1, "Connections of RocketMQ peers at one time.", by_request=KEEPS_OUT)
+        int, Option("connectionsMax", _AT_LEAST_1, "Most open connections of RocketMQ peers.", by_request=KEEPS_OUT)
     ] = LIMITS.connections_max
     #: Read by process.py.
     partial_frame_bytes_max: Annotated[
@@ -306,7 +306,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "partialFrameBytesMax",
             _AT_LEAST_0,
-            "Frames of all connections that are not whole yet, in bytes; beyond it the largest are closed; "
+            "Bytes of incomplete frames of all connections; beyond it those with the largest are closed; "
             "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
             "are one process (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
@@ -318,7 +318,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "responseBufferBytesMax",
             _AT_LEAST_0,
-            "Answers that all peers have not read yet, in bytes; beyond it those with the most are closed; "
+            "Bytes of responses that peers have not read yet; beyond it the connections with the most are closed; "
             "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
             "are one process (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
@@ -330,7 +330,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "queuedBytesMax",
             _AT_LEAST_0,
-            "Bodies of requests that wait for their turn, in bytes; beyond it they are answered SYSTEM_BUSY; "
+            "Bytes of bodies of queued requests; beyond it requests are answered SYSTEM_BUSY; "
             "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
             "are one process (64 MiB at least, 512 MiB at most).",
             by_request=KEEPS_OUT,
@@ -342,8 +342,8 @@ class ServerConfig(SecurityConfig):
         Option(
             "logFormat",
             OneOf(get_args(LogFormat)),
-            "Log lines; auto is console on a terminal, else json.",
-            by_request=Closed("what reads the log may understand one form only"),
+            "Format of log lines; auto is console on a terminal, json elsewhere.",
+            by_request=Closed("readers of the log may understand one format only"),
         ),
     ] = "auto"
     #: Read by start.py.
@@ -352,8 +352,8 @@ class ServerConfig(SecurityConfig):
         Option(
             "logLevel",
             OneOf(get_args(LogLevel)),
-            "Least level that is logged.",
-            by_request=Within(OneOf(("info",)), "less hides what is done, more fills disks"),
+            "Lowest level that is logged.",
+            by_request=Within(OneOf(("info",)), "a higher level hides changes, a lower one fills disks"),
             at_once=True,
         ),
     ] = "info"
@@ -364,7 +364,7 @@ class ServerConfig(SecurityConfig):
         Option(
             "historyDir",
             _PATH,
-            "Folder that takes the history of what this server sees; blank records nothing.",
+            "Folder for the history that this server records; blank records nothing.",
             by_request=NAMES_A_FILE,
         ),
     ] = ""
@@ -374,9 +374,9 @@ class ServerConfig(SecurityConfig):
         Option(
             "historyBytesMax",
             Whole(64 * 1024 * 1024, LONG_MAX),
-            "Files that servers have written below historyDir (landing), together, in bytes, half of the disk at most; "
-            "beyond it the oldest are deleted. What rmq-analytics stores is not counted. "
-            "Where servers share a folder, the lowest of theirs counts.",
+            "Bytes of all files that servers have written below historyDir (landing), at most half of the disk; "
+            "beyond it the oldest are deleted. Files of rmq-analytics are not counted. "
+            "Servers that share a folder obey the lowest of their limits.",
             by_request=Closed("it decides what is deleted"),
         ),
     ] = BYTES_MAX

@@ -68,7 +68,7 @@ class ServerKind(Generic[Config]):
 
     @cached_property
     def defaults(self) -> Config:
-        """The configuration of somebody who gives none."""
+        """The configuration without any source."""
         return self.config_class()  # type: ignore[call-arg]  # the class of a server has a default for each option
 
     def variable(self, option: Option) -> str:
@@ -77,7 +77,7 @@ class ServerKind(Generic[Config]):
 
 
 def listed_properties(kind: ServerKind[Config], config: Config) -> dict[str, str]:
-    """Return key -> value for the request that asks, `-p` and logs: secrets masked, what is not set left out."""
+    """Return key -> value for requests 319 and 1010, `-p` and logs: secrets masked, unset properties left out."""
     unknown = {each.key: shown_unknown(each.key, each.value) for each in config.unknown}
     return unknown | {kind.options[name].key: kind.options[name].shown(text) for name, text in _texts(kind, config)}
 

@@ -59,9 +59,9 @@ class WhyIgnored(Enum):
 
 _PROBLEMS: Final = {
     WhyIgnored.UNKNOWN: "is not a property of this server",
-    WhyIgnored.REPEATED: "counts as it stands on line {}",
+    WhyIgnored.REPEATED: "is overridden by line {}",
     WhyIgnored.NOT_IN_TLS_FILE: "cannot be set in this file",
-    WhyIgnored.NO_EFFECT: "means something to the Java server only",
+    WhyIgnored.NO_EFFECT: "has an effect in the Java server only",
 }
 
 
@@ -145,7 +145,7 @@ def from_sources(kind: ServerKind[Config], sources: Sources) -> Config:
 
 
 def tls_config_path(kind: ServerKind[Config], sources: Sources) -> str:
-    """Return where the file of tls.* properties lies, blank for nowhere; a bad path is told by `from_sources`."""
+    """Return where the file of tls.* properties lies, blank for nowhere; `from_sources` reports a bad path."""
     given = [each.text.strip() for each in _given(kind, sources) if each.field == "tls_config_file"]
     path = given[-1] if given else kind.defaults.tls_config_file
     return (_under_home(path, sources.environment) or "") if path.startswith("~/") else path
@@ -183,7 +183,7 @@ def _given_in(kind: ServerKind[Config], file: PropertiesFile, keys: Collection[s
 def _homely_paths(
     kind: ServerKind[Config], values: Mapping[str, Any], environment: Mapping[str, str]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the fields whose path begins with `~/`, and that path under the home folder; None if nobody knows it."""
+    """Yield the fields whose path begins with `~/`, and that path under the home folder; None without HOME."""
     for name, option in kind.options.items():
         path = values.get(name, getattr(kind.defaults, name))
         if isinstance(option.kind, FilePath) and path.startswith("~/"):
@@ -196,7 +196,7 @@ def _under_home(path: str, environment: Mapping[str, str]) -> str | None:
 
 
 def _unknown(kind: ServerKind[Config], file: PropertiesFile) -> tuple[Property, ...]:
-    """Return the properties that are no options, each as it stands last."""
+    """Return the properties that are no options, each with its last value."""
     return tuple({each.key: each for each in file.properties if each.key not in kind.field_of_key}.values())
 
 
@@ -220,7 +220,7 @@ def _ignored_in(
 
 
 def _is_set_in_vain(kind: ServerKind[Config], given: Property) -> bool:
-    """Tell whether somebody tuned what is not read; a listing of defaults, as Java writes it, is no such attempt."""
+    """Return whether an option without effect is set to another value than its default, which Java lists in files."""
     name = kind.field_of_key[given.key]
     option = kind.options[name]
     return not option.has_effect and option.kind.value_of(given.value) != getattr(kind.defaults, name)

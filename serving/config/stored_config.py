@@ -1,4 +1,4 @@
-"""The configuration in force, and how a request changes it: durable before anybody sees it.
+"""The configuration in force, and how a request changes it: durable before it is in force.
 
 A change is decided on the present value, written to disk in a thread, and only then becomes the present value; so
 changes wait for each other, and readers never wait. Answers to Java's `Configuration`.
@@ -30,16 +30,16 @@ class NotStored(RequestRefused):
 
 
 class ConfigObserver(Protocol[_Config_contra]):
-    """Who is told that the configuration changed, or could not."""
+    """Observes changes of the configuration."""
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: _Config_contra) -> None:
-        """Learn which properties have new values, and which unknown ones were left aside."""
+        """Handle new values of properties; those that are `unknown` were ignored."""
 
     def written_in_place(self, path: str) -> None:
-        """Learn that a file was written in place, as it is a mount of its own."""
+        """Handle that a file was overwritten in place, because it is a mount of its own."""
 
     def config_not_stored(self, error: NotStored) -> None:
-        """Learn that the configuration file could not be written, so nothing changed."""
+        """Handle that the configuration file could not be written, so nothing changed."""
 
 
 class StoredConfig(Generic[Config]):
@@ -55,7 +55,7 @@ class StoredConfig(Generic[Config]):
         self.config = config
         self._kind = kind
         self._observer = observer
-        #: Told of the configuration that is now in force.
+        #: Called with the configuration that is now in force.
         self._applied = applied
         self._config_turn = asyncio.Lock()
 
@@ -84,7 +84,7 @@ class StoredConfig(Generic[Config]):
         self._applied(config)
 
     def _store_changes(self, path: Path, properties: Mapping[str, str], changed: tuple[str, ...]) -> bool:
-        """Put changes into the file as it is by now, and all properties where it is gone; as `durable_file.replace`.
+        """Put changes into the file as it is by now, and all properties if it was removed; as `durable_file.replace`.
 
         Raises NotStored.
         """
@@ -111,7 +111,7 @@ class StoredConfig(Generic[Config]):
 async def store(path: str, content: bytes, written_in_place: Callable[[str], None]) -> None:
     """Write a file durably, in a thread, so that a slow disk delays this request and no other; raises NotStored.
 
-    `written_in_place` is told the path if nothing could be renamed to it.
+    Calls `written_in_place` with the path if nothing could be renamed to it.
     """
     try:
         if await asyncio.to_thread(durable_file.replace, Path(path), content):

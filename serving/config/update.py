@@ -1,4 +1,4 @@
-"""What a request (318, 1009) makes of a configuration: all that it asks for, or a refusal.
+"""What a request (318, 1009) makes of a configuration: all of its changes, or a refusal.
 
 Answers to `Configuration.update` and to the black list of `DefaultRequestProcessor`. Unlike there, a value that cannot
 be taken refuses the whole request, where Java answers success and changes nothing.
@@ -20,7 +20,7 @@ from serving.config.server_kind import ServerKind, shown_unknown
 
 #: Longest part of a key that a remark repeats.
 _KEY_SHOWN_CHARS_MAX: Final = 80
-#: How many bad values a remark tells, and how many unknown keys are told for the log.
+#: How many bad values a remark lists, and how many unknown keys a log line.
 BAD_SHOWN_MAX: Final = 3
 UNKNOWN_SHOWN_MAX: Final = 20
 
@@ -51,9 +51,9 @@ class ProtectedOptions(RequestRefused):
 
     def __init__(self, protected: tuple[Protected, ...]) -> None:
         self.keys = tuple(each.key for each in protected)
-        told = "; ".join(f"{each.key[:_KEY_SHOWN_CHARS_MAX]}: {each.why}" for each in protected[:BAD_SHOWN_MAX])
+        listed = "; ".join(f"{each.key[:_KEY_SHOWN_CHARS_MAX]}: {each.why}" for each in protected[:BAD_SHOWN_MAX])
         more = f"; and {len(protected) - BAD_SHOWN_MAX} more" if len(protected) > BAD_SHOWN_MAX else ""
-        super().__init__(f"Can not update config in black list. {told}{more}")
+        super().__init__(f"Can not update config in black list. {listed}{more}")
 
 
 class BadUpdate(RequestRefused):
@@ -63,9 +63,9 @@ class BadUpdate(RequestRefused):
 
     def __init__(self, bad: tuple[BadOption, ...]) -> None:
         self.bad = bad
-        told = "; ".join(map(str, bad[:BAD_SHOWN_MAX]))
+        listed = "; ".join(map(str, bad[:BAD_SHOWN_MAX]))
         more = f"; and {len(bad) - BAD_SHOWN_MAX} more" if len(bad) > BAD_SHOWN_MAX else ""
-        super().__init__(f"{told}{more}; nothing was changed")
+        super().__init__(f"{listed}{more}; nothing was changed")
 
 
 class ConfigUpdate(msgspec.Struct, Generic[Config], frozen=True):
@@ -75,13 +75,13 @@ class ConfigUpdate(msgspec.Struct, Generic[Config], frozen=True):
     config: Config
     #: The properties that have another value now.
     changed: tuple[str, ...] = ()
-    #: The properties that were asked for and that this server does not have, the first UNKNOWN_SHOWN_MAX of them;
-    #: they are left aside, as with Java.
+    #: The properties of the request that this server does not have, the first UNKNOWN_SHOWN_MAX of them;
+    #: they are ignored, as with Java.
     unknown: tuple[str, ...] = ()
 
 
 def changes_in(body: bytes) -> list[Property]:
-    """Return what the body of a request asks for; raises UnreadableUpdate."""
+    """Return the properties in the body of a request; raises UnreadableUpdate."""
     try:
         return parse(body)
     except PropertiesError as problem:
@@ -131,7 +131,7 @@ def _names(kind: ServerKind[Config], listed: str) -> set[str]:
 
 
 def _why_not(kind: ServerKind[Config], name: str, text: str, *, is_closed: bool, is_opened: bool) -> str:
-    """Return why a request may not give this value; blank if it may, or if nobody may, which is refused elsewhere."""
+    """Return why a request may not set this value; blank if it may, or if no source may, which is refused elsewhere."""
     option = kind.options[name]
     at_start = f"set it at the start, by {option.argument}, {kind.variable(option)} or the configuration file"
     openable = f"{at_start}, or name it in configWhiteList there"

@@ -43,18 +43,18 @@ class HttpConnections:
         asyncio.get_running_loop().call_later(FIRST_REQUEST_S, self._close_unused, handler)
 
     def begins(self, handler: Handler) -> None:
-        """Note that a request is worked on."""
+        """Mark a connection as working on a request."""
         if handler in self._open:
             self._used.add(handler)
             self._open[handler] = True
 
     def ends(self, handler: Handler) -> None:
-        """Note that its answer is there."""
+        """Mark it as idle."""
         if self._open.pop(handler, None) is not None:
             self._open[handler] = False
 
     def closed(self, handler: Handler) -> None:
-        """Let go of a connection."""
+        """Remove a connection."""
         self._open.pop(handler, None)
         self._used.discard(handler)
 
@@ -94,5 +94,5 @@ class _HttpConnection(asyncio.Protocol):
 def _close(handler: Handler, connections: HttpConnections) -> None:
     connections.closed(handler)
     if handler.transport is not None:
-        # A peer that does not read would keep a farewell waiting.
+        # An orderly close would wait for a peer that does not read.
         handler.transport.abort()

@@ -14,7 +14,7 @@ METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE: Final = "text/plain; charset=utf-8"
 JSON_TYPE: Final = "application/json"
 
-#: Takes the views of the server and what is asked.
+#: Takes the views of the server and the request.
 View = Callable[[Any, ViewRequest], Any | Awaitable[Any]]
 
 
@@ -30,7 +30,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One path."""
 
     path: str
-    #: Turns what is asked into the value that is answered.
+    #: Turns a request into the value that is answered.
     view: View
     summary: str
     #: Shape of the answer; None for text.
@@ -48,7 +48,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 PAGED: Final = (
     Parameter(
         "limit",
-        f"Items on a page; {LIMIT_DEFAULT} unless told.",
+        f"Items on a page; {LIMIT_DEFAULT} by default.",
         {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
     ),
     Parameter("cursor", "The nextCursor of the page before."),

@@ -39,7 +39,7 @@ class ListPage(msgspec.Struct, Generic[Key], frozen=True):
 
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """What part of a list is asked for."""
+    """The requested part of a list."""
 
     limit: int = LIMIT_DEFAULT
     #: Of the page before; None for the first page.

@@ -1,7 +1,7 @@
 """The HTTP server beside the remoting one, in the same loop: probes, metrics, views as JSON, addresses for clients.
 
 Everything here is read only, and nothing it shows is secret. It listens on loopback unless told otherwise, sends no
-CORS header, and asks nobody who they are: on another address, put it behind something that does, because whoever
+CORS header, and authenticates nobody: on another address, put it behind a proxy that does, because whoever
 reaches it learns every broker's address. Importing aiohttp takes longer than all the rest of the start, so this module
 is imported when the remoting port is already open.
 """
@@ -126,7 +126,7 @@ def _answering(endpoint: Endpoint, views: object) -> _Handler:
     headers = {hdrs.CONTENT_TYPE: endpoint.content_type}
 
     async def answer(request: web.Request) -> web.Response:
-        value = endpoint.view(views, _asked(endpoint, request))
+        value = endpoint.view(views, _view_request(endpoint, request))
         if isawaitable(value):
             value = await value
         return web.Response(body=_body(value), headers=headers)
@@ -170,7 +170,7 @@ def _observing(headers: Mapping[str, str], counters: ServerCounters, logs: Logs)
             response = _fault(refusal.status, refusal.code, str(refusal))
         except web.HTTPException as error:
             response = _unserved(request, error)
-        except Exception as error:  # noqa: BLE001  # our own fault: told once, and nothing of it to the peer
+        except Exception as error:  # noqa: BLE001  # a fault of the server: logged once, the peer gets no details
             logs.write(
                 HTTP_REQUEST_FAILED, peer=_peer(request), method=request.method, path=request.path, exc_info=error
             )
@@ -208,8 +208,8 @@ def _body(value: Any) -> bytes:
     return value if isinstance(value, bytes) else _encode(value)
 
 
-def _asked(endpoint: Endpoint, request: web.Request) -> ViewRequest:
-    """Return what a request asks; refuses a query that the path does not take."""
+def _view_request(endpoint: Endpoint, request: web.Request) -> ViewRequest:
+    """Return the checked request; refuses a query that the path does not take."""
     query = {} if endpoint.parameters is None else _query(endpoint, request)
     return ViewRequest(
         path=request.match_info,

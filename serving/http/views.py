@@ -1,4 +1,4 @@
-"""What a request over HTTP asks, how it is refused, and what any server answers, as values; knows no web server."""
+"""Requests over HTTP, their refusals, and the views of any server, as values; imports no web server."""
 
 from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol
@@ -35,7 +35,7 @@ class Unavailable(HttpRefused):
 
 
 class ViewRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks, checked against what its path takes."""
+    """A request, checked against the parameters that its path takes."""
 
     #: Parts of the path by name.
     path: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -68,7 +68,7 @@ class ServerViews(Generic[Config]):
         return HealthAnswer("ok")
 
     def ready(self, _: ViewRequest) -> HealthAnswer:
-        """Tell whether peers should be sent here."""
+        """Answer whether peers should be sent here; raises Unavailable."""
         self.check_ready()
         return HealthAnswer("ready")
 
@@ -88,7 +88,7 @@ class ServerViews(Generic[Config]):
 
 
 def requested_page(keys: Sequence[Key], request: ViewRequest, kind: type[Key]) -> ListPage[Key]:
-    """Return the part of sorted `keys` that is asked for; raises HttpRefused."""
+    """Return the part of sorted `keys` that is requested; raises HttpRefused."""
     try:
         return page_of(keys, request.page, kind)
     except BadCursor:

@@ -1,6 +1,6 @@
 """What a log event is, and how a catalogue of them becomes a page.
 
-A name says what happened, `noun_verb_past`; what it happened to stands in the keys.
+A name is `noun_verb_past`; the keys hold the subject.
 """
 
 from collections.abc import Iterable
@@ -31,12 +31,12 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     level: Level
-    #: Keys that the line has beside those of every line; one may be missing where it would say nothing.
+    #: Keys that the line has beside those of every line; one may be missing where it has no value.
     keys: tuple[str, ...] = ()
     meaning: str
     #: What an operator does about it.
     advice: str = "Nothing."
-    #: A change that somebody asked for: the line also has `audit`, `peer`, `request_code` and `opaque`.
+    #: A change by request: the line also has `audit`, `peer`, `request_code` and `opaque`.
     audit: bool = False
 
 
@@ -82,7 +82,7 @@ def log_page(kind: ServerKind[Config], events: Iterable[LogEvent], catalogue: st
         "",
         "## Events",
         "",
-        "Events marked *audit* are changes that somebody asked for: they also have `audit`, and `peer`, `request_code`",
+        "Events marked *audit* are changes by request: they also have `audit`, and `peer`, `request_code`",
         "and `opaque` of the request. They are written at every `logLevel`.",
         "",
         "| event | level | keys | meaning | what to do |",

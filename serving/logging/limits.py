@@ -1,6 +1,6 @@
 """How many lines of one kind are let through: a burst, then one now and then, and nothing that matters is lost.
 
-A flapping broker or a port scan must not fill a disk. What is left out is counted, and the next line of its kind says
+A flapping broker or a port scan must not fill a disk. What is left out is counted, and the next line of its kind tells
 how many; an error that is held back comes as a line of its own when its pause is over. Pure but for its own tables:
 time is an argument.
 """
@@ -65,7 +65,7 @@ class LogLimits(msgspec.Struct):
     _held: OrderedDict[Subject, _Held] = msgspec.field(default_factory=OrderedDict)
 
     def passes(self, subject: Subject, line: Line, now_ms: int) -> bool:
-        """Tell whether a line passes; one that does gets `suppressed` if others did not."""
+        """Return whether a line passes; one that does gets `suppressed` if others did not."""
         bucket = self._bucket(subject, now_ms)
         if not bucket.take(BURST, REFILL_MS, now_ms):
             bucket.suppressed += 1
@@ -80,14 +80,14 @@ class LogLimits(msgspec.Struct):
         return True
 
     def passes_total(self, event: str, now_ms: int) -> bool:
-        """Tell whether a line passes that only the limit of all lines together holds for."""
+        """Return whether a line passes that only the limit of all lines together holds for."""
         if self._total.take(TOTAL_BURST, TOTAL_REFILL_MS, now_ms):
             return True
         self.suppressed[event] += 1
         return False
 
     def error_passes(self, subject: Subject, line: Line, now_ms: int) -> bool:
-        """Tell whether an error passes now; else it is held, and those of its kind before it are counted in it."""
+        """Return whether an error passes now; else it is held, and those of its kind before it are counted in it."""
         held = self._held.get(subject)
         if held is None and self._bucket(subject, now_ms).take(BURST, REFILL_MS, now_ms):
             return True
@@ -100,7 +100,7 @@ class LogLimits(msgspec.Struct):
         return False
 
     def due(self, now_ms: int) -> list[Line]:
-        """Return the held errors whose time has come, and forget them."""
+        """Return the held errors whose time has come, and remove them."""
         due = [
             subject
             for number, (subject, held) in enumerate(self._held.items())
@@ -109,7 +109,7 @@ class LogLimits(msgspec.Struct):
         return [self._released(self._held.pop(subject)) for subject in due]
 
     def all_held(self) -> list[Line]:
-        """Return all held errors, and forget them."""
+        """Return all held errors, and remove them."""
         held = [self._released(each) for each in self._held.values()]
         self._held.clear()
         return held

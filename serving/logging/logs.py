@@ -1,7 +1,7 @@
 """Log lines: one JSON object or one console line per event of the catalogue, on standard output.
 
-A line goes through structlog's processors here and then to `writer.py`, so that nobody waits for a reader. Nothing
-of structlog's process-wide configuration is used. What other libraries say with `logging` becomes `library_logged`.
+A line goes through structlog's processors here and then to `writer.py`, so that no caller waits for a reader. Nothing
+of structlog's process-wide configuration is used. What other libraries write with `logging` becomes `library_logged`.
 """
 
 import logging
@@ -92,7 +92,7 @@ class Logs:
         self.write_at(event.level, event, **keys)
 
     def write_at(self, level: Level, event: LogEvent, **keys: object) -> None:
-        """Write an event whose level somebody else decides."""
+        """Write an event at the level of the caller."""
         # Who changed what must be known whatever the level is, the change of the level itself above all.
         if level < self._least and not event.audit:
             return
@@ -214,7 +214,7 @@ class _Output:
 
 
 class _LibraryHandler(logging.Handler):
-    """Takes what libraries say with `logging`: of several servers that share a sink, the first one does."""
+    """Takes what libraries write with `logging`: of several servers that share a sink, the first one does."""
 
     def __init__(self, logs: Logs, sink: LineSink) -> None:
         super().__init__(logging.WARNING)
@@ -234,7 +234,7 @@ class _LibraryHandler(logging.Handler):
         try:
             message = record.getMessage()
         except (TypeError, ValueError):
-            # Its arguments do not fit its format; what it says without them is better than nothing.
+            # Its arguments do not fit its format; it is written without them.
             message = str(record.msg)
         self._logs.write_at(level, LIBRARY_LOGGED, logger=record.name, message=message, **keys)
 

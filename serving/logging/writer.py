@@ -1,4 +1,4 @@
-"""A queue and a thread between whoever has a log line and the file descriptor that takes it.
+"""A queue and a thread between the writers of log lines and the file descriptor that takes them.
 
 A pipe whose reader has stopped blocks its writer; here it blocks this thread, and when the queue is full, lines are
 dropped and counted. The descriptor is written to without Python's buffer of `sys.stdout`, whose lock a blocked thread
@@ -72,7 +72,7 @@ class LineWriter:
         while lines := self._take():
             try:
                 self._write_lines(lines)
-            except Exception:  # noqa: BLE001  # whatever it is, later lines are written; there is nowhere to tell it
+            except Exception:  # noqa: BLE001  # whatever it is, later lines are written; there is no log for it
                 with self._changed:
                     self.dropped += len(lines)
 
@@ -80,7 +80,7 @@ class LineWriter:
         content = self._start + b"".join(line + b"\n" for line in lines)
         written = self._write(content)
         if written < len(content):
-            # Nobody reads any more, or the disk is full. Serving goes on; the count tells how much was not said.
+            # Nobody reads any more, or the disk is full. Serving goes on; the count tells how many lines were lost.
             with self._changed:
                 self.dropped += content.count(b"\n", max(written, len(self._start)))
         if written:

@@ -1,7 +1,7 @@
 """Counts of what happens: plain numbers that any part of the server touches in passing and a scrape reads.
 
 prometheus-client's own counters would cost more at every touch, and their import would delay the start; `exposition.py`
-turns these into families when somebody asks. Label values come from peers, so each table of counts has a limit.
+turns these into families at a scrape. Label values come from peers, so each table of counts has a limit.
 """
 
 from bisect import bisect_left
@@ -56,7 +56,7 @@ class LabelGuard:
 
     @property
     def has_limit(self) -> bool:
-        """Tell whether peers name any of the labels."""
+        """Whether peers name any of the labels."""
         return self._peer_labels > 0
 
     def admit(self, labels: Labels, present: int) -> Labels:
@@ -88,9 +88,9 @@ class LabelGuard:
     def _free_a_place(self, table: MutableMapping[Labels, Any]) -> None:
         """Remove all label sets of the cluster that came first of those without members."""
         living = self._living()
-        gone = next((each[0] for each in table if each[0] != OTHER and each[0] not in living), None)
-        if gone is not None:
-            for labels in [each for each in table if each[0] == gone]:
+        removed = next((each[0] for each in table if each[0] != OTHER and each[0] not in living), None)
+        if removed is not None:
+            for labels in [each for each in table if each[0] == removed]:
                 del table[labels]
 
 
@@ -126,8 +126,8 @@ class CounterTable:
             labels = self._admitted(labels)
         self._counts[labels] += amount
 
-    def forget(self, labels: Labels) -> None:
-        """Drop a label set whose subject is gone; it starts at 0 when it comes back."""
+    def remove(self, labels: Labels) -> None:
+        """Remove a label set whose subject was removed; it starts at 0 when it comes back."""
         self._counts.pop(labels, None)
         self.guard.look_again()
 

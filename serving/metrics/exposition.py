@@ -1,4 +1,4 @@
-"""Reads the metrics of any server when somebody asks, and writes them as text.
+"""Reads the metrics of any server at a scrape, and writes them as text.
 
 Each server's own metrics add the families of its state. Importing prometheus-client takes long, so this module is
 imported when the remoting port is already open.

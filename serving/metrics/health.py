@@ -1,10 +1,10 @@
-"""Whether this server should be sent anybody: what the probes answer."""
+"""Whether peers should be sent to this server: what the probes answer."""
 
 from enum import Enum
 
 
 class Serving(Enum):
-    """Where the server is in its life; the values are what `/readyz` says."""
+    """Where the server is in its life; the values are what `/readyz` answers."""
 
     STARTING = "starting"
     READY = "ready"
@@ -19,10 +19,10 @@ class Health:
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether peers are served."""
+        """Whether peers are served."""
         return self.serving is Serving.READY
 
     @property
     def is_draining(self) -> bool:
-        """Tell whether the stop has begun."""
+        """Whether the stop has begun."""
         return self.serving is Serving.DRAINING

@@ -1,4 +1,4 @@
-"""Tells the C library to keep memory that long requests need again and again.
+"""Makes the C library keep memory that long requests need again and again.
 
 By default glibc gives such blocks back to the system as soon as they are free, so each registration of a large broker
 (1.8 MB, copied twice) would be answered with some hundred page faults: four times the work of everything else. What is

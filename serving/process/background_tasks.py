@@ -10,7 +10,7 @@ from serving.logging.logs import Logs
 from serving.logging.server_events import BACKGROUND_TASK_FAILED
 from serving.metrics.server_counters import ServerCounters
 
-#: A timer of the loop that comes late tells how long the loop was held.
+#: A timer of the loop that comes late shows how long the loop was blocked.
 _LAG_TIMER_MS: Final = 100
 _HELD_LINES_S: Final = 1.0
 _FREE_MEMORY_LOOK_S: Final = 10.0
@@ -60,7 +60,7 @@ class SerialQueue(Generic[Item]):
         self._is_busy = False
 
     def put(self, item: Item) -> None:
-        """Let an item have its turn."""
+        """Queue an item."""
         self._items.append(item)
         if not self._is_busy:
             self._is_busy = True

@@ -1,4 +1,4 @@
-"""Who we are for brokers with ACL, for which of them, and what is logged of the requests that they do not take."""
+"""Who we are for brokers with ACL, for which of them, and the log of requests that they deny."""
 
 from pathlib import Path
 from typing import Final
@@ -14,16 +14,16 @@ from serving.logging.server_events import BROKER_REQUEST_DENIED, BROKER_REQUEST_
 from serving.metrics.counters import CounterTable
 from serving.process.start import StartFailed
 
-#: The longest key that is taken from a file; whoever names a wrong file shall not fill the memory.
+#: The longest key that is taken from a file; a wrong file must not fill the memory.
 KEY_BYTES_MAX: Final = 4096
 
 #: Addresses whose unsigned requests were logged; the oldest are removed, and logged again.
 ADDRESSES_MAX: Final = 4096
 
-#: What a server is to be given.
+#: Options with the keys.
 PROPERTIES: Final = "brokerAccessKey and brokerSecretKey (or brokerAccessKeyPath and brokerSecretKeyPath)"
 
-#: For whom requests are signed.
+#: Option with the addresses that requests are signed for.
 ADDRESSES: Final = "brokerAccessAddresses"
 
 
@@ -72,10 +72,10 @@ class OptionNames(msgspec.Struct, frozen=True):
 
 
 class DenialLog:
-    """Tells which requests brokers do not take, and what to do about it."""
+    """Logs requests that brokers deny, each with what to do about it."""
 
     def __init__(self, logs: Logs, names: OptionNames, *, has_keys: bool) -> None:
-        """Tell it with the `names` of what an operator sets."""
+        """Take the `names` of the options, for the advice."""
         self._logs = logs
         self._if_signed = f"{names.keys} must be a user that this broker knows, with its password and its rights"
         self._otherwise = (
@@ -85,7 +85,7 @@ class DenialLog:
         )
 
     def denied(self, denial: Denial) -> None:
-        """Note a request that a broker does not take."""
+        """Log a request that a broker denied."""
         self._logs.write(
             BROKER_REQUEST_DENIED,
             addr=denial.address,
@@ -97,27 +97,27 @@ class DenialLog:
 
 
 class UnsignedRequestLog:
-    """Counts the requests that go unsigned to who is not named, and tells of each address once."""
+    """Counts unsigned requests to addresses that the operator does not name, and logs each address once."""
 
     def __init__(
         self, logs: Logs, names: OptionNames, counters: CounterTable, no_brokers: frozenset[str] = frozenset()
     ) -> None:
-        """Tell it with the `names` of what an operator sets; `no_brokers` need no signature."""
+        """Take the `names` of the options, for the advice; requests to `no_brokers` need no signature."""
         self._logs = logs
         self._advice = f"name it or its network in {names.addresses}, if it is a broker of yours that has ACL"
         self._counters = counters
         self._no_brokers = no_brokers
         #: Keys only, in the order in which they came.
-        self._told: dict[str, None] = {}
+        self._logged: dict[str, None] = {}
 
     def unsigned(self, address: str) -> None:
-        """Note a request that goes unsigned to an address."""
+        """Count an unsigned request, and log its address unless it was logged before."""
         if address in self._no_brokers:
             return
         self._counters.add(())
-        if address in self._told:
+        if address in self._logged:
             return
-        if len(self._told) >= ADDRESSES_MAX:
-            del self._told[next(iter(self._told))]
-        self._told[address] = None
+        if len(self._logged) >= ADDRESSES_MAX:
+            del self._logged[next(iter(self._logged))]
+        self._logged[address] = None
         self._logs.write(BROKER_REQUEST_NOT_SIGNED, addr=address, advice=self._advice)

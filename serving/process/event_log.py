@@ -1,6 +1,6 @@
 """Turns what happened to connections, requests and the configuration into log lines and counters.
 
-Each server's own journal adds what happened to its state. Who asked for a change is noted on the way to the handlers.
+Each server's own event log adds what happened to its state. A context variable holds the requester for audit lines.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -27,7 +27,7 @@ Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
 class Requester(msgspec.Struct, frozen=True):
-    """Who asked for what is being done."""
+    """Who sent the request that is being carried out."""
 
     peer: str
     request_code: int
@@ -38,7 +38,7 @@ _requester: ContextVar[Requester | None] = ContextVar("requester", default=None)
 
 
 class AttributedDispatcher:
-    """Hands requests on to a dispatcher, so that audit lines can tell who asked.
+    """Hands requests on to a dispatcher, and keeps the requester for audit lines.
 
     It also notes on each connection whether a broker or a client is at its other end.
     """
@@ -78,7 +78,7 @@ class ServerEventLog(Generic[Config]):
     """Observes the connections of a server and its configuration."""
 
     def __init__(self, kind: ServerKind[Config], logs: Logs, counters: ServerCounters, config: Config) -> None:
-        """Take the configuration in force, to tell later what changed of it."""
+        """Take the configuration in force, to compare later ones with it."""
         self._kind = kind
         self._logs = logs
         self._counters = counters
@@ -88,7 +88,7 @@ class ServerEventLog(Generic[Config]):
     # What operators changed
 
     def config_changed(self, changed: tuple[str, ...], unknown: tuple[str, ...], config: Config) -> None:
-        """Note new values of properties, and the level that lines need from now on."""
+        """Log new values of properties, and follow the log level."""
         if changed:
             self._counters.config_changes.add(("stored",))
         before, self._properties = self._properties, listed_properties(self._kind, config)
@@ -108,55 +108,55 @@ class ServerEventLog(Generic[Config]):
         return [key for key in keys if key in options and options[key].at_once is at_once]
 
     def written_in_place(self, path: str) -> None:
-        """Note once that a file is a mount of its own."""
+        """Log once that a file is a mount of its own."""
         if path not in self._written_in_place:
             self._written_in_place.add(path)
             self._logs.write(events.MOUNTED_FILE_STORED, path=path)
 
     def config_not_stored(self, error: NotStored) -> None:
-        """Note a change of the configuration that the disk refused."""
+        """Log a change of the configuration that could not be written."""
         self._counters.config_changes.add(("failed",))
         self.audit(events.CONFIG_STORE_FAILED, error=str(error))
 
     # Connections and requests
 
     def connection_opened(self, connection: Peer) -> None:
-        """Note a new connection."""
+        """Log a new connection."""
         self._logs.write(events.CONNECTION_OPENED, peer=connection.peer)
 
     def connection_refused(self, peer: str, connections_max: int) -> None:
-        """Note a connection beyond the limit."""
+        """Log a connection beyond the limit."""
         self._logs.write(events.CONNECTION_REFUSED, peer=peer, connections_max=connections_max)
 
     def connection_paused(self, connection: Peer, response_buffer_bytes: int) -> None:
-        """Note a peer that takes none of its answers."""
+        """Log a peer that reads none of its responses."""
         self._logs.write(events.CONNECTION_PAUSED, peer=connection.peer, response_buffer_bytes=response_buffer_bytes)
 
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Note the end of a connection."""
+        """Log the end of a connection."""
         is_slow = reason is CloseReason.SLOW_READER
         event = events.SLOW_READER_DISCONNECTED if is_slow else events.CONNECTION_CLOSED
         self._logs.write(event, peer=connection.peer, reason=reason.value)
 
     def frame_rejected(self, connection: Peer, error: FrameError) -> None:
-        """Note bytes that are no frame."""
+        """Log bytes that are no frame."""
         self._logs.write(events.FRAME_REJECTED, peer=connection.peer, reason=error.kind, error=str(error))
 
     def request_rejected(self, connection: Peer, request: RemotingCommand, reason: Rejection, error: str) -> None:
-        """Note a request that was not carried out."""
+        """Log a request that was not carried out."""
         if reason is Rejection.DRAINING:
-            # Every peer is sent elsewhere then; `server_draining` has told it.
+            # Every request is then; `server_draining` is the one line about it.
             return
         self._logs.write(
             events.REQUEST_REJECTED, **self._request(connection, request), reason=reason.value, error=error
         )
 
     def handler_failed(self, connection: Peer, request: RemotingCommand, error: BaseException) -> None:
-        """Note a fault of ours."""
+        """Log a fault of the server."""
         self._logs.write(events.REQUEST_FAILED, **self._request(connection, request), exc_info=error)
 
     def audit(self, event: LogEvent, **keys: object) -> None:
-        """Log a change that somebody asked for, and who it was."""
+        """Log a change by request, with its requester."""
         if (requester := _requester.get()) is not None:
             keys |= {
                 "peer": requester.peer,
@@ -166,7 +166,7 @@ class ServerEventLog(Generic[Config]):
         self._logs.write(event, **keys)
 
     def _request(self, connection: Peer, request: RemotingCommand) -> dict[str, object]:
-        # The number of a code that nobody knows is what a reader of the line wants.
+        # An unknown code is logged as its number.
         name = request_name(self._kind, request.code)
         return {
             "peer": connection.peer,
@@ -176,7 +176,7 @@ class ServerEventLog(Generic[Config]):
 
 
 class ConnectionWatch:
-    """Passes everything on to a journal, and tells the server of connections that ended."""
+    """Passes everything on to an event log, and calls the server for connections that ended."""
 
     def __init__(self, journal: ServerEventLog[Any], lost: Callable[[int], None]) -> None:
         self._lost = lost
@@ -189,10 +189,10 @@ class ConnectionWatch:
         self.handler_failed = journal.handler_failed
 
     def connection_lost(self, connection: Peer) -> None:
-        """Let the server act at once on what it knows of a connection that is gone."""
+        """Call the server at once for a connection that was lost."""
         self._lost(connection.id)
 
     def connection_closed(self, connection: Peer, reason: CloseReason) -> None:
-        """Note it, and let the server act on what it knows of that connection."""
+        """Log it, and call the server."""
         self._journal.connection_closed(connection, reason)
         self._lost(connection.id)

@@ -1,7 +1,7 @@
 """The address at which others reach this machine, where a server listens on all of them.
 
-Nobody is asked over the network, but the name of the machine may be looked up. No Java class answers to it: a Java
-controller is told its address by its operator.
+Nothing is sent, but the name of the machine may be looked up. No Java class answers to it: a Java
+controller's operator configures its address.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _LOOPBACKS: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 #: Addresses of examples (RFC 5737, RFC 3849): far away, and nobody's.
 _FAR: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 _ANY_PORT: Final = 9
-#: Hosts of which it is remembered whether they are this machine: strangers name as many as they like.
+#: Hosts for which it is cached whether they are this machine: registrations can name any number.
 _HOSTS_MAX: Final = 20_000
 
 
@@ -34,19 +34,19 @@ def address_towards_others(bind_address: str) -> str | None:
 
 
 def advertised_host(bind_address: str) -> str:
-    """Return the same, and at worst that of loopback."""
+    """Return the same, or loopback if no other address is found."""
     return address_towards_others(bind_address) or _LOOPBACKS[_FAMILIES[bind_address]]
 
 
 def warn_of_loopback(bind_address: str, logs: Logs) -> None:
-    """Tell the operator if others are told the address of loopback."""
+    """Warn the operator if loopback is advertised."""
     if address_towards_others(bind_address) is None:
         logs.write(LOOPBACK_ADVERTISED, addr=advertised_host(bind_address), bind_address=bind_address)
 
 
 @lru_cache(maxsize=_HOSTS_MAX)
 def is_own_host(host: str) -> bool:
-    """Tell whether an address, or the name of a host, is one of this machine; no name is looked up."""
+    """Return whether an address, or the name of a host, is one of this machine; no name is looked up."""
     try:
         parsed = ipaddress.ip_address(host.strip("[]"))
     except ValueError:
@@ -66,7 +66,7 @@ def _candidates(family: socket.AddressFamily) -> Iterator[str]:
         # Nothing is sent: the system only chooses a route.
         probe.connect((_FAR[family], _ANY_PORT))
         yield str(probe.getsockname()[0])
-    # There is no default route; how operators name the machine tells which of its addresses they mean.
+    # There is no default route; the name of the machine shows which of its addresses operators mean.
     try:
         named = socket.getaddrinfo(socket.gethostname(), None, family, socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
@@ -76,7 +76,7 @@ def _candidates(family: socket.AddressFamily) -> Iterator[str]:
 
 
 def _is_ours(family: socket.AddressFamily, address: str) -> bool:
-    """Tell whether others can reach this machine there: a name may stand for loopback, or for another machine."""
+    """Return whether others can reach this machine there: a name may stand for loopback, or for another machine."""
     parsed = ipaddress.ip_address(address)
     if parsed.is_loopback or parsed.is_link_local or parsed.is_unspecified:
         return False

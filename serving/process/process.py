@@ -1,4 +1,4 @@
-"""The life of a server in this process: it opens, is ready, drains and closes, and each step is told.
+"""The life of a server in this process: it opens, is ready, drains and closes, and each step is logged.
 
 What it serves is the business of each server, which walks through the steps of `ServerProcess` and does its own between
 them. Logs, tasks and signals come from above, so that two servers can share a process.
@@ -56,7 +56,7 @@ _LOG_CLOSE_S: Final = 2.0
 
 
 class Runtime(msgspec.Struct, frozen=True):
-    """What a server finds in its process."""
+    """What a server gets from its process."""
 
     clock: Clock
     logs: Logs
@@ -76,7 +76,7 @@ class Server(Protocol):
     """A server that was made and is to be run."""
 
     async def run(self) -> None:
-        """Serve until told to stop, then stop in order; raises StartFailed."""
+        """Serve until the stop signal, then stop in order; raises StartFailed."""
 
 
 async def serve(
@@ -211,7 +211,7 @@ class ServerProcess(Generic[Config]):
         return partial(start_http, make_app(self._kind, endpoints, views, self._counters, self._logs), port)
 
     async def serve(self, *own: BackgroundTask, measure: Measure = dict) -> None:
-        """Be ready and do what is done at intervals, until told to stop; `measure` tells what the tables hold."""
+        """Be ready and run the background tasks until the stop signal; `measure` returns the sizes of the tables."""
         free_memory = _settled_memory()
         self.health.serving = Serving.READY
         host, port = self._listener.address
@@ -238,7 +238,7 @@ class ServerProcess(Generic[Config]):
             task.cancel()
 
     async def drain(self, config: Config) -> None:
-        """Be unready, and send peers elsewhere for as long as the present configuration says."""
+        """Be unready, and send peers to other servers; wait for them if enableShutdownGracefully is set."""
         self._draining_ms = self._clock.now_ms()
         self.health.serving = Serving.DRAINING
         self._logs.write(events.SERVER_DRAINING, reason="signal", connections=len(self._listener.connections))
@@ -247,7 +247,7 @@ class ServerProcess(Generic[Config]):
             await _wait_at_most(self._signals.force_stop, config.shutdown_wait_time_seconds)
 
     async def close(self, *others: Callable[[], Awaitable[None]]) -> None:
-        """Answer what was asked and close; the others are closed when no peer can ask any more."""
+        """Answer accepted requests and close; then close the others, which no request needs any more."""
         await self._listener.close()
         for close in others:
             await close()
@@ -267,7 +267,7 @@ class ServerProcess(Generic[Config]):
         try:
             context = client_context(self._certificate.contexts.settings) if self._config.tls_enable else None
         except TlsError as error:
-            raise StartFailed(f"requests to brokers shall go over TLS, but: {error}") from error
+            raise StartFailed(f"tls.enable needs the certificates of tls.client.*: {error}") from error
         signer = signer_of(self._config)
         serialize_type = SerializeType[self._config.serialize_type]
         client = RemotingClient(self._clock, tls=context, serialize_type=serialize_type, signer=signer)
@@ -277,7 +277,7 @@ class ServerProcess(Generic[Config]):
         return client
 
     def _connections_max(self) -> int:
-        """Return how many connections leave room for other files; the next one is refused, and that is told."""
+        """Return how many connections leave room for other files; log it if those are fewer than connectionsMax."""
         limit = raised_file_limit()
         room = room_for_connections(limit)
         if room < self._config.connections_max:
@@ -286,7 +286,7 @@ class ServerProcess(Generic[Config]):
 
 
 def _bound_http_socket(host: str, port: int) -> socket.socket:
-    """Return a listening socket, so that a port that is taken ends the start before anybody is served."""
+    """Return a listening socket, so that a port in use ends the start before peers are served."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

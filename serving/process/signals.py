@@ -1,4 +1,4 @@
-"""What the system tells this process: to stop, or to read its certificates again. All servers in it follow."""
+"""Signals of the system: to stop, or to read the certificates again. All servers in the process follow."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ class Signals:
     def __init__(self) -> None:
         #: Set by the first of the signals that stop.
         self.stop = asyncio.Event()
-        #: Set by the second one: whoever waits for peers to leave waits no longer.
+        #: Set by the second one: the wait for peers to leave ends.
         self.force_stop = asyncio.Event()
         self._at_hangup: list[Callable[[], None]] = []
         self._in_terminal = os.isatty(_STDIN)

@@ -54,7 +54,7 @@ class Start(msgspec.Struct, Generic[Config], frozen=True):
 
 
 def requested_start(kind: ServerKind[Config]) -> Start[Config]:
-    """Return what command line, environment and files ask for; `-h`, `-p` and bad options leave the process.
+    """Return the start that command line, environment and files request; `-h`, `-p` and bad options exit.
 
     Raises ConfigError and DurableFileError.
     """

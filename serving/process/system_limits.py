@@ -16,7 +16,7 @@ from serving.config.server_config import Config
 #: What is shared by all peers and has a limit in bytes: unfinished frames, unread answers, bodies that wait. Each may
 #: take this part of the memory, so that all together leave most of it to the tables.
 _SHARE: Final = 8
-#: A frame of a very large broker has 64 MiB; more than 512 MiB nobody needs.
+#: A frame of a very large broker has 64 MiB; no deployment needs more than 512 MiB.
 _SHARE_BYTES_MIN: Final = 64 * 1024 * 1024
 _SHARE_BYTES_MAX: Final = 512 * 1024 * 1024
 
@@ -26,7 +26,7 @@ _FILES_WANTED: Final = 10_240
 
 
 def share_bytes(memory_bytes: int) -> int:
-    """Return how many bytes one kind of what peers leave here may have, of so much memory."""
+    """Return the limit in bytes of each of these, for so much memory."""
     return max(_SHARE_BYTES_MIN, min(_SHARE_BYTES_MAX, memory_bytes // _SHARE))
 
 
@@ -51,7 +51,7 @@ def usable_memory_bytes(root: Path = Path("/")) -> int:
 
 
 def resident_bytes() -> int:
-    """Return how much memory the process has; 0 where the system does not tell it in /proc."""
+    """Return how much memory the process has; 0 where the system has no /proc."""
     with contextlib.suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
     return 0
@@ -60,7 +60,7 @@ def resident_bytes() -> int:
 def raised_file_limit() -> int:
     """Let this process open as many files as the system allows it, as Java does, and return how many those are."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # macOS says "no limit" and then refuses it.
+    # macOS reports no limit and then refuses it.
     wanted = hard if hard != resource.RLIM_INFINITY else max(soft, _FILES_WANTED)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -68,7 +68,7 @@ def raised_file_limit() -> int:
 
 
 def room_for_connections(limit: int) -> int:
-    """Return how many connections leave room for other files."""
+    """Return how many connections leave 512 descriptors for other files."""
     return max(1, limit - _FILES_RESERVED)
 
 

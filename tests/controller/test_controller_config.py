@@ -214,7 +214,7 @@ def test_what_only_means_something_to_java_is_kept_and_told_by_its_name(key):
     given = sources(f"{key}={another_value(key)}")
     (ignored,) = ignored_keys(CONTROLLER, given)
     assert (ignored.key, ignored.why) == (key, WhyIgnored.NO_EFFECT)
-    assert str(ignored) == f"line 1 of {PATH}: {key} means something to the Java server only"
+    assert str(ignored) == f"line 1 of {PATH}: {key} has an effect in the Java server only"
     name = CONTROLLER.field_of_key[key]
     assert text_of(getattr(from_sources(CONTROLLER, given), name)) == another_value(key)
 

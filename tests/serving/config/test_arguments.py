@@ -66,7 +66,7 @@ def test_a_bad_option_ends_with_the_exit_code_of_java_and_a_line_that_names_it(a
     assert caught.value.code == 1
     told = capsys.readouterr().err
     assert argv[0] in told
-    assert told.endswith("; --help tells what there is\n")
+    assert told.endswith("; --help lists all options\n")
     assert told.count("\n") == 1
 
 
@@ -91,7 +91,7 @@ def test_help_tells_which_options_a_request_changes_and_from_when(capsys):
     ) in told
     assert (
         "0 for never. [120] (a request changes it at once, to a whole number from 120 to 600 unless configWhiteList "
-        "names it: less drops living brokers, more keeps idle strangers connected) --"
+        "names it: a lower value disconnects live brokers, a higher one keeps idle peers connected) --"
     ) in told
     assert "Threads that read frames. [8] (a request changes it) --" in told
     assert "0 for any free port. [9876] (no request changes it: it is where a server listens) --" in told

@@ -232,8 +232,8 @@ def test_lines_that_change_nothing_are_named_with_the_reason():
         "line 1 of /etc/ns.conf: lisenPort is not a property of this server; did you mean listenPort?",
         "line 2 of /etc/ns.conf: listenport is not a property of this server; did you mean listenPort?",
         "line 3 of /etc/ns.conf: qwertz is not a property of this server",
-        "line 4 of /etc/ns.conf: listenPort counts as it stands on line 5",
-        "line 7 of /etc/ns.conf: serverSelectorThreads means something to the Java server only",
+        "line 4 of /etc/ns.conf: listenPort is overridden by line 5",
+        "line 7 of /etc/ns.conf: serverSelectorThreads has an effect in the Java server only",
         "line 1 of /etc/tls.conf: tls.server.mode cannot be set in this file",
         "line 3 of /etc/tls.conf: tls.server.keyPfd is not a property of this server; did you mean tls.server.keyPath?",
     ]

@@ -7,7 +7,7 @@ from remoting.protocol.codes import ResponseCode
 from remoting.protocol.properties import Property
 from serving.config.update import BadUpdate, ProtectedOptions, UnreadableUpdate, changes_in, updated
 
-IDLE_WHY = "less drops living brokers, more keeps idle strangers connected"
+IDLE_WHY = "a lower value disconnects live brokers, a higher one keeps idle peers connected"
 #: What operators may open.
 OPENED = "enableTopicList;needWaitForService;waitSecondsForService;serializeType"
 
@@ -96,7 +96,7 @@ def test_a_protected_property_refuses_the_whole_request(key):
         ("enableTopicList=true", "configBlackList names it", "--enable-topic-list, RMQ_NAMESRV_ENABLE_TOPIC_LIST"),
         (
             "connectionsMax=1",
-            "it can keep everybody out, or let the memory run out",
+            "it can lock out all peers, or exhaust the memory",
             "--connections-max, RMQ_NAMESRV_CONNECTIONS_MAX",
         ),
         (

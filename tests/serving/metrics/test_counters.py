@@ -40,11 +40,11 @@ def test_labels_that_no_peer_names_have_no_limit():
     assert tally.guard.folded == 0
 
 
-def test_a_forgotten_label_set_starts_again():
+def test_removed_label_set_starts_at_zero_again():
     tally = CounterTable(label_sets_max=1, peer_labels=1)
     tally.add(("a",), 5)
-    tally.forget(("a",))
-    tally.forget(("never",))
+    tally.remove(("a",))
+    tally.remove(("never",))
     tally.add(("b",))
     assert tally.counts() == {("b",): 1}
 
