@@ -20,11 +20,11 @@ def main() -> None:
     with exiting_if_start_fails(NAMESRV):
         start = requested_start(NAMESRV)
         kv = load_kv_config(Path(start.config.kv_config_path))
-        beside = _controller(start)
-        run(start.config_file, lambda: _serve(start, kv, beside))
+        controller = _embedded_controller(start)
+        run(start.config_file, lambda: _serve(start, kv, controller))
 
 
-def _controller(start: "Start[NameServerConfig]") -> "EmbeddedController | None":
+def _embedded_controller(start: "Start[NameServerConfig]") -> "EmbeddedController | None":
     config = start.config
     if not config.enable_controller_in_namesrv:
         return None
@@ -36,18 +36,20 @@ def _controller(start: "Start[NameServerConfig]") -> "EmbeddedController | None"
 
 
 def _serve(
-    start: Start[NameServerConfig], kv: KvConfig, beside: "EmbeddedController | None"
+    start: Start[NameServerConfig], kv: KvConfig, controller: "EmbeddedController | None"
 ) -> Coroutine[Any, Any, None]:
     """Load the rest and serve; what is not needed for `-h` and `-p` is imported here, so that they answer at once."""
     from namesrv.app.service import NameServer  # noqa: PLC0415
     from serving.process.process import serve, serve_together  # noqa: PLC0415
 
     ignored = start.ignored
-    if beside is not None:
-        ignored = tuple(each for each in ignored if each.why is not WhyIgnored.UNKNOWN or not beside.knows(each.key))
+    if controller is not None:
+        ignored = tuple(
+            each for each in ignored if each.why is not WhyIgnored.UNKNOWN or not controller.knows(each.key)
+        )
     config = start.config
     own = partial(serve, NAMESRV, config, ignored, partial(NameServer, config, kv))
-    return serve_together(own) if beside is None else serve_together(own, beside.serve)
+    return serve_together(own) if controller is None else serve_together(own, controller.serve)
 
 
 if __name__ == "__main__":
