@@ -14,13 +14,13 @@ from dashboards.panels import (
     GRID_WIDTH,
     Annotation,
     Board,
-    Column,
     Kind,
     Limits,
     Link,
     Panel,
     Query,
     Row,
+    TableColumn,
     Variable,
     Word,
 )
@@ -180,7 +180,7 @@ def _table(panel: Panel) -> dashboard.Panel:
     return shown.build()
 
 
-def _column(column: Column) -> list[dashboard.DynamicConfigValue]:
+def _column(column: TableColumn) -> list[dashboard.DynamicConfigValue]:
     properties: dict[str, object] = {"unit": column.unit}
     if column.limits:
         properties["thresholds"] = _thresholds(column.limits).build()

@@ -54,7 +54,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of a table; those that are not named are hidden."""
 
     #: A label; or `Value`, with more than one query `Value #A`, `Value #B` and so on.
@@ -80,7 +80,7 @@ class Panel:
     words: tuple[Word, ...] = ()
     links: tuple[Link, ...] = ()
     #: Of a table.
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     stacked: bool = False
     width: int = 8
     height: int = 8

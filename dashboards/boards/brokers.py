@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.boards.shared import BROKER, CLUSTER, FAILOVERS, NAMESRV, NAMESRV_STARTS, PLANE
-from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, good_from, worse_above
+from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, good_from, worse_above
 from dashboards.promql import BY_BROKER, BY_CLUSTER, BY_INSTANCE, BY_PLANE, age_at_scrape, increase, quantile, rate
 
 _HEARD: Final = f'{BY_BROKER}, instance=~"$instance"'
@@ -191,11 +191,11 @@ _COMING: Final = Row(
                 Query(f"count by (cluster, broker, broker_id, version) (rocketmq_namesrv_broker_info{{{_HEARD}}})"),
             ),
             columns=(
-                Column("cluster", "Cluster"),
-                Column("broker", "Broker set"),
-                Column("broker_id", "Broker id"),
-                Column("version", "Version"),
-                Column("Value", "NameServers", limits=good_from(1)),
+                TableColumn("cluster", "Cluster"),
+                TableColumn("broker", "Broker set"),
+                TableColumn("broker_id", "Broker id"),
+                TableColumn("version", "Version"),
+                TableColumn("Value", "NameServers", limits=good_from(1)),
             ),
             links=(Link("Only this set", "rmq-brokers", "broker"),),
             width=16,

@@ -4,7 +4,7 @@ from typing import Final
 
 from dashboards.boards import server_rows
 from dashboards.boards.shared import CLUSTER, CONTROLLER, FAILOVERS, LEADER_CHANGES, PLANE
-from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, Word, bad_above, worse_above
+from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, Word, bad_above, worse_above
 from dashboards.promql import BY_CLUSTER, BY_INSTANCE, BY_PLANE, increase, most_increase, quantile, rate
 
 _PREFIX: Final = "rocketmq_controller_"
@@ -195,9 +195,9 @@ _SETS: Final = Row(
                 ),
             ),
             columns=(
-                Column("cluster", "Cluster"),
-                Column("broker", "Broker set"),
-                Column("Value", "In sync", limits=((None, "red"), (1.0, "orange"))),
+                TableColumn("cluster", "Cluster"),
+                TableColumn("broker", "Broker set"),
+                TableColumn("Value", "In sync", limits=((None, "red"), (1.0, "orange"))),
             ),
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=6,
@@ -211,12 +211,12 @@ _SETS: Final = Row(
                 for name in ("replicas", "active_brokers", "sync_state_set_size", "master_epoch")
             ),
             columns=(
-                Column("cluster", "Cluster"),
-                Column("broker", "Broker set"),
-                Column("Value #A", "Brokers"),
-                Column("Value #B", "Living", limits=((None, "red"), (1.0, "green"))),
-                Column("Value #C", "In sync", limits=((None, "red"), (1.0, "green"))),
-                Column("Value #D", "Master epoch"),
+                TableColumn("cluster", "Cluster"),
+                TableColumn("broker", "Broker set"),
+                TableColumn("Value #A", "Brokers"),
+                TableColumn("Value #B", "Living", limits=((None, "red"), (1.0, "green"))),
+                TableColumn("Value #C", "In sync", limits=((None, "red"), (1.0, "green"))),
+                TableColumn("Value #D", "Master epoch"),
             ),
             links=(Link("Its brokers", "rmq-brokers", "broker"),),
             width=10,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from dashboards.boards.shared import CLUSTER, FAILOVERS, LEADER_CHANGES, NAMESRV_STARTS, PLANE
-from dashboards.panels import Board, Column, Kind, Link, Panel, Query, Row, bad_above, good_from, worse_above
+from dashboards.panels import Board, Kind, Link, Panel, Query, Row, TableColumn, bad_above, good_from, worse_above
 from dashboards.promql import BY_CLUSTER, BY_PLANE, CONTROLLER_JOBS, SERVER_JOBS, increase, quantile, rate
 
 _STAT_WIDTH: Final = 4
@@ -198,10 +198,10 @@ _EVENTS: Final = Row(
                 Query(f"rocketmq_namesrv_build_info{{{BY_PLANE}}} or rocketmq_controller_build_info{{{BY_PLANE}}}"),
             ),
             columns=(
-                Column("job", "Job"),
-                Column("instance", "Instance"),
-                Column("version", "Version"),
-                Column("python", "Python"),
+                TableColumn("job", "Job"),
+                TableColumn("instance", "Instance"),
+                TableColumn("version", "Version"),
+                TableColumn("python", "Python"),
             ),
             width=24,
             height=6,

@@ -5,7 +5,7 @@ Everything is shown for each instance: one that is ill must not hide behind the 
 
 from typing import Final
 
-from dashboards.panels import Column, Kind, Panel, Query, Row, bad_above, better_above, good_from, worse_above
+from dashboards.panels import Kind, Panel, Query, Row, TableColumn, bad_above, better_above, good_from, worse_above
 from dashboards.promql import BY_INSTANCE, WINDOW, buckets, increase, quantile, rate
 
 _HISTORY: Final = "rocketmq_history_"
@@ -257,9 +257,9 @@ def _health(prefix: str) -> tuple[Panel, ...]:
             unit="s",
             queries=(Query(left),),
             columns=(
-                Column("instance", "Instance"),
-                Column("certificate", "Certificate"),
-                Column("Value", "Good for", "s", better_above(14 * _DAY_S, 30 * _DAY_S)),
+                TableColumn("instance", "Instance"),
+                TableColumn("certificate", "Certificate"),
+                TableColumn("Value", "Good for", "s", better_above(14 * _DAY_S, 30 * _DAY_S)),
             ),
         ),
     )
