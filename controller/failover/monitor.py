@@ -13,15 +13,14 @@ from controller.decisions.election import ElectionRequest
 from controller.decisions.membership import decide_expiry, never_led
 from controller.failover.effects import CheckReachability, ProbeBroker
 from controller.failover.election_log import Cause, Trigger
+from controller.failover.election_retries import ElectionRetries
 from controller.failover.election_runner import ElectionRunner
 from controller.failover.set_writer import ClusterState, FailoverRuntime, SetWriter
 from controller.failure_detection.heartbeats import BrokerKey, Source
-from controller.failure_detection.hosts import BrokerHost
 from controller.failure_detection.reachability import Reachability
 from controller.failure_detection.senders import Senders
 from controller.failure_detection.suspicion import PROOFS, BrokerFailure, Probe, ProbeOutcome
 from controller.sets.broker_set import BrokerSet
-from remoting.protocol.addresses import host_number
 from remoting.protocol.errors import RequestRefused
 
 #: How often brokers are looked at, and for how long a standstill may hold that up.
@@ -44,14 +43,6 @@ _SETS_AT_ONCE_MAX: Final = 1_000
 SETS_NEVER_EXPIRED: Final = 10_000
 EXPIRES_MS: Final = 21_600_000
 _EXPIRIES_AT_ONCE: Final = 20
-#: How soon a set for which an election failed is looked at again.
-_AGAIN_MS: Final = 1_000
-#: How soon if it waits for a broker to answer or to beat: that takes two looks with the questions themselves; at once
-#: after a question that took its whole time. For so long, and for so many sets at a time; one that waits for longer
-#: waits for a broker that is gone.
-_AGAIN_SOON_MS: Final = 200
-_SOON_FOR_MS: Final = 5_000
-_SOON_SETS_MAX: Final = 20
 
 
 class Monitor:
@@ -69,16 +60,9 @@ class Monitor:
         self._detector, self._recovery = state.detector, state.recovery
         self._clock, self._config, self._observer = runtime.clock, runtime.config, runtime.observer
         self._perform, self._start = runtime.perform, runtime.start
-        self._writer = writer
-        self._elections = elections
-        self._reach = reachability
+        self._writer, self._elections, self._reach = writer, elections, reachability
         self.senders = Senders(self._live, self._detector, reachability)
-        #: Sets for which an election is under way, or failed a moment ago: until when nothing is tried.
-        self._busy: dict[str, int] = {}
-        #: Sets whose elections wait for brokers: since when.
-        self._awaiting_ms: dict[str, int] = {}
-        #: Those of them that are tried again soon.
-        self._tried_soon: set[str] = set()
+        self._retries = ElectionRetries()
         #: Sets that needed something when they were looked at last, and the sets that are still to be looked at.
         self._unwell: OrderedDict[str, None] = OrderedDict()
         #: Sets that never had a master: since when none of their brokers is heard.
@@ -102,14 +86,13 @@ class Monitor:
     def clear_sets(self) -> None:
         """Learn that another controller leads, and looks at sets."""
         self._disputed.clear()
-        self._awaiting_ms.clear()
-        self._tried_soon.clear()
+        self._retries.clear_waits()
         self._idle_since_ms.clear()
 
     def remove_set(self, broker_name: str) -> None:
         """Forget a set that is gone."""
         self._disputed.pop(broker_name, None)
-        self._awaits_nobody(broker_name)
+        self._retries.end_wait(broker_name)
 
     def check_process_pause(self, now_ms: int) -> None:
         """Judge nobody for a while if this process stood still: nobody could be heard meanwhile.
@@ -213,13 +196,6 @@ class Monitor:
             self._perform(CheckReachability(key=key, address=address))
             self._report_unreached(now_ms)
 
-    def broker_host(self, key: BrokerKey, address: str, peer: str = "") -> BrokerHost:
-        """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
-        if host := self._reach.host_of(key, address):
-            return BrokerHost(host, is_proven=True)
-        host = host_number(address)
-        return BrokerHost(host, is_proven=host != "" and host == host_number(peer))
-
     def remove(self, key: BrokerKey) -> None:
         """Forget a broker that belongs to no set any more."""
         self._detector.remove(key)
@@ -234,7 +210,7 @@ class Monitor:
         if not self._group.is_leader:
             return
         now_ms = self._clock.now_ms()
-        self._busy = {name: until_ms for name, until_ms in self._busy.items() if until_ms > now_ms}
+        self._retries.drop_ended(now_ms)
         for name in self._next_names():
             self._unwell.pop(name, None)
             if (broker_set := self._store.get(name)) is not None:
@@ -256,18 +232,20 @@ class Monitor:
         if self._is_well(broker_set):
             self._recovery.is_well(broker_set.broker_name)
             self._disputed.pop(broker_set.broker_name, None)
-            self._awaits_nobody(broker_set.broker_name)
+            self._retries.end_wait(broker_set.broker_name)
             return
         if self._is_idle(broker_set, now_ms):
             return
         self._report_disputed(broker_set, now_ms)
         self._unwell[broker_set.broker_name] = None
-        if broker_set.broker_name not in self._busy and not self._elections.is_running(broker_set.broker_name):
+        if not self._retries.is_paused(broker_set.broker_name) and not self._elections.is_running(
+            broker_set.broker_name
+        ):
             cause = self._need(broker_set, now_ms)
             if cause is not None:
                 self._begin_election(broker_set.broker_name, cause)
             else:
-                self._awaits_nobody(broker_set.broker_name)
+                self._retries.end_wait(broker_set.broker_name)
 
     def _report_disputed(self, broker_set: BrokerSet, now_ms: int) -> None:
         """Tell once of brokers that claim to know more than the store, where that proves nothing."""
@@ -399,7 +377,7 @@ class Monitor:
         if self._elections.is_running(broker_name):
             # A slow store has not taken its outcome yet: the next look sees whether that was enough.
             return
-        self._busy[broker_name] = self._clock.now_ms() + _AGAIN_MS
+        self._retries.pause(broker_name, self._clock.now_ms())
         self._start(self._elect_unasked(broker_name, cause))
 
     async def _elect_unasked(self, broker_name: str, cause: Cause) -> None:
@@ -409,27 +387,13 @@ class Monitor:
             # Another controller leads, the store failed, the set is gone: the next look tries again if it has to.
             return
         if not elected.awaits_brokers:
-            self._awaits_nobody(broker_name)
-        elif self._try_soon(broker_name) and elected.awaits_response:
+            self._retries.end_wait(broker_name)
+        elif self._retries.try_soon(broker_name, self._clock.now_ms()) and elected.awaits_response:
             # The question took its time, and who stood still for a moment answers the next one as soon as it goes on.
             self._try_now(broker_name)
-
-    def _try_soon(self, broker_name: str) -> bool:
-        """Hold the next election of a set that waits for brokers sooner, unless it has waited long; tell whether."""
-        now_ms, soon = self._clock.now_ms(), self._tried_soon
-        if now_ms - self._awaiting_ms.setdefault(broker_name, now_ms) >= _SOON_FOR_MS:
-            soon.discard(broker_name)
-        elif broker_name in soon or len(soon) < _SOON_SETS_MAX:
-            soon.add(broker_name)
-            self._busy[broker_name] = now_ms + _AGAIN_SOON_MS
-        return broker_name in soon
 
     def _try_now(self, broker_name: str) -> None:
         broker_set = self._store.get(broker_name)
         if broker_set is not None and self._group.is_leader:
-            del self._busy[broker_name]
+            self._retries.end_pause(broker_name)
             self._look_at_set(broker_set, self._clock.now_ms())
-
-    def _awaits_nobody(self, broker_name: str) -> None:
-        self._awaiting_ms.pop(broker_name, None)
-        self._tried_soon.discard(broker_name)

@@ -96,7 +96,7 @@ class BrokerRequests:
         broker_host = HOST_UNKNOWN
         if replica is not None:
             self.monitor.check_reachability(key, replica.address)
-            broker_host = self.monitor.broker_host(key, replica.address, heartbeat.peer)
+            broker_host = self.monitor.senders.broker_host(key, replica.address, heartbeat.peer)
         self.monitor.check_process_pause(heartbeat.last_contact_ms)
         if broker_set is not None and replica is not None and self._record_heartbeat is not None:
             self._record_heartbeat(broker_set.cluster, key, heartbeat, self.live.get(key))
@@ -331,13 +331,17 @@ class BrokerRequests:
             # One that was thought to be dead may report or ask before it beats.
             self.monitor.check_reachability(key, address)
             self.monitor.check_process_pause(now_ms)
-            self.detector.contact(key, now_ms, source.connection_id, address, self.monitor.broker_host(key, address))
+            self.detector.contact(
+                key, now_ms, source.connection_id, address, self.monitor.senders.broker_host(key, address)
+            )
 
     def _record_restart(self, key: BrokerKey, source: Source) -> None:
         if (address := self.store.address_of(key)) is not None:
             now_ms = self._clock.now_ms()
             self.monitor.check_process_pause(now_ms)
-            self.detector.restart(key, now_ms, source.connection_id, address, self.monitor.broker_host(key, address))
+            self.detector.restart(
+                key, now_ms, source.connection_id, address, self.monitor.senders.broker_host(key, address)
+            )
 
     def _awaited(self, key: BrokerKey) -> list[BrokerKey]:
         """Return who has not said how far its log is, of those on whom an election depends that a broker asks for."""

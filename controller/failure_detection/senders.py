@@ -14,6 +14,7 @@ from controller.failure_detection.heartbeats import (
     Owner,
     Source,
 )
+from controller.failure_detection.hosts import BrokerHost
 from controller.failure_detection.reachability import Reachability
 from remoting.protocol.addresses import host_number
 
@@ -77,6 +78,13 @@ class Senders:
         """Tell the same of what comes in the name of a broker that is dead, and was heard from its host before."""
         last = self._detector.last_of_failed(key)
         return last is not None and self._live.get(key) is None and self._is_apart(key, address, source, last.own)
+
+    def broker_host(self, key: BrokerKey, address: str, peer: str = "") -> BrokerHost:
+        """Return where a member is that is stored at an address; `peer` is where it is heard from, if that is known."""
+        if host := self._reach.host_of(key, address):
+            return BrokerHost(host, is_proven=True)
+        host = host_number(address)
+        return BrokerHost(host, is_proven=host != "" and host == host_number(peer))
 
     def _is_apart(self, key: BrokerKey, address: str, source: Source, own: Owner) -> bool:
         return self._is_home(key, address, own.peer) and not self._is_home(key, address, source.peer)

@@ -33,7 +33,7 @@ async def beat_for(room, seconds):
 
 
 def broker_host(room):
-    return room.control.monitor.broker_host(ONE, ADDRESS)
+    return room.control.monitor.senders.broker_host(ONE, ADDRESS)
 
 
 async def test_a_host_is_proven_also_if_the_broker_took_a_notice_before_it_was_greeted(room):
