@@ -1,6 +1,6 @@
-"""A controller without its edge: what is stored and heard, who leads, and what it does by itself.
+"""A controller without sockets and files: its sets and heartbeats, its leadership, and its background work.
 
-Sockets, the store's client and the clock are handed in, so that all that decides and applies runs the same over real
+The clock, the client and the store are arguments, so that everything that decides and applies runs the same over real
 ones and over those of a test. Answers to `ControllerManager`; `service.py` has what any server has around it.
 """
 

@@ -86,7 +86,7 @@ class Controller:
             ServerOptions(
                 urgent=_URGENT,
                 cached_code=RequestCode.CONTROLLER_GET_REPLICA_INFO,
-                oneway=OnewayKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.beat),
+                oneway=OnewayKind(RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatHeader, handlers.take_heartbeat),
                 body_limits=BODY_LIMITS,
                 is_protected=self._core.control.is_of_member,
             ),

@@ -56,13 +56,13 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
     # Leadership and store
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:
-        """Log that this controller answers for the sets."""
+        """Log and record that this controller leads."""
         if self._history is not None:
             self._history.leadership("leader_gained", group)
         self._logs.write(catalogue.LEADERSHIP_GAINED, group=group, duration_ms=duration_ms, broker_sets=broker_sets)
 
     def leadership_lost(self, group: str, leader: ControllerMember | None) -> None:
-        """Log that this controller does not any more."""
+        """Log and record that this controller no longer leads."""
         if self._history is not None:
             self._history.leadership("leader_lost", group)
         self._logs.write(
@@ -85,23 +85,23 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         self._logs.write(catalogue.STORE_FILE_REMOVED, error=error)
 
     def store_file_unseen(self, error: str) -> None:
-        """Log that nobody can tell whether it is there."""
+        """Log that nobody can tell whether the file exists."""
         self._logs.write(catalogue.STORE_FILE_UNSEEN, error=error)
 
     def store_calls_failing(self, kind: str, error: str) -> None:
-        """Log that the store does not do what is asked of it."""
+        """Log and record that calls to the store fail."""
         if self._history is not None:
             self._history.leadership("etcd_lost", error)
         self._logs.write(catalogue.STORE_CALLS_FAILING, operation=kind, error=error)
 
     def store_calls_answered(self, kind: str, silent_ms: int) -> None:
-        """Log that it does so again."""
+        """Log and record that calls to the store succeed again."""
         if self._history is not None:
             self._history.leadership("etcd_restored", kind)
         self._logs.write(catalogue.STORE_CALLS_ANSWERED, operation=kind, silent_ms=silent_ms)
 
     def failure_detection_suspended(self, held_ms: int) -> None:
-        """Log that this process stood still, or its store did."""
+        """Log and count a process pause, or a slow store."""
         self._counters.failure_detection_suspensions += 1
         self._logs.write(catalogue.FAILURE_DETECTION_SUSPENDED, held_ms=held_ms)
 
@@ -116,7 +116,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         self._logs.write(event, silent_hosts=silence.silent, other_hosts=silence.hosts, silent_ms=news.silent_ms)
 
     def brokers_unreachable(self, key: BrokerKey, broker_set: BrokerSet | None, brokers: int) -> None:
-        """Log that brokers beat and cannot be asked."""
+        """Log that brokers send heartbeats and cannot be reached."""
         self._logs.write(catalogue.BROKERS_UNREACHABLE, brokers=brokers, **_who(key, broker_set))
 
     # Brokers
@@ -167,7 +167,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         self._logs.write(catalogue.BROKER_SUSPECTED, **_who(key, broker_set))
 
     def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet | None) -> None:
-        """Log a death."""
+        """Log the failure of a broker, count and record it."""
         if self._history is not None and broker_set is not None:
             self._history.broker_failed(dead, broker_set)
         self._counters.brokers_failed.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
@@ -181,11 +181,11 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         )
 
     def broker_probed(self, outcome: ProbeOutcome) -> None:
-        """Count a question to a broker."""
+        """Count a probe of a broker."""
         self._counters.probes.add((outcome.value,))
 
     def sync_state_set_altered(self, wanted: WantedSyncStateSet, changed: Changed[None]) -> None:
-        """Log who is in sync now."""
+        """Log and record a new SyncStateSet."""
         before, after = changed.before, changed.after
         assert before is not None, "a set was altered"
         assert after is not None, "as above"
@@ -202,7 +202,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         )
 
     def set_expired(self, broker_set: BrokerSet) -> None:
-        """Log a set that never came to be."""
+        """Log that a set expired that never had a master."""
         if self._history is not None:
             self._history.cleaned(broker_set, broker_set.replicas)
         self._logs.write(
@@ -255,7 +255,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         self._logs.write(_event_of(record), **_election_keys(record))
 
     def master_epoch_disputed(self, broker_set: BrokerSet, claims: Mapping[int, int]) -> None:
-        """Log brokers that claim to know more than the store, and are not followed."""
+        """Log brokers that claim a higher master epoch than the stored one without proof."""
         self._logs.write(
             catalogue.MASTER_EPOCH_DISPUTED,
             cluster=broker_set.cluster,
@@ -269,7 +269,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         )
 
     def role_notification_resent(self, broker_set: BrokerSet) -> None:
-        """Log a set that may not know who leads it."""
+        """Log that the role notification of a set is resent."""
         self._logs.write(
             catalogue.ROLE_NOTIFICATION_RESENT,
             cluster=broker_set.cluster,
@@ -285,7 +285,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         notified: NotificationResult,
         record: ElectionRecord | None,
     ) -> None:
-        """Log what came of telling a broker its role."""
+        """Count and record the result of a role notification."""
         counters = self._counters
         counters.notifications.add((notified.result,))
         if self._history is not None:
@@ -297,7 +297,7 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
                 counters.failover_phases.observe(("total",), (sum(spent) + notified.after_ms) / 1000)
 
     def role_notification_failed(self, effect: NotifyRoleChanged, recipient: Recipient, tries: int, error: str) -> None:
-        """Log a broker that does not confirm."""
+        """Log that a broker did not confirm its role."""
         self._logs.write(
             catalogue.ROLE_NOTIFICATION_FAILED,
             broker=effect.broker_name,

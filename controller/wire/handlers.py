@@ -136,10 +136,10 @@ class Handlers:
     # What any controller answers
 
     def _heartbeat(self, request: RemotingCommand, connection: Peer) -> Answer:
-        self.beat(decode_fields(BrokerHeartbeatHeader, request.ext_fields), connection)
+        self.take_heartbeat(decode_fields(BrokerHeartbeatHeader, request.ext_fields), connection)
         return request.reply()
 
-    def beat(self, header: BrokerHeartbeatHeader, connection: Peer) -> None:
+    def take_heartbeat(self, header: BrokerHeartbeatHeader, connection: Peer) -> None:
         """Take a heartbeat; raises RequestInvalid, and has changed nothing then."""
         key = heartbeat_key(header.broker_name, header.broker_addr, header.broker_id)
         assert header.broker_addr is not None, "a heartbeat without one is refused"

@@ -169,7 +169,7 @@ class Controller:
         return self.engine.group.is_leader
 
     def beat(self, header, peer):
-        self.engine.handlers.beat(header, peer)
+        self.engine.handlers.take_heartbeat(header, peer)
 
     def closed(self, connection_id):
         self.engine.connection_lost(connection_id)
