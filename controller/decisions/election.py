@@ -85,7 +85,7 @@ class ElectionRequest(Struct, frozen=True, kw_only=True):
 
 
 def decide_election(
-    broker_name: str, entry: StoredSet, view: ClusterView, call: ElectionRequest
+    broker_name: str, entry: StoredSet, view: ClusterView, request: ElectionRequest
 ) -> SetDecision[Election]:
     """Decide who leads a set; raises SetUnknown or EpochsUsedUp.
 
@@ -95,98 +95,100 @@ def decide_election(
     broker_set = entry.broker_set
     if broker_set is None:
         raise SetUnknown(broker_name)
-    election = elect(broker_set, view, call)
+    election = elect(broker_set, view, request)
     if not isinstance(election.event, MasterElected):
         # The loss of a master raises nothing: who claims more has to be seen until somebody leads above it.
         return SetDecision(reply=election, events=() if election.event is None else (election.event,))
-    epoch = view.raised_epoch(broker_set, call.broker_id if call.is_designated else None)
+    epoch = view.raised_epoch(broker_set, request.broker_id if request.is_designated else None)
     if max(epoch, broker_set.master_epoch) >= MASTER_EPOCH_MAX:
         raise EpochsUsedUp(broker_name, broker_set.master_epoch)
     raised = (MasterEpochRaised(epoch),) if epoch > broker_set.master_epoch else ()
     return SetDecision(reply=election, events=(*raised, election.event))
 
 
-def elect(broker_set: BrokerSet, view: ClusterView, call: ElectionRequest) -> Election:
+def elect(broker_set: BrokerSet, view: ClusterView, request: ElectionRequest) -> Election:
     """Return who leads the set from now on."""
-    field = _Field(
+    contest = _Contest(
         broker_set,
         {i: heartbeat for i, heartbeat in view.trusted.items() if i in broker_set.replicas},
         frozenset(view.heartbeats),
         frozenset(view.heartbeats).union(view.may_live),
     )
-    if not (broker_set.is_elected or call.is_designated) and view.has_non_member_logs(broker_set):
+    if not (broker_set.is_elected or request.is_designated) and view.has_non_member_logs(broker_set):
         # New brokers with empty logs must not lead where an old one lives: it would not follow, or lose everything.
-        return _nobody(field, call, Verdict.NOT_BEFORE_NON_MEMBER)
-    if (view.is_ahead_of(broker_set) or broker_set.is_rebuilding) and not call.is_designated:
-        return _longest(field, view, call)
+        return _nobody(contest, request, Verdict.NOT_BEFORE_NON_MEMBER)
+    if (view.is_ahead_of(broker_set) or broker_set.is_rebuilding) and not request.is_designated:
+        return _longest(contest, view, request)
     if not broker_set.is_elected:
-        return _first(field, call)
-    if not call.is_designated and _is_undecided(field):
-        return _nobody(field, call)
-    return _most_complete(field, view, call)
+        return _first(contest, request)
+    if not request.is_designated and _is_undecided(contest):
+        return _nobody(contest, request)
+    return _most_complete(contest, view, request)
 
 
-def _most_complete(field: "_Field", view: ClusterView, call: ElectionRequest) -> Election:
+def _most_complete(contest: "_Contest", view: ClusterView, request: ElectionRequest) -> Election:
     """Let the longest log lead of those that have all that was confirmed; of all where that is allowed."""
-    complete = _complete(field, view)
-    for eligible in (complete, field.alive) if _opens_to_all(field, call) else (complete,):
-        chosen = _choose(field.broker_set, eligible, call)
+    complete = _complete(contest, view)
+    for eligible in (complete, contest.alive) if _opens_to_all(contest, request) else (complete,):
+        chosen = _choose(contest.broker_set, eligible, request)
         if chosen is not None:
-            doubt = _doubt(field, view, eligible, chosen, call)
+            doubt = _doubt(contest, view, eligible, chosen, request)
             if doubt is not None:
-                return _nobody(field, call, doubt)
-            return _elected(field, eligible, chosen, call, is_unclean=chosen not in complete)
-    return _nobody(field, call)
+                return _nobody(contest, request, doubt)
+            return _elected(contest, eligible, chosen, request, is_unclean=chosen not in complete)
+    return _nobody(contest, request)
 
 
 def _doubt(
-    field: "_Field", view: ClusterView, eligible: Mapping[int, LastHeartbeat], chosen: int, call: ElectionRequest
+    contest: "_Contest", view: ClusterView, eligible: Mapping[int, LastHeartbeat], chosen: int, request: ElectionRequest
 ) -> Verdict | None:
     """Return why it is not certain yet that the chosen has all that was confirmed; an operator decides without.
 
     Who is chosen by an old heartbeat, while others have told how far their logs are now, may be dying, and nobody else
     could lead after it: it answers, beats, or is dead soon.
     """
-    if call.is_designated or chosen == field.broker_set.master:
+    if request.is_designated or chosen == contest.broker_set.master:
         return None
-    if _is_overdue(eligible[chosen], call) and not all(_is_overdue(each, call) for each in eligible.values()):
+    if _is_overdue(eligible[chosen], request) and not all(_is_overdue(each, request) for each in eligible.values()):
         return Verdict.AWAITS_LONGER
-    if call.allows_unclean or not view.log_ends.is_on_fixed_number:
+    if request.allows_unclean or not view.log_ends.is_on_fixed_number:
         return None
-    if view.lacks_answers(field.broker_set, call.fresh_from_ms):
+    if view.lacks_answers(contest.broker_set, request.fresh_from_ms):
         return Verdict.AWAITS_ANSWERS
     longest = max((end.progress for end in view.log_ends.by_id.values()), default=eligible[chosen].progress)
     return Verdict.OUTSIDER_AHEAD if longest > eligible[chosen].progress else None
 
 
-def _complete(field: "_Field", view: ClusterView) -> dict[int, LastHeartbeat]:
+def _complete(contest: "_Contest", view: ClusterView) -> dict[int, LastHeartbeat]:
     """Return the living that have all that was confirmed, as far as is known: who is in sync.
 
     Where brokers confirm what is on a fixed number of replicas, one out of sync may hold more than all of those. In the
     same epoch logs do not differ before they end, so the longer one has all that the others have.
     """
-    broker_set, log_ends = field.broker_set, view.log_ends
-    in_sync = {i: heartbeat for i, heartbeat in field.alive.items() if i in broker_set.sync_state_set}
+    broker_set, log_ends = contest.broker_set, view.log_ends
+    in_sync = {i: heartbeat for i, heartbeat in contest.alive.items() if i in broker_set.sync_state_set}
     longest = max((log_ends.by_id[i].progress for i in in_sync if i in log_ends.by_id), default=None)
     if not log_ends.is_on_fixed_number or longest is None:
         return in_sync
     epoch = longest[0]
     longer = {i for i, end in log_ends.by_id.items() if end.epoch == epoch and end.progress > longest}
-    return in_sync | {i: heartbeat for i, heartbeat in field.alive.items() if i in longer}
+    return in_sync | {i: heartbeat for i, heartbeat in contest.alive.items() if i in longer}
 
 
-def _is_undecided(field: "_Field") -> bool:
+def _is_undecided(contest: "_Contest") -> bool:
     """Tell whether the master is suspect, or not heard yet: what it acknowledges meanwhile must not be lost."""
-    master = field.broker_set.master
-    return master is not None and master not in field.alive and field.may_be_led
+    master = contest.broker_set.master
+    return master is not None and master not in contest.alive and contest.may_be_led
 
 
-def _opens_to_all(field: "_Field", call: ElectionRequest) -> bool:
+def _opens_to_all(contest: "_Contest", request: ElectionRequest) -> bool:
     """Tell whether who is not in sync may lead."""
-    return call.allows_unclean and (call.is_designated or not field.may_live & field.broker_set.sync_state_set)
+    return request.allows_unclean and (
+        request.is_designated or not contest.may_live & contest.broker_set.sync_state_set
+    )
 
 
-class _Field(NamedTuple):
+class _Contest(NamedTuple):
     """Who stands for election."""
 
     broker_set: BrokerSet
@@ -202,85 +204,87 @@ class _Field(NamedTuple):
         return self.broker_set.master in self.may_live
 
 
-def _first(field: _Field, call: ElectionRequest) -> Election:
+def _first(contest: _Contest, request: ElectionRequest) -> Election:
     """Let whoever asks first lead a set that never had a master, if nobody has messages."""
-    chosen = call.broker_id if call.broker_id in field.alive else None
-    candidates = _candidates(field, lambda i: Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST)
+    chosen = request.broker_id if request.broker_id in contest.alive else None
+    candidates = _candidates(contest, lambda i: Verdict.ELECTED if i == chosen else Verdict.NOT_FIRST)
     if chosen is None:
         return Election(result=ElectionResult.NOBODY, event=None, candidates=candidates)
     return Election(result=ElectionResult.NEW_MASTER, event=MasterElected(chosen), candidates=candidates)
 
 
-def _longest(field: _Field, view: ClusterView, call: ElectionRequest) -> Election:
+def _longest(contest: _Contest, view: ClusterView, request: ElectionRequest) -> Election:
     """Let the longest log lead where the store is older than the logs: who is in sync by it says nothing any more.
 
     So all that were heard must have said how far they are, and nothing may speak against them. The master is elected
     anew if it has the longest: brokers follow none at an epoch that they have seen already.
     """
-    heartbeat = {i: each for i, each in view.heartbeats.items() if i in field.broker_set.replicas}
-    is_known = heartbeat.keys() <= field.alive.keys() and not any(each.awaits_heartbeat for each in heartbeat.values())
+    heartbeat = {i: each for i, each in view.heartbeats.items() if i in contest.broker_set.replicas}
+    is_known = heartbeat.keys() <= contest.alive.keys() and not any(
+        each.awaits_heartbeat for each in heartbeat.values()
+    )
     by_log = ElectionRequest()
-    chosen = _choose(replace(field.broker_set, master=None), _serving(field, view), by_log) if is_known else None
+    chosen = _choose(replace(contest.broker_set, master=None), _serving(contest, view), by_log) if is_known else None
     if chosen is None:
         # A loss would move the stored epoch, and with it what shows that the store is behind.
-        return replace(_nobody(field, call), event=None)
-    candidates = _candidates(field, lambda i: _verdict(i, field.alive, chosen, is_kept=False, call=by_log))
-    is_known = field.broker_set.is_elected and not field.broker_set.is_rebuilding
-    is_unclean = is_known and chosen not in field.broker_set.sync_state_set
+        return replace(_nobody(contest, request), event=None)
+    candidates = _candidates(contest, lambda i: _verdict(i, contest.alive, chosen, is_kept=False, request=by_log))
+    is_known = contest.broker_set.is_elected and not contest.broker_set.is_rebuilding
+    is_unclean = is_known and chosen not in contest.broker_set.sync_state_set
     return Election(
         result=ElectionResult.NEW_MASTER, event=MasterElected(chosen), candidates=candidates, is_unclean=is_unclean
     )
 
 
-def _serving(field: _Field, view: ClusterView) -> Mapping[int, LastHeartbeat]:
+def _serving(contest: _Contest, view: ClusterView) -> Mapping[int, LastHeartbeat]:
     """Return who serves as master at the highest epoch, as all others follow it and its log grows; else all.
 
     While only some have answered, offsets of different moments are compared: only those whose old heartbeats are no
     shorter than any answer, as their logs can only be longer by now. Some may never answer: they cannot be reached.
     """
-    highest = max((heartbeat.epoch for heartbeat in field.alive.values()), default=0)
+    highest = max((heartbeat.epoch for heartbeat in contest.alive.values()), default=0)
     masters, known = view.log_ends.masters, view.known_log_ends
-    serving = {i: heartbeat for i, heartbeat in field.alive.items() if i in masters and heartbeat.epoch == highest}
-    master = field.broker_set.master
-    if master in field.alive and master not in known:
+    serving = {i: heartbeat for i, heartbeat in contest.alive.items() if i in masters and heartbeat.epoch == highest}
+    master = contest.broker_set.master
+    if master in contest.alive and master not in known:
         # It may be alive and well, with others that speak for it.
-        serving = {i: heartbeat for i, heartbeat in serving.items() if i in field.broker_set.sync_state_set}
+        serving = {i: heartbeat for i, heartbeat in serving.items() if i in contest.broker_set.sync_state_set}
     if serving:
         return serving
-    if not view.log_ends.by_id or field.alive.keys() <= known:
-        return field.alive
+    if not view.log_ends.by_id or contest.alive.keys() <= known:
+        return contest.alive
     answered = max(
-        (heartbeat.progress for i, heartbeat in field.alive.items() if i in known), default=(UNKNOWN, UNKNOWN)
+        (heartbeat.progress for i, heartbeat in contest.alive.items() if i in known), default=(UNKNOWN, UNKNOWN)
     )
-    return {i: heartbeat for i, heartbeat in field.alive.items() if i not in known and heartbeat.progress >= answered}
+    return {i: heartbeat for i, heartbeat in contest.alive.items() if i not in known and heartbeat.progress >= answered}
 
 
-def _choose(broker_set: BrokerSet, eligible: Mapping[int, LastHeartbeat], call: ElectionRequest) -> int | None:
-    wanted = call.broker_id if call.is_designated else None
+def _choose(broker_set: BrokerSet, eligible: Mapping[int, LastHeartbeat], request: ElectionRequest) -> int | None:
+    wanted = request.broker_id if request.is_designated else None
     if wanted is not None:
         return wanted if wanted in eligible else None
     if broker_set.master in eligible:
         return broker_set.master
-    return min(eligible, key=lambda i: _rank(i, eligible[i], call), default=None)
+    return min(eligible, key=lambda i: _rank(i, eligible[i], request), default=None)
 
 
-def _rank(broker_id: int, heartbeat: LastHeartbeat, call: ElectionRequest) -> tuple[int, int, bool, int, int]:
+def _rank(broker_id: int, heartbeat: LastHeartbeat, request: ElectionRequest) -> tuple[int, int, bool, int, int]:
     """Return what the smaller of is better: the longer log, a known end of it, the preferred broker, the smaller id.
 
     Not all that is acknowledged is on all that are in sync: brokers may be told to wait for some only.
     """
-    return -heartbeat.epoch, -heartbeat.max_offset, _is_overdue(heartbeat, call), heartbeat.priority, broker_id
+    return -heartbeat.epoch, -heartbeat.max_offset, _is_overdue(heartbeat, request), heartbeat.priority, broker_id
 
 
-def _is_overdue(heartbeat: LastHeartbeat, call: ElectionRequest) -> bool:
-    return heartbeat.last_contact_ms < call.fresh_from_ms
+def _is_overdue(heartbeat: LastHeartbeat, request: ElectionRequest) -> bool:
+    return heartbeat.last_contact_ms < request.fresh_from_ms
 
 
 def _elected(
-    field: _Field, eligible: Mapping[int, LastHeartbeat], chosen: int, call: ElectionRequest, *, is_unclean: bool
+    contest: _Contest, eligible: Mapping[int, LastHeartbeat], chosen: int, request: ElectionRequest, *, is_unclean: bool
 ) -> Election:
-    is_kept = chosen == field.broker_set.master
-    candidates = _candidates(field, lambda i: _verdict(i, eligible, chosen, is_kept=is_kept, call=call))
+    is_kept = chosen == contest.broker_set.master
+    candidates = _candidates(contest, lambda i: _verdict(i, eligible, chosen, is_kept=is_kept, request=request))
     return Election(
         result=ElectionResult.KEPT if is_kept else ElectionResult.NEW_MASTER,
         event=None if is_kept else MasterElected(chosen),
@@ -290,47 +294,49 @@ def _elected(
 
 
 def _verdict(
-    broker_id: int, eligible: Mapping[int, LastHeartbeat], chosen: int, *, is_kept: bool, call: ElectionRequest
+    broker_id: int, eligible: Mapping[int, LastHeartbeat], chosen: int, *, is_kept: bool, request: ElectionRequest
 ) -> Verdict:
     if broker_id == chosen:
         return Verdict.KEPT if is_kept else Verdict.ELECTED
     if broker_id not in eligible:
         return Verdict.OUT_OF_SYNC
-    if call.is_designated or is_kept:
-        return Verdict.NOT_WANTED if call.is_designated else Verdict.NOT_NEEDED
+    if request.is_designated or is_kept:
+        return Verdict.NOT_WANTED if request.is_designated else Verdict.NOT_NEEDED
     mine, best = eligible[broker_id], eligible[chosen]
     if mine.progress < best.progress:
         return Verdict.BEHIND
-    if _is_overdue(mine, call) and not _is_overdue(best, call):
+    if _is_overdue(mine, request) and not _is_overdue(best, request):
         return Verdict.OVERDUE
     return Verdict.LOWER_PRIORITY if mine.priority > best.priority else Verdict.HIGHER_ID
 
 
-def _nobody(field: _Field, call: ElectionRequest, waits: Verdict = Verdict.WAITS) -> Election:
+def _nobody(contest: _Contest, request: ElectionRequest, waits: Verdict = Verdict.WAITS) -> Election:
     """Return that nobody leads; `waits` is what is told of those that could."""
-    broker_set = field.broker_set
-    is_open = _opens_to_all(field, call) or not broker_set.is_elected
+    broker_set = contest.broker_set
+    is_open = _opens_to_all(contest, request) or not broker_set.is_elected
     eligible = broker_set.replicas if is_open else broker_set.sync_state_set
-    passed_over = Verdict.NOT_WANTED if call.is_designated else waits
-    candidates = _candidates(field, lambda i: passed_over if i in eligible else Verdict.OUT_OF_SYNC)
+    passed_over = Verdict.NOT_WANTED if request.is_designated else waits
+    candidates = _candidates(contest, lambda i: passed_over if i in eligible else Verdict.OUT_OF_SYNC)
     # Only the loss of a master that is recorded is an event; who asks for himself in vain changes nothing, and neither
     # does what is over in a moment.
-    is_lost = call.broker_id is None and broker_set.master is not None and not field.may_be_led
+    is_lost = request.broker_id is None and broker_set.master is not None and not contest.may_be_led
     is_lost = is_lost and waits is not Verdict.AWAITS_LONGER
     return Election(result=ElectionResult.NOBODY, event=MasterLost() if is_lost else None, candidates=candidates)
 
 
-def _candidates(field: _Field, verdict: Callable[[int], Verdict]) -> tuple[Candidate, ...]:
+def _candidates(contest: _Contest, verdict: Callable[[int], Verdict]) -> tuple[Candidate, ...]:
     """Return all brokers of the set with what the election makes of each; `verdict` tells it of the trusted."""
 
     def of(broker_id: int) -> Verdict:
-        if broker_id in field.alive:
+        if broker_id in contest.alive:
             return verdict(broker_id)
-        if broker_id in field.heartbeat:
+        if broker_id in contest.heartbeat:
             return Verdict.SUSPECT
-        return Verdict.NEVER_HEARD_FROM if broker_id in field.may_live else Verdict.NOT_ALIVE
+        return Verdict.NEVER_HEARD_FROM if broker_id in contest.may_live else Verdict.NOT_ALIVE
 
     return tuple(
-        Candidate(broker_id, field.alive.get(broker_id), broker_id in field.broker_set.sync_state_set, of(broker_id))
-        for broker_id in sorted(field.broker_set.replicas)
+        Candidate(
+            broker_id, contest.alive.get(broker_id), broker_id in contest.broker_set.sync_state_set, of(broker_id)
+        )
+        for broker_id in sorted(contest.broker_set.replicas)
     )

@@ -106,7 +106,7 @@ class ElectionRunner:
         self._under_way: Counter[str] = Counter()
 
     async def elect(
-        self, broker_name: str, call: ElectionRequest, cause: Cause, within_s: float = COMMIT_S
+        self, broker_name: str, request: ElectionRequest, cause: Cause, within_s: float = COMMIT_S
     ) -> ElectionOutcome:
         """Hold an election, store how it ended, explain and tell it.
 
@@ -116,12 +116,12 @@ class ElectionRunner:
         began_ms = self._clock.now_ms()
         # A broker out of sync may lead only if somebody asked: nobody's messages are given up unasked.
         allows_unclean = cause.trigger in REQUESTED and self._config().enable_elect_unclean_master
-        call = msgspec.structs.replace(call, allows_unclean=allows_unclean)
+        request = msgspec.structs.replace(request, allows_unclean=allows_unclean)
         with self._counted(broker_name):
-            answered = await self._log_ends(broker_name, call)
+            answered = await self._log_ends(broker_name, request)
 
             def decide(entry: StoredSet) -> SetDecision[Election]:
-                decision = self._decided(broker_name, entry, call, answered)
+                decision = self._decided(broker_name, entry, request, answered)
                 if decision.reply.result is ElectionResult.NEW_MASTER:
                     self._attempts[broker_name] = _Attempt(present(entry.broker_set), decision, cause, began_ms)
                 return decision
@@ -145,29 +145,29 @@ class ElectionRunner:
                 del self._under_way[broker_name]
 
     def _decided(
-        self, broker_name: str, entry: StoredSet, call: ElectionRequest, answered: LogEnds | None
+        self, broker_name: str, entry: StoredSet, request: ElectionRequest, answered: LogEnds | None
     ) -> SetDecision[Election]:
         """Return what the rule decides on what is heard now, and what was answered; None if nobody was asked.
 
         Raises NobodyElectable or MasterNotAvailable while brokers are waited for, or have to be asked first.
         """
         now_ms, broker_set = self._clock.now_ms(), entry.broker_set
-        refusal = MasterNotAvailable if call.broker_id is None else NobodyElectable
-        if broker_set is not None and not call.is_designated and self._recovery.waits(broker_set, now_ms):
+        refusal = MasterNotAvailable if request.broker_id is None else NobodyElectable
+        if broker_set is not None and not request.is_designated and self._recovery.waits(broker_set, now_ms):
             raise refusal(f"{broker_name} waits some seconds for all of its brokers to come back")
         log_ends = answered or NO_LOG_ENDS
-        wanted = msgspec.structs.replace(call, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
-        view = self._view(broker_name, entry, call, now_ms)
-        is_unasked = answered is None and self._query(entry, view, call) is not None
+        wanted = msgspec.structs.replace(request, fresh_from_ms=self._fresh_from_ms(entry, log_ends, now_ms))
+        view = self._view(broker_name, entry, request, now_ms)
+        is_unasked = answered is None and self._query(entry, view, request) is not None
         decision = decide_election(broker_name, entry, view.answered(log_ends, now_ms), wanted)
         if is_unasked and decision.reply.result is ElectionResult.NEW_MASTER:
             # Nobody could lead when it began, so that nobody was asked.
             raise refusal(f"{broker_name} has lost its master a moment ago; its brokers are asked first")
         return decision
 
-    def _view(self, broker_name: str, entry: StoredSet, call: ElectionRequest, now_ms: int) -> ClusterView:
+    def _view(self, broker_name: str, entry: StoredSet, request: ElectionRequest, now_ms: int) -> ClusterView:
         # Who has just started asks for a master itself.
-        is_unasked = call.broker_id is None
+        is_unasked = request.broker_id is None
         trusted = (self._detector.electable if is_unasked else self._detector.trusted)(broker_name, now_ms)
         members = entry.broker_set.replicas if entry.broker_set is not None else {}
         # Who hears nobody at all may be cut off, with every broker alive and well.
@@ -182,15 +182,15 @@ class ElectionRunner:
             epoch_seen=self._store.epoch_seen(broker_name),
         )
 
-    async def _log_ends(self, broker_name: str, call: ElectionRequest) -> LogEnds | None:
+    async def _log_ends(self, broker_name: str, request: ElectionRequest) -> LogEnds | None:
         """Ask those that may lead how far their logs are, where that decides who does; None if nobody was asked."""
         entry = self._store.entry(broker_name)
         broker_set, now_ms = entry.broker_set, self._clock.now_ms()
-        if broker_set is None or call.is_designated or self._recovery.waits(broker_set, now_ms):
+        if broker_set is None or request.is_designated or self._recovery.waits(broker_set, now_ms):
             return None
-        view = self._view(broker_name, entry, call, now_ms)
-        query = self._query(entry, view, call)
-        if query is None or elect(broker_set, view, call).result is not ElectionResult.NEW_MASTER:
+        view = self._view(broker_name, entry, request, now_ms)
+        query = self._query(entry, view, request)
+        if query is None or elect(broker_set, view, request).result is not ElectionResult.NEW_MASTER:
             return None
         answered = await self._answered(query, broker_set)
         if view.answered(answered, now_ms).is_ahead_of(broker_set) or broker_set.is_rebuilding:
@@ -201,10 +201,10 @@ class ElectionRunner:
         return self.confirmations.applied_to(broker_name, believed)
 
     @staticmethod
-    def _query(entry: StoredSet, view: ClusterView, call: ElectionRequest) -> LogEndQuery | None:
+    def _query(entry: StoredSet, view: ClusterView, request: ElectionRequest) -> LogEndQuery | None:
         """Return whom to ask before somebody is elected, None if no answer would decide who is."""
         broker_set = entry.broker_set
-        if broker_set is None or call.is_designated:
+        if broker_set is None or request.is_designated:
             return None
         if not (broker_set.is_elected or view.is_ahead_of(broker_set)):
             return None
