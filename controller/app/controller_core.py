@@ -28,7 +28,7 @@ from controller.wire.broker_prober import BrokerProber, ProbeObserver
 from controller.wire.handlers import Handlers
 from controller.wire.log_end_queries import LogEndQueries
 from controller.wire.replica_info_cache import ReplicaInfoCache
-from controller.wire.role_notifier import NotificationObserver, RoleNotifier
+from controller.wire.role_notifier import RoleNotificationObserver, RoleNotifier
 from remoting.background_tasks import BackgroundTasks, is_failure
 from remoting.client import Requester
 from remoting.clock import Clock
@@ -42,7 +42,7 @@ STORE_AGAIN_S: Final = 0.5
 _LOADS_MAX: Final = 5
 
 
-class ControllerObserver(FailoverObserver, NotificationObserver, ProbeObserver, Protocol):
+class ControllerObserver(FailoverObserver, RoleNotificationObserver, ProbeObserver, Protocol):
     """Who is told what a controller does."""
 
     def leadership_gained(self, group: str, duration_ms: int, broker_sets: int) -> None:

@@ -27,7 +27,7 @@ NOTIFY_TIMEOUT_MS: Final = 3_000
 NOTIFY_PAUSES_S: Final = (0.2, 1.0)
 
 
-class NotificationObserver(Protocol):
+class RoleNotificationObserver(Protocol):
     """Logs, counts and records notifications."""
 
     def role_notified(
@@ -52,7 +52,7 @@ class RoleNotifier:
         client: Requester,
         elections: ElectionLog,
         clock: Clock,
-        observer: NotificationObserver,
+        observer: RoleNotificationObserver,
         reached: Reached,
     ) -> None:
         """Take `reached`, which is called for each broker that confirms."""
