@@ -21,7 +21,7 @@ from typing import Final
 NEW_FILE_MODE: Final = 0o600
 
 _BACKUP: Final = ".bak"
-_UNFINISHED: Final = ".tmp"
+_TEMPORARY: Final = ".tmp"
 _WHOLE_COPY: Final = ".whole"
 #: Errors of a rename to a file that is a mount of its own.
 _MOUNTED: Final = frozenset({errno.EBUSY, errno.EXDEV})
@@ -107,7 +107,7 @@ def recover(path: Path) -> None:
 
     What cannot be done stays undone: `read_latest` and `replace` know what it means.
     """
-    remove_unfinished(path)
+    remove_leftovers(path)
     with contextlib.suppress(OSError, RuntimeError, DurableFileError):
         target = path.resolve()
         content = read_latest(target)
@@ -131,11 +131,11 @@ def backup_of(path: Path) -> Path:
     return path.with_name(path.name + _BACKUP)
 
 
-def remove_unfinished(path: Path) -> None:
+def remove_leftovers(path: Path) -> None:
     """Remove what crashes in the middle of `replace` left beside a file; what cannot be removed stays, unused."""
     with contextlib.suppress(OSError, RuntimeError):
         target = path.resolve()
-        for left in target.parent.glob(f".{glob.escape(target.name)}.*{_UNFINISHED}"):
+        for left in target.parent.glob(f".{glob.escape(target.name)}.*{_TEMPORARY}"):
             _remove_unless_in_use(left)
 
 
@@ -184,7 +184,7 @@ def _whole_copy_of(target: Path) -> Path:
 
 def _install(content: bytes, target: Path, like: os.stat_result | None) -> None:
     """Rename a complete and synced file to the target."""
-    descriptor, name = tempfile.mkstemp(_UNFINISHED, f".{target.name}.", target.parent)
+    descriptor, name = tempfile.mkstemp(_TEMPORARY, f".{target.name}.", target.parent)
     unfinished = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

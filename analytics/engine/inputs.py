@@ -55,12 +55,12 @@ def with_look_back(family: str, span: Span) -> Span:
 
 def ingredients(stored: Stored, job: Job, span: Span) -> list[object]:
     """Return what changes whenever the inputs of a span do, as JSON takes it."""
-    told: list[object] = []
+    known: list[object] = []
     for name in job.inputs:
         hours = hours_of(stored.days[name], with_look_back(name, span))
-        told.append([name, sorted((key, hour.rows, hour.digest) for key, hour in hours.items())])
-        told.append(sorted((date, closing.digest) for date, closing in _before(stored, name, span).items()))
-    return told
+        known.append([name, sorted((key, hour.rows, hour.digest) for key, hour in hours.items())])
+        known.append(sorted((date, closing.digest) for date, closing in _before(stored, name, span).items()))
+    return known
 
 
 def rows_at_most(stored: Stored, job: Job, span: Span) -> int:

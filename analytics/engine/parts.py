@@ -16,7 +16,7 @@ from analytics.ingest.curated import append_table
 from analytics.shared.days import date_at
 from analytics.shared.job import Job, Span
 from analytics.spark.schemas import in_columns, no_rows, struct_of
-from analytics.spark.storage import ManifestGone, Storage, UnreadableFile
+from analytics.spark.storage import ManifestMissing, Storage, UnreadableFile
 
 PARTS: Final = "parts/v1"
 
@@ -38,7 +38,7 @@ def load_parts(storage: Storage, job: Job) -> dict[str, DayParts]:
 def keep_parts(stored: Stored, job: Job, days: Iterable[Span], kept: Mapping[str, DayParts]) -> dict[str, DayParts]:
     """Make the parts of those days that have none, or others than they should; return those of all days.
 
-    Raises ManifestGone if there are parts, and nothing that tells of them.
+    Raises ManifestMissing if there are parts, and nothing that tells of them.
     """
     _prepare(stored.storage, job.id)
     _sweep(stored.storage, job.id, kept)
@@ -115,7 +115,7 @@ def _prepare(storage: Storage, job_id: str) -> None:
     if storage.exists(_manifest(job_id)):
         return
     if storage.files(_folder(job_id)):
-        raise ManifestGone(_manifest(job_id), _folder(job_id))
+        raise ManifestMissing(_manifest(job_id), _folder(job_id))
     _save(storage, job_id, {})
 
 

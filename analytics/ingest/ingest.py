@@ -164,7 +164,7 @@ def ingest_batch(places: Places, family: RowFamily, batch: Sequence[HourWork]) -
 
 
 def sweep(stored: Storage, family: RowFamily, days: Days) -> None:
-    """Delete what interrupted runs have left; raises ManifestGone where nothing says what else there is."""
+    """Delete what interrupted runs have left; raises ManifestMissing where nothing says what else there is."""
     prepare_manifests(stored, family.name)
     folder = family_folder(family.name)
     stored.delete(f"{folder}/_temporary")

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from analytics.spark.storage import ManifestGone, Storage, StoredFile, UnreadableFile
+from analytics.spark.storage import ManifestMissing, Storage, StoredFile, UnreadableFile
 
 #: So many unreadable lines of an hour are kept for people to look at; more are only counted.
 CORRUPT_LINES_KEPT: Final = 100
@@ -109,7 +109,7 @@ def _manifest_folder(family: str) -> str:
 
 
 def prepare_manifests(storage: Storage, family: str) -> None:
-    """Make the folder of a family's manifests; raises ManifestGone if there are rows that were told of there.
+    """Make the folder of a family's manifests; raises ManifestMissing if there are rows that were told of there.
 
     It is made before the first rows are written. So what a first ingest leaves that is killed can be told from a
     history whose manifests were lost.
@@ -118,7 +118,7 @@ def prepare_manifests(storage: Storage, family: str) -> None:
     if storage.exists(folder):
         return
     if storage.files(rows):
-        raise ManifestGone(folder, rows)
+        raise ManifestMissing(folder, rows)
     storage.make_folder(folder)
 
 

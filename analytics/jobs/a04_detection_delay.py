@@ -104,9 +104,9 @@ def _is_closed(reason: SparkColumn) -> SparkColumn:
     return (reason == _CLOSED) & ~ended_by_timeout()
 
 
-def _reason(said: SparkColumn) -> SparkColumn:
+def _reason(reported: SparkColumn) -> SparkColumn:
     """Return why it was given up: a connection that silence ended is no sign of its own."""
-    return F.when((said == _CLOSED) & ended_by_timeout(), _IDLE).otherwise(said)
+    return F.when((reported == _CLOSED) & ended_by_timeout(), _IDLE).otherwise(reported)
 
 
 def detection_delay(parts: DataFrame, _span: Span) -> DataFrame:

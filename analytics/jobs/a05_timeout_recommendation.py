@@ -95,7 +95,7 @@ def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = Map
     """Return one row for each broker with at least two heartbeats; `periods` tell how brokers are configured."""
     brokers = (
         _watched(parts.filter(F.col("what") == GAP), periods)
-        .join(_told_apart(parts), list(_BROKER), "left")
+        .join(_separation(parts), list(_BROKER), "left")
         .crossJoin(F.broadcast(_servers(parts)))
         .withColumns(
             {
@@ -106,10 +106,10 @@ def timeout_recommendation(parts: DataFrame, _span: Span, periods: Periods = Map
     )
     choices = brokers.withColumns({"fixed": _fixed_choices(), "phi": _phi_choices()})
     chosen = choices.withColumns({name: _best(F.col(name)) for name in ("fixed", "phi")})
-    return chosen.select(*_BROKER, *_told()).select("cluster", *in_columns(COLUMNS))
+    return chosen.select(*_BROKER, *_recommended()).select("cluster", *in_columns(COLUMNS))
 
 
-def _told() -> list[SparkColumn]:
+def _recommended() -> list[SparkColumn]:
     sure = F.col("fixed.sure")
     comparable = F.col("period_ms").isNotNull() & (F.col("evidence_days") >= EVIDENCE_DAYS_MIN)
     confidence = F.when(sure, "high").when(comparable, "medium").otherwise("low")
@@ -159,7 +159,7 @@ def _watched(gaps: DataFrame, periods: Periods) -> DataFrame:
     )
 
 
-def _told_apart(parts: DataFrame) -> DataFrame:
+def _separation(parts: DataFrame) -> DataFrame:
     """Return what the other rows tell: the timeout that was in force last, failures, and what phi-accrual judged.
 
     For each threshold: how many intervals of a living broker reached it; and what was usual.

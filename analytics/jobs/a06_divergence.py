@@ -2,8 +2,8 @@
 
 Compared are whether they have it, at which address, and which version of its topics they know. What one of them hears
 a moment later than the others is no divergence: see PRESENCE_US and the version's own limit. That one gives up a silent
-broker some seconds before another one is: clients of both were told different things. What a NameServer lacked that had
-just started is told by a row of its own, see `cold_starts`.
+broker some seconds before another one is: clients of both got different answers. What a NameServer
+lacked that had just started has a row of its own, see `cold_starts`.
 """
 
 from functools import reduce
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from analytics.shared.broker_states import STATE_INPUTS, STATE_PARTS, of_name_servers, reported_states, state_parts
-from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, unheard, watched
+from analytics.shared.cold_starts import COLD_PARTS, cold_parts, cold_spells, lacking_contact, watched
 from analytics.shared.intervals import joined, levels
 from analytics.shared.job import Inputs, Job, Span
 from analytics.shared.state_points import UP
@@ -27,7 +27,7 @@ PRESENCE_US: Final = 2_000_000
 #: How many of its periods they may differ in a broker's version: one registration may be lost.
 VERSION_PERIODS: Final = 1.5
 
-#: Brokers register so often, unless told otherwise.
+#: Brokers register so often, unless configured otherwise.
 PERIOD_MS_DEFAULT: Final = 30_000
 
 #: Heartbeats that come more often than that are no registrations, and carry no version.
@@ -53,7 +53,7 @@ COLUMNS: Final = (
         "kind",
         Type.STRING,
         "presence, address or version: what NameServers differed in; cold: a NameServer that had just started had not "
-        "heard of brokers that were there, or that it had before; compared: who told of the cluster, and how long",
+        "heard of brokers that were there, or that it had before; compared: which NameServers had them, how long",
     ),
     Column("start_time", Type.TIMESTAMP, "when the NameServers began to differ, or the cold one to answer"),
     Column("end_time", Type.TIMESTAMP, "when they agreed again, or one of them was no longer watching"),
@@ -102,17 +102,23 @@ def divergence_parts(inputs: Inputs, span: Span) -> DataFrame:
 def divergence(parts: DataFrame, span: Span) -> DataFrame:
     """Return a row for each time that NameServers differed about a broker, and for each that one was cold."""
     # Looked at so often that its plan, six times as large, would take longer than the work.
-    said = reported_states(parts, span).localCheckpoint()
-    not_heard = unheard(parts, said, span).localCheckpoint()
+    reported = reported_states(parts, span).localCheckpoint()
+    without_contact = lacking_contact(parts, reported, span).localCheckpoint()
     given = reduce(
         DataFrame.unionByName,
-        [_plain(said), _never_heard(not_heard), _known_versions(parts, said.filter(F.col("state") == UP), span)],
+        [
+            _plain(reported),
+            _without_contact(without_contact),
+            _known_versions(parts, reported.filter(F.col("state") == UP), span),
+        ],
     )
     periods = _fills_most(parts.filter(F.col("kind") == PERIOD))
     differences = _differences(given).join(F.broadcast(periods), list(_BROKER), "left")
-    told = _told(differences.filter(_is_long()), given)
-    cold = _timed(cold_spells(not_heard.filter("is_cold"), said, parts, PRESENCE_US)).withColumn("kind", F.lit(COLD))
-    tables = [told, cold, _compared(watched(parts, span), said)]
+    findings = _findings(differences.filter(_is_long()), given)
+    cold = _timed(cold_spells(without_contact.filter("is_cold"), reported, parts, PRESENCE_US)).withColumn(
+        "kind", F.lit(COLD)
+    )
+    tables = [findings, cold, _compared(watched(parts, span), reported)]
     together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tables)
     return together.select("cluster", *in_columns(COLUMNS))
 
@@ -124,12 +130,12 @@ def _is_long() -> SparkColumn:
     return F.col("end_us") - F.col("start_us") > F.when(F.col("kind") == VERSION, version_us).otherwise(PRESENCE_US)
 
 
-def _plain(said: DataFrame) -> DataFrame:
+def _plain(reported: DataFrame) -> DataFrame:
     """Return whether each NameServer had each broker, and where: GIVEN."""
     is_up = F.col("state") == UP
     presence = F.struct(F.lit("presence").alias("kind"), F.when(is_up, "up").otherwise("absent").alias("value"))
     address = F.struct(F.lit("address").alias("kind"), F.when(is_up, F.col("address")).alias("value"))
-    both = said.withColumn("answer", F.explode(F.array(presence, address)))
+    both = reported.withColumn("answer", F.explode(F.array(presence, address)))
     return (
         both.withColumns({"kind": F.col("answer.kind"), "value": F.col("answer.value")})
         .select(*GIVEN)
@@ -137,9 +143,9 @@ def _plain(said: DataFrame) -> DataFrame:
     )
 
 
-def _never_heard(not_heard: DataFrame) -> DataFrame:
+def _without_contact(without_contact: DataFrame) -> DataFrame:
     """Return that a NameServer had not a broker from its start on, of which it did not hear soon: GIVEN."""
-    late = not_heard.filter("NOT is_cold")
+    late = without_contact.filter("NOT is_cold")
     return late.withColumns({"kind": F.lit("presence"), "value": F.lit("absent")}).select(*GIVEN)
 
 
@@ -149,7 +155,7 @@ def _differences(given: DataFrame) -> DataFrame:
     return joined(levels(by_answer, list(_SUBJECT), ["answers"]).filter("answers > 1"), list(_SUBJECT))
 
 
-def _told(differences: DataFrame, given: DataFrame) -> DataFrame:
+def _findings(differences: DataFrame, given: DataFrame) -> DataFrame:
     """Add who gave which answer, when those who agree had time to do so."""
     answers_given = given.select(
         *_SUBJECT, "ns_id", "value", F.col("start_us").alias("from_us"), F.col("end_us").alias("to_us")
@@ -171,13 +177,13 @@ def _timed(spans: DataFrame) -> DataFrame:
     )
 
 
-def _compared(watching: DataFrame, said: DataFrame) -> DataFrame:
-    """Return who told of each cluster, and how long at least two of these watched: differences are told of that time.
+def _compared(watching: DataFrame, reported: DataFrame) -> DataFrame:
+    """Return who reported each cluster, and how long at least two of these watched: differences are of that time.
 
     NameServers that share no cluster have nothing to agree on.
     """
     one = (
-        watching.join(said.select("ns_id", "cluster").distinct(), "ns_id", "inner")
+        watching.join(reported.select("ns_id", "cluster").distinct(), "ns_id", "inner")
         .select("cluster", "ns_id", "start_us", "end_us")
         .withColumn("servers", F.lit(1).cast("bigint"))
     )
@@ -201,8 +207,10 @@ def _versions(inputs: Inputs, span: Span) -> DataFrame:
     own = inputs["broker_state"].filter("event_type IN ('registered_first', 'changed', 'address_changed')")
     rows = inputs["heartbeat"].select(*columns).unionByName(own.select(*columns))
     is_before = F.col("event_time") < F.timestamp_micros(F.lit(span.start_us))
-    told = rows.filter(F.col("dv_counter").isNotNull() & (F.unix_micros("event_time") < span.end_us))
-    known = told.groupBy(*_VIEW, "dv_state_version", "dv_timestamp", "dv_counter", is_before.alias("is_before")).agg(
+    findings = rows.filter(F.col("dv_counter").isNotNull() & (F.unix_micros("event_time") < span.end_us))
+    known = findings.groupBy(
+        *_VIEW, "dv_state_version", "dv_timestamp", "dv_counter", is_before.alias("is_before")
+    ).agg(
         F.unix_micros(F.min("event_time")).alias("first_us"),
         F.unix_micros(F.max("event_time")).alias("last_us"),
     )

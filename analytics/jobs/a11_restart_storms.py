@@ -69,7 +69,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     frames = {
         "registration": of_span(registrations, span),
         "tick": _ticks_after(ticks, states),
-        "known": _told(of_span(states, span)).unionByName(_standing(states, ticks, span)).distinct(),
+        "known": _reported(of_span(states, span)).unionByName(_standing(states, ticks, span)).distinct(),
     }
     seen = state_parts({**mine, "broker_state": _of_sets(states, registrations, span)}, _with_time_before(span))
     return of_kinds(frames, PART_COLUMNS).unionByName(shaped(seen, PART_COLUMNS))
@@ -111,7 +111,7 @@ def _ticks_after(ticks: DataFrame, states: DataFrame) -> DataFrame:
     return ticks.withColumn("minute", minute).join(F.broadcast(soon), "minute", "left_semi")
 
 
-def _told(states: DataFrame) -> DataFrame:
+def _reported(states: DataFrame) -> DataFrame:
     """Return the brokers that something was told of, by day."""
     day = F.floor(F.col("at_us") / DAY_US).alias("day")
     own = states.where("broker_id IS NOT NULL").select("cluster", "broker_name", "broker_id", day)

@@ -84,7 +84,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     window_us = (F.floor(F.col("at_us") / WINDOW_US) * WINDOW_US).alias("window_us")
     key = [*map(F.col, _WHO), window_us, F.col("ns_id")]
     heard = (
-        _beats(inputs, span)
+        _heartbeats(inputs, span)
         .groupBy(*key)
         .agg(
             F.try_divide(F.sum("sum_ms"), F.sum("n")).alias("mean_ms"),
@@ -110,7 +110,7 @@ def parts(inputs: Inputs, span: Span) -> DataFrame:
     return shaped(told, PART_COLUMNS)
 
 
-def _beats(inputs: Inputs, span: Span) -> DataFrame:
+def _heartbeats(inputs: Inputs, span: Span) -> DataFrame:
     """Return the intervals that NameServers saw: of each heartbeat, or of a minute where heartbeats are summarised."""
     interval, period = F.col("interval_ms"), F.col("period_ms")
     missed = F.greatest(F.round(F.try_divide(interval, period)) - 1, F.lit(0.0))

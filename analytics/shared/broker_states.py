@@ -192,7 +192,7 @@ def _as_pieces(parts: DataFrame) -> DataFrame:
 def _changes(parts: DataFrame, span: Span) -> DataFrame:
     """Return the points of all views at which something changes, each view beginning with a broker that is absent."""
     columns = ["kind", "at_us", "since_us", "planned", "address", "silent"]
-    told = parts.filter(F.col("kind").isin(UP, DOWN, MOVED, ABSENT)).select(*_VIEW, *columns)
+    stored = parts.filter(F.col("kind").isin(UP, DOWN, MOVED, ABSENT)).select(*_VIEW, *columns)
     before_us = F.lit(span.start_us - GRACE_US - 1).cast("bigint")
     absent = {
         "kind": F.lit(ABSENT),
@@ -208,8 +208,8 @@ def _changes(parts: DataFrame, span: Span) -> DataFrame:
     )
     nothing = F.array().cast(resets.schema["resets"].dataType)
     unsaid = F.concat(F.array(begin), F.coalesce("resets", nothing))
-    begun = _all_views(told).join(F.broadcast(resets), "ns_id", "left").select(*_VIEW, F.inline(unsaid))
-    points = told.unionByName(begun)
+    begun = _all_views(stored).join(F.broadcast(resets), "ns_id", "left").select(*_VIEW, F.inline(unsaid))
+    points = stored.unionByName(begun)
     view = Window.partitionBy(*_VIEW).orderBy(_order())
     same = F.col("kind").eqNullSafe(F.lag("kind").over(view)) & F.col("address").eqNullSafe(F.lag("address").over(view))
     known = F.last(F.when(F.col("kind") != RESET, F.col("kind")), ignorenulls=True).over(
@@ -220,10 +220,10 @@ def _changes(parts: DataFrame, span: Span) -> DataFrame:
     return points.withColumn("is_change", is_change).filter("is_change").drop("is_change")
 
 
-def _all_views(told: DataFrame) -> DataFrame:
+def _all_views(stored: DataFrame) -> DataFrame:
     """Return each broker with each NameServer that speaks of its cluster."""
     servers = F.collect_set("ns_id").alias("servers")
     brokers = F.collect_set(F.struct("broker_name", "broker_id")).alias("brokers")
-    by_cluster = told.groupBy("cluster").agg(servers, brokers)
+    by_cluster = stored.groupBy("cluster").agg(servers, brokers)
     one_server = by_cluster.select("cluster", "brokers", F.explode("servers").alias("ns_id"))
     return one_server.select("ns_id", "cluster", F.inline("brokers"))

@@ -22,7 +22,7 @@ from history.schemas import UNOBSERVED_AFTER_MS, Column, Type
 STARTED: Final = "started"
 #: Changes were lost, and a snapshot told how all sets stand.
 RESUMED: Final = "resumed"
-ASKED: Final = "asked"
+REQUESTS: Final = "asked"
 
 COLD_PARTS: Final = (
     Column(
@@ -50,7 +50,7 @@ def cold_parts(inputs: Inputs, span: Span) -> DataFrame:
         .filter(F.col("at_us") <= soon_us)
         .select(
             "ns_id",
-            F.lit(ASKED).alias("kind"),
+            F.lit(REQUESTS).alias("kind"),
             "at_us",
             F.col("started_us").alias("since_us"),
             F.col("not_found_total").alias("not_found"),
@@ -113,15 +113,15 @@ def watched(parts: DataFrame, span: Span) -> DataFrame:
     )
 
 
-def unheard(parts: DataFrame, said: DataFrame, span: Span) -> DataFrame:
+def lacking_contact(parts: DataFrame, reported: DataFrame, span: Span) -> DataFrame:
     """Return, for each start and broker, the time before its first registration there: from `start_us` on.
 
-    `said` are `broker_states.reported_states`. `is_cold`: it registered soon, or the NameServer stopped before that;
+    `reported` are `broker_states.reported_states`. `is_cold`: it registered soon, or the NameServer stopped before;
     `had`: it had it when it was there last. Only time in which it was watching. After changes were lost a snapshot
     tells whom it has not, which is not cold.
     """
-    waiting = _starts_of_window(parts, span).join(_views(said), "ns_id", "inner")
-    pieces = said.select(*_VIEW, F.col("start_us").alias("from_us"), F.col("end_us").alias("to_us"), "state")
+    waiting = _starts_of_window(parts, span).join(_views(reported), "ns_id", "inner")
+    pieces = reported.select(*_VIEW, F.col("start_us").alias("from_us"), F.col("end_us").alias("to_us"), "state")
     after = (F.col("from_us") >= F.col("started_us")) & (F.col("from_us") < F.col("next_us"))
     before = F.col("to_us") <= F.col("started_us")
     over = (F.col("from_us") < F.col("started_us")) & (F.col("started_us") < F.col("to_us"))
@@ -145,16 +145,16 @@ def unheard(parts: DataFrame, said: DataFrame, span: Span) -> DataFrame:
     return overlaps(spells, watched(parts, span), ["ns_id"])
 
 
-def cold_spells(cold: DataFrame, said: DataFrame, parts: DataFrame, grace_us: int) -> DataFrame:
+def cold_spells(cold: DataFrame, reported: DataFrame, parts: DataFrame, grace_us: int) -> DataFrame:
     """Return from when to when each NameServer that had started lacked brokers, and which.
 
-    `cold` is what `unheard` tells of that. A broker is lacked for longer than `grace_us` while another NameServer has
+    `cold` is what `lacking_contact` returns. A broker is lacked for longer than `grace_us` while another NameServer has
     it, or, where no other one knows, while it had it itself before; of the latter `lacked_seen` counts none, as nobody
-    watched whether they were there. `not_found_min` and `not_found_max` tell how many
-    questions it had answered with `no such topic` by then; null where that was not recorded.
+    watched whether they were there. `not_found_min` and `not_found_max` are how many requests it had answered with
+    `no such topic` by then; null where that was not recorded.
     """
     one = [*_START, *_BROKER]
-    pieces = _lacked(cold, said).localCheckpoint()
+    pieces = _lacked(cold, reported).localCheckpoint()
     seen = pieces.filter("there > 0").select(*one).distinct().withColumn("seen", F.lit(True))
     lacked = joined(pieces, one).filter(F.col("end_us") - F.col("start_us") > grace_us).join(seen, one, "left")
     name = F.concat_ws(":", "broker_name", "broker_id")
@@ -164,7 +164,7 @@ def cold_spells(cold: DataFrame, said: DataFrame, parts: DataFrame, grace_us: in
         F.max("end_us").alias("end_us"),
         F.array_sort(F.collect_set(name)).alias("lacked"),
     )
-    asked = parts.filter(F.col("kind") == ASKED).select(
+    asked = parts.filter(F.col("kind") == REQUESTS).select(
         "ns_id", F.col("since_us").alias("started_us"), F.col("at_us").alias("asked_us"), "not_found"
     )
     by_then, later = F.col("asked_us") <= F.col("end_us"), F.col("asked_us") >= F.col("end_us")
@@ -177,12 +177,12 @@ def cold_spells(cold: DataFrame, said: DataFrame, parts: DataFrame, grace_us: in
     )
 
 
-def _lacked(cold: DataFrame, said: DataFrame) -> DataFrame:
+def _lacked(cold: DataFrame, reported: DataFrame) -> DataFrame:
     """Return when NameServers had not heard of brokers that were there."""
     spell = [*_START, *_BROKER, "had"]
     mine = cold.select(*spell, "start_us", "end_us", _one("mine"), _none("known"), _none("there"))
     times = cold.select(*spell, F.col("start_us").alias("cold_us"), F.col("end_us").alias("warm_us"))
-    others = said.select(*_BROKER, F.col("ns_id").alias("other"), "start_us", "end_us", "state")
+    others = reported.select(*_BROKER, F.col("ns_id").alias("other"), "start_us", "end_us", "state")
     overlapping = others.join(F.broadcast(times), list(_BROKER), "inner").filter(
         "other != ns_id AND start_us < warm_us AND cold_us < end_us"
     )
@@ -215,7 +215,7 @@ def _starts_of_window(parts: DataFrame, span: Span) -> DataFrame:
     return each.withColumn("next_us", F.coalesce(following, F.lit(span.end_us)))
 
 
-def _views(said: DataFrame) -> DataFrame:
+def _views(reported: DataFrame) -> DataFrame:
     """Return each broker with each NameServer that ever told of its cluster."""
-    servers = said.select("ns_id", "cluster").distinct()
-    return servers.join(said.select(*_BROKER).distinct(), "cluster", "inner").select(*_VIEW)
+    servers = reported.select("ns_id", "cluster").distinct()
+    return servers.join(reported.select(*_BROKER).distinct(), "cluster", "inner").select(*_VIEW)

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from analytics.spark.progress import Progress, to_stderr
 
 #: What is still being written: no reader looks at it.
-UNFINISHED: Final = ".unfinished"
+TEMPORARY: Final = ".unfinished"
 
 
 class BadStorage(Exception):
@@ -35,7 +35,7 @@ class UnreadableFile(BadStorage):
         super().__init__(f"{path} cannot be read ({why}): restore it, or upgrade rmq-analytics if a newer one wrote it")
 
 
-class ManifestGone(BadStorage):
+class ManifestMissing(BadStorage):
     """Rows are there, and nothing that says which of them count: to go on would be to delete them all."""
 
     def __init__(self, manifest: str, folder: str) -> None:
@@ -137,7 +137,7 @@ class LocalStorage:
         """Replace a file by a rename; when this returns, it outlives a power failure."""
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_name(f".{target.name}{UNFINISHED}")
+        unfinished = target.with_name(f".{target.name}{TEMPORARY}")
         with unfinished.open("wb") as file:
             file.write(content)
             file.flush()
@@ -253,7 +253,7 @@ class HadoopStorage:
             self._create(target, content)
             return
         folder, _, name = path.rpartition("/")
-        unfinished = self._path(f"{folder}/_{name}{UNFINISHED}")
+        unfinished = self._path(f"{folder}/_{name}{TEMPORARY}")
         self._create(unfinished, content)
         context = self._jvm.FileContext.getFileContext(target.toUri(), self._conf)
         context.rename(unfinished, target, self._overwriting())

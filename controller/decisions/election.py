@@ -26,7 +26,7 @@ class Verdict(Enum):
     KEPT = "is master and stays it"
     NOT_ALIVE = "not alive"
     SUSPECT = "may be dead: it is being asked"
-    NEVER_HEARD_FROM = "not heard since this controller runs"
+    NO_CONTACT_YET = "not heard since this controller runs"
     OVERDUE = "it has not told how far its log is now"
     OUT_OF_SYNC = "not in the SyncStateSet"
     BEHIND = "its log ends before that of the elected"
@@ -332,7 +332,7 @@ def _candidates(contest: _Contest, verdict: Callable[[int], Verdict]) -> tuple[C
             return verdict(broker_id)
         if broker_id in contest.heartbeat:
             return Verdict.SUSPECT
-        return Verdict.NEVER_HEARD_FROM if broker_id in contest.may_live else Verdict.NOT_ALIVE
+        return Verdict.NO_CONTACT_YET if broker_id in contest.may_live else Verdict.NOT_ALIVE
 
     return tuple(
         Candidate(

@@ -303,7 +303,7 @@ class Monitor:
         """
         if self._reach.has_reached(key, address):
             return True
-        is_overdue = self._detector.is_never_heard_from(key) and self._detector.have_arrived(key.broker_name, now_ms)
+        is_overdue = self._detector.is_without_contact(key) and self._detector.have_arrived(key.broker_name, now_ms)
         return is_overdue and self._reach.has_reached_any
 
     def _report_unreached(self, now_ms: int) -> None:

@@ -53,7 +53,7 @@ class FailoverObserver(Protocol):
     def role_notification_resent(self, broker_set: BrokerSet) -> None:
         """Learn that a set is told once more who leads it."""
 
-    def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet | None) -> None:
+    def broker_failed(self, failure: BrokerFailure, broker_set: BrokerSet | None) -> None:
         """Learn that a broker is dead; None: of no set that is known here."""
 
     def broker_suspected(self, key: BrokerKey, broker_set: BrokerSet | None) -> None:

@@ -190,7 +190,7 @@ class FailureDetector:
             )
         elif self._live.get(key) is None and key not in self._failed and key not in self._suspicions:
             deadline_ms = max(self.pause_ends_ms, now_ms)
-            self._suspicions[key] = Suspicion(SuspicionReason.NEVER_HEARD_FROM, now_ms, deadline_ms, now_ms)
+            self._suspicions[key] = Suspicion(SuspicionReason.NO_CONTACT_YET, now_ms, deadline_ms, now_ms)
 
     def take_claim(self, key: BrokerKey, source: Source, now_ms: int) -> bool:
         """Record that something came in the name of a failed broker; return whether that is believed by now."""
@@ -286,7 +286,7 @@ class FailureDetector:
         del self._suspicions[key]
         last = self._live.get(key)
         if last is None:
-            is_new = suspicion.why is SuspicionReason.NEVER_HEARD_FROM
+            is_new = suspicion.why is SuspicionReason.NO_CONTACT_YET
             last = LastHeartbeat(self._started_ms, awaits_heartbeat=True) if is_new else suspicion.last
         if last is None:
             return []
@@ -297,7 +297,7 @@ class FailureDetector:
         if key in self._failed:
             # It was only asked because something came in its name.
             return []
-        if suspicion.why is SuspicionReason.NEVER_HEARD_FROM and suspicion.outcome not in PROOFS:
+        if suspicion.why is SuspicionReason.NO_CONTACT_YET and suspicion.outcome not in PROOFS:
             # It is given up as everybody else who was never heard.
             return []
         return [self._fail(key, suspicion, last, now_ms)]
@@ -342,10 +342,10 @@ class FailureDetector:
         failed, suspicion = self._failed.get(key), self._suspicions.get(key)
         return failed.last if failed is not None else suspicion.last if suspicion is not None else None
 
-    def is_never_heard_from(self, key: BrokerKey) -> bool:
+    def is_without_contact(self, key: BrokerKey) -> bool:
         """Tell whether a broker is only suspect because it was not heard since this controller runs."""
         suspicion = self._suspicions.get(key)
-        return suspicion is not None and suspicion.why is SuspicionReason.NEVER_HEARD_FROM
+        return suspicion is not None and suspicion.why is SuspicionReason.NO_CONTACT_YET
 
     def have_arrived(self, broker_name: str, now_ms: int) -> bool:
         """Tell whether all living brokers of a set had the time to be heard since the start.
@@ -382,7 +382,7 @@ class FailureDetector:
         if key in self._failed:
             return True
         suspicion = self._suspicions.get(key)
-        is_asked_again = suspicion is not None and suspicion.why is not SuspicionReason.NEVER_HEARD_FROM
+        is_asked_again = suspicion is not None and suspicion.why is not SuspicionReason.NO_CONTACT_YET
         return now_ms >= self.pause_ends_ms and not is_asked_again and not self.may_be_cut_off(now_ms)
 
     @property

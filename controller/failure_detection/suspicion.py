@@ -27,7 +27,7 @@ class SuspicionReason(Enum):
 
     CLOSED = "channel_closed"
     SILENT = "timeout"
-    NEVER_HEARD_FROM = "unheard"
+    NO_CONTACT_YET = "unheard"
 
 
 class ProbeOutcome(Enum):
@@ -40,7 +40,7 @@ class ProbeOutcome(Enum):
     #: Another broker answers at its port.
     ANOTHER = "another_broker"
     #: This process could not ask, for want of files or memory: nothing follows for the broker.
-    NOT_ASKED = "not_asked"
+    NOT_PROBED = "not_asked"
 
 
 #: What is the end of a broker at once; nothing that a cut network could bring about.
@@ -78,7 +78,7 @@ class BrokerFailure(NamedTuple):
         began = {
             SuspicionReason.CLOSED: "its connection closed",
             SuspicionReason.SILENT: "its heartbeats stopped",
-            SuspicionReason.NEVER_HEARD_FROM: "it was not heard since this controller runs",
+            SuspicionReason.NO_CONTACT_YET: "it was not heard since this controller runs",
         }[self.why]
         silent_ms = self.judged_ms - self.last.last_contact_ms
         return f"{began} and {_WHAT_SPEAKS[self.outcome]}; last heard {silent_ms} ms before"
@@ -118,7 +118,7 @@ class Suspicion:
 
     def take(self, outcome: ProbeOutcome, now_ms: int) -> None:
         """Take what came of a probe."""
-        self.outcome = None if outcome is ProbeOutcome.NOT_ASKED else outcome
+        self.outcome = None if outcome is ProbeOutcome.NOT_PROBED else outcome
         is_suspended = outcome is ProbeOutcome.NO_ANSWER and now_ms > self.deadline_ms + _PROBE_SUSPENDED_MS
         self.probe_at_ms = now_ms + (_PROBE_SUSPENDED_MS if is_suspended else self.pause_ms)
         self.pause_ms = min(2 * self.pause_ms, PROBE_AGAIN_MS_MAX)

@@ -41,7 +41,7 @@ class ReplicaView(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     #: Something speaks against it: it is being asked.
     suspect: bool
     #: When it was heard last, and what it said; None if it was not heard since this controller runs.
-    last_heard_unix_ms: int | None
+    last_contact_unix_ms: int | None
     epoch: int | None
     max_offset: int | None
     confirm_offset: int | None

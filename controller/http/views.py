@@ -127,7 +127,7 @@ class ControllerViews(ServerViews[ControllerConfig]):
                 in_sync=broker_id in broker_set.sync_state_set,
                 alive=broker_id in alive,
                 suspect=BrokerKey(name, broker_id) in suspects,
-                last_heard_unix_ms=said.last_contact_ms + to_unix_ms if said else None,
+                last_contact_unix_ms=said.last_contact_ms + to_unix_ms if said else None,
                 epoch=said.epoch if said and knows else None,
                 max_offset=said.max_offset if said and knows else None,
                 confirm_offset=said.confirm_offset if said and knows else None,

@@ -166,18 +166,18 @@ class ControllerEventLog(ServerEventLog[ControllerConfig]):
         """Log a closed connection of a broker."""
         self._logs.write(catalogue.BROKER_SUSPECTED, **_who(key, broker_set))
 
-    def broker_failed(self, dead: BrokerFailure, broker_set: BrokerSet | None) -> None:
+    def broker_failed(self, failure: BrokerFailure, broker_set: BrokerSet | None) -> None:
         """Log the failure of a broker, count and record it."""
         if self._history is not None and broker_set is not None:
-            self._history.broker_failed(dead, broker_set)
-        self._counters.brokers_failed.add((broker_set.cluster if broker_set is not None else "", dead.why.value))
+            self._history.broker_failed(failure, broker_set)
+        self._counters.brokers_failed.add((broker_set.cluster if broker_set is not None else "", failure.why.value))
         self._logs.write(
             catalogue.BROKER_FAILED,
-            **_who(dead.key, broker_set),
-            reason=dead.reason,
-            evidence=dead.why.value,
-            silent_ms=dead.judged_ms - dead.last.last_contact_ms,
-            suspected_ms=dead.judged_ms - dead.suspected_ms,
+            **_who(failure.key, broker_set),
+            reason=failure.reason,
+            evidence=failure.why.value,
+            silent_ms=failure.judged_ms - failure.last.last_contact_ms,
+            suspected_ms=failure.judged_ms - failure.suspected_ms,
         )
 
     def broker_probed(self, outcome: ProbeOutcome) -> None:

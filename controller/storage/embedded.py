@@ -64,7 +64,7 @@ class StoreInUse(StoreError):
     """Another process has the file, or it cannot be opened."""
 
 
-class StoreGone(StoreError):
+class StoreFileMissing(StoreError):
     """The file was removed or replaced while it was in use, or nobody can tell any more."""
 
     def __init__(self, what: str) -> None:
@@ -111,7 +111,7 @@ class EmbeddedStore:
         self._listener: LeadershipListener | None = None
         self._background = BackgroundTasks(self._observer.task_failed)
         self._looking: asyncio.Task[None] | None = None
-        self._gone: StoreGone | None = None
+        self._missing: StoreFileMissing | None = None
         #: In the order they came; taken by the thread.
         self._waiting: deque[_Commit] = deque()
         try:
@@ -172,7 +172,7 @@ class EmbeddedStore:
             await asyncio.sleep(FILE_CHECK_S)
             try:
                 await loop.run_in_executor(self._thread, self._check_files)
-            except StoreGone:
+            except StoreFileMissing:
                 self._stop_leading()
             except StoreUnseen:
                 # It was told; the next look may tell more.
@@ -284,32 +284,34 @@ class EmbeddedStore:
         return VersionedEntry() if row is None else self._versioned(*row)
 
     def _check_files(self) -> None:
-        """Raise StoreGone if what is written would not be found by the next start, StoreUnseen if nobody can tell."""
-        if self._gone is None:
-            self._gone = self._find_missing()
-            if self._gone is not None:
-                self._observer.store_file_removed(str(self._gone))
-        if self._gone is not None:
-            raise self._gone
+        """Raise StoreFileMissing if the next start would not find what is written, StoreUnseen if nobody can tell."""
+        if self._missing is None:
+            self._missing = self._find_missing()
+            if self._missing is not None:
+                self._observer.store_file_removed(str(self._missing))
+        if self._missing is not None:
+            raise self._missing
 
-    def _find_missing(self) -> StoreGone | None:
+    def _find_missing(self) -> StoreFileMissing | None:
         try:
             path = self._files.missing(self._clock.now_ms())
         except Unseen as unseen:
             if unseen.is_for_long:
-                return StoreGone(f"{unseen}, and could not for {unseen.unseen_ms / 1000:.0f} s")
+                return StoreFileMissing(f"{unseen}, and could not for {unseen.unseen_ms / 1000:.0f} s")
             if unseen.is_new:
                 self._observer.store_file_unseen(str(unseen))
             raise StoreUnseen(str(unseen)) from None
         return (
-            None if path is None else StoreGone(f"{path} is gone: it was removed or replaced while this controller ran")
+            None
+            if path is None
+            else StoreFileMissing(f"{path} is gone: it was removed or replaced while this controller ran")
         )
 
     def _committed(self, wanted: _Commit) -> int:
         """Return the next revision once this is stored; an earlier caller may have stored it along with its own."""
         while not wanted.is_done:
             self._commit_some()
-        if isinstance(wanted.failure, StoreGone):
+        if isinstance(wanted.failure, StoreFileMissing):
             raise wanted.failure
         if wanted.failure is not None:
             raise OutcomeUnknown(f"{self._path}: {wanted.failure}") from wanted.failure
@@ -392,7 +394,7 @@ class EmbeddedStore:
         except EntryMoved:
             result = "moved"
             raise
-        except StoreGone:
+        except StoreFileMissing:
             result = "failed"
             self._stop_leading()
             raise

@@ -52,7 +52,7 @@ class BrokerProber:
             outcome, peer = await self._outcome(effect.probe.key, effect.address, effect.probe.timeout_ms)
         except Exception:
             # The detector waits for an outcome; a failure of our own says nothing about the broker.
-            effect.report(effect.probe.key, ProbeOutcome.NOT_ASKED, "")
+            effect.report(effect.probe.key, ProbeOutcome.NOT_PROBED, "")
             raise
         effect.report(effect.probe.key, outcome, peer)
 
@@ -71,7 +71,7 @@ class BrokerProber:
         except ConnectionRefused:
             outcome = ProbeOutcome.REFUSED
         except OutOfResources:
-            outcome = ProbeOutcome.NOT_ASKED
+            outcome = ProbeOutcome.NOT_PROBED
         except InvokeError:
             outcome = ProbeOutcome.NO_ANSWER
         self._observer.broker_probed(outcome)

@@ -58,7 +58,7 @@ class Logs:
         self._least = Level.INFO
         self._limits = LogLimits()
         self._lock = threading.Lock()
-        self._lines_dropped_told = 0
+        self._lines_dropped_logged = 0
         #: Lines written, by the word of their level.
         self.written = dict.fromkeys(_LEVELS, 0)
         self._finishing: tuple[Processor, ...] = (self._count, self._in_order, render)
@@ -145,8 +145,8 @@ class Logs:
 
     def _count(self, _: object, __: str, line: EventDict) -> EventDict:
         self.written[line["level"]] += 1
-        if lost := self._sink.dropped - self._lines_dropped_told:
-            self._lines_dropped_told += lost
+        if lost := self._sink.dropped - self._lines_dropped_logged:
+            self._lines_dropped_logged += lost
             line["lines_dropped"] = lost
         return line
 

@@ -26,7 +26,7 @@ from serving.metrics.server_counters import ServerCounters
 Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
-class Requester(msgspec.Struct, frozen=True):
+class RequestOrigin(msgspec.Struct, frozen=True):
     """Who sent the request that is being carried out."""
 
     peer: str
@@ -34,7 +34,7 @@ class Requester(msgspec.Struct, frozen=True):
     opaque: int
 
 
-_requester: ContextVar[Requester | None] = ContextVar("requester", default=None)
+_requester: ContextVar[RequestOrigin | None] = ContextVar("requester", default=None)
 
 
 class AttributedDispatcher:
@@ -57,7 +57,7 @@ class AttributedDispatcher:
             connection.kind = ConnectionKind.CLIENT
         if request.code == self._busiest:
             return self._dispatch(request, connection)
-        requester = Requester(connection.peer, request.code, request.opaque)
+        requester = RequestOrigin(connection.peer, request.code, request.opaque)
         token = _requester.set(requester)
         try:
             answer = self._dispatch(request, connection)
@@ -66,7 +66,7 @@ class AttributedDispatcher:
         return answer if isinstance(answer, RemotingCommand | PreparedResponse) else _answered_for(requester, answer)
 
 
-async def _answered_for(requester: Requester, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
+async def _answered_for(requester: RequestOrigin, answer: Awaitable[RemotingCommand]) -> RemotingCommand:
     token = _requester.set(requester)
     try:
         return await answer

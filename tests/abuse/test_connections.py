@@ -100,7 +100,7 @@ def test_peers_that_send_a_byte_now_and_then_are_answered_if_they_end_in_time_an
         wait_until(lambda: all(map(is_closed, late)), seconds=20, what="the late ones are closed")
         assert served.metric("requests_rejected_total", reason="bad_frame") == len(late)
         assert served.metric("partial_frame_bytes") == 0
-    assert "unfinished" in served.events("frame_rejected")[0]["error"]
+    assert "incomplete" in served.events("frame_rejected")[0]["error"]
     watch.assert_memory_came_back()
     tell(connections=count, **watch.figures())
     watch.assert_unharmed(p99_ms_max=IN_CI if count < 500 else IN_SOAK)

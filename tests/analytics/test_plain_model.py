@@ -14,7 +14,7 @@ from plain import proposals, timeout_recommendation
 from plain.cases import STORIES, story_of
 from plain.comparing import differences
 from plain.histories import history_of, long_history_of, weeks_of
-from plain.models import LONG, QUESTIONS, is_told
+from plain.models import LONG, QUESTIONS, is_configured
 from plain.together import apart, together
 from synthetic.frames import frame
 
@@ -52,7 +52,7 @@ def configured(job_id, plans):
     periods = {
         (prefix + broker.key.broker_name, "register"): broker.period_ms
         for prefix, plan in plans.items()
-        if is_told(plan)
+        if is_configured(plan)
         for broker in plan.brokers
     }
     return {"A2": a02_heartbeat_gaps, "A5": a05_timeout_recommendation}[job_id].with_periods(periods)

@@ -78,7 +78,7 @@ class Stage:
         for each in sets:
             del each["lastElection"]
         for replica in (replica for each in sets for replica in each["replicas"]):
-            del replica["lastHeardUnixMs"], replica["suspect"]
+            del replica["lastContactUnixMs"], replica["suspect"]
         caller = self.controller.caller
         info = caller.ask(REPLICA_INFO, {"brokerName": SET})
         data = caller.ask(SYNC_STATE_DATA, body=json.dumps([SET]).encode()).json

@@ -137,8 +137,8 @@ def test_any_route_of_the_past_is_told_as_it_was_served(server, past):
     assert [line.split(":")[0] for line in told] == [
         "this server starts; what it was before is not in the history",
         "registers",
-        "last beat of broker 0",
-        "master 0 is gone",
+        "last heartbeat of broker 0",
+        "master 0 leaves",
     ]
 
 

@@ -17,7 +17,7 @@ from serving.durable_file import (
     NotWritten,
     backup_of,
     read,
-    remove_unfinished,
+    remove_leftovers,
     replace,
 )
 
@@ -64,7 +64,7 @@ for crash_at in itertools.count():
         os._exit(0)
     crashed = os.waitpid(child, 0)[1] != 0
     found = {"crashed": crashed, "content": target.read_text(), "backup": durable_file.backup_of(target).read_text()}
-    durable_file.remove_unfinished(target)
+    durable_file.remove_leftovers(target)
     print(json.dumps(found | {"files": sorted(os.listdir(target.parent))}))
     if not crashed:
         break
@@ -156,7 +156,7 @@ def test_a_link_that_leads_to_itself_is_an_error_and_nothing_to_clean(tmp_path):
     path.symlink_to("loop")
     with pytest.raises(NotWritten, match=f"^cannot write {path}: "):
         replace(path, b"content")
-    remove_unfinished(path)
+    remove_leftovers(path)
 
 
 def test_a_folder_without_write_permission_is_told_and_the_file_stays(tmp_path):
@@ -200,18 +200,18 @@ def test_what_a_crash_left_is_removed_but_nothing_else(tmp_path):
     path = tmp_path / "kv[1].json"
     for name in (".kv[1].json.abc.tmp", ".kv[1].json.bak.abc.tmp", "kv[1].json", ".kv1.json.abc.tmp", "kv[1].json.tmp"):
         (tmp_path / name).write_bytes(b"")
-    remove_unfinished(path)
+    remove_leftovers(path)
     assert names_in(tmp_path) == [".kv1.json.abc.tmp", "kv[1].json", "kv[1].json.tmp"]
-    remove_unfinished(tmp_path / "none" / "kv.json")
+    remove_leftovers(tmp_path / "none" / "kv.json")
 
 
 def test_what_another_process_is_writing_is_left_alone(tmp_path):
     unfinished = tmp_path / ".kv.json.abc.tmp"
     with unfinished.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        remove_unfinished(tmp_path / "kv.json")
+        remove_leftovers(tmp_path / "kv.json")
         assert unfinished.exists()
-    remove_unfinished(tmp_path / "kv.json")
+    remove_leftovers(tmp_path / "kv.json")
     assert not unfinished.exists()
 
 
@@ -242,5 +242,5 @@ def test_a_writer_that_is_killed_leaves_the_last_file_it_reported_or_the_one_aft
         assert set(lines) in ({str(reported)}, {str(reported + 1)})
         assert read(backup_of(path)) is None or len(set(read(backup_of(path)).split())) == 1
         reported = int(lines[0])
-        remove_unfinished(path)
+        remove_leftovers(path)
         assert unfinished_in(tmp_path) == []

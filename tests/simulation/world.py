@@ -369,7 +369,7 @@ class World:
             if record.is_unclean and not self.is_unclean and record.master_epoch not in self.unclean_epochs:
                 self.losses_allowed(record)
             # Strangers do not count: anybody can send a heartbeat. Nor does who is dead, however much it had.
-            passed_over = (Verdict.NOT_ALIVE, Verdict.NEVER_HEARD_FROM)
+            passed_over = (Verdict.NOT_ALIVE, Verdict.NO_CONTACT_YET)
             living = [each for each in record.reports if each.verdict not in passed_over]
             heard = max((each.epoch or 0 for each in living if self.is_honest(each.broker_id)), default=0)
             if record.master_epoch <= heard:

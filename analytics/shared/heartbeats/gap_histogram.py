@@ -19,8 +19,8 @@ from analytics.shared.heartbeats.periods import (
     has_longer,
     has_promised,
     is_at,
+    is_configured,
     is_longer,
-    is_told,
     missed_in,
     promised_ms,
 )
@@ -108,7 +108,7 @@ def added_up(histograms: DataFrame, periods: Periods) -> DataFrame:
     promised = sums.repartition(*GAP_KEYS).withColumns(
         {
             "promised_ms": F.min(promised_ms(periods)).over(same),
-            "is_told": F.min_by(is_told(periods), promised_ms(periods)).over(same),
+            "is_configured": F.min_by(is_configured(periods), promised_ms(periods)).over(same),
         }
     )
     known = _with_periods(promised, same)
@@ -130,8 +130,10 @@ def _with_periods(promised: DataFrame, same: WindowSpec) -> DataFrame:
 
     median_ms = F.col("median_ms")
     peaks = Peaks(F.sum("n").over(same), F.col("longer_n"), at(promised_ms_), at(median_ms), at(median_ms / 2))
-    period_ms = F.when(F.col("is_told") | has_promised(peaks), promised_ms_).when(has_longer(peaks), median_ms)
-    return halved.withColumn("period_ms", period_ms).drop("promised_ms", "is_told", "longer_n", "up_to", "median_ms")
+    period_ms = F.when(F.col("is_configured") | has_promised(peaks), promised_ms_).when(has_longer(peaks), median_ms)
+    return halved.withColumn("period_ms", period_ms).drop(
+        "promised_ms", "is_configured", "longer_n", "up_to", "median_ms"
+    )
 
 
 def with_quantiles(histogram: DataFrame, value: str, shares: dict[str, float]) -> DataFrame:

@@ -33,7 +33,7 @@ _PROMISED_LEAST: Final = 0.5
 #: The peak of a longer period has more than so large a part of the longer intervals, and so large a part of all.
 _LONGER_MORE_THAN: Final = 0.5
 _ALL_LEAST: Final = 0.05
-#: A longer period than promised is told of so many intervals.
+#: A longer period than promised is configured_ms of so many intervals.
 _INTERVALS_LEAST: Final = 20
 
 
@@ -53,17 +53,19 @@ def promised_ms(periods: Periods) -> SparkColumn:
     """Return ms between heartbeats of a row's `kind` and `broker_name`; of unknown kinds those of a registration."""
     of_all = PROMISED_MS | {kind: period_ms for (name, kind), period_ms in periods.items() if name is None}
     of_set = {f"{kind}/{name}": period_ms for (name, kind), period_ms in periods.items() if name is not None}
-    told = F.try_element_at(_map(of_all), F.col("kind"))
+    configured_ms = F.try_element_at(_map(of_all), F.col("kind"))
     if of_set:
-        told = F.coalesce(F.try_element_at(_map(of_set), F.concat_ws("/", "kind", "broker_name")), told)
-    return F.coalesce(told, F.lit(of_all["register"])).cast("bigint")
+        configured_ms = F.coalesce(
+            F.try_element_at(_map(of_set), F.concat_ws("/", "kind", "broker_name")), configured_ms
+        )
+    return F.coalesce(configured_ms, F.lit(of_all["register"])).cast("bigint")
 
 
 def _map(numbers: Mapping[str, int]) -> SparkColumn:
     return F.create_map(*(F.lit(each) for pair in numbers.items() for each in pair))
 
 
-def is_told(periods: Periods) -> SparkColumn:
+def is_configured(periods: Periods) -> SparkColumn:
     """Tell whether an operator said how often a broker sends heartbeats of the `kind` of a row."""
     of_all = [F.col("kind") == kind for name, kind in periods if name is None]
     of_set = [(F.col("kind") == kind) & (F.col("broker_name") == name) for name, kind in periods if name is not None]

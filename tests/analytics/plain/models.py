@@ -37,7 +37,7 @@ class Question(NamedTuple):
     kinds: Sequence[str] = ()
 
 
-def is_told(plan: Plan) -> bool:
+def is_configured(plan: Plan) -> bool:
     """Tell whether analyses are told how brokers of a plan are configured to beat: of every second history."""
     return plan.seed % 2 == 0
 
@@ -52,7 +52,7 @@ def _of_rows(model: Callable[[Rows, Span], list[Answer]]) -> Callable[[Plan, Row
 
 
 def _gaps(plan: Plan, rows: Rows, window: Span) -> list[Answer]:
-    return heartbeat_gaps(rows, window, _configured(plan) if is_told(plan) else lambda key, kind: None)
+    return heartbeat_gaps(rows, window, _configured(plan) if is_configured(plan) else lambda key, kind: None)
 
 
 def _divergence(plan: Plan, rows: Rows, window: Span) -> list[Answer]:

@@ -290,7 +290,7 @@ def test_who_is_in_sync_is_preferred_also_where_unclean_elections_are_allowed():
     ("known", "verdict"),
     [
         (ClusterView(trusted={3: heard()}, heartbeats={2: heard(), 3: heard()}), Verdict.SUSPECT),
-        (ClusterView(trusted={3: heard()}, heartbeats={3: heard()}, may_live={2, 3}), Verdict.NEVER_HEARD_FROM),
+        (ClusterView(trusted={3: heard()}, heartbeats={3: heard()}, may_live={2, 3}), Verdict.NO_CONTACT_YET),
     ],
     ids=["suspect", "not heard yet"],
 )

@@ -432,7 +432,7 @@ def test_a_question_that_could_not_be_sent_says_nothing_and_is_asked_again(story
     now_ms = 13_001
     while now_ms < 20_000:
         for _ in story.look(now_ms):
-            story.told(now_ms, ProbeOutcome.NOT_ASKED)
+            story.told(now_ms, ProbeOutcome.NOT_PROBED)
         now_ms += 50
     assert story.dead == []
     story.look(now_ms + 400)
@@ -677,7 +677,7 @@ def test_an_unheard_master_whose_port_refuses_is_dead_without_the_pause(story):
     story.detector.expect(ONE, 500)
     assert story.look(500) == [Probe(ONE, ANSWER_MS)]
     story.told(502, ProbeOutcome.REFUSED)
-    assert story.who_died == [(ONE, SuspicionReason.NEVER_HEARD_FROM, 502)]
+    assert story.who_died == [(ONE, SuspicionReason.NO_CONTACT_YET, 502)]
     assert story.dead[0].reason.startswith("it was not heard since this controller runs and its port refuses")
     assert story.detector.is_lost(ONE, 502)
 

@@ -153,7 +153,7 @@ async def test_a_set_is_told_with_each_broker_and_what_it_said_last(room):
         "inSync": True,
         "alive": True,
         "suspect": False,
-        "lastHeardUnixMs": last_contact_ms,
+        "lastContactUnixMs": last_contact_ms,
         "epoch": 1,
         "maxOffset": 500,
         "confirmOffset": 480,
@@ -173,7 +173,7 @@ async def test_a_broker_that_was_not_heard_here_is_told_without_figures(room):
     _, body = await room.get("/v1/broker-sets/broker-b")
     assert (body["state"], body["masterBrokerId"], body["lastElection"]) == ("no_master", 1, None)
     for replica in body["replicas"]:
-        assert (replica["alive"], replica["suspect"], replica["lastHeardUnixMs"]) == (False, False, None)
+        assert (replica["alive"], replica["suspect"], replica["lastContactUnixMs"]) == (False, False, None)
         assert {replica[key] for key in ("epoch", "maxOffset", "confirmOffset", "electionPriority")} == {None}
 
 
@@ -182,7 +182,7 @@ async def test_a_broker_that_has_started_has_not_said_how_far_its_log_is(room):
     await room.register(2)
     _, body = await room.get(f"/v1/broker-sets/{SET}")
     replica = body["replicas"][1]
-    assert (replica["alive"], replica["lastHeardUnixMs"]) == (True, room.clock.unix_ms())
+    assert (replica["alive"], replica["lastContactUnixMs"]) == (True, room.clock.unix_ms())
     assert (replica["epoch"], replica["maxOffset"]) == (None, None)
 
 

@@ -137,7 +137,7 @@ async def test_an_answer_that_does_not_say_who_answers_is_that_of_the_broker(edg
 async def test_a_question_for_which_this_process_has_no_file_left_was_not_asked(edge):
     async with listening() as broker:
         with no_files_left():
-            assert await edge.ask(broker.address) is ProbeOutcome.NOT_ASKED
+            assert await edge.ask(broker.address) is ProbeOutcome.NOT_PROBED
         edge.probed.clear()
         edge.told.outcomes.clear()
         assert await edge.ask(broker.address) is ProbeOutcome.ANSWERED
@@ -182,5 +182,5 @@ async def test_a_fault_while_a_broker_is_asked_is_no_verdict_about_it_and_ends_n
         probe = Probe(BrokerKey(SET, 1), 1000)
         prober.probe(ProbeBroker(probe=probe, address="10.0.0.1:10911", report=edge.report))
         prober.check_reachability(CheckReachability(key=BrokerKey(SET, 1), address="10.0.0.1:10911"))
-    assert edge.probed == [(BrokerKey(SET, 1), ProbeOutcome.NOT_ASKED, "")]
+    assert edge.probed == [(BrokerKey(SET, 1), ProbeOutcome.NOT_PROBED, "")]
     assert failures == [("work", MemoryError)] * 2
