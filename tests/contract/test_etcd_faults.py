@@ -325,7 +325,7 @@ async def test_where_nothing_listens_joining_says_so_and_may_be_tried_again(tmp_
 ENDS_WITHOUT_CLOSING = """
 import asyncio, subprocess, sys
 from controller.storage.store import ControllerMember
-from controller.sets.stored_set import Entry
+from controller.sets.stored_set import StoredSet
 from controller.storage.etcd.etcd_store import EtcdOptions, EtcdStore
 from fakes.leadership_listener import RecordingListener, eventually
 from remoting.clock import SystemClock
@@ -334,7 +334,7 @@ async def main():
     store, witness = EtcdStore(EtcdOptions(endpoints=(sys.argv[1],)), SystemClock()), RecordingListener()
     await store.join(ControllerMember(id="n", address="h:1"), witness)
     await eventually(lambda: witness.is_leading, seconds=30, what="it leads")
-    await store.commit("a", Entry(), 0)
+    await store.commit("a", StoredSet(), 0)
     subprocess.run(["true"], check=True)
     if sys.argv[2] == "close":
         await store.resign()

@@ -183,7 +183,7 @@ def differ(exchange, wanted):
     if code == ELECT_MASTER and wanted.code == SUCCESS:
         # mqadmin reads the body as a bare group, and prints no members otherwise.
         wanted.body |= wanted.body["brokerMemberGroup"]
-        named.add("elected-group-beside")
+        named.add("elected-group-at-the-top")
     if KILLED < exchange.line < CLEANED:
         # Java holds the failed election three times more, and each moves the epoch.
         if code == GET_REPLICA_INFO:
