@@ -5,7 +5,7 @@ from lengths import everywhere, in_soak, ours_everywhere
 from peers.waiting import holds_for, wait_until
 from replicated import VERY_LONG_S, Moment
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]
 
 #: Whoever is going to be replaced wrongly is replaced by then: beats are missed after 10 s, and looked at each 5 s.
 AFTERMATH_S = 20

@@ -12,7 +12,7 @@ from peers.waiting import holds_for, wait_until
 from replicated import IN_SYNC_S, VERY_LONG_S, Moment
 from verdicts import PATIENCE
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broad, pytest.mark.java, pytest.mark.timeout(900)]
 
 #: The code of an answer to a producer whose message has too few replicas that could take it.
 TOO_FEW_IN_SYNC = "1"

@@ -353,6 +353,7 @@ def minutes_of(duration):
 ALONE = {"NothingScraped: no target is found", "PlaneDown: nothing of it is there to be scraped, until it is forgotten"}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("path", sorted(UNIT_TESTS), ids=lambda path: path.stem)
 def test_an_alert_of_a_plane_fires_beside_a_healthy_one_of_which_nothing_is_said(tmp_path, path):
     """The first of those left out is about a Prometheus with no plane at all, the other takes a day."""

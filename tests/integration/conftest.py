@@ -68,7 +68,7 @@ def _started_fleet(session_lab):
     opened = "orderMessageEnable;enableAllTopicList;enableTopicList;waitSecondsForService"
     namesrv = session_lab.name_server("namesrv", configWhiteList=opened)
     original = session_lab.java_name_server("original")
-    spare = session_lab.idle_name_server("spare", needWaitForService=True, waitSecondsForService=20)
+    spare = session_lab.idle_name_server("spare", needWaitForService=True)
     addresses = [namesrv.address, original.address, spare.address]
 
     def broker(name, **settings):

@@ -7,7 +7,7 @@ from peers.programs import require
 from peers.servers import Broker, HAProxy, NameServer, registered
 from peers.waiting import wait_until
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.broad, pytest.mark.java]
 
 #: A broker registers within this time, also if it did not find the NameServer at first.
 REGISTRATION_ROUND_S = 14

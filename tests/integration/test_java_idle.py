@@ -85,6 +85,7 @@ def cluster(lab):
     return Cluster(namesrv, brokers)
 
 
+@pytest.mark.broad
 @pytest.mark.java
 def test_brokers_that_only_register_now_and_then_stay_while_a_silent_peer_is_sent_away(cluster):
     with Peer(cluster.namesrv.address) as silent:

@@ -8,7 +8,7 @@ from peers.servers import CLUSTER, Broker, NameServer, registered
 from peers.waiting import wait_until
 from peers.wire import REGISTER_BROKER, SUCCESS, addresses_in
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.broad, pytest.mark.java]
 
 VERSIONS = {"b550": V5_5, "b497": V4_9}
 

@@ -4,7 +4,7 @@ import pytest
 from peers.waiting import wait_until
 from peers.wire import GET_UNIT_SUB_ORDINARY_TOPICS, GET_UNIT_SUB_TOPICS, GET_UNIT_TOPICS, brokers_in
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.broad, pytest.mark.java]
 
 #: How mqadmin makes a topic of each kind.
 KINDS = {

@@ -23,7 +23,7 @@ from peers.controllers import NOT_LEADER
 from peers.waiting import holds_for, seconds_until, wait_until
 from peers.wire import SUCCESS, SYSTEM_ERROR
 
-pytestmark = [pytest.mark.etcd, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broad, pytest.mark.etcd, pytest.mark.timeout(600)]
 
 SLOW_S = 5.0
 #: What decides who leads.

@@ -307,6 +307,7 @@ def test_compaction_that_would_lose_rows_says_so_and_deletes_nothing(spark, thre
     assert before.items() <= every_file(three_days).items()
 
 
+@pytest.mark.broad
 def test_all_of_it_is_done_where_only_hadoop_reaches_too(spark, three_days):
     beat_at(three_days, 100, 30.5)
     there = HadoopStorage(f"file://{three_days}", spark)

@@ -113,6 +113,7 @@ def proposals(result, topic):
     return {row["broker_name"]: row for row in sorted(of_topic, key=lambda row: row["position"])}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("topic", "verdict", "proposed"),
     [
@@ -198,6 +199,7 @@ def test_a_topic_with_an_order_is_left_alone_and_says_why(result):
     assert topics(result)["ordered"]["reason"].endswith("it has an order or is static, so it is left alone")
 
 
+@pytest.mark.broad
 def test_the_run_after_a_proposal_was_applied_proposes_nothing(spark, parts, result):
     applied = {topic: dict(held) for topic, held in COUNTS.items()}
     for proposal in result:
@@ -221,6 +223,7 @@ def test_need_never_falls_when_load_rises(spark):
     assert counts[-1] == 39_000 // QUEUE_TPS_TARGET
 
 
+@pytest.mark.broad
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(spark):
     inputs = tables(
         spark,

@@ -172,6 +172,7 @@ def test_a_namesrv_that_heard_no_more_of_brokers_had_not_those_that_were_restart
     assert (deaf["cause"], deaf["registrations"], deaf["namesrvs"]) == ("brokers", 6, ["ns-1"])
 
 
+@pytest.mark.broad
 def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms):
     """Ten minutes in which little is told: the others were shown hours ago, and one is gone since."""
     window = Span(MONDAY_US + 3 * HOUR_US - SECOND_US, MONDAY_US + 3 * HOUR_US + 10 * MINUTE_US)
@@ -179,6 +180,7 @@ def test_a_cluster_has_the_brokers_that_were_there_before_the_window_too(storms)
     assert known == {"small": (10, 0.5), "large": (99, pytest.approx(10 / 99))}
 
 
+@pytest.mark.broad
 def test_a_clock_that_is_set_amid_a_storm_does_not_make_two_of_it(spark):
     told = [each | {"mono_us": each["event_time"] - MONDAY_US} for each in registrations(6, HOUR_US)]
     before = [each | {"event_time": each["event_time"] - 10 * MINUTE_US} for each in told[:3]]
@@ -188,6 +190,7 @@ def test_a_clock_that_is_set_amid_a_storm_does_not_make_two_of_it(spark):
     assert (us(one["start"]), one["brokers"], one["seconds"]) == (MONDAY_US + HOUR_US, 6, 5.0)
 
 
+@pytest.mark.broad
 def test_parts_of_days_give_what_parts_of_the_whole_span_give(storms, result):
     assert in_order(found_by_day(JOB, storms, days(2))) == in_order(result)
 
