@@ -66,7 +66,7 @@ class _Start(NamedTuple):
     snapshot_id: str | None = None
 
     def counts(self, row: StoredRow) -> bool:
-        """Tell whether a row is one of those that make the route."""
+        """Return whether a row is one of those that make the route."""
         return row.number >= self.number and (row.scope != "all" or row.snapshot_id == self.snapshot_id)
 
 
@@ -187,7 +187,7 @@ class Moments:
         return None
 
     def _is_complete(self, boot: _Boot, finished: StoredRow) -> bool:
-        """Tell whether all rows of a snapshot are there: a part of them may be deleted where room is short."""
+        """Return whether all rows of a snapshot are there: a part of them may be deleted where room is short."""
         wanted = as_written(finished.snapshot_id or "")
         first = finished.event_time - _HOUR
         count = self._history.count(

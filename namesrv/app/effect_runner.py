@@ -27,7 +27,8 @@ from remoting.server.observer import CloseReason
 #: How long a broker may take to accept a connection for a notification; Java waits as long to connect.
 NOTIFY_TIMEOUT_MS: Final = 3000
 
-#: Name of the tasks that notify brokers.
+#: Name of the task that runs effects, and of those that notify brokers.
+RUN_EFFECTS: Final = "run_effects"
 _NOTIFY: Final = "notify_min_broker_id_change"
 
 
@@ -110,9 +111,13 @@ class EffectRunner:
         self._notifying: set[str] = set()
 
     async def run_effects(self) -> None:
-        """Run every effect that is queued; never returns."""
+        """Run every effect that is queued; never returns. A failed one is reported and delays no other."""
         while True:
-            self._run(await self._queue.next())
+            effect = await self._queue.next()
+            try:
+                self._run(effect)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the next effects run
+                self._tasks.report(RUN_EFFECTS, error)
 
     def _run(self, effect: Effect) -> None:
         if isinstance(effect, CloseConnection):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from namesrv.app.connection_cleanup import ConnectionCleanup
-from namesrv.app.effect_runner import EffectQueue, EffectRunner
+from namesrv.app.effect_runner import RUN_EFFECTS, EffectQueue, EffectRunner
 from namesrv.core.expiry import ExpirySchedule
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
@@ -82,7 +82,7 @@ class NameServer:
     async def run(self) -> None:
         """Serve until told to stop, then stop in order. Raises StartFailed."""
         host, port = await self._process.open()
-        running_effects = self._tasks.keep_running(self._effect_runner.run_effects, "run_effects")
+        running_effects = self._tasks.keep_running(self._effect_runner.run_effects, RUN_EFFECTS)
         serialize_type = self._settings.config.serialize_type
         self._logs.announce(f"The Name Server boot success. serializeType={serialize_type}, address {host}:{port}")
         await self._process.start_http(self._site)

@@ -37,7 +37,7 @@ class ClusterInfoText:
 
     @property
     def is_long(self) -> bool:
-        """Tell whether a text has to be made, of so many sets that it is made in slices."""
+        """Whether a text has to be made, of so many sets that it is made in slices."""
         return len(self._sets) > AT_ONCE_MAX and self._made_at < self.changes
 
     def put(self, broker_set: RegisteredSet) -> None:

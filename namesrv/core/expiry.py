@@ -46,7 +46,7 @@ class ExpirySchedule:
         return late_ms
 
     def is_due(self, now_ms: int, earliest_ms: int | None, interval_ms: int) -> bool:
-        """Tell whether to look now; True is to be followed by a look."""
+        """Return whether to scan now; the caller scans if so."""
         is_late = earliest_ms is not None and earliest_ms < now_ms
         if now_ms < self._suspended_until_ms or not (is_late or now_ms >= self._scanned_ms + interval_ms):
             return False

@@ -291,7 +291,7 @@ class RouteState:
     def query_data_version(
         self, cluster: str, key: LiveKey, data_version: DataVersion | None, connection_id: int, now_ms: int
     ) -> RouteOutcome[StoredVersion]:
-        """Tell whether a broker's topics differ from what it registered; counts as a heartbeat.
+        """Return whether a broker's topics differ from what it registered; counts as a heartbeat.
 
         Brokers ask it instead of registering the same again, so their connection counts as if they had registered.
         """

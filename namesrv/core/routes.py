@@ -75,7 +75,7 @@ def broker_data(broker_set: RegisteredSet, *, acting: bool = False) -> BrokerDat
 
 
 def _may_act(broker_set: RegisteredSet, queue_data: QueueData) -> bool:
-    """Tell whether a slave stands in for the master; never while the queues still count as writable."""
+    """Return whether a slave acts for the master; never while the queues still count as writable."""
     return broker_set.has_acting_master and not queue_data.perm & PERM_WRITE
 
 

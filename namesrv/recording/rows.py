@@ -79,7 +79,7 @@ class SetsChanged(NamedTuple):
 
 
 def is_recorded(event: Event) -> bool:
-    """Tell whether an event gets a row; most registrations change nothing, and must not take the room of others."""
+    """Return whether an event gets a row; most registrations change nothing, and must not take the room of others."""
     match event:
         case BrokerRegistered():
             return event.result is not RegistrationResult.UNCHANGED

@@ -22,13 +22,13 @@ KV_CHARS_MAX: Final = 4 * 1024 * 1024
 
 
 class SettingsObserver(ConfigObserver[NameServerConfig], Protocol):
-    """Who is told that a setting changed, or could not."""
+    """Observes changes of the KV table too."""
 
     def kv_changed(self, namespace: str, key: str, before: str | None, after: str | None) -> None:
-        """Learn that an entry was put, or deleted (`after` is None)."""
+        """Handle that an entry was put, or deleted (`after` is None)."""
 
     def kv_not_stored(self, error: NotStored) -> None:
-        """Learn that the KV file could not be written, so nothing changed."""
+        """Handle that the KV file could not be written, so nothing changed."""
 
 
 class DurableSettings(StoredConfig[NameServerConfig]):

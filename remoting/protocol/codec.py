@@ -62,7 +62,7 @@ def _convertible(shape: type[msgspec.Struct]) -> tuple[str, ...] | None:
 
 
 def _are_digits(fields: Mapping[str, str], integers: tuple[str, ...]) -> bool:
-    """Tell whether all integers that are there are written as nearly all are."""
+    """Return whether all integers that are there are written as nearly all are."""
     for name in integers:
         text = fields.get(name)
         if text is not None and not text.isdigit():

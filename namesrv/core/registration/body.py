@@ -111,7 +111,7 @@ def _checksum(body: bytes) -> CooperativeTask[int]:
 
 
 def is_zlib(body: bytes) -> bool:
-    """Tell whether a body is compressed, whatever was said of it."""
+    """Return whether a body is compressed, whatever its header says."""
     return body[:1] == _ZLIB_FIRST_BYTE
 
 
@@ -214,7 +214,7 @@ def _can_be_topic(name: str) -> bool:
 
 
 def _can_be_shown(mapping: TopicQueueMappingInfo) -> bool:
-    """Tell whether the texts of a mapping, which every client of the topic gets, can be what they are to be."""
+    """Return whether the texts of a mapping, which every client of the topic gets, are possible names."""
     names = [text for text in (mapping.bname, mapping.scope) if isinstance(text, str)]
     return all(map(is_name, names)) and not (isinstance(mapping.topic, str) and not _can_be_topic(mapping.topic))
 
@@ -303,7 +303,7 @@ class _Parts:
         return range(count)
 
     def is_time_to_rest(self) -> bool:
-        """Tell whether so much was read since this was true that others should have their turn."""
+        """Return True once so much was read, since it last did, that others should have their turn."""
         self._parts += 1
         if self._parts < _REST_PARTS and self._at - self._rested_at < _REST_BYTES:
             return False

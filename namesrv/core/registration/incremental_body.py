@@ -73,7 +73,7 @@ class ReportedTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     topics: int
 
     def is_unchanged(self, body: bytes, crc32: int) -> bool:
-        """Tell whether a body reports the same again, and has the announced checksum (0 = any)."""
+        """Return whether a body reports the same again, and has the announced checksum (0 = any)."""
         start = _table_start(body)
         if start is None or len(body) - start != self.rest_bytes or not body.endswith(self.tail):
             return False
@@ -278,5 +278,5 @@ def _read_blocks(
 
 
 def can_be_topics(names: Collection[str]) -> bool:
-    """Tell whether all of these can be names of topics."""
+    """Return whether all of these can be names of topics."""
     return "" not in names and max(map(len, names), default=0) <= NameTooLong.CHARS_MAX

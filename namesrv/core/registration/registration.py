@@ -174,7 +174,7 @@ def _transition_of(tables: RouteTables, registration: Registration) -> _SetTrans
 
 
 def _is_authoritative(registration: Registration, transition: _SetTransition) -> bool:
-    """Tell whether the registrant is authoritative for the topics of its set."""
+    """Return whether the registrant is authoritative for the topics of its set."""
     return _is_master(registration) or _is_prime_slave(registration, transition.after)
 
 
@@ -222,7 +222,7 @@ def _is_master(registration: Registration) -> bool:
 
 
 def _is_prime_slave(registration: Registration, broker_set: RegisteredSet) -> bool:
-    """Tell whether a 5.x broker is authoritative for its set because nobody has a smaller broker id."""
+    """Return whether a 5.x broker is authoritative for its set because nobody has a smaller broker id."""
     return registration.enable_acting_master is not None and registration.broker_id == broker_set.min_broker_id
 
 

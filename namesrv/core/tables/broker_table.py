@@ -44,7 +44,7 @@ class RegisteredSet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_acting_master(self) -> bool:
-        """Tell whether a slave stands in for a missing master."""
+        """Whether a slave acts for a missing master."""
         return self.enable_acting_master and MASTER_ID not in self.members
 
     def without(self, addresses: Iterable[str]) -> "RegisteredSet":

@@ -53,7 +53,7 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
     permission_overrides: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def is_heartbeat_only(self, before: RegisteredSet | None) -> bool:
-        """Tell whether nothing changes but the row of the registrant."""
+        """Return whether nothing changes but the row of the registrant."""
         changes = self.removed_members or self.queue_changes.queues or self.removed_topics or self.mappings
         return not (changes or self.lifted_overrides or self.permission_overrides) and self.broker_set == before
 

@@ -102,7 +102,7 @@ class LiveTable:
         return len(self._by_connection.get(connection_id, ()))
 
     def has_registered_over(self, connection_id: int) -> bool:
-        """Tell whether a living member has registered over a connection."""
+        """Return whether a living member has registered over a connection."""
         return connection_id in self._by_connection
 
     def expired(self, now_ms: int) -> list[LiveKey]:
@@ -116,7 +116,7 @@ class LiveTable:
         return self._earliest_ms if self._deadlines else None
 
     def is_expired(self, key: LiveKey, now_ms: int) -> bool:
-        """Tell whether a member's deadline lies before `now_ms`; False for one that is not there."""
+        """Return whether a member's deadline lies before `now_ms`; False for one that is not there."""
         return self._deadlines.get(key, now_ms) < now_ms
 
     def put(self, key: LiveKey, row: LiveRow) -> None:

@@ -56,7 +56,7 @@ class RouteChanges(msgspec.Struct, frozen=True, kw_only=True):
     sample: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether anything changed."""
+        """Return whether anything changed."""
         return bool(self.topics_added or self.topics_removed or self.queues or self.perm)
 
 
@@ -173,7 +173,7 @@ Event = (
 
 
 class NotifyMinBrokerIdChange(msgspec.Struct, frozen=True, kw_only=True):
-    """Tell brokers which member of their set now has the smallest broker id (request 905, one-way)."""
+    """Notify brokers of the member of their set that now has the smallest broker id (request 905, one-way)."""
 
     broker_name: str
     min_broker_id: int

@@ -154,7 +154,7 @@ async def test_close_effect_spares_a_connection_over_which_a_broker_registered_a
     assert network.closed == [8]
 
 
-async def test_failed_effect_delays_the_next_ones_and_stops_none(network, observed):
+async def test_failed_effect_is_reported_and_delays_no_other(network, observed):
     def fail(number):
         raise ValueError(number)
 
@@ -162,7 +162,7 @@ async def test_failed_effect_delays_the_next_ones_and_stops_none(network, observ
     queue = EffectQueue(observed)
     async with BackgroundTasks(lambda *_: None) as tasks:
         runner = EffectRunner(queue, LiveTable(), network, network, observed, tasks)
-        running_effects = tasks.keep_running(runner.run_effects, "run_effects", pause_s=0)
+        running_effects = tasks.keep_running(runner.run_effects, "run_effects")
         queue.perform(RouteOutcome(reply=None, effects=(ProbeConnection(7), CloseConnection(8))))
         await asyncio.sleep(0.01)
         running_effects.cancel()
