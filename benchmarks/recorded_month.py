@@ -26,6 +26,7 @@ from namesrv.core.registration.request import HEARTBEAT_TIMEOUT_MS_DEFAULT, Regi
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveKey
+from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import Event, HeartbeatKind
 from namesrv.core.values.topics import SharedSettings
 from namesrv.recording.rows import RouteProperties, SetsChanged, configured, is_recorded
@@ -331,12 +332,13 @@ class NameServer:
         if planned.kind is Kind.ARRIVES:
             events = self._register(broker, self._has[broker], now_ms)
         elif planned.kind is Kind.SAYS_GOOD_BYE:
-            events = self._state.unregister_broker(CLUSTER, _key(broker), self._connection(broker), now_ms).events
+            key, connection = _key(broker), self._connection(broker)
+            events = run_to_completion(self._state.unregistration_steps(CLUSTER, key, connection, now_ms)).events
         elif planned.kind is Kind.DISCONNECTS:
-            events = self._state.connection_lost(self._connection(broker), now_ms).events
+            events = run_to_completion(self._state.connection_loss_steps(self._connection(broker), now_ms)).events
         elif planned.kind is Kind.EXPIRES:
             self._all_beat(now_ms, silent=broker)
-            events = self._state.scan(now_ms).events
+            events = run_to_completion(self._state.expiry_steps(now_ms)).events
         elif planned.kind is Kind.SETS:
             self._odd.add(planned.topic)
             events = self._register(broker, {planned.topic: planned.queues}, now_ms)
@@ -361,18 +363,16 @@ class NameServer:
     def _register(self, broker: int, topics: Mapping[str, int], now_ms: int) -> tuple[Event, ...]:
         self._counters[broker] += 1
         key = _key(broker)
-        outcome = self._state.register_broker(
-            Registration(
-                cluster=CLUSTER,
-                broker_name=key.broker_name,
-                broker_id=0,
-                address=key.address,
-                data_version=DataVersion(timestamp=now_ms, counter=self._counters[broker]),
-                topics={topic: self._settings[PERM, queues, queues, 0] for topic, queues in topics.items()},
-                connection_id=self._connection(broker),
-            ),
-            now_ms,
+        registration = Registration(
+            cluster=CLUSTER,
+            broker_name=key.broker_name,
+            broker_id=0,
+            address=key.address,
+            data_version=DataVersion(timestamp=now_ms, counter=self._counters[broker]),
+            topics={topic: self._settings[PERM, queues, queues, 0] for topic, queues in topics.items()},
+            connection_id=self._connection(broker),
         )
+        outcome = run_to_completion(self._state.registration_steps(registration, lambda: now_ms, lambda: False))
         assert outcome is not None, "the whole was registered"
         return outcome.events
 

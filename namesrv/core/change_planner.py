@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from namesrv.core.registration import registration
-from namesrv.core.registration.registration import RegistrationDecision
 from namesrv.core.registration.request import Registration
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, with_perms
@@ -83,29 +82,12 @@ def compare(
     queues = yield from registration.compare_queues(tables, request)
     mappings = yield from registration.compare_mappings(tables, request)
     compared = ComparedRegistration(queues, mappings, None)
-    decision = decide(tables, request, compared, delete_missing_topics=delete_missing_topics, now_ms=0)
+    decision = registration.decide(
+        tables, request, queues, mappings, delete_missing_topics=delete_missing_topics, now_ms=0
+    )
     if isinstance(decision, RegistrationConflicted):
         return compared
     return compared._replace(prepared=(yield from prepare(tables, decision.change)))
-
-
-def decide(
-    tables: RouteTables,
-    request: Registration,
-    compared: ComparedRegistration,
-    *,
-    delete_missing_topics: bool,
-    now_ms: int,
-) -> RegistrationDecision | RegistrationConflicted:
-    """Return what a compared registration changes in all, or who holds its broker id."""
-    return registration.decide(
-        tables,
-        request,
-        compared.queues,
-        compared.mappings,
-        delete_missing_topics=delete_missing_topics,
-        now_ms=now_ms,
-    )
 
 
 # Operators' commands. Changes are planned one after another, each on the tables with those before it applied.

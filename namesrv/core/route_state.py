@@ -36,13 +36,7 @@ from namesrv.core.values.effects import (
 )
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.codes import RequestCode
-from remoting.protocol.shapes.route import (
-    PERM_READ,
-    PERM_WRITE,
-    DataVersion,
-    QueueData,
-    TopicRouteData,
-)
+from remoting.protocol.shapes.route import PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
 
 #: How often a change is prepared in steps before it is made in one.
 _TRIES: Final = 3
@@ -120,10 +114,6 @@ class RouteState:
         )
         return RouteOutcome(reply=registration.master_of(self.tables, request), events=(stale,))
 
-    def register_broker(self, request: Registration, now_ms: int) -> RouteOutcome[MasterAddresses] | None:
-        """Take a registration; as `registration_steps`, at once."""
-        return run_to_completion(self.registration_steps(request, lambda: now_ms, lambda: request.is_late))
-
     def registration_steps(
         self, request: Registration, now_ms: Callable[[], int], is_late: Callable[[], bool]
     ) -> CooperativeTask[RouteOutcome[MasterAddresses] | None]:
@@ -169,10 +159,11 @@ class RouteState:
         # Others may have registered between its steps.
         self._check_limits(request)
         known = self.tables.live.get(request.key)
-        decision = change_planner.decide(
+        decision = registration.decide(
             self.tables,
             request,
-            compared,
+            compared.queues,
+            compared.mappings,
             delete_missing_topics=self._config.delete_topic_with_broker_registration,
             now_ms=now_ms,
         )
@@ -200,10 +191,6 @@ class RouteState:
         master = registration.master_of(self.tables, request)
         return RouteOutcome(reply=master, events=tuple(events), effects=tuple(effects))
 
-    def unregister_broker(self, cluster: str, key: LiveKey, connection_id: int, now_ms: int) -> RouteOutcome[None]:
-        """Remove a broker at its own request; as `unregistration_steps`, at once."""
-        return run_to_completion(self.unregistration_steps(cluster, key, connection_id, now_ms))
-
     def unregistration_steps(
         self, cluster: str, key: LiveKey, connection_id: int, now_ms: int
     ) -> CooperativeTask[RouteOutcome[None]]:
@@ -224,10 +211,6 @@ class RouteState:
             return [key] if row is not None and max(row.connections) <= connection_id else []
 
         return (yield from self._departure_steps([key.broker_name], leaving, DepartureReason.REQUEST, now_ms))
-
-    def connection_lost(self, connection_id: int, now_ms: int) -> RouteOutcome[None]:
-        """Remove every broker that registers over no other connection; as `connection_loss_steps`, at once."""
-        return run_to_completion(self.connection_loss_steps(connection_id, now_ms))
 
     def connection_loss_steps(self, connection_id: int, now_ms: int) -> CooperativeTask[RouteOutcome[None]]:
         """Remove every broker that has no other connection over which it registers; a cooperative task."""
@@ -253,10 +236,6 @@ class RouteState:
 
         outcome = yield from self._departure_steps(members, leaving, DepartureReason.CHANNEL_CLOSED, now_ms)
         return msgspec.structs.replace(outcome, effects=(*outcome.effects, *probes))
-
-    def scan(self, now_ms: int) -> RouteOutcome[None]:
-        """Remove the brokers that were silent for longer than their timeout; as `expiry_steps`, at once."""
-        return run_to_completion(self.expiry_steps(now_ms))
 
     def expiry_steps(self, now_ms: int) -> CooperativeTask[RouteOutcome[None]]:
         """Remove the brokers that were silent for longer than their timeout; a cooperative task."""
@@ -358,11 +337,7 @@ class RouteState:
     # Departures
 
     def _departure_steps(
-        self,
-        broker_names: Iterable[str],
-        leaving: Callable[[str], list[LiveKey]],
-        reason: DepartureReason,
-        now_ms: int,
+        self, broker_names: Iterable[str], leaving: Callable[[str], list[LiveKey]], reason: DepartureReason, now_ms: int
     ) -> CooperativeTask[RouteOutcome[None]]:
         """Remove the members that `leaving` names, one set after another; who comes back meanwhile stays."""
         departures: list[departure.DepartureDecision] = []
@@ -382,14 +357,13 @@ class RouteState:
         return self._departed(departures)
 
     def _depart(self, keys: list[LiveKey], reason: DepartureReason, now_ms: int) -> RouteOutcome[None]:
-        departures: list[departure.DepartureDecision] = []
-        for decision in departure.decide(self.tables, keys, reason, now_ms):
+        departures = departure.decide(self.tables, keys, reason, now_ms)
+        for decision in departures:
             self._applier.apply(decision.change)
-            departures.append(decision)
         return self._departed(departures)
 
     def _departed(self, departures: list[departure.DepartureDecision]) -> RouteOutcome[None]:
-        """Return what has come of departures that were applied."""
+        """Return the outcome of departures that were applied."""
         notify = self._config.notify_min_broker_id_changed
         return RouteOutcome(
             reply=None,

@@ -9,7 +9,7 @@ from typing import Final
 
 from namesrv.settings.config import NAMESRV
 from serving.logging import server_events
-from serving.logging.events import Level, LogEvent, log_page
+from serving.logging.events import Level, LogEvent, events_in, log_page
 
 _WHO: Final = ("cluster", "broker", "broker_id", "addr")
 _CHANGES: Final = ("topics_added", "topics_removed", "queues_changed", "perms_changed", "sample_topics")
@@ -153,22 +153,7 @@ EVENTS: Final = (
     *server_events.LIFE,
     SCAN_SKIPPED,
     *server_events.MEANS,
-    BROKER_REGISTERED,
-    BROKER_TOPICS_CHANGED,
-    BROKER_TOPICS_IGNORED,
-    REGISTRATION_CONFLICTED,
-    BROKER_SUPERSEDED,
-    BROKER_UNREGISTERED,
-    BROKER_EXPIRED,
-    BROKER_DISCONNECTED,
-    BROKER_EVICTED,
-    REGISTRATION_IGNORED,
-    UNREGISTRATION_IGNORED,
-    MIN_BROKER_ID_NOTIFIED,
-    MIN_BROKER_ID_NOTIFICATION_FAILED,
-    TOPICS_CHANGED,
-    KV_CHANGED,
-    KV_STORE_FAILED,
+    *(event for event in events_in(globals()) if event is not SCAN_SKIPPED),
     *server_events.SETTINGS,
     *server_events.TRAFFIC,
 )

@@ -9,7 +9,6 @@ from typing import Annotated, Final
 
 from remoting.protocol.codes import NAMESRV_REQUESTS
 from serving.config.options import (
-    ANY_VALUE,
     INT_MAX,
     KEEPS_OUT,
     LISTENS,
@@ -25,6 +24,7 @@ from serving.config.options import (
     Text,
     Whole,
     Within,
+    unused,
 )
 from serving.config.server_config import (
     ConfigBlackList,
@@ -63,28 +63,17 @@ class NameServerConfig(ServerConfig):
 
     #: Read by __main__.py, which loads it, and settings.py, which saves it.
     kv_config_path: Annotated[
-        str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", by_request=NAMES_A_FILE)
+        str, Option("kvConfigPath", FilePath(may_be_blank=False), "File of the KV table.", NAMES_A_FILE)
     ] = "~/namesrv/kvConfig.json"
     #: Cluster-test mode alone reads it.
-    product_env_name: Annotated[
-        str, Option("productEnvName", Text(), "Unit name of cluster-test mode.", by_request=ANY_VALUE, has_effect=False)
-    ] = "center"
+    product_env_name: Annotated[str, unused("productEnvName", Text(), "Unit name of cluster-test mode.")] = "center"
     #: Always false, so it has no reader.
-    cluster_test: Annotated[
-        bool,
-        Option(
-            "clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.", by_request=ANY_VALUE, has_effect=False
-        ),
-    ] = False
+    cluster_test: Annotated[bool, unused("clusterTest", _NO_CLUSTER_TEST, "Cluster-test mode; only false.")] = False
     #: Read by route_requests.py.
     order_message_enable: Annotated[
         bool,
         Option(
-            "orderMessageEnable",
-            _FLAG,
-            "Routes carry the order configuration of their topic.",
-            by_request=_ORDER,
-            at_once=True,
+            "orderMessageEnable", _FLAG, "Routes carry the order configuration of their topic.", _ORDER, at_once=True
         ),
     ] = False
     #: Read by broker_requests.py.
@@ -94,42 +83,21 @@ class NameServerConfig(ServerConfig):
             "returnOrderTopicConfigToBroker",
             _FLAG,
             "Brokers get all order configurations when they register.",
-            by_request=_ORDER,
+            _ORDER,
             at_once=True,
         ),
     ] = True
     #: Threads of the Java server.
     client_request_thread_pool_nums: Annotated[
-        int,
-        Option(
-            "clientRequestThreadPoolNums",
-            _ANY_NUMBER,
-            "Threads for route queries.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("clientRequestThreadPoolNums", _ANY_NUMBER, "Threads for route queries.")
     ] = 8
     #: Threads of the Java server.
     default_thread_pool_nums: Annotated[
-        int,
-        Option(
-            "defaultThreadPoolNums",
-            _ANY_NUMBER,
-            "Threads for all other requests.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("defaultThreadPoolNums", _ANY_NUMBER, "Threads for all other requests.")
     ] = 16
     #: Requests waiting for threads of the Java server.
     client_request_thread_pool_queue_capacity: Annotated[
-        int,
-        Option(
-            "clientRequestThreadPoolQueueCapacity",
-            _ANY_NUMBER,
-            "Route queries that may wait.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("clientRequestThreadPoolQueueCapacity", _ANY_NUMBER, "Route queries that may wait.")
     ] = 50000
     #: Requests waiting for threads of the Java server.
     default_thread_pool_queue_capacity: Annotated[
@@ -138,7 +106,7 @@ class NameServerConfig(ServerConfig):
             "defaultThreadPoolQueueCapacity",
             _AT_LEAST_1,
             "Requests other than route queries that may wait; beyond it they are answered SYSTEM_BUSY.",
-            by_request=KEEPS_OUT,
+            KEEPS_OUT,
         ),
     ] = 10000
     #: Read by service.py.
@@ -148,22 +116,13 @@ class NameServerConfig(ServerConfig):
             "scanNotActiveBrokerInterval",
             _AT_LEAST_1,
             "Time between two looks for silent brokers, in milliseconds.",
-            by_request=Within(
-                Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes the processor"
-            ),
+            Within(Whole(1_000, 10_000), "longer keeps silent brokers in routes, shorter takes the processor"),
             at_once=True,
         ),
     ] = 10_000
     #: Unregistrations waiting for a thread of the Java server; here each is done at once.
     un_register_broker_queue_capacity: Annotated[
-        int,
-        Option(
-            "unRegisterBrokerQueueCapacity",
-            _ANY_NUMBER,
-            "Unregistrations that may wait.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("unRegisterBrokerQueueCapacity", _ANY_NUMBER, "Unregistrations that may wait.")
     ] = 3000
     #: Read by route_state.py.
     support_acting_master: Annotated[
@@ -172,20 +131,14 @@ class NameServerConfig(ServerConfig):
             "supportActingMaster",
             _FLAG,
             "The slave with the lowest broker id stands in for a master.",
-            by_request=Within(Only(True), "without it nobody stands in for a master"),
+            Within(Only(True), "without it nobody stands in for a master"),
             at_once=True,
         ),
     ] = False
     #: Read by operator_requests.py.
     enable_all_topic_list: Annotated[
         bool,
-        Option(
-            "enableAllTopicList",
-            _FLAG,
-            "The list of all topics is answered (request 206).",
-            by_request=_LISTS,
-            at_once=True,
-        ),
+        Option("enableAllTopicList", _FLAG, "The list of all topics is answered (request 206).", _LISTS, at_once=True),
     ] = True
     #: Read by operator_requests.py.
     enable_topic_list: Annotated[
@@ -194,7 +147,7 @@ class NameServerConfig(ServerConfig):
             "enableTopicList",
             _FLAG,
             "Topic lists by cluster and by unit are answered (requests 224, 311 to 313).",
-            by_request=_LISTS,
+            _LISTS,
             at_once=True,
         ),
     ] = True
@@ -205,7 +158,7 @@ class NameServerConfig(ServerConfig):
             "notifyMinBrokerIdChanged",
             _FLAG,
             "Brokers are told when the lowest broker id of their set changes.",
-            by_request=Closed("it decides what brokers are told, and slaves do upon it"),
+            Closed("it decides what brokers are told, and slaves do upon it"),
             at_once=True,
         ),
     ] = False
@@ -216,7 +169,7 @@ class NameServerConfig(ServerConfig):
             "enableControllerInNamesrv",
             _FLAG,
             "A controller runs in the same process, with its properties in the same file.",
-            by_request=Fixed("it starts another server"),
+            Fixed("it starts another server"),
         ),
     ] = False
     #: Read by route_requests.py.
@@ -226,7 +179,7 @@ class NameServerConfig(ServerConfig):
             "needWaitForService",
             _FLAG,
             "Route queries are refused for waitSecondsForService after the start.",
-            by_request=_START,
+            _START,
             at_once=True,
         ),
     ] = False
@@ -237,7 +190,7 @@ class NameServerConfig(ServerConfig):
             "waitSecondsForService",
             _AT_LEAST_0,
             "How long brokers have to register after the start, in seconds.",
-            by_request=_START,
+            _START,
             at_once=True,
         ),
     ] = 45
@@ -248,7 +201,7 @@ class NameServerConfig(ServerConfig):
             "deleteTopicWithBrokerRegistration",
             _FLAG,
             "A full registration removes topics the broker no longer has.",
-            by_request=Closed("it takes topics out of routes where brokers register them in parts"),
+            Closed("it takes topics out of routes where brokers register them in parts"),
             at_once=True,
         ),
     ] = False
@@ -262,7 +215,7 @@ class NameServerConfig(ServerConfig):
             "brokersMax",
             _AT_LEAST_1,
             "Brokers that are kept; beyond it new ones are answered 1, but each connection may have 8 all the same.",
-            by_request=KEEPS_OUT,
+            KEEPS_OUT,
             at_once=True,
         ),
     ] = 100_000
@@ -273,7 +226,7 @@ class NameServerConfig(ServerConfig):
             _AT_LEAST_1,
             "Brokers that may register over one connection, as those of a BrokerContainer do; new ones beyond it are "
             "answered 1.",
-            by_request=KEEPS_OUT,
+            KEEPS_OUT,
             at_once=True,
         ),
     ] = 1024
@@ -284,16 +237,13 @@ class NameServerConfig(ServerConfig):
             "controllerListenPort",
             Whole(0, 65535),
             "With enableControllerInNamesrv: port of the controller for brokers.",
-            by_request=LISTENS,
+            LISTENS,
         ),
     ] = 9878
     controller_http_port: Annotated[
         int,
         Option(
-            "controllerHttpPort",
-            Whole(0, 65535),
-            "With enableControllerInNamesrv: port of its HTTP side.",
-            by_request=LISTENS,
+            "controllerHttpPort", Whole(0, 65535), "With enableControllerInNamesrv: port of its HTTP side.", LISTENS
         ),
     ] = 9881
     #: Read by http_api.py.
@@ -303,7 +253,7 @@ class NameServerConfig(ServerConfig):
             "namesrvAddrList",
             AddressList(),
             "NameServers that /rocketmq/nsaddr tells clients, with a ';' between; blank for this server alone.",
-            by_request=Fixed("it sends clients to other servers"),
+            Fixed("it sends clients to other servers"),
             at_once=True,
         ),
     ] = ""

@@ -287,6 +287,11 @@ class Option(msgspec.Struct, frozen=True):
         return MASK if self.is_secret and value else value
 
 
+def unused(key: str, kind: Kind, explanation: str) -> Option:
+    """Return an option with an effect in the Java server only, which a request may give any value."""
+    return Option(key, kind, explanation, ANY_VALUE, has_effect=False)
+
+
 def is_one_line(text: str) -> bool:
     """Return whether a text fits into one line of a listing: not too long, and no control character in it."""
     return len(text) <= TEXT_CHARS_MAX and not _CONTROL.search(text)

@@ -30,7 +30,7 @@ class SecurityConfig:
             "tls.server.mode",
             OneOf(get_args(TlsMode)),
             "TLS of peers: permissive allows it, enforcing requires it, disabled refuses it.",
-            by_request=_GUARDS,
+            _GUARDS,
         ),
     ] = "permissive"
     tls_test_mode_enable: Annotated[
@@ -39,24 +39,19 @@ class SecurityConfig:
             "tls.test.mode.enable",
             _FLAG,
             "Use a self-signed certificate made at the start, and verify no peer.",
-            by_request=_GUARDS,
+            _GUARDS,
         ),
     ] = True
-    tls_server_key_path: Annotated[
-        str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", by_request=_GUARDS)
-    ] = ""
+    tls_server_key_path: Annotated[str, Option("tls.server.keyPath", _PATH, "Private key, PEM.", _GUARDS)] = ""
     tls_server_key_password: Annotated[
-        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", by_request=_GUARDS)
+        str, Option("tls.server.keyPassword", Secret(), "Password of the private key.", _GUARDS)
     ] = field(default="", repr=False)
-    tls_server_cert_path: Annotated[
-        str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", by_request=_GUARDS)
-    ] = ""
+    tls_server_cert_path: Annotated[str, Option("tls.server.certPath", _PATH, "Certificate chain, PEM.", _GUARDS)] = ""
     tls_server_auth_client: Annotated[
-        bool, Option("tls.server.authClient", _FLAG, "Verify the certificates of clients.", by_request=_GUARDS)
+        bool, Option("tls.server.authClient", _FLAG, "Verify the certificates of clients.", _GUARDS)
     ] = False
     tls_server_trust_cert_path: Annotated[
-        str,
-        Option("tls.server.trustCertPath", _PATH, "Certificate authorities of clients, PEM.", by_request=_GUARDS),
+        str, Option("tls.server.trustCertPath", _PATH, "Certificate authorities of clients, PEM.", _GUARDS)
     ] = ""
     tls_server_need_client_auth: Annotated[
         ClientAuth,
@@ -64,7 +59,7 @@ class SecurityConfig:
             "tls.server.need.client.auth",
             OneOf(get_args(ClientAuth)),
             "Whether clients must show a certificate: none, optional or require.",
-            by_request=_GUARDS,
+            _GUARDS,
         ),
     ] = "none"
     #: Its default is true while tls.server.mode is enforcing (sources.py), as with Java since 5.1.4.
@@ -74,51 +69,43 @@ class SecurityConfig:
             "tls.enable",
             _FLAG,
             "Send requests to brokers over TLS; true while tls.server.mode is enforcing.",
+            _GUARDS,
             also=("useTLS",),
-            by_request=_GUARDS,
         ),
     ] = False
-    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, separated by ','.", by_request=_GUARDS)] = ""
-    tls_protocols: Annotated[
-        str, Option("tls.protocols", Text(), "TLS versions, separated by ','.", by_request=_GUARDS)
-    ] = ""
+    tls_ciphers: Annotated[str, Option("tls.ciphers", Text(), "Ciphers, separated by ','.", _GUARDS)] = ""
+    tls_protocols: Annotated[str, Option("tls.protocols", Text(), "TLS versions, separated by ','.", _GUARDS)] = ""
     tls_client_key_path: Annotated[
-        str, Option("tls.client.keyPath", _PATH, "Private key for requests to brokers, PEM.", by_request=_GUARDS)
+        str, Option("tls.client.keyPath", _PATH, "Private key for requests to brokers, PEM.", _GUARDS)
     ] = ""
     tls_client_key_password: Annotated[
-        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", by_request=_GUARDS)
+        str, Option("tls.client.keyPassword", Secret(), "Password of that private key.", _GUARDS)
     ] = field(default="", repr=False)
     tls_client_cert_path: Annotated[
-        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests to brokers, PEM.", by_request=_GUARDS)
+        str, Option("tls.client.certPath", _PATH, "Certificate chain for requests to brokers, PEM.", _GUARDS)
     ] = ""
     tls_client_auth_server: Annotated[
-        bool, Option("tls.client.authServer", _FLAG, "Verify the certificates of brokers.", by_request=_GUARDS)
+        bool, Option("tls.client.authServer", _FLAG, "Verify the certificates of brokers.", _GUARDS)
     ] = False
     tls_client_trust_cert_path: Annotated[
-        str,
-        Option("tls.client.trustCertPath", _PATH, "Certificate authorities of brokers, PEM.", by_request=_GUARDS),
+        str, Option("tls.client.trustCertPath", _PATH, "Certificate authorities of brokers, PEM.", _GUARDS)
     ] = ""
     # Who we are for brokers with ACL; all read by broker_access.py
 
     broker_access_key: Annotated[
         str,
         Option(
-            "brokerAccessKey",
-            Secret(),
-            "Access key (user) that requests to brokers with ACL are signed with.",
-            by_request=_SIGNS,
+            "brokerAccessKey", Secret(), "Access key (user) that requests to brokers with ACL are signed with.", _SIGNS
         ),
     ] = field(default="", repr=False)
     broker_access_key_path: Annotated[
-        str,
-        Option("brokerAccessKeyPath", _PATH, "File with the access key, read at the start.", by_request=NAMES_A_FILE),
+        str, Option("brokerAccessKeyPath", _PATH, "File with the access key, read at the start.", NAMES_A_FILE)
     ] = ""
     broker_secret_key: Annotated[
-        str, Option("brokerSecretKey", Secret(), "Secret key (password) of that user.", by_request=_SIGNS)
+        str, Option("brokerSecretKey", Secret(), "Secret key (password) of that user.", _SIGNS)
     ] = field(default="", repr=False)
     broker_secret_key_path: Annotated[
-        str,
-        Option("brokerSecretKeyPath", _PATH, "File with the secret key, read at the start.", by_request=NAMES_A_FILE),
+        str, Option("brokerSecretKeyPath", _PATH, "File with the secret key, read at the start.", NAMES_A_FILE)
     ] = ""
     broker_access_addresses: Annotated[
         str,
@@ -128,19 +115,14 @@ class SecurityConfig:
             "Brokers whose requests are signed; requests to others are not: IP addresses, networks (10.0.0.0/16) "
             "or names of hosts as brokers register them, each with :port or without, with a ';' between. To be set "
             "with the keys, unless tls.enable, tls.client.authServer and tls.client.trustCertPath verify all brokers.",
-            by_request=Fixed("it is for whom this server signs"),
+            Fixed("it is for whom this server signs"),
         ),
     ] = ""
 
     #: Read by start.py.
     tls_config_file: Annotated[
         str,
-        Option(
-            "tls.config.file",
-            _PATH,
-            "Further file of tls.* properties; ignored if it does not exist.",
-            by_request=_GUARDS,
-        ),
+        Option("tls.config.file", _PATH, "Further file of tls.* properties; ignored if it does not exist.", _GUARDS),
     ] = "/etc/rocketmq/tls.properties"
 
     @property

@@ -13,7 +13,6 @@ from history.retention import BYTES_MAX
 from remoting.protocol.properties import Property
 from remoting.server.limits import ServerLimits
 from serving.config.options import (
-    ANY_VALUE,
     INT_MAX,
     KEEPS_OUT,
     LISTENS,
@@ -28,6 +27,7 @@ from serving.config.options import (
     Text,
     Whole,
     Within,
+    unused,
 )
 from serving.config.security_options import SecurityConfig
 
@@ -48,6 +48,10 @@ _ANY_NUMBER: Final = Whole()
 PERMITS_CHANGES: Final = Fixed("it decides what requests may change")
 _SPEED: Final = Closed("it can slow down every connection, or exhaust the memory")
 _STOP: Final = Closed("it can make a stop last for ever")
+_SHARE_IF_0: Final = (
+    "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
+    "are one process (64 MiB at least, 512 MiB at most)."
+)
 
 # Options whose default is each server's own.
 
@@ -57,17 +61,11 @@ ConfigStorePath = Annotated[
         "configStorePath",
         FilePath(may_be_blank=False),
         "File to which changes by request are written; with --config-file, that file.",
-        by_request=NAMES_A_FILE,
+        NAMES_A_FILE,
     ),
 ]
 ConfigBlackList = Annotated[
-    str,
-    Option(
-        "configBlackList",
-        Text(),
-        "Properties that no request may change, separated by ';'.",
-        by_request=PERMITS_CHANGES,
-    ),
+    str, Option("configBlackList", Text(), "Properties that no request may change, separated by ';'.", PERMITS_CHANGES)
 ]
 ConfigWhiteList = Annotated[
     str,
@@ -75,23 +73,20 @@ ConfigWhiteList = Annotated[
         "configWhiteList",
         Text(),
         "Properties that requests may change to any value, separated by ';'; requests need no password.",
-        by_request=PERMITS_CHANGES,
+        PERMITS_CHANGES,
     ),
 ]
 ListenPort = Annotated[
-    int,
-    Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", by_request=LISTENS),
+    int, Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", LISTENS)
 ]
-HttpPort = Annotated[
-    int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", by_request=LISTENS)
-]
+HttpPort = Annotated[int, Option("httpPort", _PORT, "Port of the HTTP views and metrics; 0 for none.", LISTENS)]
 FrameBytesMax = Annotated[
     int,
     Option(
         "frameMaxLength",
         Whole(1024, INT_MAX),
         "Longest frame that a peer may send, in bytes.",
-        by_request=KEEPS_OUT,
+        KEEPS_OUT,
         also=("com.rocketmq.remoting.frameMaxLength",),
     ),
 ]
@@ -108,9 +103,9 @@ class ServerConfig(SecurityConfig):
             "rocketmqHome",
             _PATH,
             "Folder of a RocketMQ installation.",
+            NAMES_A_FILE,
             also=("ROCKETMQ_HOME",),
             has_effect=False,
-            by_request=NAMES_A_FILE,
         ),
     ] = ""
     #: Read by stored_config.py, which saves the configuration there after a request.
@@ -124,55 +119,25 @@ class ServerConfig(SecurityConfig):
 
     #: Read by process.py.
     bind_address: Annotated[
-        str,
-        Option(
-            "bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", by_request=LISTENS
-        ),
+        str, Option("bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", LISTENS)
     ] = "0.0.0.0"
     #: Read by process.py.
     listen_port: ListenPort
     #: Threads of the Java server.
-    server_worker_threads: Annotated[
-        int,
-        Option("serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.", by_request=ANY_VALUE, has_effect=False),
-    ] = 8
+    server_worker_threads: Annotated[int, unused("serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.")] = 8
     #: Threads of the Java server.
     server_callback_executor_threads: Annotated[
-        int,
-        Option(
-            "serverCallbackExecutorThreads",
-            _ANY_NUMBER,
-            "Threads for callbacks.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("serverCallbackExecutorThreads", _ANY_NUMBER, "Threads for callbacks.")
     ] = 0
     #: Threads of the Java server.
-    server_selector_threads: Annotated[
-        int,
-        Option("serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.", by_request=ANY_VALUE, has_effect=False),
-    ] = 3
+    server_selector_threads: Annotated[int, unused("serverSelectorThreads", _ANY_NUMBER, "Threads for sockets.")] = 3
     #: Limits threads of the Java server.
     server_oneway_semaphore_value: Annotated[
-        int,
-        Option(
-            "serverOnewaySemaphoreValue",
-            _ANY_NUMBER,
-            "Most one-way requests to peers in flight.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("serverOnewaySemaphoreValue", _ANY_NUMBER, "Most one-way requests to peers in flight.")
     ] = 256
     #: Limits threads of the Java server; we send no request that waits for an answer.
     server_async_semaphore_value: Annotated[
-        int,
-        Option(
-            "serverAsyncSemaphoreValue",
-            _ANY_NUMBER,
-            "Most requests to peers in flight.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("serverAsyncSemaphoreValue", _ANY_NUMBER, "Most requests to peers in flight.")
     ] = 64
     #: Read by process.py.
     server_channel_max_idle_time_seconds: Annotated[
@@ -181,9 +146,7 @@ class ServerConfig(SecurityConfig):
             "serverChannelMaxIdleTimeSeconds",
             _AT_LEAST_0,
             "Close a connection that was idle for so many seconds; 0 for never.",
-            by_request=Within(
-                Whole(120, 600), "a lower value disconnects live brokers, a higher one keeps idle peers connected"
-            ),
+            Within(Whole(120, 600), "a lower value disconnects live brokers, a higher one keeps idle peers connected"),
             at_once=True,
         ),
     ] = round(LIMITS.idle_seconds)
@@ -191,10 +154,7 @@ class ServerConfig(SecurityConfig):
     server_socket_snd_buf_bytes: Annotated[
         int,
         Option(
-            "serverSocketSndBufSize",
-            _AT_LEAST_0,
-            "Send buffer of a socket, in bytes; 0 for the system's own.",
-            by_request=_SPEED,
+            "serverSocketSndBufSize", _AT_LEAST_0, "Send buffer of a socket, in bytes; 0 for the system's own.", _SPEED
         ),
     ] = 0
     #: Read by process.py.
@@ -204,7 +164,7 @@ class ServerConfig(SecurityConfig):
             "serverSocketRcvBufSize",
             _AT_LEAST_0,
             "Receive buffer of a socket, in bytes; 0 for the system's own.",
-            by_request=_SPEED,
+            _SPEED,
         ),
     ] = 0
     #: Read by write_buffer_bytes.
@@ -214,7 +174,7 @@ class ServerConfig(SecurityConfig):
             "writeBufferHighWaterMark",
             _AT_LEAST_0,
             "Unread responses of a connection, in bytes, at which the server stops reading its requests; 0 for 1 MiB.",
-            by_request=_SPEED,
+            _SPEED,
         ),
     ] = 0
     #: Read by write_buffer_bytes.
@@ -224,29 +184,20 @@ class ServerConfig(SecurityConfig):
             "writeBufferLowWaterMark",
             _AT_LEAST_0,
             "Unread responses of a connection, in bytes, at which the server reads its requests again; 0 for 256 KiB.",
-            by_request=_SPEED,
+            _SPEED,
         ),
     ] = 0
     #: Read by process.py.
     server_socket_backlog: Annotated[
-        int,
-        Option("serverSocketBacklog", _AT_LEAST_1, "Most connections that wait to be accepted.", by_request=KEEPS_OUT),
+        int, Option("serverSocketBacklog", _AT_LEAST_1, "Most connections that wait to be accepted.", KEEPS_OUT)
     ] = LIMITS.backlog
     #: Threads of the Java server.
     server_netty_worker_group_enable: Annotated[
-        bool,
-        Option(
-            "serverNettyWorkerGroupEnable",
-            _FLAG,
-            "Read frames in threads of their own.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        bool, unused("serverNettyWorkerGroupEnable", _FLAG, "Read frames in threads of their own.")
     ] = True
     #: Memory of the Java server.
     server_pooled_byte_buf_allocator_enable: Annotated[
-        bool,
-        Option("serverPooledByteBufAllocatorEnable", _FLAG, "Pool buffers.", by_request=ANY_VALUE, has_effect=False),
+        bool, unused("serverPooledByteBufAllocatorEnable", _FLAG, "Pool buffers.")
     ] = True
     #: Read by process.py.
     enable_shutdown_gracefully: Annotated[
@@ -255,7 +206,7 @@ class ServerConfig(SecurityConfig):
             "enableShutdownGracefully",
             _FLAG,
             "At the stop, send peers to other servers before connections are closed.",
-            by_request=_STOP,
+            _STOP,
             at_once=True,
         ),
     ] = False
@@ -263,23 +214,19 @@ class ServerConfig(SecurityConfig):
     shutdown_wait_time_seconds: Annotated[
         int,
         Option(
-            "shutdownWaitTimeSeconds",
-            _AT_LEAST_0,
-            "Seconds that peers have to leave at the stop.",
-            by_request=_STOP,
-            at_once=True,
+            "shutdownWaitTimeSeconds", _AT_LEAST_0, "Seconds that peers have to leave at the stop.", _STOP, at_once=True
         ),
     ] = 30
     #: Sockets of the Java server.
-    use_epoll_native_selector: Annotated[
-        bool, Option("useEpollNativeSelector", _FLAG, "Use epoll for sockets.", by_request=ANY_VALUE, has_effect=False)
-    ] = False
+    use_epoll_native_selector: Annotated[bool, unused("useEpollNativeSelector", _FLAG, "Use epoll for sockets.")] = (
+        False
+    )
 
     # Ours
 
     #: Read by process.py.
     http_bind_address: Annotated[
-        str, Option("httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", by_request=LISTENS)
+        str, Option("httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", LISTENS)
     ] = "127.0.0.1"
     #: Read by process.py.
     http_port: HttpPort
@@ -290,7 +237,7 @@ class ServerConfig(SecurityConfig):
             "serializeType",
             OneOf(get_args(SerializeTypeName)),
             "Format of the headers of responses, and of requests to brokers.",
-            by_request=Closed("it can lock out peers that read only the other format"),
+            Closed("it can lock out peers that read only the other format"),
             also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
         ),
     ] = "JSON"
@@ -298,7 +245,7 @@ class ServerConfig(SecurityConfig):
     frame_bytes_max: FrameBytesMax
     #: Read by process.py.
     connections_max: Annotated[
-        int, Option("connectionsMax", _AT_LEAST_1, "Most open connections of RocketMQ peers.", by_request=KEEPS_OUT)
+        int, Option("connectionsMax", _AT_LEAST_1, "Most open connections of RocketMQ peers.", KEEPS_OUT)
     ] = LIMITS.connections_max
     #: Read by process.py.
     partial_frame_bytes_max: Annotated[
@@ -307,9 +254,8 @@ class ServerConfig(SecurityConfig):
             "partialFrameBytesMax",
             _AT_LEAST_0,
             "Bytes of incomplete frames of all connections; beyond it those with the largest are closed; "
-            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
-            "are one process (64 MiB at least, 512 MiB at most).",
-            by_request=KEEPS_OUT,
+            + _SHARE_IF_0,
+            KEEPS_OUT,
         ),
     ] = 0
     #: Read by process.py.
@@ -319,9 +265,8 @@ class ServerConfig(SecurityConfig):
             "responseBufferBytesMax",
             _AT_LEAST_0,
             "Bytes of responses that peers have not read yet; beyond it the connections with the most are closed; "
-            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
-            "are one process (64 MiB at least, 512 MiB at most).",
-            by_request=KEEPS_OUT,
+            + _SHARE_IF_0,
+            KEEPS_OUT,
         ),
     ] = 0
     #: Read by process.py.
@@ -330,10 +275,8 @@ class ServerConfig(SecurityConfig):
         Option(
             "queuedBytesMax",
             _AT_LEAST_0,
-            "Bytes of bodies of queued requests; beyond it requests are answered SYSTEM_BUSY; "
-            "0 for an eighth of the memory that the process may use, or a sixteenth where NameServer and controller "
-            "are one process (64 MiB at least, 512 MiB at most).",
-            by_request=KEEPS_OUT,
+            "Bytes of bodies of queued requests; beyond it requests are answered SYSTEM_BUSY; " + _SHARE_IF_0,
+            KEEPS_OUT,
         ),
     ] = 0
     #: Read by start.py.
@@ -343,7 +286,7 @@ class ServerConfig(SecurityConfig):
             "logFormat",
             OneOf(get_args(LogFormat)),
             "Format of log lines; auto is console on a terminal, json elsewhere.",
-            by_request=Closed("readers of the log may understand one format only"),
+            Closed("readers of the log may understand one format only"),
         ),
     ] = "auto"
     #: Read by start.py.
@@ -353,7 +296,7 @@ class ServerConfig(SecurityConfig):
             "logLevel",
             OneOf(get_args(LogLevel)),
             "Lowest level that is logged.",
-            by_request=Within(OneOf(("info",)), "a higher level hides changes, a lower one fills disks"),
+            Within(OneOf(("info",)), "a higher level hides changes, a lower one fills disks"),
             at_once=True,
         ),
     ] = "info"
@@ -362,10 +305,7 @@ class ServerConfig(SecurityConfig):
     history_dir: Annotated[
         str,
         Option(
-            "historyDir",
-            _PATH,
-            "Folder for the history that this server records; blank records nothing.",
-            by_request=NAMES_A_FILE,
+            "historyDir", _PATH, "Folder for the history that this server records; blank records nothing.", NAMES_A_FILE
         ),
     ] = ""
     #: Read by process.py.
@@ -377,7 +317,7 @@ class ServerConfig(SecurityConfig):
             "Bytes of all files that servers have written below historyDir (landing), at most half of the disk; "
             "beyond it the oldest are deleted. Files of rmq-analytics are not counted. "
             "Servers that share a folder obey the lowest of their limits.",
-            by_request=Closed("it decides what is deleted"),
+            Closed("it decides what is deleted"),
         ),
     ] = BYTES_MAX
 

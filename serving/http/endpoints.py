@@ -26,7 +26,7 @@ class Parameter(msgspec.Struct, frozen=True):
     schema: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "string"})
 
 
-class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True):
     """One path."""
 
     path: str
@@ -55,41 +55,25 @@ PAGED: Final = (
 )
 #: Probes and metrics.
 PROBES: Final = (
+    Endpoint("/healthz", ServerViews.alive, "The process is up (startup probe).", HealthAnswer, parameters=None),
+    Endpoint("/livez", ServerViews.alive, "The event loop answers (liveness probe).", HealthAnswer, parameters=None),
     Endpoint(
-        path="/healthz",
-        view=ServerViews.alive,
-        summary="The process is up (startup probe).",
-        shape=HealthAnswer,
-        parameters=None,
-    ),
-    Endpoint(
-        path="/livez",
-        view=ServerViews.alive,
-        summary="The event loop answers (liveness probe).",
-        shape=HealthAnswer,
-        parameters=None,
-    ),
-    Endpoint(
-        path="/readyz",
-        view=ServerViews.ready,
-        summary="Brokers and clients are served, and the stop has not begun (readiness probe).",
-        shape=HealthAnswer,
+        "/readyz",
+        ServerViews.ready,
+        "Brokers and clients are served, and the stop has not begun (readiness probe).",
+        HealthAnswer,
         parameters=None,
         refusals=(503,),
     ),
     Endpoint(
-        path="/metrics",
-        view=ServerViews.metrics,
-        summary="Metrics in the text format of Prometheus.",
+        "/metrics",
+        ServerViews.metrics,
+        "Metrics in the text format of Prometheus.",
         content_type=METRICS_TYPE,
         parameters=None,
     ),
 )
 
 CONFIG: Final = Endpoint(
-    path="/v1/config",
-    view=ServerViews.config,
-    summary="The properties in force, secrets masked.",
-    shape=ConfigView,
-    refusals=(400,),
+    "/v1/config", ServerViews.config, "The properties in force, secrets masked.", ConfigView, refusals=(400,)
 )

@@ -3,7 +3,7 @@
 A name is `noun_verb_past`; the keys hold the subject.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 import msgspec
@@ -38,6 +38,11 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = "Nothing."
     #: A change by request: the line also has `audit`, `peer`, `request_code` and `opaque`.
     audit: bool = False
+
+
+def events_in(module: Mapping[str, object]) -> tuple[LogEvent, ...]:
+    """Return the events that the names of a module stand for, in the order of their definition."""
+    return tuple(each for each in module.values() if isinstance(each, LogEvent))
 
 
 class Key(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from serving.logging.events import Level, LogEvent
+from serving.logging.events import Level, LogEvent, events_in
 
 # The life of the process
 
@@ -81,6 +81,8 @@ SERVER_FAILED: Final = LogEvent(
     advice="Start it again, and report the fault with this line.",
 )
 
+LIFE: Final = events_in(globals())
+
 # Files and certificates
 
 FILES_LIMITED: Final = LogEvent(
@@ -132,6 +134,8 @@ BROKER_REQUEST_NOT_SIGNED: Final = LogEvent(
     "requests give nothing away to anybody else. Find out who registers addresses that you do not know.",
 )
 
+MEANS: Final = events_in(globals())[len(LIFE) :]
+
 # What operators change
 
 CONFIG_CHANGED: Final = LogEvent(
@@ -160,13 +164,12 @@ MOUNTED_FILE_STORED: Final = LogEvent(
     advice="Mount the folder instead of the file: the copy inside a container is lost with the container.",
 )
 
+SETTINGS: Final = events_in(globals())[len(LIFE + MEANS) :]
+
 # Connections and requests
 
 CONNECTION_OPENED: Final = LogEvent(
-    name="connection_opened",
-    level=Level.DEBUG,
-    keys=("peer",),
-    meaning="A peer connected.",
+    name="connection_opened", level=Level.DEBUG, keys=("peer",), meaning="A peer connected."
 )
 CONNECTION_REFUSED: Final = LogEvent(
     name="connection_refused",
@@ -185,10 +188,7 @@ CONNECTION_PAUSED: Final = LogEvent(
     advice="Check the peer: it is stopped, or its network is blocked.",
 )
 CONNECTION_CLOSED: Final = LogEvent(
-    name="connection_closed",
-    level=Level.DEBUG,
-    keys=("peer", "reason"),
-    meaning="A connection ended.",
+    name="connection_closed", level=Level.DEBUG, keys=("peer", "reason"), meaning="A connection ended."
 )
 SLOW_READER_DISCONNECTED: Final = LogEvent(
     name="slow_reader_disconnected",
@@ -241,42 +241,4 @@ LIBRARY_LOGGED: Final = LogEvent(
     advice="Read the message.",
 )
 
-LIFE: Final = (
-    SERVER_STARTED,
-    OPTION_IGNORED,
-    SERVER_READY,
-    SERVER_START_FAILED,
-    SERVER_DRAINING,
-    SERVER_STOPPED,
-    RECORDING_STOPPED,
-    RECORDING_RESUMED,
-    HISTORY_DELETED,
-    BACKGROUND_TASK_FAILED,
-    SERVER_FAILED,
-)
-MEANS: Final = (
-    FILES_LIMITED,
-    LOOPBACK_ADVERTISED,
-    CERTIFICATE_LOADED,
-    CERTIFICATE_LOAD_FAILED,
-    BROKER_REQUEST_DENIED,
-    BROKER_REQUEST_NOT_SIGNED,
-)
-SETTINGS: Final = (
-    CONFIG_CHANGED,
-    CONFIG_STORE_FAILED,
-    MOUNTED_FILE_STORED,
-)
-TRAFFIC: Final = (
-    CONNECTION_OPENED,
-    CONNECTION_REFUSED,
-    CONNECTION_PAUSED,
-    CONNECTION_CLOSED,
-    SLOW_READER_DISCONNECTED,
-    FRAME_REJECTED,
-    REQUEST_REJECTED,
-    REQUEST_FAILED,
-    HTTP_REQUEST_REJECTED,
-    HTTP_REQUEST_FAILED,
-    LIBRARY_LOGGED,
-)
+TRAFFIC: Final = events_in(globals())[len(LIFE + MEANS + SETTINGS) :]

@@ -115,13 +115,13 @@ class ServerMetrics(ABC, Generic[Config]):
         yield from self._history()
         yield from self.own_values()
         yield self._families.config_changes, self._server.counters.config_changes.counts()
-        yield self._families.http_requests, self._server.counters.http_requests.counts()
+        yield self._families.traffic.http_requests, self._server.counters.http_requests.counts()
         guards = self.own_guards()
         folded = ((family.name, guard.folded) for family, guard in guards.items() if guard.has_limit)
-        yield self._families.label_overflow, by_label(folded)
+        yield self._families.life.label_overflow, by_label(folded)
 
     def _life(self) -> Iterator[tuple[MetricFamily, Values]]:
-        families, sources, logs = self._families, self._server, self._server.logs
+        families, sources, logs = self._families.life, self._server, self._server.logs
         yield families.build_info, {(__version__, platform.python_version()): 1}
         yield families.ready, single(sources.health.is_ready)
         yield families.draining, single(sources.health.is_draining)
@@ -132,7 +132,7 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.task_failures, by_label(sources.task_failures.items())
 
     def _traffic(self) -> Iterator[tuple[MetricFamily, Values]]:
-        families, statistics = self._families, self._server.statistics
+        families, statistics = self._families.traffic, self._server.statistics
         yield families.requests, self._requests()
         yield families.requests_in_flight, single(statistics.in_flight)
         yield families.requests_rejected, by_label(statistics.rejected.items())
@@ -147,25 +147,25 @@ class ServerMetrics(ABC, Generic[Config]):
         yield families.unsigned_requests, self._server.counters.unsigned_requests.counts()
 
     def _history(self) -> Iterator[tuple[MetricFamily, Values]]:
-        families, recorder = self._families, self._server.recorder
+        families, recorder = self._families.history, self._server.recorder
         counts = recorder.counts if recorder is not None else RecordingCounts()
         unsealed_us = recorder.unsealed_since_us if recorder is not None else None
-        yield families.history_recording, single(counts.is_recording)
-        yield families.history_events, by_label((name, counts.events[name]) for name in FAMILIES)
-        yield families.history_dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "heartbeat"))
-        yield families.history_deleted, by_label((reason, counts.deleted_files[reason]) for reason in ("age", "size"))
-        yield families.history_queued, single(recorder.queued if recorder is not None else 0)
-        yield families.history_written_bytes, single(counts.written_bytes)
-        yield families.history_unsealed, single((unsealed_us or 0) / 1e6)
+        yield families.recording, single(counts.is_recording)
+        yield families.events, by_label((name, counts.events[name]) for name in FAMILIES)
+        yield families.dropped, by_label((kind, counts.dropped[kind]) for kind in ("state", "heartbeat"))
+        yield families.deleted, by_label((reason, counts.deleted_files[reason]) for reason in ("age", "size"))
+        yield families.queued, single(recorder.queued if recorder is not None else 0)
+        yield families.written_bytes, single(counts.written_bytes)
+        yield families.unsealed, single((unsealed_us or 0) / 1e6)
         while counts.writes_s:
             self._server.counters.history_writes.observe(counts.writes_s.popleft())
 
     def _histograms(self) -> Iterator[tuple[MetricFamily, Histograms]]:
         counters = self._server.counters
-        yield self._families.request_duration, self._durations()
-        yield self._families.event_loop_lag, {(): counters.event_loop_lag}
-        yield self._families.http_duration, counters.http_durations.histograms()
-        yield self._families.history_write_duration, {(): counters.history_writes}
+        yield self._families.traffic.request_duration, self._durations()
+        yield self._families.life.event_loop_lag, {(): counters.event_loop_lag}
+        yield self._families.traffic.http_duration, counters.http_durations.histograms()
+        yield self._families.history.write_duration, {(): counters.history_writes}
         yield from self.own_histograms()
 
     def _requests(self) -> Values:

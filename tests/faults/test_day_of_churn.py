@@ -18,6 +18,7 @@ from fakes.clock import FakeClock
 from peers.figures import tell
 from peers.scripted import HEARTBEAT, registration_body
 from peers.wire import DELETE_TOPIC, GET_CLUSTER_INFO, GET_ROUTE, REGISTER_BROKER, SUCCESS, VERSION, WIPE_WRITE_PERM
+from route_states import expire, lose_connection
 
 from namesrv.core.route_cache import RouteCounts
 from namesrv.core.route_state import RouteState
@@ -143,7 +144,7 @@ class Cluster:
         peer, broker.peer = broker.peer, None
         peer.is_lost = True
         del self._by_connection[peer.id]
-        self._perform(self.state.connection_lost(peer.id, self.clock.now_ms()))
+        self._perform(lose_connection(self.state, peer.id, self.clock.now_ms()))
 
     def register(self, broker):
         if broker.peer is None:
@@ -169,7 +170,7 @@ class Cluster:
         for step in range(round(hours * 3600 / STEP_S)):
             self.clock.pass_ms(STEP_S * 1000)
             now_ms = self.clock.now_ms()
-            self._perform(self.state.scan(now_ms))
+            self._perform(expire(self.state, now_ms))
             self._close()
             for broker in self.brokers[step % (REGISTRATION_S // STEP_S) :: REGISTRATION_S // STEP_S]:
                 if broker.absent_until_ms <= now_ms:
@@ -250,7 +251,7 @@ def reconnect(cluster, broker):
     cluster.register(broker)
     former.is_lost = True
     del cluster._by_connection[former.id]
-    cluster._perform(cluster.state.connection_lost(former.id, cluster.clock.now_ms()))
+    cluster._perform(lose_connection(cluster.state, former.id, cluster.clock.now_ms()))
 
 
 def vanish(cluster, broker):

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from msgspec.structs import replace
+from route_states import expire, lose_connection, register_broker, unregister_broker
 
 from namesrv.core.registration.registration import SingleTopicFromUnknownBroker
 from namesrv.core.registration.request import Registration
@@ -145,7 +146,7 @@ class BrokerLives(RuleBasedStateMachine):
     @rule(request=REQUESTS, where=CONNECTIONS)
     def register(self, request, where):
         request = replace(request, connection_id=self.open[-1 - where % len(self.open)])
-        self.take(request, lambda: self.state.register_broker(request, self.now_ms))
+        self.take(request, lambda: register_broker(self.state, request, self.now_ms))
 
     @precondition(lambda self: self.begun is None)
     @rule(request=REQUESTS, where=CONNECTIONS)
@@ -221,7 +222,7 @@ class BrokerLives(RuleBasedStateMachine):
     @rule(name=NAMES, address=ADDRESSES, where=CONNECTIONS)
     def unregister(self, name, address, where):
         connection = self.open[-1 - where % len(self.open)]
-        self.state.unregister_broker("C", LiveKey(name, address), connection, self.now_ms)
+        unregister_broker(self.state, "C", LiveKey(name, address), connection, self.now_ms)
         living = self.living.get((name, address))
         if living and max(living.connections) <= connection:
             self.gone([(name, address)])
@@ -230,7 +231,7 @@ class BrokerLives(RuleBasedStateMachine):
     @rule(where=CONNECTIONS)
     def lose_connection(self, where):
         connection = self.open.pop(-1 - where % len(self.open))
-        self.state.connection_lost(connection, self.now_ms)
+        lose_connection(self.state, connection, self.now_ms)
         gone = []
         for key, living in self.living.items():
             was_latest = list(living.connections)[-1] == connection
@@ -254,7 +255,7 @@ class BrokerLives(RuleBasedStateMachine):
             connection_id=self.next_connection,
             is_late=True,
         )
-        (event,) = self.state.register_broker(request, self.now_ms).events
+        (event,) = register_broker(self.state, request, self.now_ms).events
         assert isinstance(event, StaleRegistration)
 
     @rule(name=NAMES, address=ADDRESSES, cluster=CLUSTERS)
@@ -268,7 +269,7 @@ class BrokerLives(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 5_000, 10_001, 60_000, 120_001]))
     def pass_time_and_scan(self, ms):
         self.now_ms += ms
-        outcome = self.state.scan(self.now_ms)
+        outcome = expire(self.state, self.now_ms)
         expired = [key for key, each in self.living.items() if each.deadline_ms < self.now_ms]
         connections = {number for key in expired for number in self.living[key].connections}
         self.gone(expired)

@@ -84,7 +84,3 @@ class MappingTable:
     def put(self, broker_name: str, mappings: Mapping[str, TopicQueueMappingInfo]) -> None:
         """Store a set's mappings of static topics at once."""
         self.store(run_to_completion(self.prepare_put(broker_name, mappings)))
-
-    def remove(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Remove the mappings of some topics at once."""
-        self.discard(run_to_completion(self.prepare_removal(broker_name, dict.fromkeys(topics))))

@@ -130,10 +130,6 @@ class TopicTable:
         removal = yield from self._holders.prepare_leave(broker_name, had)
         return PreparedRemoval(broker_name, removal, QueueSum(read, write))
 
-    def remove(self, broker_name: str, topics: Iterable[str]) -> None:
-        """Remove some topics of one set at once, as far as it has them."""
-        self.discard(run_to_completion(self.prepare_removal(broker_name, dict.fromkeys(topics))))
-
     def discard(self, prepared: PreparedRemoval) -> None:
         """Remove what was prepared since the last change of the table, but for what was stored by `store`."""
         name, removal, queue_sum = prepared

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from remoting.protocol.shapes.integers import Int32, Int64
-from remoting.protocol.shapes.route import BrokerData, DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
+from remoting.protocol.shapes.route import DataVersion, QueueData, TopicConfig, TopicQueueMappingInfo
 
 
 class KvConfigHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -76,13 +76,6 @@ class GetRouteInfoRequestHeader(msgspec.Struct, frozen=True, kw_only=True, renam
     #: Zone routing of 5.x clients; both on every request of such a client.
     zone_mode: bool = msgspec.field(name="__ZONE_MODE", default=False)
     zone_name: str | None = msgspec.field(name="__ZONE_NAME", default=None)
-
-
-class ClusterInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Body of the answer to GET_BROKER_CLUSTER_INFO (106)."""
-
-    broker_addr_table: dict[str, BrokerData]
-    cluster_addr_table: dict[str, list[str]]
 
 
 class BrokerNameHeader(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -4,6 +4,7 @@ import pytest
 from builders import a_registration, topic_configs
 from fakes.background import background_tasks
 from fakes.clock import FakeClock
+from route_states import register_broker
 
 from namesrv.app.connection_cleanup import ConnectionCleanup
 from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
@@ -23,7 +24,8 @@ def state():
 def register(state, connection_id, count, topics=()):
     for number in range(count):
         name = f"broker-{connection_id}-{number}"
-        state.register_broker(
+        register_broker(
+            state,
             a_registration(
                 broker_name=name, connection_id=connection_id, topics=topic_configs(name, "shared", *topics)
             ),

@@ -2,6 +2,7 @@
 
 import pytest
 from builders import a_registration
+from route_states import lose_connection, register_broker
 
 from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
 from namesrv.core.route_state import RouteState
@@ -22,7 +23,9 @@ def register(state, connection_id, *numbers):
     taken = 0
     for number in numbers:
         try:
-            state.register_broker(a_registration(broker_name=f"broker-{number}", connection_id=connection_id), now_ms=0)
+            register_broker(
+                state, a_registration(broker_name=f"broker-{number}", connection_id=connection_id), now_ms=0
+            )
         except TooManyBrokers:
             continue
         taken += 1
@@ -37,7 +40,7 @@ def test_a_connection_has_a_limit_which_no_other_feels(state):
 def test_what_is_refused_changes_nothing(state):
     register(state, 1, *range(20))
     with pytest.raises(TooManyBrokers, match="brokersPerConnectionMax"):
-        state.register_broker(a_registration(broker_name="one-more", connection_id=1), now_ms=0)
+        register_broker(state, a_registration(broker_name="one-more", connection_id=1), now_ms=0)
     assert state.tables.brokers.get("one-more") is None
     assert len(state.tables.live) == 20
 
@@ -53,12 +56,12 @@ def test_beyond_the_limit_of_all_each_connection_has_some(state):
     assert register(state, 3, *range(100, 120)) == GUARANTEED_PER_CONNECTION
     assert register(state, 4, *range(200, 203)) == 3
     with pytest.raises(TooManyBrokers, match="there are 51 brokers, and the limit is 40"):
-        state.register_broker(a_registration(broker_name="one-more", connection_id=3), now_ms=0)
+        register_broker(state, a_registration(broker_name="one-more", connection_id=3), now_ms=0)
 
 
 def test_departure_makes_room_for_another_broker(state):
     register(state, 1, *range(30))
-    state.connection_lost(1, now_ms=1)
+    lose_connection(state, 1, now_ms=1)
     assert register(state, 2, *range(30)) == 20
 
 
@@ -105,6 +108,6 @@ def test_connection_loss_costs_a_few_lookups_per_broker(stay):
     if stay:
         register(state, 2, *range(count))
     before = state.tables.live.looks
-    state.connection_lost(2 if stay else 1, now_ms=1)
+    lose_connection(state, 2 if stay else 1, now_ms=1)
     assert len(state.tables.live) == (count if stay else 0)
     assert state.tables.live.looks - before < 20 * count

@@ -4,12 +4,12 @@ import asyncio
 import time
 
 from builders import a_registration
+from route_states import lose_connection, register_broker
 
 from namesrv.core import cluster_info, routes
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from remoting.protocol.codes import RequestCode, ResponseCode
 from remoting.protocol.fastjson import Dialect, encode
-from remoting.protocol.shapes.namesrv import ClusterInfo
 
 #: More than are told at once.
 MANY = BATCH_TOPICS + 100
@@ -18,7 +18,7 @@ MANY = BATCH_TOPICS + 100
 def register(desk, *numbers, **values):
     for number in numbers:
         named = a_registration(broker_name=f"broker-{number}", connection_id=100 + number // 1000, topics={}, **values)
-        desk.state.register_broker(named, now_ms=0)
+        register_broker(desk.state, named, now_ms=0)
 
 
 async def asked(desk, connection=1):
@@ -29,10 +29,10 @@ def encoded_whole(desk):
     """Return the answer as it would be if all of it were encoded now."""
     brokers = desk.state.tables.brokers
     return encode(
-        ClusterInfo(
-            broker_addr_table={data.broker_name: routes.broker_data(data) for data in brokers.sets()},
-            cluster_addr_table={cluster: list(names) for cluster, names in brokers.clusters().items()},
-        ),
+        {
+            "brokerAddrTable": {data.broker_name: routes.broker_data(data) for data in brokers.sets()},
+            "clusterAddrTable": {cluster: list(names) for cluster, names in brokers.clusters().items()},
+        },
         Dialect.BARE_INTEGER_KEYS,
     )
 
@@ -55,7 +55,7 @@ async def test_text_of_few_and_many_sets_is_the_same(desk):
         register(desk, *range(count))
         register(desk, 1, broker_id=2, zone_name='zone "1"', cluster="Ünder")
         register(desk, 2, cluster="Moved", address="10.2.2.2:10911")
-        desk.state.connection_lost(100, now_ms=1)
+        lose_connection(desk.state, 100, now_ms=1)
         register(desk, *range(5, 0, -1))
         assert await asked(desk) == encoded_whole(desk)
 
@@ -84,5 +84,5 @@ async def test_a_list_that_no_peer_would_read_is_refused_until_it_is_shorter(des
     answer = await desk.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
     assert (answer.code, "the limit is 1000" in answer.remark) == (ResponseCode.SYSTEM_ERROR, True)
     register(desk, 1)
-    desk.state.connection_lost(101, now_ms=1)
+    lose_connection(desk.state, 101, now_ms=1)
     assert await asked(desk) == encoded_whole(desk)

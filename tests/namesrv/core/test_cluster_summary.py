@@ -3,6 +3,7 @@
 import pytest
 from builders import CLUSTER, topic_configs
 from clusters import register
+from route_states import lose_connection
 
 from namesrv.core import cluster_summary
 from namesrv.core.cluster_summary import BrokerRole, SetLeadership
@@ -35,7 +36,7 @@ def test_a_cluster_is_counted_by_sets_brokers_topics_and_queues(state):
 def test_a_set_that_lost_its_master_says_whether_a_slave_acts_for_it(state, enabled, found):
     register(state, "broker-a", connection_id=1, enable_acting_master=enabled)
     register(state, "broker-a", 1, connection_id=2, enable_acting_master=enabled)
-    state.connection_lost(1, now_ms=1)
+    lose_connection(state, 1, now_ms=1)
     assert cluster_summary.clusters(state)[CLUSTER].sets[found] == 1
 
 
@@ -50,5 +51,5 @@ def test_members_of_a_set_count_in_the_cluster_they_registered_in(state):
 
 def test_a_cluster_goes_with_its_last_broker(state):
     register(state, "broker-a")
-    state.connection_lost(1, now_ms=1)
+    lose_connection(state, 1, now_ms=1)
     assert cluster_summary.clusters(state) == {}

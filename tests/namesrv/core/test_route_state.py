@@ -21,6 +21,7 @@ from builders import (
     text_of,
     topic_configs,
 )
+from route_states import expire, lose_connection, register_broker, unregister_broker
 
 from namesrv.core.registration.body import decode_registration
 from namesrv.core.registration.registration import MasterAddresses, SingleTopicFromUnknownBroker
@@ -69,11 +70,11 @@ def registration_steps(state, request, *, now_ms=0, is_late=False):
 
 
 def register(state, *, now_ms=0, **values):
-    return state.register_broker(a_registration(**values), now_ms)
+    return register_broker(state, a_registration(**values), now_ms)
 
 
 def unregister(state, key, *, connection_id=1, now_ms=0):
-    return state.unregister_broker(CLUSTER, key, connection_id, now_ms)
+    return unregister_broker(state, CLUSTER, key, connection_id, now_ms)
 
 
 def told(outcome):
@@ -145,19 +146,19 @@ def test_broker_with_two_connections_stays_until_both_are_lost(state):
     register(state, connection_id=8)
     register(state, connection_id=9)
     register(state, connection_id=8)
-    assert state.connection_lost(9, now_ms=1) == NOTHING
+    assert lose_connection(state, 9, now_ms=1) == NOTHING
     assert state.tables.live.get(MASTER) == a_live_row(connection_id=8)
     register(state, connection_id=10)
-    assert state.connection_lost(10, now_ms=2) == RouteOutcome(reply=None, effects=(ProbeConnection(8),))
+    assert lose_connection(state, 10, now_ms=2) == RouteOutcome(reply=None, effects=(ProbeConnection(8),))
     assert state.tables.live.get(MASTER) == a_live_row(connection_id=8, grace_ends_ms=45_000)
-    assert told(state.connection_lost(8, now_ms=3)) == [BrokerRemoved]
+    assert told(lose_connection(state, 8, now_ms=3)) == [BrokerRemoved]
 
 
 def test_a_broker_that_is_given_up_loses_all_its_connections(state):
     for connection_id in (7, 8, 9, 10, 11):
         register(state, connection_id=connection_id)
     assert state.tables.live.get(MASTER).connections == (8, 9, 10, 11)
-    closed = [effect.connection_id for effect in state.scan(1_000_000).effects]
+    closed = [effect.connection_id for effect in expire(state, 1_000_000).effects]
     assert closed == [8, 9, 10, 11]
 
 
@@ -166,7 +167,7 @@ def test_a_broker_that_is_given_up_loses_all_its_connections(state):
     [
         lambda state: state.delete_topic(TOPIC, None),
         lambda state: state.wipe_write_perm(BROKER),
-        lambda state: state.connection_lost(1, now_ms=1),
+        lambda state: lose_connection(state, 1, now_ms=1),
         lambda state: register(state, topics=topic_configs("Other", "Another"), data_version=CHANGED),
     ],
     ids=["deleted", "wiped", "left", "registered"],
@@ -272,24 +273,24 @@ def test_a_lost_connection_takes_all_its_brokers_and_none_that_came_back_over_an
     register(state, broker_id=1)
     register(state, broker_name="broker-b")
     register(state, broker_id=1, connection_id=2)
-    outcome = state.connection_lost(1, now_ms=3)
+    outcome = lose_connection(state, 1, now_ms=3)
     assert [(event.broker_name, event.reason, event.silent_ms) for event in outcome.events] == [
         (BROKER, DepartureReason.CHANNEL_CLOSED, 3),
         ("broker-b", DepartureReason.CHANNEL_CLOSED, 3),
     ]
     assert [key for key, _ in state.tables.live.rows()] == [SLAVE]
-    assert state.connection_lost(1, now_ms=3) == NOTHING
+    assert lose_connection(state, 1, now_ms=3) == NOTHING
 
 
 def test_scan_without_expired_brokers_does_nothing(state):
     register(state)
-    assert state.scan(now_ms=120_000) == NOTHING
+    assert expire(state, now_ms=120_000) == NOTHING
 
 
 def test_expired_brokers_leave_routes_and_their_connections_are_closed(state):
     register(state, connection_id=9)
     register(state, broker_name="broker-b", connection_id=8)
-    outcome = state.scan(now_ms=120_001)
+    outcome = expire(state, now_ms=120_001)
     assert {(event.reason, event.silent_ms) for event in outcome.events} == {(DepartureReason.TIMEOUT, 120_001)}
     assert outcome.effects == (CloseConnection(8), CloseConnection(9))
     assert len(state.tables.live) == 0
@@ -298,7 +299,7 @@ def test_expired_brokers_leave_routes_and_their_connections_are_closed(state):
 def test_a_connection_that_a_living_broker_shares_stays_open(state):
     register(state)
     register(state, broker_name="broker-b", now_ms=1)
-    outcome = state.scan(now_ms=120_001)
+    outcome = expire(state, now_ms=120_001)
     assert [event.broker_name for event in outcome.events] == [BROKER]
     assert outcome.effects == ()
 
@@ -311,7 +312,7 @@ def test_brokers_are_notified_of_smallest_id_only_if_configured(wanted):
     state = RouteState(NameServerConfig(notify_min_broker_id_changed=wanted))
     register(state, broker_id=1, enable_acting_master=True)
     joined = register(state, ha_server_addr="ha:10912", connection_id=2, enable_acting_master=True)
-    left = state.connection_lost(2, now_ms=0)
+    left = lose_connection(state, 2, now_ms=0)
     told_joined = NotifyMinBrokerIdChange(
         broker_name=BROKER,
         min_broker_id=0,
@@ -343,7 +344,7 @@ def test_brokers_are_notified_before_connection_of_expired_broker_is_closed():
     state = RouteState(NameServerConfig(notify_min_broker_id_changed=True))
     register(state, enable_acting_master=True)
     register(state, broker_id=1, enable_acting_master=True, connection_id=2, now_ms=1)
-    effects = state.scan(now_ms=120_001).effects
+    effects = expire(state, now_ms=120_001).effects
     assert [type(effect) for effect in effects] == [NotifyMinBrokerIdChange, CloseConnection]
 
 
@@ -525,7 +526,7 @@ def test_topics_are_counted_in_the_cluster_that_their_set_is_in(state):
     register(state, broker_id=0, cluster="Other", topics=topic_configs("%RETRY%group", BROKER, "New", perm=READ_ONLY))
     counts = state.topic_counts.counts()["Other"]
     assert (counts[TopicKind.NORMAL], counts[TopicKind.RETRY]) == (2, 1)
-    state.connection_lost(1, now_ms=0)
+    lose_connection(state, 1, now_ms=0)
     assert state.topic_counts.counts() == {}
 
 
@@ -536,7 +537,7 @@ def test_a_topic_of_two_sets_counts_once_in_their_cluster_until_both_have_droppe
     register(state)
     register(state, broker_name="broker-b", connection_id=2)
     assert normal() == len({TOPIC, BROKER, "broker-b"})
-    state.connection_lost(1, now_ms=0)
+    lose_connection(state, 1, now_ms=0)
     assert normal() == len({TOPIC, "broker-b"})
     state.delete_topic(TOPIC, None)
     assert normal() == 1
@@ -589,7 +590,7 @@ def test_broker_that_registers_while_its_departure_is_prepared_stays(state):
     run_to_completion(registration_steps(state, msgspec.structs.replace(request, connection_id=2)))
     assert run_to_completion(steps).events == ()
     assert len(state.tables.topics.topics_of(BROKER)) == len(MANY)
-    state.connection_lost(2, now_ms=0)
+    lose_connection(state, 2, now_ms=0)
     assert len(state.tables.topics) == 0
 
 
@@ -624,7 +625,7 @@ def test_difference_is_not_applied_to_a_broker_that_lost_its_topics(state):
     run_to_completion(registration_steps(state, said_of(state, MANY)))
     steps = registration_steps(state, said_of(state, changed_a_little(MANY), counter=2, connection_id=2))
     next(steps)
-    state.connection_lost(1, now_ms=0)
+    lose_connection(state, 1, now_ms=0)
     assert run_to_completion(steps) is None
     assert len(state.tables.topics) == 0
 
@@ -641,7 +642,7 @@ def test_broker_may_register_at_another_address_while_its_former_process_is_remo
     register(state)
     steps = registration_steps(state, a_registration(address="elsewhere:10911", topics=MANY, connection_id=2))
     next(steps)
-    state.connection_lost(1, now_ms=0)
+    lose_connection(state, 1, now_ms=0)
     run_to_completion(steps)
     assert state.tables.brokers.get(BROKER).master_address == "elsewhere:10911"
     assert len(state.tables.topics) == len(MANY)
@@ -652,10 +653,10 @@ def test_a_connection_that_is_lost_while_another_brings_a_registration_is_not_re
     register(state, connection_id=2)
     steps = registration_steps(state, a_registration(topics=MANY, connection_id=2))
     next(steps)
-    state.connection_lost(1, now_ms=0)
+    lose_connection(state, 1, now_ms=0)
     run_to_completion(steps)
     assert state.tables.live.get(MASTER).connections == (2,)
-    assert [event.set_removed for event in state.connection_lost(2, now_ms=0).events] == [True]
+    assert [event.set_removed for event in lose_connection(state, 2, now_ms=0).events] == [True]
 
 
 def test_heartbeat_during_comparison_of_a_registration_is_not_set_back(state):
@@ -755,7 +756,7 @@ def dropped_by(state, event):
         lambda state: register(state, mappings={"Static": a_mapping()}),
         lambda state: register(state, filter_servers=("filter:1",)),
         lambda state: state.heartbeat(CLUSTER, MASTER, HeartbeatKind.HEARTBEAT, now_ms=5),
-        lambda state: state.scan(now_ms=5),
+        lambda state: expire(state, now_ms=5),
         lambda state: unregister(state, SLAVE),
         lambda state: state.delete_topic("Unknown", None),
     ],

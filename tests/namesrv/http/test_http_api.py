@@ -10,6 +10,7 @@ import pytest
 from builders import CLUSTER, topic_configs
 from clusters import register
 from fakes.site import Site
+from route_states import lose_connection
 
 from namesrv.core.route_state import RouteState
 from namesrv.http import views
@@ -58,7 +59,7 @@ async def test_clusters_are_listed_with_their_counts(site):
     register(site.state, "broker-a", connection_id=1)
     register(site.state, "broker-a", 1, connection_id=2)
     register(site.state, "broker-b", cluster="Zeta", connection_id=3)
-    site.state.connection_lost(1, 0)
+    lose_connection(site.state, 1, 0)
     status, body = await site.get("/v1/clusters")
     assert (status, body["total"], body["nextCursor"]) == (200, 2, None)
     assert body["items"][0] == {

@@ -3,6 +3,7 @@
 import pytest
 from builders import CLUSTER, topic_configs
 from clusters import register
+from route_states import expire, lose_connection, unregister_broker
 
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
@@ -107,17 +108,17 @@ def test_late_heartbeats_are_counted_until_the_set_is_removed(counted):
     counted.register(now_ms=45_000)
     counted.register(now_ms=100_000)
     assert counted.counters.heartbeats_late.counts() == {(CLUSTER, "broker-a"): 1}
-    counted.count(counted.state.connection_lost(1, now_ms=100_001))
+    counted.count(lose_connection(counted.state, 1, now_ms=100_001))
     assert counted.counters.heartbeats_late.counts() == {}
 
 
 @pytest.mark.parametrize(
     ("leave", "reason"),
     [
-        (lambda state: state.connection_lost(1, 2_000), "channel_closed"),
-        (lambda state: state.scan(122_000), "timeout"),
+        (lambda state: lose_connection(state, 1, 2_000), "channel_closed"),
+        (lambda state: expire(state, 122_000), "timeout"),
         (
-            lambda state: state.unregister_broker(CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), 1, 2_000),
+            lambda state: unregister_broker(state, CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), 1, 2_000),
             "request",
         ),
     ],
@@ -132,9 +133,9 @@ def test_removals_are_counted_by_reason(counted, leave, reason):
 
 def test_detection_delay_is_observed_for_expired_and_disconnected_brokers(counted):
     counted.register()
-    counted.count(counted.state.scan(121_500))
+    counted.count(expire(counted.state, 121_500))
     counted.register(now_ms=200_000)
-    counted.count(counted.state.connection_lost(1, 203_000))
+    counted.count(lose_connection(counted.state, 1, 203_000))
     delays = counted.counters.detection_delay.histograms()
     assert delays["timeout",].sum == 121.5
     assert delays["channel_closed",].sum == 3.0
@@ -168,5 +169,5 @@ def test_route_changes_are_counted_by_kind(counted):
 def test_stale_unregistration_changes_no_counter(counted):
     counted.register(connection_id=5)
     before = dict(counted.counters.unregistrations.counts())
-    counted.count(counted.state.unregister_broker(CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), 1, 2_000))
+    counted.count(unregister_broker(counted.state, CLUSTER, LiveKey("broker-a", "broker-a-0:10911"), 1, 2_000))
     assert counted.counters.unregistrations.counts() == before

@@ -5,6 +5,7 @@ from builders import CLUSTER, topic_configs
 from clusters import register
 from fakes.clock import FakeClock
 from fakes.lines import Lines
+from route_states import expire, lose_connection, unregister_broker
 
 from namesrv.core.route_state import RouteState
 from namesrv.core.tables.live_table import LiveKey
@@ -188,9 +189,9 @@ def test_stale_registration_is_logged(desk):
 @pytest.mark.parametrize(
     ("leave", "event", "silent_ms"),
     [
-        (lambda state: state.unregister_broker(CLUSTER, A, 1, 500), "broker_unregistered", 500),
-        (lambda state: state.connection_lost(1, 600), "broker_disconnected", 600),
-        (lambda state: state.scan(120_001), "broker_expired", 120_001),
+        (lambda state: unregister_broker(state, CLUSTER, A, 1, 500), "broker_unregistered", 500),
+        (lambda state: lose_connection(state, 1, 600), "broker_disconnected", 600),
+        (lambda state: expire(state, 120_001), "broker_expired", 120_001),
     ],
 )
 def test_removal_is_logged_with_reason_silence_and_timeout(desk, leave, event, silent_ms):
@@ -206,14 +207,14 @@ def test_lost_connection_of_two_brokers_is_logged_for_both(desk):
     desk.register("broker-a")
     desk.register("broker-b")
     desk.taken()
-    desk.tell(desk.state.connection_lost(1, 600))
+    desk.tell(lose_connection(desk.state, 1, 600))
     assert [line["broker"] for line in desk.taken()] == ["broker-a", "broker-b"]
 
 
 def test_stale_unregistration_is_logged(desk):
     desk.register(connection_id=5)
     desk.taken()
-    desk.tell(desk.state.unregister_broker(CLUSTER, A, 4, 500))
+    desk.tell(unregister_broker(desk.state, CLUSTER, A, 4, 500))
     assert desk.taken() == [
         {"event": "unregistration_ignored", "cluster": CLUSTER, "broker": "broker-a", "addr": "broker-a-0:10911"}
     ]

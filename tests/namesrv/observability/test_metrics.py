@@ -8,6 +8,7 @@ from builders import CLUSTER, topic_configs
 from clusters import register
 from fakes.site import Site
 from prometheus_client.parser import text_string_to_metric_families
+from route_states import lose_connection
 
 from namesrv.settings.kv_config import KvConfig
 from remoting.server.observer import CloseReason, ConnectionKind, Rejection
@@ -112,7 +113,7 @@ async def test_broker_series_exist_while_the_broker_is_registered(site):
     assert value(samples, "broker_heartbeat_timeout_seconds", **who) == 10
     assert value(samples, "broker_info", **who, version="5.5.0") == 1
     assert value(samples, "active_brokers", cluster=CLUSTER, role="master") == 1
-    site.state.connection_lost(1, site.clock.now_ms())
+    lose_connection(site.state, 1, site.clock.now_ms())
     gone = scrape(site)
     assert value(gone, "broker_info", **who, version="5.5.0") is None
     assert value(gone, "active_brokers", cluster=CLUSTER, role="master") is None

@@ -2,6 +2,7 @@
 
 import pytest
 from builders import a_broker_set, a_data_version, a_live_key, a_registration
+from route_states import register_broker
 
 from history.rows import Moment, RowMaker
 from namesrv.core.route_state import RouteState
@@ -18,8 +19,8 @@ def state():
     """A set of three members whose state is newer than that of who comes next."""
     state = RouteState(NameServerConfig())
     for broker_id in range(3):
-        state.register_broker(
-            a_registration(broker_id=broker_id, data_version=a_data_version(state_version=2)), now_ms=0
+        register_broker(
+            state, a_registration(broker_id=broker_id, data_version=a_data_version(state_version=2)), now_ms=0
         )
     state.record_changes()
     return state
@@ -27,7 +28,7 @@ def state():
 
 def recorded(state, **values):
     """What becomes of a registration, as columns of rows."""
-    outcome = state.register_broker(a_registration(**values), now_ms=4)
+    outcome = register_broker(state, a_registration(**values), now_ms=4)
     happening = SetsChanged(outcome.events, state.take_changes())
     return [row.columns for row in happening.rows(RowMaker("host_9876", 1, "namesrv"), MOMENT)]
 

@@ -6,6 +6,7 @@ from builders import BROKER, READ_ONLY, TOPIC, a_broker_set, a_mapping, a_regist
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
+from route_states import register_broker
 from route_tables import pieces_of, route_tables
 from test_route_model import BrokerLives
 
@@ -95,7 +96,7 @@ def test_a_snapshot_tells_how_many_rows_its_topics_have_however_many_topics_shar
 
 def test_mappings_and_orders_are_shown_in_snapshots_and_are_no_changes_there():
     state = RouteState(NameServerConfig())
-    state.register_broker(a_registration(mappings={TOPIC: a_mapping()}), 0)
+    register_broker(state, a_registration(mappings={TOPIC: a_mapping()}), 0)
     maker = RowMaker("host_9876", 1, "namesrv")
     properties = RouteProperties(support_acting_master=False, order_message_enable=True)
     pieces = [configured(properties), OrderSnapshot(TOPIC, f"{BROKER}:8"), *pieces_of(state.tables)]

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 from broker_messages import BROKER, MASTER, SLAVE, TOPICS, registration_body
+from route_states import expire
 
 from namesrv.wire.broker_requests import LARGE_BODY_BYTES
 from remoting.protocol.codes import RequestCode, ResponseCode
@@ -140,7 +141,7 @@ async def test_data_version_query_compares_versions_and_refreshes_the_broker(des
     other = await desk.ask(RequestCode.QUERY_DATA_VERSION, MASTER, b'{"counter":2,"timestamp":1}')
     assert (other.ext_fields, other.body) == ({"changed": "true"}, same)
     desk.clock.pass_ms(100_000)
-    assert desk.state.scan(desk.clock.now_ms()).events == ()
+    assert expire(desk.state, desk.clock.now_ms()).events == ()
 
 
 async def test_data_version_query_of_an_unknown_broker_is_answered_changed(desk):
@@ -158,7 +159,7 @@ async def test_heartbeat_refreshes_a_broker_with_or_without_its_name(desk, field
     desk.clock.pass_ms(100_000)
     assert (await desk.ask(RequestCode.BROKER_HEARTBEAT, fields)).code == 0
     desk.clock.pass_ms(100_000)
-    assert desk.state.scan(desk.clock.now_ms()).events == ()
+    assert expire(desk.state, desk.clock.now_ms()).events == ()
 
 
 async def test_heartbeat_of_an_unknown_broker_is_ignored(desk):

@@ -84,7 +84,7 @@ def test_requests_of_other_servers_have_no_name():
 
 
 def test_metrics_and_log_lines_tell_servers_apart():
-    assert ServerFamilies(OTHER).requests.name == "rocketmq_other_requests_total"
+    assert ServerFamilies(OTHER).traffic.requests.name == "rocketmq_other_requests_total"
     assert [key.name for key in common_keys(OTHER)][3] == "other_id"
 
 

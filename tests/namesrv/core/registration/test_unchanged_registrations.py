@@ -5,6 +5,7 @@ import json
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from route_states import lose_connection
 
 from remoting.protocol.codes import RequestCode
 
@@ -109,7 +110,7 @@ class ToldAlike(RuleBasedStateMachine):
     @rule(connection=st.integers(1, 2))
     def lose_connection(self, connection):
         for desk in (self.knowing, self.decoding):
-            desk.state.connection_lost(connection, desk.clock.now_ms())
+            lose_connection(desk.state, connection, desk.clock.now_ms())
 
     @invariant()
     def both_answer_alike(self):

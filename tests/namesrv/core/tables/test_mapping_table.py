@@ -2,6 +2,7 @@
 
 import pytest
 from builders import BROKER, a_mapping
+from route_states import remove_topics
 
 from namesrv.core.tables.mapping_table import MappingTable
 
@@ -39,14 +40,14 @@ def test_a_newer_mapping_takes_the_place_of_the_older(table):
 def test_a_set_that_leaves_a_static_topic_leaves_it_to_the_others(table):
     table.put(BROKER, {"TopicTest": a_mapping()})
     table.put("broker-b", {"TopicTest": a_mapping(broker_name="broker-b")})
-    table.remove(BROKER, ["TopicTest"])
+    remove_topics(table, BROKER, ["TopicTest"])
     assert table.of_topic("TopicTest") == {"broker-b": a_mapping(broker_name="broker-b")}
     assert table.of_broker(BROKER) == {}
 
 
 def test_a_topic_is_ordinary_again_once_its_last_set_has_left_it(table):
     table.put(BROKER, {"TopicTest": a_mapping(), "Other": a_mapping(topic="Other")})
-    table.remove(BROKER, ["unknown", "TopicTest"])
+    remove_topics(table, BROKER, ["unknown", "TopicTest"])
     assert table.of_topic("TopicTest") is None
     assert table.of_broker(BROKER) == {"Other": a_mapping(topic="Other")}
 
@@ -54,13 +55,13 @@ def test_a_topic_is_ordinary_again_once_its_last_set_has_left_it(table):
 def test_a_set_cannot_take_away_the_mapping_of_another(table):
     table.put("broker-b", {"TopicTest": a_mapping(broker_name="broker-b")})
     table.put(BROKER, {"Other": a_mapping(topic="Other")})
-    table.remove(BROKER, ["TopicTest", "unknown"])
-    table.remove("stranger", ["TopicTest"])
+    remove_topics(table, BROKER, ["TopicTest", "unknown"])
+    remove_topics(table, "stranger", ["TopicTest"])
     assert table.of_topic("TopicTest") == {"broker-b": a_mapping(broker_name="broker-b")}
     assert table.of_topic("Other") == {BROKER: a_mapping(topic="Other")}
 
 
 def test_a_set_that_goes_with_all_it_registered_leaves_nothing_behind(table):
     table.put(BROKER, {"A": a_mapping(topic="A"), "B": a_mapping(topic="B")})
-    table.remove(BROKER, list(table.of_broker(BROKER)))
+    remove_topics(table, BROKER, list(table.of_broker(BROKER)))
     assert (len(table), table.of_broker(BROKER), table.of_topic("A")) == (0, {}, None)
