@@ -154,9 +154,8 @@ class RemotingClient:
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        connections = [
-            entry.connection for entry in self._addresses.values() if entry.connection is not None
-        ] + self._retired
+        used = [entry.connection for entry in self._addresses.values()]
+        connections = [each for each in (*used, *self._retired) if each is not None]
         self._addresses.clear()
         for connection in connections:
             connection.transport.close()

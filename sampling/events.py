@@ -30,7 +30,5 @@ SAMPLES_NOT_NEEDED: Final = LogEvent(
     meaning="Failing brokers that no route names as master any more; samples need them no longer.",
 )
 SAMPLER_STOPPED: Final = LogEvent(
-    name="sampler_stopped",
-    level=Level.INFO,
-    meaning="All samples are written, all files sealed; the process ends.",
+    name="sampler_stopped", level=Level.INFO, meaning="All samples are written, all files sealed; the process ends."
 )

@@ -73,40 +73,37 @@ def parse_options(arguments: Sequence[str] | None, host: str, environment: Mappi
 
 def _parser(host: str, environment: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rmq-sampler", description=_DESCRIPTION)
-    parser.add_argument(
-        "--namesrv", required=True, type=_checked(_addresses), metavar="HOST:PORT;...", help="the NameServers"
-    )
-    parser.add_argument(
-        "--topics", required=True, type=_checked(_topics), metavar="A,B,...", help=f"at most {TOPICS_MAX} topics"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--namesrv", required=True, type=_checked(_addresses), metavar="HOST:PORT;...", help="the NameServers")
+    add("--topics", required=True, type=_checked(_topics), metavar="A,B,...", help=f"at most {TOPICS_MAX} topics")
+    add(
         "--history",
         required=True,
         type=_checked(_folder),
         metavar="FOLDER",
         help="historyDir of the servers, or another folder",
     )
-    parser.add_argument(
+    add(
         "--interval",
         type=_checked(_interval),
         default=INTERVAL_S,
         metavar="SECONDS",
         help="between two samples (60; the analyses count minutes)",
     )
-    parser.add_argument(
+    add(
         "--name",
         type=_checked(_name),
         default=file_name(f"sampler_{host}"),
         help="who took the samples (%(default)s); of two on one machine each needs its own",
     )
     for key, what in (("access", "the user of brokers with ACL"), ("secret", "that user's password")):
-        parser.add_argument(
+        add(
             f"--broker-{key}-key-path",
             default=environment.get(f"{VARIABLE_PREFIX}BROKER_{key.upper()}_KEY_PATH", ""),
             metavar="FILE",
             help=f"file with {what}; or {VARIABLE_PREFIX}BROKER_{key.upper()}_KEY in the environment",
         )
-    parser.add_argument(
+    add(
         "--broker-access-addresses",
         default=environment.get(f"{VARIABLE_PREFIX}BROKER_ACCESS_ADDRESSES", ""),
         metavar=NamedAddressList.placeholder,

@@ -127,12 +127,9 @@ def _of_group(sample: OffsetSample, answers: Iterable[SetResponse], members: Mem
 
 
 def _sum_of_all(numbers: Iterable[int | None]) -> int | None:
-    total = 0
-    for number in numbers:
-        if number is None:
-            return None
-        total += number
-    return total
+    every = list(numbers)
+    known = [number for number in every if number is not None]
+    return sum(known) if len(known) == len(every) else None
 
 
 def _sum_of_known(numbers: Iterable[float | None]) -> float | None:

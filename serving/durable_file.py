@@ -15,7 +15,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 #: Mode of a file that was not there before: a configuration may hold the password of a key.
 NEW_FILE_MODE: Final = 0o600
@@ -32,27 +32,25 @@ _PART_BYTES: Final = 4096
 class DurableFileError(Exception):
     """Something is the matter with a file; the text names it."""
 
+    #: What the text begins with.
+    problem: ClassVar[str] = ""
+
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(self._sentence())
-
-    def _sentence(self) -> str:
-        return f"{self.path}: {self.reason}"
+        super().__init__(f"{self.problem}{path}: {reason}")
 
 
 class NotReadable(DurableFileError):
     """A file is there and cannot be read."""
 
-    def _sentence(self) -> str:
-        return f"cannot read {self.path}: {self.reason}"
+    problem = "cannot read "
 
 
 class NotWritten(DurableFileError):
     """The new content is not stored durably: the old one is still there, or the folder's own entry was not synced."""
 
-    def _sentence(self) -> str:
-        return f"cannot write {self.path}: {self.reason}"
+    problem = "cannot write "
 
 
 class DamagedFile(DurableFileError):
@@ -136,7 +134,10 @@ def remove_leftovers(path: Path) -> None:
     with contextlib.suppress(OSError, RuntimeError):
         target = path.resolve()
         for left in target.parent.glob(f".{glob.escape(target.name)}.*{_TEMPORARY}"):
-            _remove_unless_in_use(left)
+            with contextlib.suppress(OSError), left.open("rb") as file:
+                # Not the file of a process that writes it now.
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
 
 
 def _installed(content: bytes, target: Path, like: os.stat_result | None) -> bool:
@@ -212,12 +213,6 @@ def _look_like(descriptor: int, like: os.stat_result | None) -> None:
         # Only root can give a file away; for others the owner is already the right one, or cannot be kept.
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, like.st_uid, like.st_gid)
-
-
-def _remove_unless_in_use(left: Path) -> None:
-    with contextlib.suppress(OSError), left.open("rb") as file:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        left.unlink()
 
 
 def _make_folder(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """What a NameServer served at a moment: finds where its reading begins, and says which times are unobserved."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -119,10 +119,8 @@ class Moments:
         if start is None:
             return Seen(boot.ns_id, None, _NOT_KNOWN)
         rows = [row for row in self._rows(boot, topic, start.first, at) if start.counts(row)]
-        replay = TopicReplay(topic)
-        replay.apply(sorted(rows, key=lambda row: row.number))
         doubt = self._unobserved(boot, at) or _missing(boot, at, start)
-        return Seen(boot.ns_id, replay.route(), doubt)
+        return Seen(boot.ns_id, _replayed(topic, rows), doubt)
 
     def _seen_by_moment(self, boot: _Boot, topic: str, at: datetime, clock: ServerClock) -> Seen:
         """As `_seen_by` for a process whose clock was set: what counts is what happened before, not its time of day."""
@@ -138,10 +136,8 @@ class Moments:
             for row in self._rows(boot, topic, time_of(first), time_of(last) + _SET_BACK):
                 if start.counts(row) and row.mono_us <= mono_us:
                     rows[row.number] = row
-        replay = TopicReplay(topic)
-        replay.apply(row for _, row in sorted(rows.items()))
         doubt = _of_clock(moments) or self._unobserved(boot, at) or _missing(boot, at, start)
-        return Seen(boot.ns_id, replay.route(), doubt)
+        return Seen(boot.ns_id, _replayed(topic, rows.values()), doubt)
 
     def _rows(self, boot: _Boot, topic: str, first: datetime, at: datetime) -> Iterator[StoredRow]:
         """Yield all that the route of a topic depends on."""
@@ -229,6 +225,12 @@ class Moments:
         if before is None or until is None or until - before.event_time > _UNOBSERVED_AFTER:
             return "unobserved: the NameServer was paused or down; this is what it knew last"
         return ""
+
+
+def _replayed(topic: str, rows: Iterable[StoredRow]) -> TopicRouteData | None:
+    replay = TopicReplay(topic)
+    replay.apply(sorted(rows, key=lambda row: row.number))
+    return replay.route()
 
 
 def _boot(latest: StoredRow, lifecycle: Sequence[StoredRow]) -> _Boot:

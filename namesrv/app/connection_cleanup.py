@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
-from namesrv.core.route_state import RouteState
+from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from namesrv.core.values.effects import RouteOutcome
 from namesrv.wire.cooperative_runner import CooperativeRunner

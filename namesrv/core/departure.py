@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from namesrv.core.tables.broker_connections import removal_event
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, without_write
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.cooperative import run_to_completion
 from namesrv.core.values.effects import BrokerRemoved, DepartureReason, NotifyMinBrokerIdChange, RouteChanges
 from namesrv.core.values.topics import QueueChanges, compare_topics
-from remoting.protocol.shapes.route import MASTER_ID
 
 
 class DepartureDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,18 +85,8 @@ def _removed(
     if reason is DepartureReason.TIMEOUT and row.last_heartbeat_ms + row.timeout_ms >= cause.now_ms:
         # It was waited for, over another connection than the one it lost.
         reason = DepartureReason.CHANNEL_CLOSED
-    return BrokerRemoved(
-        cluster=row.cluster,
-        broker_name=key.broker_name,
-        broker_id=row.broker_id,
-        address=key.address,
-        reason=reason,
-        silent_ms=cause.now_ms - row.last_heartbeat_ms,
-        heartbeat_timeout_ms=row.timeout_ms,
-        was_master=row.broker_id == MASTER_ID,
-        set_removed=not after.members,
-        changes=changes or RouteChanges(),
-    )
+    event = removal_event(key, row, reason, cause.now_ms)
+    return msgspec.structs.replace(event, set_removed=not after.members, changes=changes or RouteChanges())
 
 
 def _notification(

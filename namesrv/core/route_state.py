@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core import broker_limits, change_planner, departure, routes
+from namesrv.core import change_planner, departure, routes
 from namesrv.core.change_applier import ChangeApplier, LastRegistration
 from namesrv.core.change_planner import ComparedRegistration
 from namesrv.core.registration import registration
@@ -34,12 +34,15 @@ from namesrv.core.values.effects import (
     StaleUnregistration,
     TopicsChangedByAdmin,
 )
+from namesrv.refusals import TooManyBrokers
 from namesrv.settings.config import NameServerConfig
 from remoting.protocol.codes import RequestCode
 from remoting.protocol.shapes.route import PERM_READ, PERM_WRITE, DataVersion, QueueData, TopicRouteData
 
 #: How often a change is prepared in steps before it is made in one.
 _TRIES: Final = 3
+#: A connection, such as that of a BrokerContainer, has so many brokers whatever others have, within its own limit.
+GUARANTEED_PER_CONNECTION: Final = 8
 
 
 class StoredVersion(msgspec.Struct, frozen=True):
@@ -145,13 +148,24 @@ class RouteState:
         )
 
     def _check_limits(self, request: Registration) -> None:
-        broker_limits.check_limits(
-            self.tables.live,
-            request.key,
-            request.connection_id,
-            of_a_connection_max=self._config.brokers_per_connection_max,
-            brokers_max=self._config.brokers_max,
-        )
+        """Raise TooManyBrokers if a broker is new on a connection and there are too many; Java has no limit.
+
+        Over a connection of its own a broker may always register again. Over another one it counts as new, or brokers
+        that are handed on from one connection to the next would make room for more without end. Each connection may
+        have a few brokers though others have reached brokersMax: it is not first come, first served.
+        """
+        live, config = self.tables.live, self._config
+        row = live.get(request.key)
+        if row is not None and request.connection_id in row.connections:
+            return
+        count = live.count_of_connection(request.connection_id)
+        if count >= config.brokers_per_connection_max:
+            raise TooManyBrokers(f"this connection has {count} brokers, which is the limit (brokersPerConnectionMax)")
+        if count >= GUARANTEED_PER_CONNECTION and len(live) >= config.brokers_max:
+            raise TooManyBrokers(
+                f"there are {len(live)} brokers, and the limit is {config.brokers_max} (brokersMax); beyond it a "
+                f"connection has {GUARANTEED_PER_CONNECTION} at most"
+            )
 
     def _register(
         self, request: Registration, compared: ComparedRegistration, now_ms: int

@@ -2,14 +2,7 @@
 
 from typing import Final
 
-from namesrv.http.shapes import (
-    BrokerListing,
-    BrokerSetDetails,
-    ClusterListing,
-    KvListing,
-    KvNamespaceListing,
-    TopicListing,
-)
+from namesrv.http import shapes
 from namesrv.http.views import NameServerViews
 from remoting.protocol.shapes.route import TopicRouteData
 from serving.http.endpoints import CONFIG, PAGED, PROBES, TEXT_TYPE, Endpoint, Parameter
@@ -22,21 +15,28 @@ ENDPOINTS: Final = (
         "/v1/clusters",
         NameServerViews.clusters,
         "Clusters in numbers.",
-        ClusterListing,
+        shapes.ClusterListing,
         parameters=PAGED,
         refusals=(400,),
     ),
-    Endpoint("/v1/brokers", NameServerViews.brokers, "Live brokers.", BrokerListing, parameters=PAGED, refusals=(400,)),
+    Endpoint(
+        "/v1/brokers", NameServerViews.brokers, "Live brokers.", shapes.BrokerListing, parameters=PAGED, refusals=(400,)
+    ),
     Endpoint(
         "/v1/brokers/{name}",
         NameServerViews.broker_set,
         "One broker set.",
-        BrokerSetDetails,
+        shapes.BrokerSetDetails,
         parts=(Parameter("name", "The brokerName."),),
         refusals=(400, 404),
     ),
     Endpoint(
-        "/v1/topics", NameServerViews.topics, "Topics.", TopicListing, parameters=(_PREFIX, *PAGED), refusals=(400,)
+        "/v1/topics",
+        NameServerViews.topics,
+        "Topics.",
+        shapes.TopicListing,
+        parameters=(_PREFIX, *PAGED),
+        refusals=(400,),
     ),
     Endpoint(
         "/v1/topics/{topic}/route",
@@ -47,13 +47,18 @@ ENDPOINTS: Final = (
         refusals=(400, 404),
     ),
     Endpoint(
-        "/v1/kv", NameServerViews.kv_namespaces, "KV namespaces.", KvNamespaceListing, parameters=PAGED, refusals=(400,)
+        "/v1/kv",
+        NameServerViews.kv_namespaces,
+        "KV namespaces.",
+        shapes.KvNamespaceListing,
+        parameters=PAGED,
+        refusals=(400,),
     ),
     Endpoint(
         "/v1/kv/{namespace}",
         NameServerViews.kv_entries,
         "Entries of a KV namespace.",
-        KvListing,
+        shapes.KvListing,
         parameters=PAGED,
         parts=(Parameter("namespace", "Name of the namespace."),),
         refusals=(400, 404),

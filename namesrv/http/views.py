@@ -18,20 +18,7 @@ from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.tables.topic_counts import kind_of
 from namesrv.core.tables.topic_table import TopicTable
-from namesrv.http.shapes import (
-    BrokerListing,
-    BrokerSetDetails,
-    ClusterListing,
-    KvListing,
-    KvNamespaceListing,
-    ListedBroker,
-    ListedCluster,
-    ListedKvEntry,
-    ListedKvNamespace,
-    ListedTopic,
-    TopicCounts,
-    TopicListing,
-)
+from namesrv.http import shapes
 from namesrv.settings.config import NAMESRV, NameServerConfig
 from namesrv.settings.durable_settings import DurableSettings
 from remoting.clock import Clock
@@ -71,14 +58,14 @@ class NameServerViews(ServerViews[NameServerConfig]):
 
     # Lists
 
-    def clusters(self, request: ViewRequest) -> ClusterListing:
+    def clusters(self, request: ViewRequest) -> shapes.ClusterListing:
         """Return a page of clusters."""
         numbers = cluster_summary.clusters(self._sources.state)
         page = requested_page(sorted(numbers), request, str)
         items = [_listed_cluster(name, numbers[name]) for name in page.keys]
-        return ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
+        return shapes.ClusterListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def brokers(self, request: ViewRequest) -> BrokerListing:
+    def brokers(self, request: ViewRequest) -> shapes.BrokerListing:
         """Return a page of live brokers."""
         members = {
             (member.cluster, broker_set.broker_name, broker_id): broker_set
@@ -87,9 +74,9 @@ class NameServerViews(ServerViews[NameServerConfig]):
         }
         page = requested_page(sorted(members), request, tuple[str, str, int])
         items = [self._listed_broker(members[key], key[2]) for key in page.keys]
-        return BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
+        return shapes.BrokerListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def broker_set(self, request: ViewRequest) -> BrokerSetDetails:
+    def broker_set(self, request: ViewRequest) -> shapes.BrokerSetDetails:
         """Return one broker set."""
         name = request.path["name"]
         broker_set = self._tables.brokers.get(name)
@@ -97,7 +84,7 @@ class NameServerViews(ServerViews[NameServerConfig]):
             raise NotFound(f"No broker of the name {name} is registered.")
         topics = self._tables.topics
         sums = topics.queue_sum(name)
-        return BrokerSetDetails(
+        return shapes.BrokerSetDetails(
             broker_name=name,
             cluster=broker_set.cluster,
             state=cluster_summary.state_of(broker_set).value,
@@ -109,17 +96,17 @@ class NameServerViews(ServerViews[NameServerConfig]):
             brokers=[self._listed_broker(broker_set, broker_id) for broker_id in sorted(broker_set.members)],
         )
 
-    async def topics(self, request: ViewRequest) -> TopicListing:
+    async def topics(self, request: ViewRequest) -> shapes.TopicListing:
         """Return a page of topics, of those that begin with the prefix."""
         names = with_prefix(await self._topic_names.names(), request.prefix)
         page = requested_page(names, request, str)
         items = [
-            ListedTopic(
+            shapes.ListedTopic(
                 topic=topic, kind=kind_of(topic).value, broker_sets=len(self._tables.topics.queues_of(topic) or ())
             )
             for topic in page.keys
         ]
-        return TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
+        return shapes.TopicListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     def route(self, request: ViewRequest) -> TopicRouteData:
         """Return the route that clients without a zone get."""
@@ -131,14 +118,14 @@ class NameServerViews(ServerViews[NameServerConfig]):
             raise NotFound(f"No broker has the topic {topic}.")
         return route
 
-    def kv_namespaces(self, request: ViewRequest) -> KvNamespaceListing:
+    def kv_namespaces(self, request: ViewRequest) -> shapes.KvNamespaceListing:
         """Return a page of KV namespaces."""
         table = self._sources.settings.kv.table
         page = requested_page(sorted(table), request, str)
-        items = [ListedKvNamespace(namespace=name, entries=len(table[name])) for name in page.keys]
-        return KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
+        items = [shapes.ListedKvNamespace(namespace=name, entries=len(table[name])) for name in page.keys]
+        return shapes.KvNamespaceListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
-    def kv_entries(self, request: ViewRequest) -> KvListing:
+    def kv_entries(self, request: ViewRequest) -> shapes.KvListing:
         """Return a page of the entries of a KV namespace."""
         namespace = request.path["namespace"]
         entries = self._sources.settings.kv.namespace(namespace)
@@ -151,8 +138,8 @@ class NameServerViews(ServerViews[NameServerConfig]):
         if fitting < len(page.keys):
             shorter = PageRequest(max(fitting, 1), request.page.cursor)
             page = page_of(keys, shorter, str)
-        items = [ListedKvEntry(key=key, value=entries[key]) for key in page.keys]
-        return KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
+        items = [shapes.ListedKvEntry(key=key, value=entries[key]) for key in page.keys]
+        return shapes.KvListing(total=page.total, next_cursor=page.next_cursor, items=items)
 
     # What Java clients look up
 
@@ -171,11 +158,11 @@ class NameServerViews(ServerViews[NameServerConfig]):
         host = _host_of(request.host) if bound in _ANY_ADDRESS else bound
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
-    def _listed_broker(self, broker_set: RegisteredSet, broker_id: int) -> ListedBroker:
+    def _listed_broker(self, broker_set: RegisteredSet, broker_id: int) -> shapes.ListedBroker:
         member = broker_set.members[broker_id]
         row = self._tables.live.get(LiveKey(broker_set.broker_name, member.address))
         assert row is not None, "every member has a live row"
-        return ListedBroker(
+        return shapes.ListedBroker(
             cluster=member.cluster,
             broker_name=broker_set.broker_name,
             broker_id=broker_id,
@@ -210,14 +197,14 @@ class TopicNames:
             return self._names
 
 
-def _listed_cluster(name: str, numbers: ClusterSummary) -> ListedCluster:
-    return ListedCluster(
+def _listed_cluster(name: str, numbers: ClusterSummary) -> shapes.ListedCluster:
+    return shapes.ListedCluster(
         cluster=name,
         broker_sets=sum(numbers.sets.values()),
         broker_sets_without_master=numbers.sets[SetLeadership.NO_MASTER] + numbers.sets[SetLeadership.ACTING_MASTER],
         masters=numbers.brokers[BrokerRole.MASTER],
         slaves=numbers.brokers[BrokerRole.SLAVE],
-        topics=TopicCounts(**{kind.value: count for kind, count in numbers.topics.items()}),
+        topics=shapes.TopicCounts(**{kind.value: count for kind, count in numbers.topics.items()}),
         read_queues=numbers.read_queues,
         write_queues=numbers.write_queues,
     )

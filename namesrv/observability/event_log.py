@@ -81,20 +81,10 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             case RegistrationConflicted():
                 self._log_conflict(event)
             case StaleRegistration():
-                self._logs.write(
-                    catalogue.REGISTRATION_IGNORED,
-                    cluster=event.cluster,
-                    broker=event.broker_name,
-                    broker_id=event.broker_id,
-                    addr=event.address,
-                )
+                self._logs.write(catalogue.REGISTRATION_IGNORED, **_who(event))
             case StaleUnregistration():
-                self._logs.write(
-                    catalogue.UNREGISTRATION_IGNORED,
-                    cluster=event.cluster,
-                    broker=event.broker_name,
-                    addr=event.address,
-                )
+                who = {"cluster": event.cluster, "broker": event.broker_name, "addr": event.address}
+                self._logs.write(catalogue.UNREGISTRATION_IGNORED, **who)
 
     def notification_sent(self, effect: NotifyMinBrokerIdChange) -> None:
         """Log how many members of a set were notified; the failures are logged already."""
@@ -156,14 +146,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     # Lines
 
     def _log_registration(self, event: BrokerRegistered, superseded: BrokerRemoved | None) -> None:
-        keys = {
-            "cluster": event.cluster,
-            "broker": event.broker_name,
-            "broker_id": event.broker_id,
-            "addr": event.address,
-            "topics": event.topics,
-            "data_version": _version(event),
-        }
+        keys = {**_who(event), "topics": event.topics, "data_version": _version(event)}
         if superseded:
             former = {"former_addr": superseded.address, "silent_ms": superseded.silent_ms}
             self._logs.write(catalogue.BROKER_SUPERSEDED, **keys, **former, **_changes(event.changes))
@@ -183,10 +166,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def _log_conflict(self, event: RegistrationConflicted) -> None:
         self._logs.write(
             catalogue.REGISTRATION_CONFLICTED,
-            cluster=event.cluster,
-            broker=event.broker_name,
-            broker_id=event.broker_id,
-            addr=event.address,
+            **_who(event),
             state_version=event.state_version,
             holder_addr=event.holder_address,
             holder_state_version=event.holder_state_version,
@@ -195,10 +175,7 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
     def _log_removal(self, event: BrokerRemoved) -> None:
         self._logs.write(
             _REMOVAL_EVENTS[event.reason],
-            cluster=event.cluster,
-            broker=event.broker_name,
-            broker_id=event.broker_id,
-            addr=event.address,
+            **_who(event),
             reason=event.reason.value,
             silent_ms=event.silent_ms,
             heartbeat_timeout_ms=event.heartbeat_timeout_ms,
@@ -217,6 +194,11 @@ class NameServerEventLog(ServerEventLog[NameServerConfig]):
             brokers=len(events),
             **_changes(_summed([event.changes for event in events])),
         )
+
+
+def _who(event: BrokerRegistered | BrokerRemoved | RegistrationConflicted | StaleRegistration) -> dict[str, object]:
+    broker = {"broker": event.broker_name, "broker_id": event.broker_id}
+    return {"cluster": event.cluster, **broker, "addr": event.address}
 
 
 def _version(event: BrokerRegistered) -> dict[str, int]:

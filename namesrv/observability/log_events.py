@@ -71,10 +71,7 @@ BROKER_SUPERSEDED: Final = LogEvent(
     advice="Nothing after a move. Otherwise two processes use one brokerName and brokerId: stop the wrong one.",
 )
 BROKER_UNREGISTERED: Final = LogEvent(
-    name="broker_unregistered",
-    level=Level.INFO,
-    keys=_LEFT,
-    meaning="A broker unregistered and left the routes.",
+    name="broker_unregistered", level=Level.INFO, keys=_LEFT, meaning="A broker unregistered and left the routes."
 )
 BROKER_EXPIRED: Final = LogEvent(
     name="broker_expired",

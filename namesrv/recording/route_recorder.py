@@ -72,7 +72,7 @@ class RouteRecorder:
                 self._order_topics.pop(key, None)
             else:
                 self._order_topics[key] = value
-            self._recorder.enqueue(rows.OrderChanged(key, value))
+            self._recorder.enqueue(rows.OrderConfiguration("topic_changed", key, value))
 
     def configured(self, config: NameServerConfig) -> None:
         """Record the properties that routes depend on."""
@@ -120,7 +120,7 @@ class RouteRecorder:
     def _record_settings(self) -> None:
         self.configured(self._config)
         for topic, value in self._order_topics.items():
-            self._recorder.enqueue(rows.OrderSnapshot(topic, value))
+            self._recorder.enqueue(rows.OrderConfiguration("snapshot", topic, value))
 
     def _record_heartbeat(self, event: BrokerHeartbeat) -> None:
         version = event.data_version

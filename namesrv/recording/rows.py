@@ -3,9 +3,8 @@
 Values are handed over by the event loop and become rows in the recorder's thread; nobody changes them meanwhile. Pure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -90,26 +89,16 @@ def is_recorded(event: Event) -> bool:
     return isinstance(event, RegistrationConflicted)
 
 
-class OrderChanged(NamedTuple):
-    """The order configuration of a topic is another one."""
+class OrderConfiguration(NamedTuple):
+    """The order configuration of a topic: changed, or as it is in a snapshot."""
 
+    event_type: Literal["topic_changed", "snapshot"]
     topic: str
     value: str | None
 
     def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
         """Yield one row."""
-        yield maker.row(ROUTE_CHANGE, "topic_changed", moment, topic=self.topic, kind="order", detail=self.value)
-
-
-class OrderSnapshot(NamedTuple):
-    """The order configuration of a topic as it stands."""
-
-    topic: str
-    value: str
-
-    def rows(self, maker: RowMaker, moment: Moment) -> Iterator[HistoryRow]:
-        """Yield one row."""
-        yield maker.row(ROUTE_CHANGE, "snapshot", moment, topic=self.topic, kind="order", detail=self.value)
+        yield maker.row(ROUTE_CHANGE, self.event_type, moment, topic=self.topic, kind="order", detail=self.value)
 
 
 def configured(properties: RouteProperties) -> LifecycleEvent:
@@ -194,11 +183,7 @@ def _role(broker_id: int) -> str:
 
 
 def _version(version: DataVersion) -> dict[str, object]:
-    return {
-        "dv_counter": version.counter,
-        "dv_timestamp": version.timestamp,
-        "dv_state_version": version.state_version,
-    }
+    return {"dv_counter": version.counter, "dv_timestamp": version.timestamp, "dv_state_version": version.state_version}
 
 
 def _set_columns(change: AppliedChange) -> dict[str, object]:
@@ -256,20 +241,14 @@ def _grouped(maker: RowMaker, moment: Moment, applied: AppliedChange, cause: str
         groups.setdefault(settings_of(data), []).append(topic)
     groups[None] = list(change.removed_topics)
     for settings, topics in groups.items():
-        for part in _parts(topics):
+        for first in range(0, len(topics), _TOPICS_IN_ROW):
             yield maker.row(
                 ROUTE_SNAPSHOT,
                 "queues",
                 moment,
                 scope="change",
                 broker_names=(change.broker_set.broker_name,),
-                topics=part,
+                topics=topics[first : first + _TOPICS_IN_ROW],
                 cause_event_id=cause,
                 **(settings._asdict() if settings else {}),
             )
-
-
-def _parts(topics: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(topics)
-    while part := list(islice(rest, _TOPICS_IN_ROW)):
-        yield part

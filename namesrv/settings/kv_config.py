@@ -57,10 +57,6 @@ class KvConfig(msgspec.Struct, frozen=True):
         """Return the order configuration of a topic, None if it has none."""
         return self.get(ORDER_TOPIC_CONFIG, topic)
 
-    def order_topics(self) -> Mapping[str, str] | None:
-        """Return the order configurations of all topics, None if there never was one."""
-        return self.namespace(ORDER_TOPIC_CONFIG)
-
     def with_value(self, namespace: str, key: str, value: str | None) -> "KvConfig":
         """Return the table with this entry.
 

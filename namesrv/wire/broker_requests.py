@@ -20,6 +20,7 @@ from namesrv.core.values.cooperative import BATCH_TOPICS, CooperativeTask, run_t
 from namesrv.core.values.effects import HeartbeatKind, RouteOutcome
 from namesrv.refusals import FieldInvalid, FieldMissing, NameTooLong
 from namesrv.settings.durable_settings import DurableSettings
+from namesrv.settings.kv_config import ORDER_TOPIC_CONFIG
 from namesrv.wire.cooperative_runner import CooperativeRunner
 from remoting.clock import Clock
 from remoting.protocol.addresses import is_address, is_name
@@ -136,7 +137,7 @@ class BrokerRequestHandler:
         yield
         if connection.is_lost:
             return self._state.ignore_stale(registration)
-        decoded_body = yield from decode_registration(
+        decoded = yield from decode_registration(
             body,
             crc32=header.body_crc32,
             compressed=header.compressed,
@@ -144,17 +145,8 @@ class BrokerRequestHandler:
             unix_ms=self._clock.unix_ms(),
             previous=previous,
         )
-        decoded = replace(
-            registration,
-            data_version=decoded_body.data_version,
-            topics=decoded_body.topics,
-            mappings=decoded_body.mappings,
-            filter_servers=decoded_body.filter_servers,
-            ignored_topics=decoded_body.ignored_topics,
-            reported=decoded_body.reported,
-            base=previous,
-        )
-        outcome = yield from self._state.registration_steps(decoded, self._clock.now_ms, lambda: connection.is_lost)
+        whole = replace(registration, **decoded._asdict(), base=previous)
+        outcome = yield from self._state.registration_steps(whole, self._clock.now_ms, lambda: connection.is_lost)
         if outcome is None:
             # What was read is the difference to a registration that is not in force any more.
             return (yield from self._registration_steps(registration, body, header, connection, is_whole=True))
@@ -163,7 +155,7 @@ class BrokerRequestHandler:
     def _order_topics(self) -> bytes:
         if not self._settings.config.return_order_topic_config_to_broker:
             return b""
-        table = self._settings.kv.order_topics()
+        table = self._settings.kv.namespace(ORDER_TOPIC_CONFIG)
         return b"" if table is None else encode(KvTable(table=dict(table)), Dialect.STANDARD)
 
     def unregister(self, request: RemotingCommand, connection: Peer) -> Answer:

@@ -6,7 +6,7 @@ one of the three files named `..._requests.py` beside this one, its line in this
 `BODY_LIMITS` says otherwise.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from namesrv.wire.broker_requests import BrokerRequestHandler
@@ -17,7 +17,7 @@ from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import CodeNotSupported
 from remoting.server.limits import UNLIMITED, BodyLimits
 from remoting.server.observer import Peer
-from remoting.server.response_cache import PreparedResponse
+from remoting.server.request_processor import Answer
 
 #: In bytes: a registration may be as long as a frame; a single topic and changed properties get what they can need; the
 #: others have some hundred bytes or none.
@@ -40,7 +40,8 @@ BROKER_CODES: Final = frozenset(
     }
 )
 
-Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
+
+Handler = Callable[[RemotingCommand, Peer], Answer]
 
 
 class RequestTable:
@@ -49,7 +50,7 @@ class RequestTable:
     def __init__(
         self, brokers: BrokerRequestHandler, routes: RouteRequestHandler, operators: OperatorRequestHandler
     ) -> None:
-        self._handlers: dict[int, Callable[[RemotingCommand, Peer], Answer]] = {
+        self._handlers: dict[int, Handler] = {
             RequestCode.PUT_KV_CONFIG: operators.put_kv,
             RequestCode.GET_KV_CONFIG: operators.get_kv,
             RequestCode.DELETE_KV_CONFIG: operators.delete_kv,

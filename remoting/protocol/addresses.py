@@ -1,6 +1,5 @@
 """Addresses and names: of brokers, as every peer writes them, and of peers, as an operator lists them."""
 
-import ipaddress
 import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -45,11 +44,8 @@ def is_name(text: str) -> bool:
 @lru_cache(maxsize=_NUMBERS_MAX)
 def host_number(address: str) -> str:
     """Return the IP address in "host:port" in its one standard form; blank for a host name."""
-    try:
-        number = ipaddress.ip_address(address.rpartition(":")[0].strip("[]"))
-    except ValueError:
-        return ""
-    return str(getattr(number, "ipv4_mapped", None) or number)
+    number = ip_of(address.rpartition(":")[0].strip("[]"))
+    return "" if number is None else str(number)
 
 
 def split_address(address: str) -> tuple[str, int] | None:

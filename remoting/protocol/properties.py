@@ -23,10 +23,7 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _WITH_END: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 # A backslash takes the next character into the key, whatever it is; the first separator outside one ends the key.
 # The groups are possessive: no text makes them go back, so reading is linear in its length.
-_KEY_AND_VALUE: Final = re.compile(
-    r"((?>[^\\=: \t\f]*+(?:\\.[^\\=: \t\f]*+)*))[ \t\f]*+[=:]?+[ \t\f]*+(.*)",
-    re.DOTALL,
-)
+_KEY_AND_VALUE: Final = re.compile(r"((?>[^\\=: \t\f]*+(?:\\.[^\\=: \t\f]*+)*))[ \t\f]*+[=:]?+[ \t\f]*+(.*)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 

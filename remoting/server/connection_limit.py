@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import heapify, heapreplace, nlargest, nsmallest
 from ipaddress import IPv6Address
+from operator import attrgetter
 from typing import Final, Generic, Protocol, TypeVar
 
 from remoting.server.observer import CloseReason, ConnectionKind
@@ -97,7 +98,7 @@ class ConnectionLimit(Generic[Each]):
                 (protected if self._is_protected(each.id) else others).append(each)
         idle, rest = closing_order(others, self._newcomers_max, now_ms)
         over = min(len(protected) - self._protected_max, CANDIDATES_MAX)
-        of_hosts = from_largest_hosts(protected, over, (_network, _claimed_host)) if over > 0 else []
+        of_hosts = from_largest_hosts(protected, over, (attrgetter("network"), _claimed_host)) if over > 0 else []
         candidates: list[tuple[Each, int | None]] = [(each, each.last_activity_ms) for each in idle]
         candidates += [(each, None) for each in of_hosts]
         candidates += [(each, each.last_activity_ms) for each in rest]
@@ -146,10 +147,6 @@ def from_largest_hosts(
         heapreplace(sizes, (size + 1, host))
     lost = {host: iter(from_largest_hosts(by_host[host], n, hosts_of[1:])) for host, n in Counter(losers).items()}
     return [next(lost[host]) for host in losers]
-
-
-def _network(connection: LimitedConnection) -> str:
-    return connection.network
 
 
 def _claimed_host(connection: LimitedConnection) -> str:

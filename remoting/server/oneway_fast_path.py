@@ -4,20 +4,19 @@ Thousands of brokers send their heartbeat each second, and nobody waits for a re
 costs. Whatever is not exactly such a request, or fails, is processed as any other, which reports it.
 """
 
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from remoting.protocol.codes import FLAG_ONEWAY
+from remoting.protocol.frame import PREFIX
 from remoting.protocol.shapes.integers import Int32
 from remoting.server.observer import Peer
 from remoting.server.statistics import ServerStatistics, timer_ns
 
-_PREFIX: Final = struct.Struct(">II")
-_PREFIX_BYTES: Final = _PREFIX.size
-_unpack_prefix: Final = _PREFIX.unpack_from
+_PREFIX_BYTES: Final = PREFIX.size
+_unpack_prefix: Final = PREFIX.unpack_from
 
 
 class OnewayKind(msgspec.Struct, frozen=True):

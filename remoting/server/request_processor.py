@@ -60,11 +60,7 @@ class RequestProcessor:
     """Processes requests and encodes their responses; never raises."""
 
     def __init__(
-        self,
-        dispatcher: Dispatcher,
-        options: ServerOptions,
-        observer: ServerObserver,
-        statistics: ServerStatistics,
+        self, dispatcher: Dispatcher, options: ServerOptions, observer: ServerObserver, statistics: ServerStatistics
     ) -> None:
         self._dispatch = dispatcher.dispatch
         self._execute = dispatcher.dispatch

@@ -218,7 +218,7 @@ class RequestQueue:
             queue.connection.send(frame)
         except Exception as error:  # noqa: BLE001  # as in `_reject_blocked`
             self._fail(queue, request, error)
-        self._statistics.add_latency(request.code, timer_ns() - came_ns)
+        self._statistics.latencies_of(request.code).add(timer_ns() - came_ns, 1)
         self.schedule(queue)
         self._notify_finished(queue, request)
 

@@ -5,7 +5,6 @@ are the key of the response, and while that is valid a request is neither decode
 response invalidates it, in the step that changes what it holds.
 """
 
-import struct
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from remoting.protocol.codes import FLAG_RESPONSE, SerializeType
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
-from remoting.protocol.frame import decode, encode
+from remoting.protocol.frame import PREFIX, decode, encode
 from remoting.server.statistics import ServerStatistics, SizeTally
 
 #: Bytes of cached keys; beyond them the cache is cleared, and filled again as requests come.
@@ -26,10 +25,9 @@ _ENTRY_BYTES: Final = 150
 #: Longer requests are not cached: a route query has about 150 bytes.
 _REQUEST_BYTES_MAX: Final = 1024
 
-_PREFIX: Final = struct.Struct(">II")
-_PREFIX_BYTES: Final = _PREFIX.size
-_unpack_prefix: Final = _PREFIX.unpack_from
-_pack_prefix: Final = _PREFIX.pack
+_PREFIX_BYTES: Final = PREFIX.size
+_unpack_prefix: Final = PREFIX.unpack_from
+_pack_prefix: Final = PREFIX.pack
 
 # Placeholder of the opaque while a header is made.
 _OPAQUE: Final = 7777777
@@ -216,6 +214,6 @@ def _lacks_only_opaque(key: bytes, request: RemotingCommand) -> bool:
     header = b"%b%d%b" % (key[:cut], other, key[cut:])
     length = 4 + len(header)
     try:
-        return decode(_PREFIX.pack(length, len(header)) + header, 0, length) == replace(request, opaque=other)
+        return decode(PREFIX.pack(length, len(header)) + header, 0, length) == replace(request, opaque=other)
     except FrameError:
         return False

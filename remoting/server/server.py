@@ -60,22 +60,17 @@ class RemotingServer:
         options: ServerOptions,
         tls: TlsContexts | None = None,
     ) -> None:
-        """Prepare; nothing is served before `start`. Without `tls` only plain connections are.
-
-        Answers that take a while are awaited in `tasks`, which must outlive `close`.
-        """
-        self.limits = options.limits
+        """Serve nothing before `start`, and only plain connections without `tls`; `tasks` must outlive `close`."""
+        limits = self.limits = options.limits
         self.observer = observer
         self.tls = tls
         self.statistics = ServerStatistics()
         self.processor = RequestProcessor(dispatcher, options, observer, self.statistics)
-        cached_code = UNKNOWN_CODE if options.cached_code is None else options.cached_code
-        self.write_batch = WriteBatch(
-            asyncio.get_running_loop().call_soon, self.statistics.latencies_of(cached_code), self.statistics
-        )
-        self.request_queue = RequestQueue(self.processor, options.limits, self.statistics, tasks)
+        latencies = self.statistics.latencies_of(UNKNOWN_CODE if options.cached_code is None else options.cached_code)
+        self.write_batch = WriteBatch(asyncio.get_running_loop().call_soon, latencies, self.statistics)
+        self.request_queue = RequestQueue(self.processor, limits, self.statistics, tasks)
         #: Changeable while the server runs; 0 for never.
-        self.idle_seconds = options.limits.idle_seconds
+        self.idle_seconds = limits.idle_seconds
         self._clock = clock
         #: For how long the process ran since the server's start, in ms: pauses of the process do not count, or all
         #: peers would seem idle after one.
@@ -84,9 +79,8 @@ class RemotingServer:
         self._check_timer: asyncio.TimerHandle | None = None
         self._numbers = count(1)
         self._connections: dict[int, Connection] = {}
-        self._connection_limit = ConnectionLimit(
-            self._connections.values, options.is_protected, options.limits.connections_max
-        )
+        opened, protected = self._connections.values, options.is_protected
+        self._connection_limit = ConnectionLimit(opened, protected, limits.connections_max)
         #: Where the server listens once it is started: host and port, also if the system chose the port.
         self.address: tuple[str, int] = ("", 0)
         self._listener: asyncio.Server | None = None

@@ -112,10 +112,6 @@ class ServerStatistics:
         key = known_code(request_code), response_code
         self._finished[key] = self._finished.get(key, 0) + 1
 
-    def add_latency(self, request_code: int, duration_ns: int, count: int = 1) -> None:
-        """Count `count` requests of a code that took `duration_ns` each."""
-        self.latencies_of(request_code).add(duration_ns, count)
-
     def latencies_of(self, request_code: int) -> Latencies:
         """Return the latencies of a code; one for all unknown codes."""
         code = known_code(request_code)

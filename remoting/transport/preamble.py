@@ -48,15 +48,10 @@ _V2_FAMILIES: Final[Mapping[int, tuple[type[IPv4Address | IPv6Address] | None, i
 
 _TLS_HANDSHAKE: Final = 0x16
 
+_HTTP_METHODS: Final = (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"CONNECT")
 _OTHER_PROTOCOLS: Final = (
     (b"PRI * HTTP/2", "an HTTP/2 (or gRPC) client"),
-    (b"GET ", "an HTTP client"),
-    (b"HEAD ", "an HTTP client"),
-    (b"POST ", "an HTTP client"),
-    (b"PUT ", "an HTTP client"),
-    (b"DELETE ", "an HTTP client"),
-    (b"OPTIONS ", "an HTTP client"),
-    (b"CONNECT ", "an HTTP client"),
+    *((b"%b " % method, "an HTTP client") for method in _HTTP_METHODS),
     (b"HTTP/", "an HTTP server"),
     (b"SSH-", "an SSH peer"),
     (b"AMQP", "an AMQP client"),

@@ -24,11 +24,7 @@ _VERSIONS: Final = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
-_VERIFY_MODES: Final = {
-    "none": ssl.CERT_NONE,
-    "optional": ssl.CERT_OPTIONAL,
-    "require": ssl.CERT_REQUIRED,
-}
+_VERIFY_MODES: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 #: Names of TLS 1.3 suites have no key exchange in them.
 _TLS_1_3_SUITES: Final = (
     "TLS_AES_128_GCM_SHA256",
@@ -136,11 +132,7 @@ class TlsContexts:
 
     def _digests(self) -> dict[str, bytes]:
         """Return the digest of each file that is set; of one that is gone, the digest it had."""
-        paths = {
-            "key": self.settings.key_path,
-            "cert": self.settings.cert_path,
-            "trust": self.settings.trust_cert_path,
-        }
+        paths = {"key": self.settings.key_path, "cert": self.settings.cert_path, "trust": self.settings.trust_cert_path}
         digests = {}
         for name, path in paths.items():
             digest = _digest(path) or self._tried.get(name)

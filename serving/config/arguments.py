@@ -67,7 +67,8 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "-c",
         "--config-file",
         "--configFile",
@@ -75,7 +76,7 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         default="",
         help=f"properties file, as of the Java {kind.name}; also {kind.variable_prefix}{_CONFIG_FILE_VARIABLE}",
     )
-    parser.add_argument(
+    add(
         "-p",
         "--print-config-item",
         "--printConfigItem",
@@ -83,10 +84,8 @@ def _parser(kind: ServerKind[Config]) -> argparse.ArgumentParser:
         dest="print_config",
         help="print the configuration and exit",
     )
-    parser.add_argument("-n", "--namesrv-addr", "--namesrvAddr", metavar="ADDRESS", help="accepted, without effect")
-    parser.add_argument(
-        "--version", action="version", version=f"%(prog)s {__version__}", help="print the version and exit"
-    )
+    add("-n", "--namesrv-addr", "--namesrvAddr", metavar="ADDRESS", help="accepted, without effect")
+    add("--version", action="version", version=f"%(prog)s {__version__}", help="print the version and exit")
     ours = parser.add_argument_group("properties")
     idle = parser.add_argument_group(f"properties with an effect in the Java {kind.name} only")
     for name, option in kind.options.items():

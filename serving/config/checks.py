@@ -37,7 +37,7 @@ class BadOption(msgspec.Struct, frozen=True):
     allowed: str
 
     def __str__(self) -> str:
-        given = f"not {_short(self.value)!r}" if self.value else "and is blank"
+        given = f"not {shortened(self.value)!r}" if self.value else "and is blank"
         return f"{self.source}: {self.key} must be {self.allowed}, {given}"
 
 
@@ -78,7 +78,7 @@ def _not_to_be_opened(kind: ServerKind[Config], config: ServerConfig) -> Iterato
         name = kind.field_of_key.get(key)
         if name is None or isinstance(kind.options[name].by_request, Fixed):
             why = "which this server does not have" if name is None else "which no request may change"
-            yield "config_white_list", f"a list without {_short(key)}, {why}"
+            yield "config_white_list", f"a list without {shortened(key)}, {why}"
             return
 
 
@@ -112,5 +112,6 @@ def _overlap(address: str, other: str) -> bool:
     return address == other or not _ANY_ADDRESS.isdisjoint((address, other))
 
 
-def _short(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return the part of a text that a sentence repeats."""
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."

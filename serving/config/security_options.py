@@ -4,13 +4,10 @@ The first answer to Java's `TlsSystemConfig`.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, get_args
 
-from remoting.transport.tls import TlsSettings
+from remoting.transport.tls import ClientAuth, TlsMode, TlsSettings
 from serving.config.options import NAMES_A_FILE, FilePath, Fixed, Flag, NamedAddressList, OneOf, Option, Secret, Text
-
-TlsMode = Literal["disabled", "permissive", "enforcing"]
-ClientAuth = Literal["none", "optional", "require"]
 
 _FLAG: Final = Flag()
 _PATH: Final = FilePath()

@@ -67,15 +67,6 @@ ConfigStorePath = Annotated[
 ConfigBlackList = Annotated[
     str, Option("configBlackList", Text(), "Properties that no request may change, separated by ';'.", PERMITS_CHANGES)
 ]
-ConfigWhiteList = Annotated[
-    str,
-    Option(
-        "configWhiteList",
-        Text(),
-        "Properties that requests may change to any value, separated by ';'; requests need no password.",
-        PERMITS_CHANGES,
-    ),
-]
 ListenPort = Annotated[
     int, Option("listenPort", _PORT, "Port on which RocketMQ peers are served; 0 for any free port.", LISTENS)
 ]
@@ -94,7 +85,7 @@ FrameBytesMax = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig(SecurityConfig):
-    """Options of any server. Each comment names the reader, or the reason why there is none."""
+    """Options of any server. A comment names the reader if that is not process.py, or the reason why there is none."""
 
     #: Only listed: nothing here is looked up in the folder of a RocketMQ installation.
     rocketmq_home: Annotated[
@@ -110,18 +101,23 @@ class ServerConfig(SecurityConfig):
     ] = ""
     #: Read by stored_config.py, which saves the configuration there after a request.
     config_store_path: ConfigStorePath
-    #: Read by update.py.
+    #: Read by update.py, as the next one.
     config_black_list: ConfigBlackList
-    #: Read by update.py.
-    config_white_list: ConfigWhiteList = ""
+    config_white_list: Annotated[
+        str,
+        Option(
+            "configWhiteList",
+            Text(),
+            "Properties that requests may change to any value, separated by ';'; requests need no password.",
+            PERMITS_CHANGES,
+        ),
+    ] = ""
 
     # NettyServerConfig
 
-    #: Read by process.py.
     bind_address: Annotated[
         str, Option("bindAddress", Text(may_be_blank=False), "Address on which RocketMQ peers are served.", LISTENS)
     ] = "0.0.0.0"
-    #: Read by process.py.
     listen_port: ListenPort
     #: Threads of the Java server.
     server_worker_threads: Annotated[int, unused("serverWorkerThreads", _ANY_NUMBER, "Threads that read frames.")] = 8
@@ -139,7 +135,6 @@ class ServerConfig(SecurityConfig):
     server_async_semaphore_value: Annotated[
         int, unused("serverAsyncSemaphoreValue", _ANY_NUMBER, "Most requests to peers in flight.")
     ] = 64
-    #: Read by process.py.
     server_channel_max_idle_time_seconds: Annotated[
         int,
         Option(
@@ -150,14 +145,12 @@ class ServerConfig(SecurityConfig):
             at_once=True,
         ),
     ] = round(LIMITS.idle_seconds)
-    #: Read by process.py.
     server_socket_snd_buf_bytes: Annotated[
         int,
         Option(
             "serverSocketSndBufSize", _AT_LEAST_0, "Send buffer of a socket, in bytes; 0 for the system's own.", _SPEED
         ),
     ] = 0
-    #: Read by process.py.
     server_socket_rcv_buf_bytes: Annotated[
         int,
         Option(
@@ -187,7 +180,6 @@ class ServerConfig(SecurityConfig):
             _SPEED,
         ),
     ] = 0
-    #: Read by process.py.
     server_socket_backlog: Annotated[
         int, Option("serverSocketBacklog", _AT_LEAST_1, "Most connections that wait to be accepted.", KEEPS_OUT)
     ] = LIMITS.backlog
@@ -199,7 +191,6 @@ class ServerConfig(SecurityConfig):
     server_pooled_byte_buf_allocator_enable: Annotated[
         bool, unused("serverPooledByteBufAllocatorEnable", _FLAG, "Pool buffers.")
     ] = True
-    #: Read by process.py.
     enable_shutdown_gracefully: Annotated[
         bool,
         Option(
@@ -210,7 +201,6 @@ class ServerConfig(SecurityConfig):
             at_once=True,
         ),
     ] = False
-    #: Read by process.py.
     shutdown_wait_time_seconds: Annotated[
         int,
         Option(
@@ -224,13 +214,10 @@ class ServerConfig(SecurityConfig):
 
     # Ours
 
-    #: Read by process.py.
     http_bind_address: Annotated[
         str, Option("httpBindAddress", Text(may_be_blank=False), "Address of the HTTP views.", LISTENS)
     ] = "127.0.0.1"
-    #: Read by process.py.
     http_port: HttpPort
-    #: Read by process.py.
     serialize_type: Annotated[
         SerializeTypeName,
         Option(
@@ -241,13 +228,10 @@ class ServerConfig(SecurityConfig):
             also=("rocketmq.serialize.type", "ROCKETMQ_SERIALIZE_TYPE"),
         ),
     ] = "JSON"
-    #: Read by process.py.
     frame_bytes_max: FrameBytesMax
-    #: Read by process.py.
     connections_max: Annotated[
         int, Option("connectionsMax", _AT_LEAST_1, "Most open connections of RocketMQ peers.", KEEPS_OUT)
     ] = LIMITS.connections_max
-    #: Read by process.py.
     partial_frame_bytes_max: Annotated[
         int,
         Option(
@@ -258,7 +242,6 @@ class ServerConfig(SecurityConfig):
             KEEPS_OUT,
         ),
     ] = 0
-    #: Read by process.py.
     response_buffer_bytes_max: Annotated[
         int,
         Option(
@@ -269,7 +252,6 @@ class ServerConfig(SecurityConfig):
             KEEPS_OUT,
         ),
     ] = 0
-    #: Read by process.py.
     queued_bytes_max: Annotated[
         int,
         Option(
@@ -301,14 +283,12 @@ class ServerConfig(SecurityConfig):
         ),
     ] = "info"
 
-    #: Read by process.py.
     history_dir: Annotated[
         str,
         Option(
             "historyDir", _PATH, "Folder for the history that this server records; blank records nothing.", NAMES_A_FILE
         ),
     ] = ""
-    #: Read by process.py.
     history_bytes_max: Annotated[
         int,
         Option(

@@ -17,10 +17,6 @@ from serving.config.server_config import Config, ServerConfig
 _SECRET_WORDS: Final = ("accesskey", "pass", "pwd", "secret", "token")
 
 
-def _no_conflicts(_: object) -> Iterable[tuple[str, str]]:
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class ServerKind(Generic[Config]):
     """One kind of server."""
@@ -43,7 +39,7 @@ class ServerKind(Generic[Config]):
     config_class: type[Config]
     #: Yields each field whose value does not go with that of another one, and what it must be; beside those that
     #: `checks.py` finds in any configuration.
-    conflicts: Callable[[Config], Iterable[tuple[str, str]]] = _no_conflicts
+    conflicts: Callable[[Config], Iterable[tuple[str, str]]] = lambda _: ()
 
     @cached_property
     def options(self) -> Mapping[str, Option]:

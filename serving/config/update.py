@@ -103,11 +103,7 @@ def updated(kind: ServerKind[Config], config: Config, changes: Iterable[Property
         for name, allowed in conflicts(kind, candidate)
     ]:
         raise BadUpdate(tuple(wrong))
-    return ConfigUpdate(
-        candidate,
-        changed=_changed(kind, config, candidate),
-        unknown=_left_aside(kind, config, wanted),
-    )
+    return ConfigUpdate(candidate, changed=_changed(kind, config, candidate), unknown=_left_aside(kind, config, wanted))
 
 
 def _protected(kind: ServerKind[Config], config: Config, wanted: dict[str, str]) -> Iterator[Protected]:

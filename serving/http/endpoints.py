@@ -6,8 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX
-from serving.http.shapes import ConfigView, HealthAnswer
-from serving.http.views import ServerViews, ViewRequest
+from serving.http.views import ConfigView, HealthAnswer, ServerViews, ViewRequest
 
 #: The text format of Prometheus.
 METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

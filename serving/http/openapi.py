@@ -9,7 +9,7 @@ from serving import __version__
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http.endpoints import JSON_TYPE, Endpoint, Parameter
-from serving.http.shapes import ErrorAnswer
+from serving.http.views import ErrorAnswer
 
 #: Where the description itself is answered.
 PATH: Final = "/v1/openapi.json"
@@ -49,10 +49,7 @@ def _operation(endpoint: Endpoint, schemas: dict[type, dict[str, Any]]) -> dict[
     return {
         "operationId": endpoint.path.strip("/").replace("/", "_").replace("{", "").replace("}", "").replace("-", "_"),
         "summary": endpoint.summary,
-        "parameters": [
-            *_parameters(endpoint.parts, "path"),
-            *_parameters(endpoint.parameters or (), "query"),
-        ],
+        "parameters": [*_parameters(endpoint.parts, "path"), *_parameters(endpoint.parameters or (), "query")],
         "responses": {
             "200": {"description": "OK", "content": {endpoint.content_type: {"schema": schema}}},
             **_refusals((*endpoint.refusals, 500), schemas),

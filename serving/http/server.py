@@ -17,14 +17,14 @@ import msgspec
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from serving.config.checks import shortened
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind
 from serving.http import openapi
 from serving.http.connections import HttpConnections
 from serving.http.endpoints import JSON_TYPE, Endpoint
 from serving.http.pages import LIMIT_DEFAULT, LIMIT_MAX, PageRequest
-from serving.http.shapes import ErrorAnswer, Fault
-from serving.http.views import HttpRefused, ViewRequest
+from serving.http.views import ErrorAnswer, Fault, HttpRefused, ViewRequest
 from serving.logging.logs import Logs
 from serving.logging.server_events import HTTP_REQUEST_FAILED, HTTP_REQUEST_REJECTED
 from serving.metrics.server_counters import ServerCounters
@@ -38,7 +38,6 @@ STOP_S: Final = 0.5
 #: Label of requests that no path matches.
 UNMATCHED: Final = "unmatched"
 
-_SHOWN_CHARS_MAX: Final = 80
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _LOGS: Final = web.AppKey("logs", Logs)
@@ -190,10 +189,10 @@ def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
     """Return the answer for a path or method that there is not."""
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed: dict[str, str] = {hdrs.ALLOW: ", ".join(sorted(error.allowed_methods))}
-        sentence = f"{_shown(request.path)} takes GET and HEAD only."
+        sentence = f"{shortened(request.path)} takes GET and HEAD only."
         return _fault(error.status, "method_not_allowed", sentence, allowed)
     if isinstance(error, web.HTTPNotFound):
-        return _fault(error.status, "not_found", f"There is nothing at {_shown(request.path)}; see {openapi.PATH}.")
+        return _fault(error.status, "not_found", f"There is nothing at {shortened(request.path)}; see {openapi.PATH}.")
     return _fault(error.status, "bad_request", f"{error.reason}.")
 
 
@@ -224,7 +223,7 @@ def _query(endpoint: Endpoint, request: web.Request) -> Mapping[str, str]:
     for name in request.query:
         if name not in taken:
             takes = f"it takes {', '.join(taken)}" if taken else "it takes none"
-            raise HttpRefused(f"{endpoint.path} has no parameter {_shown(name)}; {takes}.")
+            raise HttpRefused(f"{endpoint.path} has no parameter {shortened(name)}; {takes}.")
         if len(request.query.getall(name)) > 1:
             raise HttpRefused(f"The parameter {name} is given more than once.")
     return request.query
@@ -237,7 +236,7 @@ def _limit(query: Mapping[str, str]) -> int:
     # The length first: turning a million digits into a number takes a while.
     limit = int(text) if len(text) <= len(str(LIMIT_MAX)) and text.isascii() and text.isdigit() else 0
     if not 1 <= limit <= LIMIT_MAX:
-        raise HttpRefused(f"limit must be a whole number from 1 to {LIMIT_MAX}, not {_shown(text)}.")
+        raise HttpRefused(f"limit must be a whole number from 1 to {LIMIT_MAX}, not {shortened(text)}.")
     return limit
 
 
@@ -253,7 +252,3 @@ def _host(request: web.Request) -> str:
 def _peer(request: web.Request) -> str:
     peer = request.transport.get_extra_info("peername") if request.transport else None
     return f"{peer[0]}:{peer[1]}" if peer else ""
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."

@@ -1,7 +1,7 @@
-"""Requests over HTTP, their refusals, and the views of any server, as values; imports no web server."""
+"""Requests over HTTP, their refusals, the views of any server and their bodies, as values; imports no web server."""
 
 from collections.abc import Mapping, Sequence
-from typing import Generic, Protocol
+from typing import Generic, Literal, Protocol
 
 import msgspec
 
@@ -9,8 +9,40 @@ from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind, listed_properties
 from serving.config.stored_config import StoredConfig
 from serving.http.pages import BadCursor, Key, ListPage, PageRequest, page_of
-from serving.http.shapes import ConfigView, HealthAnswer
 from serving.metrics.health import Health, Serving
+
+# Bodies of answers; `openapi.py` describes them from here
+
+
+class Fault(msgspec.Struct, frozen=True, rename="camel"):
+    """What went wrong."""
+
+    #: One word for programs: `not_found`, `bad_request`, `method_not_allowed`, `unavailable`, `internal`.
+    code: str
+    #: One sentence for people.
+    message: str
+
+
+class ErrorAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """Body of every answer from 400 on."""
+
+    error: Fault
+
+
+class HealthAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The probe holds."""
+
+    status: Literal["ok", "ready"]
+
+
+class ConfigView(msgspec.Struct, frozen=True, rename="camel"):
+    """The properties in force."""
+
+    #: As in a configuration file, secrets masked.
+    properties: dict[str, str]
+
+
+# Requests and their refusals
 
 
 class HttpRefused(Exception):

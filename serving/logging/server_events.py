@@ -55,7 +55,6 @@ RECORDING_STOPPED: Final = LogEvent(
 RECORDING_RESUMED: Final = LogEvent(
     name="recording_resumed",
     level=Level.INFO,
-    keys=(),
     meaning="The history is written again. What was lost meanwhile is recorded as unobserved.",
 )
 HISTORY_DELETED: Final = LogEvent(
@@ -76,7 +75,6 @@ BACKGROUND_TASK_FAILED: Final = LogEvent(
 SERVER_FAILED: Final = LogEvent(
     name="server_failed",
     level=Level.ERROR,
-    keys=(),
     meaning="A fault of the server that nothing catches; the process ends with an error.",
     advice="Start it again, and report the fault with this line.",
 )

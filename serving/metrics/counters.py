@@ -24,17 +24,14 @@ Labels = tuple[str, ...]
 Living = Callable[[], Container[str]]
 
 
-def everything() -> Container[str]:
-    """Return what has every cluster: for what is counted for good."""
-    return _EVERYTHING
-
-
 class _Everything(Container[str]):
     def __contains__(self, _: object) -> bool:
         return True
 
 
-_EVERYTHING: Final = _Everything()
+def everything() -> Container[str]:
+    """Return what has every cluster: for what is counted for good."""
+    return _Everything()
 
 
 class LabelGuard:

@@ -13,12 +13,7 @@ from typing import Final, Generic
 
 import msgspec
 from prometheus_client import generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
 from history.recorder import Recorder, RecordingCounts
@@ -31,7 +26,7 @@ from serving.config.server_kind import ServerKind
 from serving.logging.logs import Logs
 from serving.metrics.counters import Histogram, LabelGuard, Labels
 from serving.metrics.families import MetricFamily, ServerFamilies
-from serving.metrics.health import Health
+from serving.metrics.health import Health, Serving
 from serving.metrics.label_values import UNKNOWN, request_name, response_name
 from serving.metrics.server_counters import LATENCY_S, ServerCounters
 
@@ -123,8 +118,8 @@ class ServerMetrics(ABC, Generic[Config]):
     def _life(self) -> Iterator[tuple[MetricFamily, Values]]:
         families, sources, logs = self._families.life, self._server, self._server.logs
         yield families.build_info, {(__version__, platform.python_version()): 1}
-        yield families.ready, single(sources.health.is_ready)
-        yield families.draining, single(sources.health.is_draining)
+        yield families.ready, single(sources.health.serving is Serving.READY)
+        yield families.draining, single(sources.health.serving is Serving.DRAINING)
         yield families.tls_expiry, by_label(sources.counters.certificate_expiry.items())
         yield families.log_events, by_label(logs.written.items())
         yield families.log_suppressed, by_label(logs.suppressed.items())

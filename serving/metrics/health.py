@@ -16,13 +16,3 @@ class Health:
 
     def __init__(self) -> None:
         self.serving = Serving.STARTING
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether peers are served."""
-        return self.serving is Serving.READY
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the stop has begun."""
-        return self.serving is Serving.DRAINING

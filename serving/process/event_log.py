@@ -12,7 +12,7 @@ import msgspec
 from remoting.protocol.command import RemotingCommand
 from remoting.protocol.errors import FrameError
 from remoting.server.observer import CloseReason, ConnectionKind, Peer, Rejection
-from remoting.server.request_processor import Dispatcher
+from remoting.server.request_processor import Answer, Dispatcher
 from remoting.server.response_cache import PreparedResponse
 from serving.config.server_config import Config
 from serving.config.server_kind import ServerKind, listed_properties
@@ -22,8 +22,6 @@ from serving.logging.events import LogEvent
 from serving.logging.logs import Logs
 from serving.metrics.label_values import UNKNOWN, request_name
 from serving.metrics.server_counters import ServerCounters
-
-Answer = RemotingCommand | PreparedResponse | Awaitable[RemotingCommand]
 
 
 class RequestOrigin(msgspec.Struct, frozen=True):

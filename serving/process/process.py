@@ -5,6 +5,7 @@ them. Logs, tasks and signals come from above, so that two servers can share a p
 """
 
 import asyncio
+import contextlib
 import gc
 import os
 import platform
@@ -162,11 +163,7 @@ class ServerProcess(Generic[Config]):
         self.recording = _recording(kind, config, self._logs) if config.history_dir else None
 
     def make_listener(
-        self,
-        dispatcher: Dispatcher,
-        observer: ServerObserver,
-        options: ServerOptions,
-        queued_requests_max: int,
+        self, dispatcher: Dispatcher, observer: ServerObserver, options: ServerOptions, queued_requests_max: int
     ) -> RemotingServer:
         """Return what will serve RocketMQ peers; limits and form of answers are those of the configuration."""
         options = msgspec.structs.replace(
@@ -335,8 +332,6 @@ def _limits(config: ServerConfig, connections_max: int, queued_requests_max: int
 
 
 async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
-    try:
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-    except TimeoutError:
-        return

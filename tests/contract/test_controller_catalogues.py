@@ -47,7 +47,7 @@ async def lively(room):
     room.counters.certificate_expiry["server"] = 2e9
     room.logs._limits.suppressed["broker_failed"] += 1
     room.statistics.count_finished(1004, 0)
-    room.statistics.add_latency(1004, 1_000_000)
+    room.statistics.latencies_of(1004).add(1_000_000, 1)
     room.counters.brokers_failed.add(("C", "timeout"))
     room.counters.failovers.add(("C", "timeout", "failed_over"))
     room.results = tuple(Sample(family, tuple(family.labels), 1.0) for family in metric_catalogue.ANALYTICS_RESULTS)

@@ -54,7 +54,7 @@ def lively(site):
     site.logs._limits.suppressed["broker_expired"] += 1
     site.statistics.count_finished(105, 0)
     site.statistics.count_finished(9999, 4321)
-    site.statistics.add_latency(105, 1_000_000)
+    site.statistics.latencies_of(105).add(1_000_000, 1)
 
 
 def test_the_page_is_the_catalogue():

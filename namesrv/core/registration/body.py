@@ -50,7 +50,7 @@ class RegistrationRefused(RequestRefused):
 
 
 class RegistrationBody(NamedTuple):
-    """A decoded registration body."""
+    """A decoded registration body, in fields of `Registration`."""
 
     data_version: DataVersion
     topics: dict[str, TopicSettings]

@@ -129,18 +129,19 @@ def read_table(
         # Known, and not from there: perhaps said twice, and then the later one counts.
         return (yield from read_table(body))
     yield
-    all_blocks = (*blocks_before[:first], *blocks, *kept_after)
-    tail = body[end:]
-    reported = ReportedTopics(
+    return TableText(envelope, topics, _reported(body, start, end, (*blocks_before[:first], *blocks, *kept_after)))
+
+
+def _reported(body: bytes, start: int, end: int, blocks: tuple[Block, ...]) -> ReportedTopics:
+    return ReportedTopics(
         head=_without_time(body[:start]),
-        tail=tail,
-        blocks=all_blocks,
+        tail=body[end:],
+        blocks=blocks,
         digest=_digest(memoryview(body)[start:end]),
         crc32=zlib.crc32(memoryview(body)[start:]),
         rest_bytes=len(body) - start,
-        topics=sum(len(block.topics) for block in all_blocks),
+        topics=sum(len(block.topics) for block in blocks),
     )
-    return TableText(envelope, topics, reported)
 
 
 def combined_crc32(first: int, second: int, second_bytes: int) -> int:

@@ -27,18 +27,13 @@ _MEMBERS_MAX: Final = 100
 _KEY_CHARS_MAX: Final = NameTooLong.CHARS_MAX
 
 
-def _wire_name(shape: type[msgspec.Struct], attribute: str) -> str:
-    (name,) = (field.encode_name for field in msgspec.structs.fields(shape) if field.name == attribute)
-    return name
+def _wire_names(shape: type[msgspec.Struct]) -> dict[str, str]:
+    return {field.name: field.encode_name for field in msgspec.structs.fields(shape)}
 
 
-def _wire_names(shape: type[msgspec.Struct]) -> frozenset[str]:
-    return frozenset(field.encode_name for field in msgspec.structs.fields(shape))
-
-
-_WRAPPER: Final = _wire_name(RegisterBrokerBody, "topic_config_serialize_wrapper")
-_TOPICS: Final = _wire_name(TopicConfigAndMappingSerializeWrapper, "topic_config_table")
-_MAPPINGS: Final = _wire_name(TopicConfigAndMappingSerializeWrapper, "topic_queue_mapping_info_map")
+_WRAPPER: Final = _wire_names(RegisterBrokerBody)["topic_config_serialize_wrapper"]
+_TOPICS: Final = _wire_names(TopicConfigAndMappingSerializeWrapper)["topic_config_table"]
+_MAPPINGS: Final = _wire_names(TopicConfigAndMappingSerializeWrapper)["topic_queue_mapping_info_map"]
 
 TakeTopics = Callable[[dict[str, TopicConfig]], None]
 TakeMappings = Callable[[dict[str, TopicQueueMappingInfo]], None]
@@ -89,7 +84,7 @@ class LongRegistration:
 
     def _take_member(self, key: str, shape: type[msgspec.Struct], rest: dict[str, bytes]) -> CooperativeTask[None]:
         """Keep a member that somebody reads, and skip the others."""
-        if key not in _wire_names(shape):
+        if key not in _wire_names(shape).values():
             yield from self._members.skip()
         elif (member := self._members.take()) is not None:
             rest[key] = member

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from namesrv.core.registration.request import Registration
-from namesrv.core.tables.broker_connections import registered
+from namesrv.core.tables.broker_connections import registered, removal_event
 from namesrv.core.tables.broker_table import Member, RegisteredSet
 from namesrv.core.tables.change import RouteTables, SetChange, counted, with_perms
 from namesrv.core.tables.live_table import PERIOD_MS_DEFAULT, LiveKey, LiveRow
@@ -297,19 +297,7 @@ def _superseded(
     key = LiveKey(registration.broker_name, holder.address)
     row = tables.live.get(key)
     assert row is not None, "every member has a live row"
-    removed = BrokerRemoved(
-        cluster=row.cluster,
-        broker_name=registration.broker_name,
-        broker_id=registration.broker_id,
-        address=holder.address,
-        reason=DepartureReason.SUPERSEDED,
-        silent_ms=now_ms - row.last_heartbeat_ms,
-        heartbeat_timeout_ms=row.timeout_ms,
-        was_master=_is_master(registration),
-        set_removed=False,
-        changes=RouteChanges(),
-    )
-    return (key,), removed
+    return (key,), removal_event(key, row, DepartureReason.SUPERSEDED, now_ms)
 
 
 def _registered(registration: Registration, transition: _SetTransition, changes: RouteChanges) -> BrokerRegistered:

@@ -10,7 +10,15 @@ over each. Pure: a row in, a row out.
 from typing import Final
 
 from namesrv.core.tables.live_table import LiveKey, LiveRow, OlderConnection
-from namesrv.core.values.effects import BrokerHeartbeat, HeartbeatKind, ProbeConnection
+from namesrv.core.values.effects import (
+    BrokerHeartbeat,
+    BrokerRemoved,
+    DepartureReason,
+    HeartbeatKind,
+    ProbeConnection,
+    RouteChanges,
+)
+from remoting.protocol.shapes.route import MASTER_ID
 
 #: So many connections of a broker are known beside its latest.
 OLDER_CONNECTIONS_MAX: Final = 3
@@ -66,22 +74,17 @@ def without(row: LiveRow, connection_id: int, now_ms: int) -> LiveRow | None:
     )
 
 
-def connections_to_probe(before: LiveRow | None, after: LiveRow) -> tuple[int, ...]:
-    """Return the connections whose other end may be gone, now that a broker's connections are others than before.
+def probes_of(before: LiveRow | None, after: LiveRow) -> tuple[ProbeConnection, ...]:
+    """Probe the connections whose other end may be gone, now that a broker's connections are others than before.
 
     They are the older ones of a broker that comes over a new connection, and what is left when it lost its latest.
     """
-    if before is None:
-        return ()
-    if after.connection_id not in before.connections:
-        return tuple(number for number, _ in after.older_connections)
-    is_lost = before.connection_id not in after.connections
-    return after.connections if is_lost else ()
-
-
-def probes_of(before: LiveRow | None, after: LiveRow) -> tuple[ProbeConnection, ...]:
-    """Return an effect for each of `connections_to_probe`."""
-    return tuple(ProbeConnection(number) for number in connections_to_probe(before, after))
+    numbers: tuple[int, ...] = ()
+    if before is not None and after.connection_id not in before.connections:
+        numbers = tuple(number for number, _ in after.older_connections)
+    elif before is not None and before.connection_id not in after.connections:
+        numbers = after.connections
+    return tuple(map(ProbeConnection, numbers))
 
 
 def heartbeat_event(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: HeartbeatKind) -> BrokerHeartbeat:
@@ -95,6 +98,22 @@ def heartbeat_event(key: LiveKey, row: LiveRow, before: LiveRow | None, kind: He
         interval_ms=row.last_heartbeat_ms - before.last_heartbeat_ms if before else None,
         heartbeat_timeout_ms=row.timeout_ms,
         data_version=row.data_version,
+    )
+
+
+def removal_event(key: LiveKey, row: LiveRow, reason: DepartureReason, now_ms: int) -> BrokerRemoved:
+    """Return the event of a broker that leaves a set, as far as its row tells it."""
+    return BrokerRemoved(
+        cluster=row.cluster,
+        broker_name=key.broker_name,
+        broker_id=row.broker_id,
+        address=key.address,
+        reason=reason,
+        silent_ms=now_ms - row.last_heartbeat_ms,
+        heartbeat_timeout_ms=row.timeout_ms,
+        was_master=row.broker_id == MASTER_ID,
+        set_removed=False,
+        changes=RouteChanges(),
     )
 
 

@@ -14,7 +14,7 @@ from controller.sets.broker_set import BrokerSet
 from controller.sets.stored_set import StoredSet
 from controller.storage.store import ControllerMember, SetStore, VersionedEntry
 from serving.http import openapi
-from serving.http.shapes import ErrorAnswer
+from serving.http.views import ErrorAnswer
 from serving.metrics.health import Serving
 
 OTHER = ControllerMember(id="n1", address="10.0.0.2:9878")

@@ -7,8 +7,7 @@ from fakes.clock import FakeClock
 from route_states import register_broker
 
 from namesrv.app.connection_cleanup import ConnectionCleanup
-from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
-from namesrv.core.route_state import RouteState
+from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
 from namesrv.core.values.cooperative import BATCH_TOPICS
 from namesrv.settings.config import NameServerConfig
 from namesrv.wire.cooperative_runner import CooperativeRunner

@@ -4,8 +4,7 @@ import pytest
 from builders import a_registration
 from route_states import lose_connection, register_broker
 
-from namesrv.core.broker_limits import GUARANTEED_PER_CONNECTION
-from namesrv.core.route_state import RouteState
+from namesrv.core.route_state import GUARANTEED_PER_CONNECTION, RouteState
 from namesrv.core.tables.change import RouteTables
 from namesrv.core.tables.live_table import LiveTable
 from namesrv.core.values.cooperative import run_to_completion

@@ -183,7 +183,7 @@ def test_registration_does_not_undo_changes_applied_between_its_steps(state, bet
     between(state)
     outcome = run_to_completion(steps)
     between(other)
-    assert outcome == other.register_broker(request, now_ms=2)
+    assert outcome == register_broker(other, request, now_ms=2)
     assert dict(state.tables.topics.topics_of(BROKER)) == dict(other.tables.topics.topics_of(BROKER))
     assert list(state.tables.live.rows()) == list(other.tables.live.rows())
 

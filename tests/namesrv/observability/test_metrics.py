@@ -57,7 +57,7 @@ async def test_traffic_is_labelled_with_names_of_codes(site):
     statistics.count_finished(4711, 3)
     statistics.count_finished(105, 4711)
     statistics.count_finished(105, 4712)
-    statistics.add_latency(105, 300_000, 2)
+    statistics.latencies_of(105).add(300_000, 2)
     statistics.connections[ConnectionKind.BROKER] = 4
     statistics.closed[CloseReason.IDLE] = 5
     statistics.rejected[Rejection.BAD_FRAME] = 6

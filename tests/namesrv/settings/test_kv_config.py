@@ -54,8 +54,8 @@ def test_the_order_configuration_of_a_topic_is_that_of_its_namespace():
     kv = KvConfig().with_value(ORDER_TOPIC_CONFIG, "T", "broker-a:4;broker-b:4").with_value("ns", "U", "x:1")
     assert kv.order_conf("T") == "broker-a:4;broker-b:4"
     assert kv.order_conf("U") is None
-    assert kv.order_topics() == {"T": "broker-a:4;broker-b:4"}
-    assert KvConfig().order_topics() is None
+    assert kv.namespace(ORDER_TOPIC_CONFIG) == {"T": "broker-a:4;broker-b:4"}
+    assert KvConfig().namespace(ORDER_TOPIC_CONFIG) is None
 
 
 def test_the_text_is_the_compact_one_of_java_sorted():

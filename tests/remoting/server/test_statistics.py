@@ -14,7 +14,7 @@ def test_unknown_request_codes_share_one_key():
     statistics = ServerStatistics()
     for code in range(10_000, 20_000):
         statistics.count_finished(code, 3)
-        statistics.add_latency(code, 1)
+        statistics.latencies_of(code).add(1, 1)
     assert statistics.finished() == {(UNKNOWN_CODE, 3): 10_000}
     assert list(statistics.latencies) == [UNKNOWN_CODE]
     assert [known_code(code) for code in RequestCode] == list(RequestCode)
@@ -33,7 +33,7 @@ def test_a_latency_falls_into_the_first_bucket_that_holds_it():
     assert LATENCY_BOUNDS_NS[0] == 250_000
     assert LATENCY_BOUNDS_NS[-1] == 2_500_000_000
     for duration_ns, count in ((0, 1), (250_000, 2), (250_001, 4), (2_500_000_000, 8), (2_500_000_001, 16)):
-        statistics.add_latency(105, duration_ns, count)
+        statistics.latencies_of(105).add(duration_ns, count)
     latencies = statistics.latencies[105]
     assert latencies.buckets == [3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 16]
     assert latencies.total_ns == 2 * 250_000 + 4 * 250_001 + 8 * 2_500_000_000 + 16 * 2_500_000_001

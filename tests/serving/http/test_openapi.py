@@ -13,7 +13,7 @@ from namesrv.settings.config import NAMESRV
 from namesrv.settings.kv_config import KvConfig
 from serving.http import openapi
 from serving.http.server import make_app
-from serving.http.shapes import ErrorAnswer
+from serving.http.views import ErrorAnswer
 from serving.metrics.health import Serving
 
 

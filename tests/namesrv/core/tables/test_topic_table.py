@@ -140,6 +140,6 @@ def test_the_names_never_change_under_the_same_version(changes):
     table = TopicTable()
     seen = {table.names_version: set()}
     for broker_name, put, removed in changes:
-        for change, topics in ((table.put, put), (table.remove, removed)):
-            change(broker_name, topics)
+        for change, topics in ((TopicTable.put, put), (remove_topics, removed)):
+            change(table, broker_name, topics)
             assert seen.setdefault(table.names_version, set(table.topics())) == set(table.topics())
