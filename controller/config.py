@@ -28,6 +28,7 @@ from serving.config.options import (
     Text,
     Whole,
     Within,
+    unused,
 )
 from serving.config.server_config import (
     ConfigBlackList,
@@ -67,13 +68,7 @@ class ControllerConfig(ServerConfig):
 
     #: Read by storage/opening.py.
     controller_store_path: Annotated[
-        str,
-        Option(
-            "controllerStorePath",
-            FilePath(may_be_blank=False),
-            "Folder of the embedded store.",
-            by_request=NAMES_A_FILE,
-        ),
+        str, Option("controllerStorePath", FilePath(may_be_blank=False), "Folder of the embedded store.", NAMES_A_FILE)
     ] = "~/controller/store"
     #: Read by elector.py.
     enable_elect_unclean_master: Annotated[
@@ -83,7 +78,7 @@ class ControllerConfig(ServerConfig):
             _FLAG,
             "A broker outside the SyncStateSet may become master: if it asks and nobody in the set may live, or if an "
             "operator designates it, even while a healthy master leads; messages get lost.",
-            by_request=Closed("it decides whether messages are given up, or a set stays without master"),
+            Closed("it decides whether messages are given up, or a set stays without master"),
             at_once=True,
         ),
     ] = False
@@ -94,7 +89,7 @@ class ControllerConfig(ServerConfig):
             "notifyBrokerRoleChanged",
             _FLAG,
             "Brokers are told of a new master at once; else they learn it in 5 s.",
-            by_request=Within(Only(True), "without it brokers learn of a new master 5 s later"),
+            Within(Only(True), "without it brokers learn of a new master 5 s later"),
             at_once=True,
         ),
     ] = True
@@ -105,48 +100,24 @@ class ControllerConfig(ServerConfig):
             "controllerRequestThreadPoolQueueCapacity",
             _AT_LEAST_1,
             "Requests that may wait; beyond it they are answered SYSTEM_BUSY.",
-            by_request=KEEPS_OUT,
+            KEEPS_OUT,
         ),
     ] = 50000
     #: Threads of the Java server.
     controller_thread_pool_nums: Annotated[
-        int,
-        Option(
-            "controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.", by_request=ANY_VALUE, has_effect=False
-        ),
+        int, unused("controllerThreadPoolNums", _ANY_NUMBER, "Threads for requests.")
     ] = 16
     #: Sets without master are looked at all the time here.
     scan_inactive_master_interval_ms: Annotated[
-        int,
-        Option(
-            "scanInactiveMasterInterval",
-            _ANY_NUMBER,
-            "Time between two looks for dead masters.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("scanInactiveMasterInterval", _ANY_NUMBER, "Time between two looks for dead masters.")
     ] = 5000
     #: suspectTimeoutMs decides here.
     scan_not_active_broker_interval_ms: Annotated[
-        int,
-        Option(
-            "scanNotActiveBrokerInterval",
-            _ANY_NUMBER,
-            "Time between two looks for silent brokers.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("scanNotActiveBrokerInterval", _ANY_NUMBER, "Time between two looks for silent brokers.")
     ] = 5000
     #: An election that ends without master is not repeated at once here.
     elect_master_max_retry_count: Annotated[
-        int,
-        Option(
-            "electMasterMaxRetryCount",
-            _ANY_NUMBER,
-            "How often an election is repeated.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("electMasterMaxRetryCount", _ANY_NUMBER, "How often an election is repeated.")
     ] = 3
     #: Reads are never stale here.
     process_read_event: Annotated[
@@ -155,128 +126,61 @@ class ControllerConfig(ServerConfig):
             "processReadEvent",
             _FLAG,
             "Reads go through the log.",
-            by_request=ANY_VALUE,
-            also=("isProcessReadEvent",),
+            ANY_VALUE,
             has_effect=False,
+            also=("isProcessReadEvent",),
         ),
     ] = False
     #: DLedger and jRaft: the store is another one here.
-    controller_type: Annotated[
-        str, Option("controllerType", _TEXT, "DLedger or jRaft.", by_request=_PEERS, has_effect=False)
-    ] = "DLedger"
-    controller_dleger_group: Annotated[
-        str, Option("controllerDLegerGroup", _TEXT, "Group of DLedger.", by_request=ANY_VALUE, has_effect=False)
-    ] = ""
+    controller_type: Annotated[str, Option("controllerType", _TEXT, "DLedger or jRaft.", _PEERS, has_effect=False)] = (
+        "DLedger"
+    )
+    controller_dleger_group: Annotated[str, unused("controllerDLegerGroup", _TEXT, "Group of DLedger.")] = ""
     controller_dleger_peers: Annotated[
-        str, Option("controllerDLegerPeers", _TEXT, "Peers of DLedger.", by_request=_PEERS, has_effect=False)
+        str, Option("controllerDLegerPeers", _TEXT, "Peers of DLedger.", _PEERS, has_effect=False)
     ] = ""
     controller_dleger_self_id: Annotated[
-        str,
-        Option(
-            "controllerDLegerSelfId", _TEXT, "Name of this peer of DLedger.", by_request=ANY_VALUE, has_effect=False
-        ),
+        str, unused("controllerDLegerSelfId", _TEXT, "Name of this peer of DLedger.")
     ] = ""
     mapped_file_size_bytes: Annotated[
-        int,
-        Option(
-            "mappedFileSize",
-            _ANY_NUMBER,
-            "Size of a log file of DLedger, in bytes.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("mappedFileSize", _ANY_NUMBER, "Size of a log file of DLedger, in bytes.")
     ] = 1024 * 1024 * 1024
     jraft_election_timeout_ms: Annotated[
-        int,
-        Option(
-            "jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.", by_request=ANY_VALUE, has_effect=False
-        ),
+        int, unused("jRaftElectionTimeoutMs", _ANY_NUMBER, "Election timeout of jRaft.")
     ] = 1000
     jraft_scan_wait_timeout_ms: Annotated[
-        int,
-        Option(
-            "jRaftScanWaitTimeoutMs",
-            _ANY_NUMBER,
-            "Wait of jRaft before a scan.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("jRaftScanWaitTimeoutMs", _ANY_NUMBER, "Wait of jRaft before a scan.")
     ] = 1000
     jraft_snapshot_interval_secs: Annotated[
-        int,
-        Option(
-            "jRaftSnapshotIntervalSecs",
-            _ANY_NUMBER,
-            "Time between snapshots of jRaft.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("jRaftSnapshotIntervalSecs", _ANY_NUMBER, "Time between snapshots of jRaft.")
     ] = 3600
-    jraft_group_id: Annotated[
-        str, Option("jRaftGroupId", _TEXT, "Group of jRaft.", by_request=ANY_VALUE, has_effect=False)
-    ] = "jRaft-Controller"
-    jraft_server_id: Annotated[
-        str, Option("jRaftServerId", _TEXT, "This peer of jRaft.", by_request=ANY_VALUE, has_effect=False)
-    ] = "localhost:9880"
-    jraft_init_conf: Annotated[
-        str, Option("jRaftInitConf", _TEXT, "Peers of jRaft.", by_request=_PEERS, has_effect=False)
-    ] = "localhost:9880,localhost:9881,localhost:9882"
+    jraft_group_id: Annotated[str, unused("jRaftGroupId", _TEXT, "Group of jRaft.")] = "jRaft-Controller"
+    jraft_server_id: Annotated[str, unused("jRaftServerId", _TEXT, "This peer of jRaft.")] = "localhost:9880"
+    jraft_init_conf: Annotated[str, Option("jRaftInitConf", _TEXT, "Peers of jRaft.", _PEERS, has_effect=False)] = (
+        "localhost:9880,localhost:9881,localhost:9882"
+    )
     jraft_controller_rpc_addr: Annotated[
-        str,
-        Option(
-            "jRaftControllerRPCAddr", _TEXT, "Addresses of the peers of jRaft.", by_request=ANY_VALUE, has_effect=False
-        ),
+        str, unused("jRaftControllerRPCAddr", _TEXT, "Addresses of the peers of jRaft.")
     ] = "localhost:9770,localhost:9771,localhost:9772"
     #: Metrics are served at httpPort.
-    metrics_exporter_type: Annotated[
-        str, Option("metricsExporterType", _TEXT, "How metrics leave.", by_request=ANY_VALUE, has_effect=False)
-    ] = "DISABLE"
-    metrics_grpc_exporter_target: Annotated[
-        str, Option("metricsGrpcExporterTarget", _TEXT, "Where metrics go.", by_request=ANY_VALUE, has_effect=False)
-    ] = ""
-    metrics_grpc_exporter_header: Annotated[
-        str, Option("metricsGrpcExporterHeader", _TEXT, "Header of that.", by_request=ANY_VALUE, has_effect=False)
-    ] = ""
+    metrics_exporter_type: Annotated[str, unused("metricsExporterType", _TEXT, "How metrics leave.")] = "DISABLE"
+    metrics_grpc_exporter_target: Annotated[str, unused("metricsGrpcExporterTarget", _TEXT, "Where metrics go.")] = ""
+    metrics_grpc_exporter_header: Annotated[str, unused("metricsGrpcExporterHeader", _TEXT, "Header of that.")] = ""
     metric_grpc_exporter_timeout_ms: Annotated[
-        int,
-        Option(
-            "metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that.", by_request=ANY_VALUE, has_effect=False
-        ),
+        int, unused("metricGrpcExporterTimeOutInMills", _ANY_NUMBER, "Timeout of that.")
     ] = 3000
     metric_grpc_exporter_interval_ms: Annotated[
-        int,
-        Option(
-            "metricGrpcExporterIntervalInMills",
-            _ANY_NUMBER,
-            "Interval of that.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("metricGrpcExporterIntervalInMills", _ANY_NUMBER, "Interval of that.")
     ] = 60000
     metric_logging_exporter_interval_ms: Annotated[
-        int,
-        Option(
-            "metricLoggingExporterIntervalInMills",
-            _ANY_NUMBER,
-            "Interval of logged metrics.",
-            by_request=ANY_VALUE,
-            has_effect=False,
-        ),
+        int, unused("metricLoggingExporterIntervalInMills", _ANY_NUMBER, "Interval of logged metrics.")
     ] = 10000
     metrics_prom_exporter_port: Annotated[
-        int,
-        Option("metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.", by_request=ANY_VALUE, has_effect=False),
+        int, unused("metricsPromExporterPort", _ANY_NUMBER, "Port of the metrics.")
     ] = 5557
-    metrics_prom_exporter_host: Annotated[
-        str, Option("metricsPromExporterHost", _TEXT, "Address of the metrics.", by_request=ANY_VALUE, has_effect=False)
-    ] = ""
-    metrics_label: Annotated[
-        str, Option("metricsLabel", _TEXT, "Labels of all metrics.", by_request=ANY_VALUE, has_effect=False)
-    ] = ""
-    metrics_in_delta: Annotated[
-        bool,
-        Option("metricsInDelta", _FLAG, "Metrics are differences.", by_request=ANY_VALUE, has_effect=False),
-    ] = False
+    metrics_prom_exporter_host: Annotated[str, unused("metricsPromExporterHost", _TEXT, "Address of the metrics.")] = ""
+    metrics_label: Annotated[str, unused("metricsLabel", _TEXT, "Labels of all metrics.")] = ""
+    metrics_in_delta: Annotated[bool, unused("metricsInDelta", _FLAG, "Metrics are differences.")] = False
 
     # Ours
 
@@ -287,9 +191,7 @@ class ControllerConfig(ServerConfig):
             "suspectTimeoutMs",
             Whole(SILENCE_MS_MIN, 600_000),
             "Silence after which a broker is asked whether it lives, in milliseconds; without an answer it is dead.",
-            by_request=Within(
-                Whole(3_000, 10_000), "longer leaves dead masters in place, shorter replaces living ones"
-            ),
+            Within(Whole(3_000, 10_000), "longer leaves dead masters in place, shorter replaces living ones"),
             at_once=True,
         ),
     ] = 3000
@@ -300,7 +202,7 @@ class ControllerConfig(ServerConfig):
             "adoptUnknownBrokers",
             _FLAG,
             "Brokers come back with ids that this controller does not know, as after a lost store; they keep them.",
-            by_request=Closed("it decides which brokers belong to a set, and so whose log may lead"),
+            Closed("it decides which brokers belong to a set, and so whose log may lead"),
             at_once=True,
         ),
     ] = False
@@ -312,7 +214,7 @@ class ControllerConfig(ServerConfig):
             AddressList(),
             "Address host:port at which brokers reach this controller; blank for bindAddress and listenPort, or the "
             "address of this machine.",
-            by_request=Fixed("it sends brokers to other servers"),
+            Fixed("it sends brokers to other servers"),
         ),
     ] = ""
     #: Read by service.py.
@@ -322,17 +224,16 @@ class ControllerConfig(ServerConfig):
             "analyticsDir",
             _PATH,
             "Output folder of rmq-analytics, whose newest results are shown as metrics; blank for none.",
-            by_request=NAMES_A_FILE,
+            NAMES_A_FILE,
         ),
     ] = ""
     #: Read by service.py.
     controller_group: Annotated[
-        str,
-        Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", by_request=_STORE),
+        str, Option("controllerGroup", Text(may_be_blank=False), "Name of the controllers of one store.", _STORE)
     ] = "rocketmq"
     #: Read by service.py.
     controller_id: Annotated[
-        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", by_request=_STORE)
+        str, Option("controllerId", _TEXT, "Name of this controller; blank for its address.", _STORE)
     ] = ""
     #: Read by storage/opening.py, as all that follow.
     controller_store: Annotated[
@@ -341,25 +242,21 @@ class ControllerConfig(ServerConfig):
             "controllerStore",
             OneOf(get_args(StoreKind)),
             "Where broker sets are kept: a file of this controller alone, or etcd, for several controllers.",
-            by_request=_STORE,
+            _STORE,
         ),
     ] = "embedded"
     etcd_endpoints: Annotated[
-        str,
-        Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", by_request=_STORE),
+        str, Option("etcdEndpoints", AddressList(), "Members of etcd as host:port, with a ';' between.", _STORE)
     ] = ""
-    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", by_request=_STORE)] = ""
-    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", by_request=_STORE)] = (
-        field(default="", repr=False)
+    etcd_user: Annotated[str, Option("etcdUser", _TEXT, "User of etcd; blank for none.", _STORE)] = ""
+    etcd_password: Annotated[str, Option("etcdPassword", Secret(), "Password of that user.", _STORE)] = field(
+        default="", repr=False
     )
     etcd_ca_path: Annotated[
-        str,
-        Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", by_request=_STORE),
+        str, Option("etcdCaPath", _PATH, "Authorities that etcd is verified with, PEM; blank: no TLS.", _STORE)
     ] = ""
-    etcd_cert_path: Annotated[
-        str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", by_request=_STORE)
-    ] = ""
-    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", by_request=_STORE)] = ""
+    etcd_cert_path: Annotated[str, Option("etcdCertPath", _PATH, "Certificate chain for etcd, PEM.", _STORE)] = ""
+    etcd_key_path: Annotated[str, Option("etcdKeyPath", _PATH, "Private key of that, PEM.", _STORE)] = ""
 
 
 def _conflicts(config: ControllerConfig) -> Iterable[tuple[str, str]]:

@@ -23,8 +23,8 @@ class OtherConfig(ServerConfig):
     listen_port: ListenPort = 1234
     http_port: HttpPort = 1235
     frame_bytes_max: FrameBytesMax = 1024 * 1024
-    least: Annotated[int, Option("least", Whole(0, 9), "The least.", by_request=ANY_VALUE)] = 1
-    most: Annotated[int, Option("most", Whole(0, 9), "The most.", by_request=ANY_VALUE)] = 5
+    least: Annotated[int, Option("least", Whole(0, 9), "The least.", ANY_VALUE)] = 1
+    most: Annotated[int, Option("most", Whole(0, 9), "The most.", ANY_VALUE)] = 5
 
 
 def conflicts(config):
