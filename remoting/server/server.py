@@ -60,9 +60,10 @@ class RemotingServer:
         options: ServerOptions,
         tls: TlsContexts | None = None,
     ) -> None:
-        """Serve nothing before `start`, and only plain connections without `tls`; `tasks` must outlive `close`."""
+        """Serve nothing before `start`. Answers that take a while are awaited in `tasks`, which must outlive `close`."""
         limits = self.limits = options.limits
         self.observer = observer
+        #: None where only plain connections are served.
         self.tls = tls
         self.statistics = ServerStatistics()
         self.processor = RequestProcessor(dispatcher, options, observer, self.statistics)
