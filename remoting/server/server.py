@@ -60,7 +60,7 @@ class RemotingServer:
         options: ServerOptions,
         tls: TlsContexts | None = None,
     ) -> None:
-        """Serve nothing before `start`. Answers that take a while are awaited in `tasks`, which must outlive `close`."""
+        """Serve nothing before `start`. Answers that take a while are awaited in `tasks`, which outlive `close`."""
         limits = self.limits = options.limits
         self.observer = observer
         #: None where only plain connections are served.
