@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from namesrv.core import change_planner
 from namesrv.core.change_planner import PreparedChange
 from namesrv.core.cluster_info import ClusterInfoText
-from namesrv.core.registration.incremental_body import ReportedTopics
+from namesrv.core.registration.reported_topics import ReportedTopics
 from namesrv.core.route_cache import RouteCache
 from namesrv.core.tables.broker_table import RegisteredSet
 from namesrv.core.tables.change import AppliedChange, RouteTables, SetChange, applied_change

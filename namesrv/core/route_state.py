@@ -14,7 +14,7 @@ from namesrv.core import change_planner, departure, routes
 from namesrv.core.change_applier import ChangeApplier, LastRegistration
 from namesrv.core.change_planner import ComparedRegistration
 from namesrv.core.registration import registration
-from namesrv.core.registration.body import PreviousRegistration
+from namesrv.core.registration.accepted_topics import PreviousRegistration
 from namesrv.core.registration.registration import MasterAddresses
 from namesrv.core.registration.request import Registration
 from namesrv.core.tables import broker_connections

@@ -1,24 +1,26 @@
-"""A broker's last reported topics, kept as digests of its text: enough to know what a new text changes.
+"""The body of a registration as brokers write it, of which only what differs from the previous one is decoded.
 
-Brokers repeat all their topics every 30 s, and nearly always nothing has changed but a time that no NameServer reads
-(`mappingDataVersion`). So the text of the topic table is kept as the digests of blocks that begin and end between two
-topics. A new text is compared from both ends; only the blocks in between are decoded. That is exact, not a guess:
-a JSON object whose text is cut between members is the union of what the pieces say, and each piece was decoded once.
-
-Pure: text in, values out. The digest is xxh3 of 128 bits; a broker that finds two texts of one digest fools itself.
+A new text is compared from both ends with the blocks of the broker's last one (`reported_topics.py`); only the blocks
+in between are decoded. That is exact, not a guess: a JSON object whose text is cut between members is the union of what
+the pieces say, and each piece was decoded once. Pure: text in, values out.
 """
 
 import re
 import zlib
 from collections.abc import Collection, Container
-from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
-import xxhash
 
+from namesrv.core.registration.accepted_topics import (
+    AcceptedTopics,
+    PreviousRegistration,
+    RegistrationBody,
+    check_topic_count,
+)
+from namesrv.core.registration.reported_topics import Block, ReportedTopics, table_start, text_digest, without_time
 from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topics import TOPICS_MAX, SharedSettings, TopicSettings
 from namesrv.refusals import NameTooLong
@@ -29,61 +31,21 @@ from remoting.protocol.shapes.route import TopicConfig
 #: A block ends with the first topic that ends after so many bytes.
 BLOCK_BYTES: Final = 32 * 1024
 
-_TABLE: Final = b'"topicConfigTable":{'
 #: What follows the last topic: the table's end, and in 5.x the mappings of static topics.
 _NEXT_KEY: Final = b'}},"topicQueueMapping'
 _ENDS_WITH_TABLE: Final = b"}}}}"
 #: Where one topic ends and another begins: the next key has an object, which no field of a topic behind another has.
 _BETWEEN_TOPICS: Final = re.compile(rb'\},(?="(?>(?:[^"\\]|\\.)*)":\{)', re.DOTALL)
-#: The envelope before the table has some hundred bytes; a longer one is not looked through for the time.
-_HEAD_BYTES_MAX: Final = 4096
 #: What stands behind the table has some hundred bytes as well, or mappings; those of very many are read in pieces.
 _TAIL_BYTES_MAX: Final = 64 * 1024
 #: A topic ends within so many bytes.
 _TOPIC_BYTES_MAX: Final = 64 * 1024
-_TIME: Final = re.compile(rb'("mappingDataVersion":\{"counter":-?\d+,"stateVersion":-?\d+,"timestamp":)\d+(?=\})')
 #: Stands for the table while the envelope is decoded, to prove that it was the table.
 _PROBE: Final = "?"
 
 _decode_envelope: Final = msgspec.json.Decoder(RegisterBrokerBody).decode
 _decode_topics: Final = msgspec.json.Decoder(dict[str, TopicConfig]).decode
 _name_of: Final = attrgetter("topic_name")
-_digest: Final = xxhash.xxh3_128_digest
-
-
-class Block(NamedTuple):
-    """Some neighbouring topics of a table."""
-
-    size: int
-    digest: bytes
-    topics: tuple[str, ...]
-
-
-class ReportedTopics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The text of one registration in digests."""
-
-    #: The text before the table without the time in it, and the text after it.
-    head: bytes
-    tail: bytes
-    blocks: tuple[Block, ...]
-    #: Digest of the whole table, and checksum and length of table and tail.
-    digest: bytes
-    crc32: int
-    rest_bytes: int
-    topics: int
-
-    def is_unchanged(self, body: bytes, crc32: int) -> bool:
-        """Return whether a body reports the same again, and has the announced checksum (0 = any)."""
-        start = _table_start(body)
-        if start is None or len(body) - start != self.rest_bytes or not body.endswith(self.tail):
-            return False
-        head = body[:start]
-        if _without_time(head) != self.head:
-            return False
-        view = memoryview(body)
-        if _digest(view[start : len(body) - len(self.tail)]) != self.digest:
-            return False
-        return not crc32 or crc32 == combined_crc32(zlib.crc32(head), self.crc32, self.rest_bytes) & 0x7FFFFFFF
 
 
 class TableText(NamedTuple):
@@ -94,6 +56,21 @@ class TableText(NamedTuple):
     #: All topics, or those in the blocks that differ.
     topics: dict[str, TopicSettings]
     reported: ReportedTopics
+
+
+def decode_incremental(body: bytes, previous: PreviousRegistration | None) -> CooperativeTask[RegistrationBody | None]:
+    """Return what a body reports, or its difference to `previous`; None for one that is not as brokers write it."""
+    yield
+    table = yield from (read_table(body, *previous) if previous else read_table(body))
+    if table is None:
+        return None
+    check_topic_count(table.reported.topics)
+    wrapper = table.envelope.topic_config_serialize_wrapper
+    if wrapper.data_version is None:
+        return None
+    accepted = AcceptedTopics(table.topics)
+    accepted.add_mappings(wrapper.topic_queue_mapping_info_map)
+    return accepted.body(wrapper.data_version, table.envelope.filter_server_list, table.reported)
 
 
 def read_table(
@@ -134,66 +111,19 @@ def read_table(
 
 def _reported(body: bytes, start: int, end: int, blocks: tuple[Block, ...]) -> ReportedTopics:
     return ReportedTopics(
-        head=_without_time(body[:start]),
+        head=without_time(body[:start]),
         tail=body[end:],
         blocks=blocks,
-        digest=_digest(memoryview(body)[start:end]),
+        digest=text_digest(memoryview(body)[start:end]),
         crc32=zlib.crc32(memoryview(body)[start:]),
         rest_bytes=len(body) - start,
         topics=sum(len(block.topics) for block in blocks),
     )
 
 
-def combined_crc32(first: int, second: int, second_bytes: int) -> int:
-    """Return the CRC-32 of two texts one after the other from those of each and the length of the second."""
-    matrix = _zeros_operator(second_bytes)
-    shifted = 0
-    for bit in range(32):
-        if first >> bit & 1:
-            shifted ^= matrix[bit]
-    return shifted ^ second
-
-
-@lru_cache(maxsize=1024)
-def _zeros_operator(count: int) -> tuple[int, ...]:
-    """Return what appending `count` zero bytes makes of each bit of a CRC-32: a linear map, squared along `count`."""
-    power = [0xEDB88320, *(1 << bit for bit in range(31))]  # one zero bit
-    for _ in range(3):
-        power = _after(power, power)
-    result = [1 << bit for bit in range(32)]
-    while count:
-        if count & 1:
-            result = _after(power, result)
-        power = _after(power, power)
-        count >>= 1
-    return tuple(result)
-
-
-def _after(second: list[int], first: list[int]) -> list[int]:
-    """Return one linear map of 32 bits after another."""
-    columns = []
-    for column in first:
-        image = 0
-        for bit in range(32):
-            if column >> bit & 1:
-                image ^= second[bit]
-        columns.append(image)
-    return columns
-
-
-def _table_start(body: bytes) -> int | None:
-    """Return where the first topic of the table begins."""
-    found = body.find(_TABLE, 0, _HEAD_BYTES_MAX)
-    return None if found < 0 else found + len(_TABLE)
-
-
-def _without_time(head: bytes) -> bytes:
-    return _TIME.sub(rb"\1", head, count=1)
-
-
 def _table_of(body: bytes, before: ReportedTopics | None) -> tuple[int, int, RegisterBrokerBody] | None:
     """Return where the topics begin and end, and the rest decoded; None if that cannot be told for sure."""
-    start = _table_start(body)
+    start = table_start(body)
     if start is None:
         return None
     end = _table_end(body, start, before)
@@ -228,13 +158,13 @@ def _differing(before: ReportedTopics, body: bytes, start: int, end: int) -> tup
         stop = at + block.size
         # The last block has no comma behind it, so it is the same only as the last.
         fits = stop == end if number == len(blocks) else stop < end
-        if not fits or _digest(view[at:stop]) != block.digest:
+        if not fits or text_digest(view[at:stop]) != block.digest:
             break
         first, at = number, stop
     last, stop = 0, end
     while first + last < len(blocks) and stop - blocks[-1 - last].size >= at:
         block = blocks[-1 - last]
-        if _digest(view[stop - block.size : stop]) != block.digest:
+        if text_digest(view[stop - block.size : stop]) != block.digest:
             break
         stop -= block.size
         last += 1
@@ -272,7 +202,7 @@ def _read_blocks(
             ]
         if len(topics) > TOPICS_MAX:
             raise BodyError(f"more than {TOPICS_MAX} topics")
-        blocks.append(Block(len(text), _digest(text), tuple(reported)))
+        blocks.append(Block(len(text), text_digest(text), tuple(reported)))
         at = end
         yield
     return blocks, topics

@@ -1,7 +1,7 @@
-"""A long registration in JSON, whatever wrote it: read a few topics or mappings at a time.
+"""The body of a registration in JSON, whatever wrote it: of a long one a few topics or mappings at a time.
 
 What brokers write is read faster by `incremental_body.py`, as long as they have no static topics: with them there are
-bare integer keys in it. Pure: text in, what the broker says out.
+bare integer keys in it. Pure: text in, values out.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,14 +9,17 @@ from typing import Any, Final
 
 import msgspec
 
+from namesrv.core.registration.accepted_topics import AcceptedTopics, RegistrationBody
 from namesrv.core.registration.json_members import JsonMembers
 from namesrv.core.values.cooperative import CooperativeTask
 from namesrv.core.values.topics import TOPICS_MAX
 from namesrv.refusals import NameTooLong
 from remoting.protocol.codec import decode_body
+from remoting.protocol.codes import VERSION_3_0_11
 from remoting.protocol.errors import BodyError
+from remoting.protocol.fastjson import BARE_KEYS_BYTES_MAX
 from remoting.protocol.shapes.namesrv import RegisterBrokerBody, TopicConfigAndMappingSerializeWrapper
-from remoting.protocol.shapes.route import TopicConfig, TopicQueueMappingInfo
+from remoting.protocol.shapes.route import DataVersion, TopicConfig, TopicQueueMappingInfo
 
 #: So much is decoded at a time, and so many members are looked at.
 _BLOCK_BYTES: Final = 16 * 1024
@@ -39,8 +42,31 @@ TakeTopics = Callable[[dict[str, TopicConfig]], None]
 TakeMappings = Callable[[dict[str, TopicQueueMappingInfo]], None]
 
 
-class LongRegistration:
-    """Hands over topics and mappings as they are read, and keeps the rest; raises BodyError."""
+def decode_json(body: bytes, version: int, unix_ms: int) -> CooperativeTask[RegistrationBody]:
+    """Return what a JSON body reports: a short one is read at once, with all liberties, a long one in pieces.
+
+    A body without a data version counts as changed at `unix_ms`. Raises BodyError.
+    """
+    has_wrapper_only = version < VERSION_3_0_11
+    accepted = AcceptedTopics()
+    if len(body) > BARE_KEYS_BYTES_MAX:
+        long = _LongBody(body, accepted.add_topics, accepted.add_mappings)
+        yield from (long.read_wrapper() if has_wrapper_only else long.read_body())
+        accepted.ignored += long.left_out
+        register, wrapper = long.body, long.wrapper
+    else:
+        register = RegisterBrokerBody() if has_wrapper_only else decode_body(RegisterBrokerBody, body)
+        wrapper = register.topic_config_serialize_wrapper
+        if has_wrapper_only:
+            wrapper = decode_body(TopicConfigAndMappingSerializeWrapper, body)
+        accepted.add_topics(wrapper.topic_config_table)
+        accepted.add_mappings(wrapper.topic_queue_mapping_info_map)
+    filter_servers = None if has_wrapper_only else register.filter_server_list
+    return accepted.body(wrapper.data_version or DataVersion(timestamp=unix_ms), filter_servers)
+
+
+class _LongBody:
+    """Passes topics and mappings on as they are read, and keeps the rest; raises BodyError."""
 
     def __init__(self, text: bytes, take_topics: TakeTopics, take_mappings: TakeMappings) -> None:
         self._members = JsonMembers(text)

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from namesrv.core.registration.body import PreviousRegistration
-from namesrv.core.registration.incremental_body import ReportedTopics
+from namesrv.core.registration.accepted_topics import PreviousRegistration
+from namesrv.core.registration.reported_topics import ReportedTopics
 from namesrv.core.tables.live_table import LiveKey
 from namesrv.core.values.topics import TopicSettings
 from remoting.protocol.shapes.route import DataVersion, TopicQueueMappingInfo
