@@ -220,7 +220,7 @@ class Moments:
         after = next((row.event_time for row in marks if row.event_time > at), None)
         if before is not None and before.event_type == "stopping":
             return f"the NameServer had stopped at {_utc(before.event_time)}; this is what it knew last"
-        # What comes next is still to be written if it is options at once.
+        # What comes next is still to be written if it is queried at once.
         until = after or (self._now if self._now - at <= _UNOBSERVED_AFTER else None)
         if before is None or until is None or until - before.event_time > _UNOBSERVED_AFTER:
             return "unobserved: the NameServer was paused or down; this is what it knew last"

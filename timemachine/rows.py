@@ -1,6 +1,6 @@
 """Reads rows of the history back, as far as a command needs them.
 
-Files that still grow are read too, so that what happened a second ago can be options for. Lines are looked through as
+Files that still grow are read too, so that what happened a second ago can be queried. Lines are looked through as
 bytes before they are decoded: most are about something else.
 """
 
