@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from analytics.reporting.brokers import is_other, timeout_table
-from analytics.reporting.page import Advice, Table
+from analytics.reporting.page import Advice, Columns, Table
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import Row, broker, broker_set, counted, number, share
 
@@ -82,13 +82,32 @@ def quoted(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
+_CHANGES: Final[Columns] = {
+    "topic": "topic",
+    "broker set": "broker_name",
+    "cluster": "cluster",
+    "#read queues": lambda row: f"{number(row['read_now'])} to {number(row['read_proposed'])}",
+    "#write queues": lambda row: f"{number(row['write_now'])} to {number(row['write_proposed'])}",
+    "#confidence": lambda row: share(row["confidence"], 0),
+    "reason": "reason",
+}
+
+
 def _queues(result: JobResult, proposals: Sequence[Row], title: str, words: str) -> list[Advice]:
     rows = sorted(proposals, key=lambda row: (str(row["cluster"]), row["position"]))
     if not rows:
         return []
     commands = [step for row in rows[:CHANGES_SHOWN] for step in _steps(row)]
     caution = " A topic whose messages have an order loses it while its queues change."
-    return [Advice(f"{title}: {counted(len(rows), 'change')}", result.job_id, words + caution, _table(rows), commands)]
+    return [
+        Advice(
+            f"{title}: {counted(len(rows), 'change')}",
+            result.job_id,
+            words + caution,
+            Table.of("Changes, in order", rows, _CHANGES),
+            commands,
+        )
+    ]
 
 
 def _steps(row: Row) -> Sequence[tuple[str, str]]:
@@ -109,22 +128,3 @@ def _step_in_words(step: str) -> str:
         case "drain":
             return "wait until each group that reads it has nothing left in the queues that are no longer written"
     return counts
-
-
-def _table(rows: list[Row]) -> Table:
-    return Table(
-        "Changes, in order",
-        ("topic", "broker set", "cluster", "#read queues", "#write queues", "#confidence", "reason"),
-        [
-            (
-                str(row["topic"]),
-                str(row["broker_name"]),
-                str(row["cluster"]),
-                f"{number(row['read_now'])} to {number(row['read_proposed'])}",
-                f"{number(row['write_now'])} to {number(row['write_proposed'])}",
-                share(row["confidence"], 0),
-                str(row["reason"]),
-            )
-            for row in rows
-        ],
-    )

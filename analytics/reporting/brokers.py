@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from analytics.reporting.figures import DURATION, Axis, Bar, bars, nothing
-from analytics.reporting.page import Section, Table
+from analytics.reporting.figures import SHOWN, Axis, Bar, bars, duration_axis, nothing
+from analytics.reporting.page import Columns, Section, Table
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     NOTHING,
@@ -13,13 +13,11 @@ from analytics.reporting.wording import (
     broker,
     counted,
     duration,
+    duration_ms,
     number,
     share,
     time_text,
 )
-
-#: So many bars are in a plot.
-SHOWN: Final = 12
 
 #: A shorter time gets no percentage: a share of minutes is no availability.
 SHARE_FROM_S: Final = 86_400.0
@@ -49,12 +47,14 @@ def availability(result: JobResult) -> Section:
             "Time down by broker",
             ("unplanned", "planned"),
             told_bars,
-            Axis("time down, at most", duration, steps=DURATION),
+            duration_axis("time down, at most"),
         )
         if told_bars
         else nothing("Time down by broker", "no broker was down")
     )
-    return result.section("Availability", answer, [figure], _availability_table(failed or rows))
+    return result.section(
+        "Availability", answer, [figure], Table.of("Brokers, the least available first", failed or rows, _AVAILABILITY)
+    )
 
 
 def _was_down(row: Row) -> bool:
@@ -83,39 +83,24 @@ def _of_the_time(row: Row) -> str:
     return f", available {share(row['availability'], 3)} of the time"
 
 
-def _availability_table(rows: list[Row]) -> Table:
-    headings = (
-        "broker",
-        "#availability",
-        "#failures",
-        "#mean time between",
-        "#mean time to repair",
-        "#planned",
-        "#down",
-    )
-    return Table(
-        "Brokers, the least available first",
-        headings,
-        [
-            (
-                broker(row),
-                share(row["availability"], 3) if (row["observed_s"] or 0) >= SHARE_FROM_S else TOO_LITTLE,
-                f"{number(row['failures'])}{_since(row)}",
-                _mtbf(row),
-                duration(row["mttr_s"]),
-                duration(row["planned_s"]),
-                _down(row),
-            )
-            for row in rows
-        ],
-    )
-
-
 def _mtbf(row: Row) -> str:
     """Return between which bounds it is with 95 % on each side: the mean of few failures is uncertain."""
     if row["mtbf_upper_s"] is None:
         return f"over {duration(row['mtbf_lower_s'])}"
     return f"{duration(row['mtbf_lower_s'])} to {duration(row['mtbf_upper_s'])}"
+
+
+_AVAILABILITY: Final[Columns] = {
+    "broker": broker,
+    "#availability": lambda row: (
+        share(row["availability"], 3) if (row["observed_s"] or 0) >= SHARE_FROM_S else TOO_LITTLE
+    ),
+    "#failures": lambda row: f"{number(row['failures'])}{_since(row)}",
+    "#mean time between": _mtbf,
+    "#mean time to repair": lambda row: duration(row["mttr_s"]),
+    "#planned": lambda row: duration(row["planned_s"]),
+    "#down": _down,
+}
 
 
 def heartbeats(result: JobResult) -> Section:
@@ -135,10 +120,15 @@ def heartbeats(result: JobResult) -> Section:
             "Intervals between heartbeats",
             ("median", "99 %", "longest"),
             intervals,
-            Axis("interval", duration, steps=DURATION),
+            duration_axis("interval"),
         ),
     ]
-    return result.section("Heartbeats", _heartbeat_answer(rows), figures, _heartbeat_table(rows))
+    return result.section(
+        "Heartbeats",
+        _heartbeat_answer(rows),
+        figures,
+        Table.of("Brokers, those that missed most first", rows, _HEARTBEATS),
+    )
 
 
 def _heartbeat_answer(rows: list[Row]) -> str:
@@ -151,7 +141,7 @@ def _heartbeat_answer(rows: list[Row]) -> str:
     if missing:
         sentences.append(
             f"{len(_brokers_in(missing))} of {brokers} missed heartbeats, {_to(missing[0])} most: "
-            f"{_missed_of(missing[0])}, with {_ms(missing[0]['max_ms'])} as the longest gap."
+            f"{_missed_of(missing[0])}, with {duration_ms(missing[0]['max_ms'])} as the longest gap."
         )
     elif known:
         sentences.append(f"No heartbeat of {brokers} was missed.")
@@ -198,33 +188,20 @@ def _missed_cell(row: Row) -> str:
     return f"{number(row['missed'])} ({_missed_share(row) if _is_sure(row) else TOO_LITTLE})"
 
 
-def _heartbeat_table(rows: list[Row]) -> Table:
-    headings = ("broker", "to", "#heartbeats", "#period", "#median", "#99 %", "#longest", "#missed")
-    return Table(
-        "Brokers, those that missed most first",
-        headings,
-        [
-            (
-                broker(row),
-                str(row["source"]),
-                number(row["n"]),
-                TOO_LITTLE if row["period_ms"] is None else _ms(row["period_ms"]),
-                _ms(row["p50_ms"]),
-                _ms(row["p99_ms"]) if row["n"] >= P99_FROM else TOO_LITTLE,
-                _ms(row["max_ms"]),
-                _missed_cell(row),
-            )
-            for row in rows
-        ],
-    )
-
-
 def _to(row: Row) -> str:
     return broker(row) if row["source"] == "namesrv" else f"{broker(row)} to {row['source']}"
 
 
-def _ms(value: float | None) -> str:
-    return duration(None if value is None else value / 1e3)
+_HEARTBEATS: Final[Columns] = {
+    "broker": broker,
+    "to": "source",
+    "#heartbeats": lambda row: number(row["n"]),
+    "#period": lambda row: TOO_LITTLE if row["period_ms"] is None else duration_ms(row["period_ms"]),
+    "#median": lambda row: duration_ms(row["p50_ms"]),
+    "#99 %": lambda row: duration_ms(row["p99_ms"]) if row["n"] >= P99_FROM else TOO_LITTLE,
+    "#longest": lambda row: duration_ms(row["max_ms"]),
+    "#missed": _missed_cell,
+}
 
 
 def flapping(result: JobResult) -> Section:
@@ -239,24 +216,18 @@ def flapping(result: JobResult) -> Section:
     scores = [Bar(broker(row), (row["peak"],)) for row in rows[:SHOWN] if row["peak"]]
     axis = Axis("highest score; above the dashed line a broker is flagged", lambda value: f"{value:.1f}", 3)
     figure = bars(title, (), scores, axis) if scores else nothing(title, "no broker went down")
-    headings = ("broker", "#times down", "#highest score", "at", "#flagged for", "at the end")
-    table = Table(
-        "Brokers by their highest score",
-        headings,
-        [
-            (
-                broker(row),
-                number(row["transitions"]),
-                number(row["peak"], 2),
-                time_text(row["peak_time"]),
-                duration(row["time_flagged_s"]),
-                "flagged" if row["flagged_at_end"] else "not flagged",
-            )
-            for row in rows
-            if row["transitions"]
-        ],
-    )
+    table = Table.of("Brokers by their highest score", [row for row in rows if row["transitions"]], _FLAPPING)
     return result.section("Flapping", answer, [figure], table)
+
+
+_FLAPPING: Final[Columns] = {
+    "broker": broker,
+    "#times down": lambda row: number(row["transitions"]),
+    "#highest score": lambda row: number(row["peak"], 2),
+    "at": lambda row: time_text(row["peak_time"]),
+    "#flagged for": lambda row: duration(row["time_flagged_s"]),
+    "at the end": lambda row: "flagged" if row["flagged_at_end"] else "not flagged",
+}
 
 
 def detection(result: JobResult) -> Section:
@@ -271,7 +242,7 @@ def detection(result: JobResult) -> Section:
     sentences = [counted(sum(row["n"] for row in rows), "removal")]
     if noticed:
         longest_ms = max(row["max_ms"] for row in noticed)
-        took = "at once" if not longest_ms else f"within {_ms(longest_ms)}"
+        took = "at once" if not longest_ms else f"within {duration_ms(longest_ms)}"
         sentences.append(f"{sum(row['n'] for row in noticed)} at the end of a connection, {took}")
     if silent and not slow:
         sentences.append(f"{sum(row['n'] for row in silent)} after a timeout, as fast as expected")
@@ -280,23 +251,22 @@ def detection(result: JobResult) -> Section:
         reasons = ", ".join(_removal(row) for row in slow)
         answer = f"Brokers were removed later than their timeout explains: {reasons}."
     delays = [Bar(_removal(row), (row["p50_ms"] / 1e3, row["p95_ms"] / 1e3, _s(row["expected_ms"]))) for row in rows]
-    figure = bars(title, ("median", "95 %", "mean to expect"), delays[:SHOWN], Axis("delay", duration, steps=DURATION))
-    headings = ("server", "reason", "#timeout", "#removals", "#median", "#95 %", "#longest", "#mean", "#expected")
-    table = Table(
-        "Removals by server and reason",
-        headings,
-        [
-            (
-                str(row["source"]),
-                str(row["reason"]),
-                _ms(row["timeout_ms"]),
-                number(row["n"]),
-                *(_ms(row[name]) for name in ("p50_ms", "p95_ms", "max_ms", "mean_ms", "expected_ms")),
-            )
-            for row in rows
-        ],
-    )
+    figure = bars(title, ("median", "95 %", "mean to expect"), delays[:SHOWN], duration_axis("delay"))
+    table = Table.of("Removals by server and reason", rows, _REMOVALS)
     return result.section("Detection", answer, [figure], table)
+
+
+_REMOVALS: Final[Columns] = {
+    "server": "source",
+    "reason": "reason",
+    "#timeout": lambda row: duration_ms(row["timeout_ms"]),
+    "#removals": lambda row: number(row["n"]),
+    "#median": lambda row: duration_ms(row["p50_ms"]),
+    "#95 %": lambda row: duration_ms(row["p95_ms"]),
+    "#longest": lambda row: duration_ms(row["max_ms"]),
+    "#mean": lambda row: duration_ms(row["mean_ms"]),
+    "#expected": lambda row: duration_ms(row["expected_ms"]),
+}
 
 
 def _s(ms: float | None) -> float | None:
@@ -304,7 +274,7 @@ def _s(ms: float | None) -> float | None:
 
 
 def _removal(row: Row) -> str:
-    timeout = "" if row["timeout_ms"] is None else f" {_ms(row['timeout_ms'])}"
+    timeout = "" if row["timeout_ms"] is None else f" {duration_ms(row['timeout_ms'])}"
     return f"{row['source']} {row['reason']}{timeout}"
 
 
@@ -328,7 +298,7 @@ def timeouts(result: JobResult) -> Section:
     if unjudged:
         answer += f" Of {counted(unjudged, 'broker')} there is too little history."
     now = [Bar(broker(row), (row["current_timeout_s"], row["recommended_timeout_s"])) for row in judged[:SHOWN]]
-    figure = bars(title, ("now", "recommended"), now, Axis("timeout", duration, steps=DURATION))
+    figure = bars(title, ("now", "recommended"), now, duration_axis("timeout"))
     return result.section("Timeouts", answer, [figure], timeout_table(rows))
 
 
@@ -343,39 +313,21 @@ def is_other(row: Row) -> bool:
 
 def timeout_table(rows: list[Row]) -> Table:
     """Return the table of timeouts now and recommended."""
-    headings = (
-        "broker",
-        "#now",
-        "#recommended",
-        "#false alarms a day now",
-        "#then",
-        "#delay then",
-        "#days",
-        "confidence",
-    )
-    return Table(
-        "Timeouts, those that change most first",
-        headings,
-        [
-            (
-                broker(row),
-                duration(row["current_timeout_s"]),
-                *_recommended(row),
-                number(row["evidence_days"], 1),
-                str(row["confidence"]),
-            )
-            for row in rows
-        ],
-    )
+    return Table.of("Timeouts, those that change most first", rows, _TIMEOUTS)
 
 
-def _recommended(row: Row) -> tuple[str, str, str, str]:
-    """Return what is recommended and what it would do, unless there is too little to say it of."""
-    if row["confidence"] == "low":
-        return TOO_LITTLE, NOTHING, NOTHING, NOTHING
-    return (
-        duration(row["recommended_timeout_s"]),
-        number(row["current_fp_day"], 3),
-        number(row["fp_day"], 3),
-        duration(row["delay_s"]),
-    )
+def _unless_low(row: Row, cell: str, otherwise: str = NOTHING) -> str:
+    """Return a cell, unless there is too little history to recommend a timeout."""
+    return otherwise if row["confidence"] == "low" else cell
+
+
+_TIMEOUTS: Final[Columns] = {
+    "broker": broker,
+    "#now": lambda row: duration(row["current_timeout_s"]),
+    "#recommended": lambda row: _unless_low(row, duration(row["recommended_timeout_s"]), TOO_LITTLE),
+    "#false alarms a day now": lambda row: _unless_low(row, number(row["current_fp_day"], 3)),
+    "#then": lambda row: _unless_low(row, number(row["fp_day"], 3)),
+    "#delay then": lambda row: _unless_low(row, duration(row["delay_s"])),
+    "#days": lambda row: number(row["evidence_days"], 1),
+    "confidence": "confidence",
+}

@@ -1,27 +1,25 @@
 """Sections about what went wrong: failovers, restart storms, anomalies, correlated failures."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from analytics.reporting.figures import DURATION, Axis, Bar, Lane, Mark, bars, lanes, nothing, stacks
-from analytics.reporting.page import Section, Table
+from analytics.reporting.figures import SHOWN, Axis, Bar, Mark, bars, duration_axis, lanes, lanes_of, nothing, stacks
+from analytics.reporting.page import Columns, Section, Table
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     TOO_LITTLE,
     Row,
+    between,
     broker,
     broker_set,
     counted,
     duration,
+    duration_ms,
     in_cluster,
     number,
     share,
     time_text,
-    unix_s,
 )
-
-SHOWN: Final = 12
 
 _PHASES: Final = ("detect", "start", "elect", "register", "spread")
 _PHASE_NAMES: Final = ("until found dead", "until the election", "election", "until first shown", "until shown by all")
@@ -47,13 +45,13 @@ def failovers(result: JobResult) -> Section:
         return result.section("Failovers", answer, [nothing(title, "no master changed")])
     # Of fewer there is no median, and no rare case.
     phases = {row["phase"]: row for row in result.of_kind("phase") if row["n"] >= _USUAL_FROM}
-    figures = [
-        stacks(title, _PHASE_NAMES, [_phases_of(row) for row in rows[:SHOWN]], Axis("time", duration, steps=DURATION))
-    ]
+    figures = [stacks(title, _PHASE_NAMES, [_phases_of(row) for row in rows[:SHOWN]], duration_axis("time"))]
     if phases:
         usual = [Bar(name, (phases[name]["p50_s"], phases[name]["p95_s"])) for name in _ALL_PHASES if name in phases]
-        figures.append(bars("What a phase takes", ("median", "95 %"), usual, Axis("time", duration, steps=DURATION)))
-    return result.section("Failovers", _failover_answer(rows), figures, _failover_table(rows))
+        figures.append(bars("What a phase takes", ("median", "95 %"), usual, duration_axis("time")))
+    return result.section(
+        "Failovers", _failover_answer(rows), figures, Table.of("Failovers, the slowest first", rows, _FAILOVERS)
+    )
 
 
 _ALL_PHASES: Final = ("detect", "start", "elect", "notify", "register", "spread", "total")
@@ -81,28 +79,20 @@ def _failover_answer(rows: list[Row]) -> str:
     return f"{answer}; {len(lost)} ended without a master." if lost else f"{answer}."
 
 
-def _failover_table(rows: list[Row]) -> Table:
-    return Table(
-        "Failovers, the slowest first",
-        ("failover", "master", "elected", "cause", "#until found dead", "#until shown by all", "slowest", "missing"),
-        [
-            (
-                _name(row),
-                f"{_id(row['old_master'])} to {_id(row['new_master'])}",
-                time_text(row["elected"]),
-                str(row["cause"] or "not recorded"),
-                duration(row["detect_s"]),
-                duration(row["total_s"]),
-                str(row["slowest_namesrv"] or "nobody"),
-                ", ".join(row["missing"] or ()) or "nothing",
-            )
-            for row in rows
-        ],
-    )
-
-
 def _id(broker_id: int | None) -> str:
     return "nobody" if broker_id is None else str(broker_id)
+
+
+_FAILOVERS: Final[Columns] = {
+    "failover": _name,
+    "master": lambda row: f"{_id(row['old_master'])} to {_id(row['new_master'])}",
+    "elected": lambda row: time_text(row["elected"]),
+    "cause": lambda row: str(row["cause"] or "not recorded"),
+    "#until found dead": lambda row: duration(row["detect_s"]),
+    "#until shown by all": lambda row: duration(row["total_s"]),
+    "slowest": lambda row: str(row["slowest_namesrv"] or "nobody"),
+    "missing": lambda row: ", ".join(row["missing"] or ()) or "nothing",
+}
 
 
 def storms(result: JobResult) -> Section:
@@ -121,45 +111,31 @@ def storms(result: JobResult) -> Section:
     )
     held = [row["loop_lag_max_ms"] for row in rows if row["loop_lag_max_ms"] is not None]
     if held:
-        answer += f" Event loops were held for {_ms(max(held))} at most."
-    causes = ("brokers", "namesrv")
-    marks: defaultdict[str, list[Mark]] = defaultdict(list)
-    for row in rows:
-        words = f"{counted(row['brokers'], 'broker')} from {time_text(row['start'])} to {time_text(row['end'])}"
-        start, end = unix_s(row["start"]) or 0, unix_s(row["end"]) or 0
-        marks[str(row["cluster"])].append(Mark(start, end, causes.index(row["cause"]), words))
-    when = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
+        answer += f" Event loops were held for {duration_ms(max(held))} at most."
+    when = lanes_of((str(row["cluster"]), _storm_mark(row)) for row in rows)
     sizes = [Bar(f"{time_text(row['start'])} {row['cluster']}", (row["brokers"],)) for row in rows[:SHOWN]]
     figures = [
         lanes(title, ("brokers restarted", "a NameServer started or had lost its network"), when, result.window),
         bars("Brokers in each storm", (), sizes, Axis("brokers")),
     ]
-    return result.section("Restart storms", answer, figures, _storm_table(rows))
+    return result.section("Restart storms", answer, figures, Table.of("Storms, the largest first", rows, _STORMS))
 
 
-def _storm_table(rows: list[Row]) -> Table:
-    return Table(
-        "Storms, the largest first",
-        ("from", "cluster", "cause", "#brokers", "#of the cluster", "#lasted", "#loop held", "#rejected"),
-        [
-            (
-                time_text(row["start"]),
-                str(row["cluster"]),
-                str(row["cause"]),
-                number(row["brokers"]),
-                share(row["share"], 0),
-                duration(row["seconds"]),
-                _ms(row["loop_lag_max_ms"]),
-                number(row["rejected"]),
-            )
-            for row in rows
-        ],
-    )
+def _storm_mark(row: Row) -> Mark:
+    words = f"{counted(row['brokers'], 'broker')} from {time_text(row['start'])} to {time_text(row['end'])}"
+    return Mark(*between(row, "start", "end"), ("brokers", "namesrv").index(row["cause"]), words)
 
 
-def _ms(value: float | None) -> str:
-    return duration(None if value is None else value / 1e3)
-
+_STORMS: Final[Columns] = {
+    "from": lambda row: time_text(row["start"]),
+    "cluster": "cluster",
+    "cause": "cause",
+    "#brokers": lambda row: number(row["brokers"]),
+    "#of the cluster": lambda row: share(row["share"], 0),
+    "#lasted": lambda row: duration(row["seconds"]),
+    "#loop held": lambda row: duration_ms(row["loop_lag_max_ms"]),
+    "#rejected": lambda row: number(row["rejected"]),
+}
 
 _METRICS: Final = {
     "interval_mean_ms": "mean interval",
@@ -185,29 +161,25 @@ def anomalies(result: JobResult) -> Section:
         f"{counted(len(rows), 'anomaly', 'anomalies')} of {counted(len(brokers), 'broker')}; the strongest: "
         f"{_METRICS[worst['metric']]} of {broker(worst)} on {time_text(worst['start'])}."
     )
-    marks: defaultdict[str, list[Mark]] = defaultdict(list)
-    for row in rows:
-        words = f"{_METRICS[row['metric']]} {number(row['value'], 1)}, usually {number(row['baseline'], 1)}"
-        start, end = unix_s(row["start"]) or 0, unix_s(row["end"]) or 0
-        marks[broker(row)].append(Mark(start, end, list(_METRICS).index(row["metric"]), words))
-    when = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
-    table = Table(
-        "Anomalies, the strongest first",
-        ("broker", "what", "from", "to", "#value", "#usually", "#deviations"),
-        [
-            (
-                broker(row),
-                _METRICS[row["metric"]],
-                time_text(row["start"]),
-                time_text(row["end"]),
-                number(row["value"], 1),
-                number(row["baseline"], 1),
-                number(row["z"], 1),
-            )
-            for row in rows
-        ],
-    )
+    when = lanes_of((broker(row), _anomaly_mark(row)) for row in rows)
+    table = Table.of("Anomalies, the strongest first", rows, _ANOMALIES)
     return result.section("Anomalies", answer, [lanes(title, tuple(_METRICS.values()), when, result.window)], table)
+
+
+def _anomaly_mark(row: Row) -> Mark:
+    words = f"{_METRICS[row['metric']]} {number(row['value'], 1)}, usually {number(row['baseline'], 1)}"
+    return Mark(*between(row, "start", "end"), list(_METRICS).index(row["metric"]), words)
+
+
+_ANOMALIES: Final[Columns] = {
+    "broker": broker,
+    "what": lambda row: _METRICS[row["metric"]],
+    "from": lambda row: time_text(row["start"]),
+    "to": lambda row: time_text(row["end"]),
+    "#value": lambda row: number(row["value"], 1),
+    "#usually": lambda row: number(row["baseline"], 1),
+    "#deviations": lambda row: number(row["z"], 1),
+}
 
 
 def _as_usual(judged: int) -> str:
@@ -239,24 +211,24 @@ def correlated_failures(result: JobResult) -> Section:
         )
     pairs = [Bar(" and ".join(_pair(row)), (100 * row["jaccard"],)) for row in rows[:SHOWN]]
     axis = Axis("of their minutes down they were down together, %", lambda value: f"{value:.0f}")
-    table = Table(
-        "Pairs, the most alike first",
-        ("broker", "and", "#alike", "#minutes together", "#times", "#minutes of the one", "#of the other"),
-        [
-            (
-                *_pair(row),
-                share(row["jaccard"], 0),
-                *(number(row[name]) for name in ("joint_minutes", "joint_outages", "minutes_a", "minutes_b")),
-            )
-            for row in rows
-        ],
-    )
+    table = Table.of("Pairs, the most alike first", rows, _PAIRS)
     return result.section("Correlated failures", f"{answer.rstrip('.')}.", [bars(title, (), pairs, axis)], table)
 
 
 def _pair(row: Row) -> tuple[str, str]:
     """Return both of its brokers; they may be of two clusters."""
     return in_cluster(row, str(row["broker_a"])), in_cluster(row, str(row["broker_b"]), "cluster_b")
+
+
+_PAIRS: Final[Columns] = {
+    "broker": lambda row: _pair(row)[0],
+    "and": lambda row: _pair(row)[1],
+    "#alike": lambda row: share(row["jaccard"], 0),
+    "#minutes together": lambda row: number(row["joint_minutes"]),
+    "#times": lambda row: number(row["joint_outages"]),
+    "#minutes of the one": lambda row: number(row["minutes_a"]),
+    "#of the other": lambda row: number(row["minutes_b"]),
+}
 
 
 def together(pairs: Iterable[tuple[str, str]]) -> list[list[str]]:

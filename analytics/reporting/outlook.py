@@ -3,7 +3,7 @@
 from typing import Final
 
 from analytics.reporting.figures import BYTES, Axis, Figure, Line, lines, nothing
-from analytics.reporting.page import Section, Table
+from analytics.reporting.page import Columns, Section, Table
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import Row, amount, brief, duration
 
@@ -28,7 +28,7 @@ def capacity(result: JobResult) -> Section:
     if all(row["slope_day"] is None for row in rows):
         answer = "Too little history: a trend needs four days."
     figures = [_figure(row) for row in sorted(rows, key=_importance)[:_FIGURES]]
-    return result.section("Capacity", answer, figures, _table(rows))
+    return result.section("Capacity", answer, figures, Table.of("What is used, and where it ends", rows, _USE))
 
 
 _FIGURES: Final = 6
@@ -71,20 +71,17 @@ def _figure(row: Row) -> Figure:
     return lines(f"{name[0].upper()}{name[1:]} by day", legend, told, _axis(row, limit))
 
 
-def _table(rows: list[Row]) -> Table:
-    return Table(
-        "What is used, and where it ends",
-        ("what", "#now", "#more each day", "#in 30 days", "#at least", "#at most", "#limit", "#days left"),
-        [
-            (
-                _name(row),
-                *(_amount(row, name) for name in ("now", "slope_day", "in_30d", "p10", "p90", "limit")),
-                brief(row["days_left"]),
-            )
-            for row in rows
-        ],
-    )
-
-
 def _amount(row: Row, name: str) -> str:
     return amount(row[name]) if _in_bytes(row) else brief(row[name])
+
+
+_USE: Final[Columns] = {
+    "what": _name,
+    "#now": lambda row: _amount(row, "now"),
+    "#more each day": lambda row: _amount(row, "slope_day"),
+    "#in 30 days": lambda row: _amount(row, "in_30d"),
+    "#at least": lambda row: _amount(row, "p10"),
+    "#at most": lambda row: _amount(row, "p90"),
+    "#limit": lambda row: _amount(row, "limit"),
+    "#days left": lambda row: brief(row["days_left"]),
+}

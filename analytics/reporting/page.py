@@ -1,14 +1,17 @@
 """The page: one file that opens without a network, light or dark, wide or narrow."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from analytics.reporting.figures import Figure, as_html
-from analytics.reporting.wording import text
+from analytics.reporting.wording import Row, text
 
 #: So many rows of a table are shown; the others are in the result's Parquet.
 ROWS_SHOWN: Final = 15
+
+#: By heading, the column of a result that is shown as it is, or what makes the text of a row.
+Columns = Mapping[str, str | Callable[[Row], str]]
 
 
 class Table(NamedTuple):
@@ -17,6 +20,13 @@ class Table(NamedTuple):
     caption: str
     headings: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, caption: str, rows: Iterable[Row], columns: Columns) -> "Table":
+        """Return rows of a result as a table."""
+        cells = columns.values()
+        shown = [tuple(str(row[cell]) if isinstance(cell, str) else cell(row) for cell in cells) for row in rows]
+        return cls(caption, tuple(columns), shown)
 
 
 class Section(NamedTuple):

@@ -1,13 +1,13 @@
 """Sections about routes and queues: divergence, churn, balance, scaling."""
 
-from collections import defaultdict
 from typing import Final
 
-from analytics.reporting.figures import Axis, Bar, Figure, Lane, Mark, bars, lanes, nothing
-from analytics.reporting.page import Section, Table
+from analytics.reporting.figures import SHOWN, Axis, Bar, Figure, Mark, bars, lanes, lanes_of, nothing
+from analytics.reporting.page import Columns, Section, Table
 from analytics.reporting.results import JobResult
 from analytics.reporting.wording import (
     Row,
+    between,
     brief,
     broker,
     broker_set,
@@ -16,10 +16,7 @@ from analytics.reporting.wording import (
     number,
     share,
     time_text,
-    unix_s,
 )
-
-SHOWN: Final = 12
 
 _KINDS: Final = ("cold", "presence", "address", "version")
 
@@ -38,12 +35,11 @@ def divergence(result: JobResult) -> Section:
     answer = " ".join(sentences)
     if not rows:
         return result.section("Divergence", answer, [nothing(title, "no difference was recorded")])
-    marks: defaultdict[str, list[Mark]] = defaultdict(list)
-    for row in (*cold, *differing):
-        words = f"{row['kind']} {duration(row['seconds'])} from {time_text(row['start_time'])}"
-        marks[_subject(row)].append(_mark(row, "start_time", "end_time", _KINDS.index(row["kind"]), words))
-    worst = [Lane(name, tuple(each)) for name, each in list(marks.items())[:SHOWN]]
-    tables = ([_cold_table(cold)] if cold else []) + ([_differing_table(differing)] if differing else [])
+    worst = lanes_of((_subject(row), _mark(row)) for row in (*cold, *differing))
+    tables = [
+        Table.of("NameServers that had just started, the longest first", cold, _COLD),
+        Table.of("Divergences, the longest first", differing, _DIFFERING),
+    ]
     return result.section("Divergence", answer, [lanes(title, _KINDS, worst, result.window)], *tables)
 
 
@@ -75,7 +71,7 @@ def _agreed(result: JobResult, the: str) -> str:
 
 
 def _cold_answer(cold: list[Row]) -> str:
-    """Say which NameServer had just started and did not know what was there."""
+    """Return which NameServer had just started and did not know what was there."""
     worst = cold[0]
     # One start has a row for each cluster; it answers from the same moment on.
     starts = {(row["ns_id"], row["start_time"]) for row in cold}
@@ -93,7 +89,7 @@ def _cold_answer(cold: list[Row]) -> str:
 
 
 def _missing_brokers(rows: list[Row], worst: Row) -> str:
-    """Say how many brokers it lacked, and who knows that they were there."""
+    """Return how many brokers it lacked, and who knows that they were there."""
     count = sum(len(row["lacked"] or ()) for row in rows)
     seen = sum(row["lacked_seen"] or 0 for row in rows)
     brokers, long = counted(count, "broker"), duration(worst["seconds"])
@@ -105,7 +101,7 @@ def _missing_brokers(rows: list[Row], worst: Row) -> str:
 
 
 def _not_found_text(row: Row) -> str:
-    """Say how many questions were answered wrongly, as far as that was recorded."""
+    """Return how many questions were answered wrongly, as far as that was recorded."""
     least, most = row["not_found_min"], row["not_found_max"]
     if least is None:
         return 'how many questions it answered with "no such topic" was not recorded'
@@ -113,26 +109,6 @@ def _not_found_text(row: Row) -> str:
     return (
         f'it answered {number(least) if least == most else many} questions with "no such topic", '
         "such about what is nowhere among them"
-    )
-
-
-def _cold_table(cold: list[Row]) -> Table:
-    return Table(
-        "NameServers that had just started, the longest first",
-        ("NameServer", "cluster", "from", "to", "#seconds", '#"no such topic"', "#brokers lacked", "which"),
-        [
-            (
-                str(row["ns_id"]),
-                str(row["cluster"]),
-                time_text(row["start_time"]),
-                time_text(row["end_time"]),
-                number(row["seconds"], 1),
-                "not recorded" if row["not_found_min"] is None else _bounds(row),
-                number(len(row["lacked"] or ())),
-                ", ".join((row["lacked"] or ())[:_LACKED_SHOWN]),
-            )
-            for row in cold
-        ],
     )
 
 
@@ -154,27 +130,30 @@ def _differing_answer(differing: list[Row]) -> str:
     )
 
 
-def _differing_table(differing: list[Row]) -> Table:
-    return Table(
-        "Divergences, the longest first",
-        ("broker", "about", "from", "to", "#seconds", "answers"),
-        [
-            (
-                broker(row),
-                str(row["kind"]),
-                time_text(row["start_time"]),
-                time_text(row["end_time"]),
-                number(row["seconds"], 1),
-                ", ".join(row["states"] or ()),
-            )
-            for row in differing
-        ],
-    )
+_COLD: Final[Columns] = {
+    "NameServer": "ns_id",
+    "cluster": "cluster",
+    "from": lambda row: time_text(row["start_time"]),
+    "to": lambda row: time_text(row["end_time"]),
+    "#seconds": lambda row: number(row["seconds"], 1),
+    '#"no such topic"': lambda row: "not recorded" if row["not_found_min"] is None else _bounds(row),
+    "#brokers lacked": lambda row: number(len(row["lacked"] or ())),
+    "which": lambda row: ", ".join((row["lacked"] or ())[:_LACKED_SHOWN]),
+}
+
+_DIFFERING: Final[Columns] = {
+    "broker": broker,
+    "about": "kind",
+    "from": lambda row: time_text(row["start_time"]),
+    "to": lambda row: time_text(row["end_time"]),
+    "#seconds": lambda row: number(row["seconds"], 1),
+    "answers": lambda row: ", ".join(row["states"] or ()),
+}
 
 
-def _mark(row: Row, start: str, end: str, series: int, words: str) -> Mark:
-    start_s = unix_s(row[start]) or 0.0
-    return Mark(start_s, unix_s(row[end]) or start_s, series, words)
+def _mark(row: Row) -> Mark:
+    words = f"{row['kind']} {duration(row['seconds'])} from {time_text(row['start_time'])}"
+    return Mark(*between(row, "start_time", "end_time"), _KINDS.index(row["kind"]), words)
 
 
 def _altered(row: Row) -> int:
@@ -195,25 +174,21 @@ def churn(result: JobResult) -> Section:
     if flipped:
         answer += f" {counted(len(flipped), 'topic')} went to and fro, as automation does that disagrees with itself."
     most = [Bar(str(row["topic"]), (row["changes"], row["flips"])) for row in rows[:SHOWN]]
-    table = Table(
-        "Topics that changed most",
-        ("topic", "#changes", "#to and fro", "#sets", "busiest hour", "#changes in it", "#route queries at most"),
-        [
-            (
-                str(row["topic"]),
-                number(row["changes"]),
-                number(row["flips"]),
-                number(row["brokers"]),
-                time_text(row["busiest_hour"]),
-                number(row["busiest_hour_changes"]),
-                brief(row["fetches_max"]),
-            )
-            for row in rows
-        ],
-    )
+    table = Table.of("Topics that changed most", rows, _CHURN)
     return result.section(
         "Route changes", answer, [bars(title, ("changes", "back to before"), most, Axis("changes"))], table
     )
+
+
+_CHURN: Final[Columns] = {
+    "topic": "topic",
+    "#changes": lambda row: number(row["changes"]),
+    "#to and fro": lambda row: number(row["flips"]),
+    "#sets": lambda row: number(row["brokers"]),
+    "busiest hour": lambda row: time_text(row["busiest_hour"]),
+    "#changes in it": lambda row: number(row["busiest_hour_changes"]),
+    "#route queries at most": lambda row: brief(row["fetches_max"]),
+}
 
 
 def balance(result: JobResult) -> Section:
@@ -238,7 +213,12 @@ def balance(result: JobResult) -> Section:
     sampled = [row for row in sets if row["tps_share"] is not None]
     if sampled:
         figures.append(_shares(sampled))
-    return result.section("Queue balance", answer, figures, _set_table(sets), _spread_table(result.of_kind("topic")))
+    topics = sorted(result.of_kind("topic"), key=lambda row: (-row["spread"], str(row["topic"])))
+    tables = [
+        Table.of("Broker sets, the fullest first", sets, _SETS),
+        Table.of("Topics that are spread most unevenly", topics, _SPREAD),
+    ]
+    return result.section("Queue balance", answer, figures, *tables)
 
 
 #: As the analysis has it.
@@ -251,33 +231,22 @@ def _shares(sets: list[Row]) -> Figure:
     return bars("Queues and messages by broker set", ("queues", "messages"), shares, axis)
 
 
-def _set_table(sets: list[Row]) -> Table:
-    return Table(
-        "Broker sets, the fullest first",
-        ("broker set", "cluster", "#queues", "#of the mean", "#share", "#messages a second", "#Gini of the cluster"),
-        [
-            (
-                str(row["broker_name"]),
-                str(row["cluster"]),
-                number(row["queues"]),
-                number(row["ratio"], 2),
-                share(row["share"]),
-                brief(row["tps"]),
-                number(row["gini"], 2),
-            )
-            for row in sets
-        ],
-    )
+_SETS: Final[Columns] = {
+    "broker set": "broker_name",
+    "cluster": "cluster",
+    "#queues": lambda row: number(row["queues"]),
+    "#of the mean": lambda row: number(row["ratio"], 2),
+    "#share": lambda row: share(row["share"]),
+    "#messages a second": lambda row: brief(row["tps"]),
+    "#Gini of the cluster": lambda row: number(row["gini"], 2),
+}
 
-
-def _spread_table(topics: list[Row]) -> Table:
-    worst = sorted(topics, key=lambda row: (-row["spread"], str(row["topic"])))
-    return Table(
-        "Topics that are spread most unevenly",
-        ("topic", "cluster", "#queues", "#most minus fewest on a set"),
-        [(str(row["topic"]), str(row["cluster"]), number(row["queues"]), number(row["spread"])) for row in worst],
-    )
-
+_SPREAD: Final[Columns] = {
+    "topic": "topic",
+    "cluster": "cluster",
+    "#queues": lambda row: number(row["queues"]),
+    "#most minus fewest on a set": lambda row: number(row["spread"]),
+}
 
 _VERDICTS: Final = {
     "grow": "should have more queues",
@@ -305,21 +274,17 @@ def scaling(result: JobResult) -> Section:
         little = f"{counted(len(rows) - len(judged), 'topic')}, sampled on less than {_DAYS_TO_JUDGE} days"
         answer = f"{answer if judged else ''} There is too little history of {little}.".strip()
     now = [Bar(str(row["topic"]), (row["queues_now"], row["queues_proposed"])) for row in rows[:SHOWN]]
-    table = Table(
-        "Topics, those to change first",
-        ("topic", "cluster", "verdict", "#queues", "#proposed", "#messages a second", "#consumers", "#days"),
-        [
-            (
-                str(row["topic"]),
-                str(row["cluster"]),
-                str(row["verdict"]) if row["days"] >= _DAYS_TO_JUDGE else "too little history",
-                number(row["queues_now"]),
-                number(row["queues_proposed"]),
-                brief(row["p95_tps"]),
-                number(row["consumers"]),
-                f"{row['days_differing']} of {row['days']}",
-            )
-            for row in rows
-        ],
-    )
+    table = Table.of("Topics, those to change first", rows, _SCALING)
     return result.section("Queue scaling", answer, [bars(title, ("now", "proposed"), now, Axis("write queues"))], table)
+
+
+_SCALING: Final[Columns] = {
+    "topic": "topic",
+    "cluster": "cluster",
+    "verdict": lambda row: str(row["verdict"]) if row["days"] >= _DAYS_TO_JUDGE else "too little history",
+    "#queues": lambda row: number(row["queues_now"]),
+    "#proposed": lambda row: number(row["queues_proposed"]),
+    "#messages a second": lambda row: brief(row["p95_tps"]),
+    "#consumers": lambda row: number(row["consumers"]),
+    "#days": lambda row: f"{row['days_differing']} of {row['days']}",
+}

@@ -41,6 +41,12 @@ def unix_s(moment: str | None) -> float | None:
     return None if moment is None else datetime.fromisoformat(moment).timestamp()
 
 
+def between(row: Row, start: str, end: str) -> tuple[float, float]:
+    """Return from when to when something lasted, Unix s, by two columns; without an end only its beginning."""
+    start_s = unix_s(row[start]) or 0.0
+    return start_s, unix_s(row[end]) or start_s
+
+
 def clock(at_s: float | None) -> str:
     """Return a time as day and time of day, UTC."""
     return NOTHING if at_s is None else f"{datetime.fromtimestamp(at_s, UTC):%m-%d %H:%M:%S}"
@@ -81,6 +87,11 @@ def duration(seconds: float | None) -> str:
         return f"{1000 * seconds:.0f} ms"
     unit, size = next((unit, size) for least, unit, size in _DURATIONS if abs(seconds) >= least)
     return f"{_digits(seconds / size)} {unit}"
+
+
+def duration_ms(value: float | None) -> str:
+    """Return milliseconds in the unit that fits."""
+    return duration(None if value is None else value / 1e3)
 
 
 def bounds(least_s: float | None, most_s: float | None) -> str:
