@@ -28,7 +28,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
 
     #: The living that nothing speaks against, by broker id.
     trusted: Mapping[int, LastHeartbeat] = {}
-    #: Everybody that was heard lately, strangers too. Anybody can send the heartbeats of a member.
+    #: Everybody that was heard lately, non-members too. Anybody can send the heartbeats of a member.
     heartbeats: Mapping[int, LastHeartbeat] = {}
     #: Who is not certainly lost, although it may not have been heard.
     may_live: Collection[int] = ()
@@ -56,7 +56,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
         return claims | {i: max(epoch, claims.get(i, epoch)) for i, epoch in reported.items()}
 
     def is_ahead_of(self, broker_set: BrokerSet) -> bool:
-        """Tell whether the store is proven to know less than the logs: it was lost, or is an old backup.
+        """Return whether the store is proven to know less than the logs: it was lost, or is an old backup.
 
         Of a set that had a master somebody in sync has to claim a higher epoch, and the master must not be heard at the
         stored one. In a set that never had a master any messages prove it.
@@ -74,7 +74,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
         return {} if is_settled else self.claims(broker_set)
 
     def lacks_answers(self, broker_set: BrokerSet, lost_ms: int) -> bool:
-        """Tell whether a message may have been confirmed by replicas alone that have not answered.
+        """Return whether a message may have been confirmed by replicas alone that have not answered.
 
         Where brokers confirm what is on a fixed number of replicas, in sync or not, any of them may hold the last
         messages with the lost master. What is on k of n replicas is on one of any n - k + 1. One that starts counts if
@@ -102,7 +102,7 @@ class ClusterView(Struct, frozen=True, kw_only=True):
         return {i for i, each in self.trusted.items() if each.is_starting and not each.awaits_heartbeat}
 
     def has_non_member_logs(self, broker_set: BrokerSet) -> bool:
-        """Tell whether a broker that is no member has messages of a set: its identity is older than the store."""
+        """Return whether a broker that is no member has messages of a set: its identity is older than the store."""
         return any(each.has_messages for i, each in self.heartbeats.items() if i not in broker_set.replicas)
 
     def raised_epoch(self, broker_set: BrokerSet, designated: int | None = None) -> int:
@@ -124,13 +124,13 @@ def _known_epoch(broker_set: BrokerSet) -> int:
 
 
 def _proves(broker_set: BrokerSet, broker_id: int, epoch: int) -> bool:
-    """Tell whether a claim proves that the store of a set that had a master has lost something."""
+    """Return whether a claim proves that the store of a set that had a master has lost something."""
     believed_max = min(broker_set.master_epoch + CLAIM_ABOVE_STORED_MAX, RAISED_EPOCH_MAX - RECOVERY_MARGIN)
     return broker_id in broker_set.sync_state_set and epoch <= believed_max
 
 
 def _is_believed(broker_set: BrokerSet, broker_id: int, epoch: int, designated: int | None) -> bool:
-    """Tell whether the next master epoch has to be above a claim."""
+    """Return whether the next master epoch has to be above a claim."""
     if not broker_set.is_elected or broker_id == designated:
         return True
     above = epoch - broker_set.master_epoch

@@ -145,7 +145,7 @@ def _doubt(
     """Return why it is not certain yet that the chosen has all that was confirmed; an operator decides without.
 
     Who is chosen by an old heartbeat, while others have told how far their logs are now, may be dying, and nobody else
-    could lead after it: it answers, beats, or is dead soon.
+    could lead after it: it answers, beats, or has failed soon.
     """
     if request.is_designated or chosen == contest.broker_set.master:
         return None
@@ -176,13 +176,13 @@ def _complete(contest: "_Contest", view: ClusterView) -> dict[int, LastHeartbeat
 
 
 def _is_undecided(contest: "_Contest") -> bool:
-    """Tell whether the master is suspect, or not heard yet: what it acknowledges meanwhile must not be lost."""
+    """Return whether the master is suspect, or not heard yet: what it acknowledges meanwhile must not be lost."""
     master = contest.broker_set.master
     return master is not None and master not in contest.alive and contest.may_be_led
 
 
 def _opens_to_all(contest: "_Contest", request: ElectionRequest) -> bool:
-    """Tell whether who is not in sync may lead."""
+    """Return whether who is not in sync may lead."""
     return request.allows_unclean and (
         request.is_designated or not contest.may_live & contest.broker_set.sync_state_set
     )

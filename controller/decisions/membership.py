@@ -27,7 +27,7 @@ from controller.sets.events import (
 )
 from controller.sets.stored_set import SetDecision, StoredSet
 
-#: Most brokers of a set, dead ones too; real sets have some.
+#: Most brokers of a set, failed ones too; real sets have some.
 REPLICAS_MAX: Final = 1_000
 #: No controller has handed out a larger one; the next id must stay a number that brokers can read.
 ADOPTED_ID_MAX: Final = 2**31 - 1
@@ -48,10 +48,7 @@ class Applicant(Struct, frozen=True, kw_only=True):
 def new_set(broker_name: str, cluster: str, floor: Floor) -> BrokerSet:
     """Return a set without members, above whatever a set of that name has had."""
     return BrokerSet(
-        broker_name=broker_name,
-        cluster=cluster,
-        master_epoch=floor.master_epoch,
-        next_broker_id=floor.next_broker_id,
+        broker_name=broker_name, cluster=cluster, master_epoch=floor.master_epoch, next_broker_id=floor.next_broker_id
     )
 
 
@@ -159,7 +156,7 @@ def register(broker_set: BrokerSet, broker_id: int, address: str, *, is_same_pro
 
 
 def never_led(entry: StoredSet) -> bool:
-    """Tell whether a set never had a master, nor one of its name before: nobody has messages, or an epoch."""
+    """Return whether a set never had a master, nor one of its name before: nobody has messages, or an epoch."""
     broker_set = entry.broker_set
     if broker_set is None or broker_set.is_elected or broker_set.is_rebuilding:
         return False

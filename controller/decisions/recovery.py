@@ -83,7 +83,7 @@ class Recovery:
         return {broker_id: each.master_epoch for broker_id, each in reports.items() if each.is_confirmed}
 
     def is_behind(self, broker_set: BrokerSet) -> bool:
-        """Tell whether brokers of a set are proven to know more than the store."""
+        """Return whether brokers of a set are proven to know more than the store."""
         return self._view(broker_set).is_ahead_of(broker_set)
 
     def disputed(self, broker_set: BrokerSet, now_ms: int) -> Mapping[int, int]:
@@ -100,14 +100,14 @@ class Recovery:
         return ClusterView(heartbeats=self._live.of_set(name), reported=self.reported_epochs(name))
 
     def waits(self, broker_set: BrokerSet, now_ms: int) -> bool:
-        """Tell whether a set that has lost its state waits for its brokers."""
+        """Return whether a set that has lost its state waits for its brokers."""
         if not broker_set.is_rebuilding and not self.is_behind(broker_set):
             self.is_well(broker_set.broker_name)
             return False
         return now_ms < self._since_ms.setdefault(broker_set.broker_name, now_ms) + WAIT_MS
 
     def is_well(self, broker_name: str) -> None:
-        """Learn that a set waits for nobody: if it loses its state again, it waits anew."""
+        """Report that a set waits for nobody: if it loses its state again, it waits anew."""
         self._since_ms.pop(broker_name, None)
 
     def remove(self, broker_name: str) -> None:
@@ -124,6 +124,6 @@ class Recovery:
 
 
 def _is_same(own: Owner, source: Source) -> bool:
-    """Tell whether a request comes over the connection of a broker's heartbeats, or another one from the same host."""
+    """Return whether a request comes over the connection of a broker's heartbeats, or from the same host."""
     host = host_number(source.peer)
     return own.connection_id == source.connection_id or (host != "" and host == host_number(own.peer))

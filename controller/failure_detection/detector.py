@@ -57,7 +57,7 @@ _PAUSE_MARGIN_MS: Final = 3_000
 
 
 class FailureDetector:
-    """Suspicions about the brokers of a live table; it takes out of the table who is dead."""
+    """Suspicions about the brokers of a live table; it takes out of the table who has failed."""
 
     def __init__(
         self, live: HeartbeatTable, hosts: HostLiveness, is_master: Callable[[BrokerKey], bool], started_ms: int
@@ -126,7 +126,7 @@ class FailureDetector:
             self._contact_since_ms = now_ms
 
     def _look_at_hosts(self, now_ms: int) -> Silence:
-        """Notice that most hosts are silent, or no longer."""
+        """Note that most hosts are silent, or no longer."""
         hosts, silence = self.hosts, self.hosts.look(now_ms)
         if hosts.silent_from_ms is None:
             if silence.is_most:
@@ -179,7 +179,7 @@ class FailureDetector:
     def expect(self, key: BrokerKey, now_ms: int) -> None:
         """Ask a broker that is not heard, because much depends on it: a port that refuses tells that it is gone.
 
-        Whatever else comes of it, one that was not heard yet has until `pause_ends_ms` to be. One that was found dead
+        In any case, one that was not heard yet has until `pause_ends_ms` to be. One that was judged failed
         longer ago is judged anew: meanwhile it may only have lost this controller.
         """
         failed = self._failed.get(key)
@@ -197,7 +197,7 @@ class FailureDetector:
         return self._failed.take_claim(key, source, now_ms)
 
     def probe_failed(self, key: BrokerKey, now_ms: int) -> list[Probe]:
-        """Ask a broker that is dead for all that is known: it is back if it answers."""
+        """Ask a broker that has failed for all that is known: it is back if it answers."""
         if key in self._suspicions:
             return []
         self._suspicions[key] = Suspicion(
@@ -225,7 +225,7 @@ class FailureDetector:
             suspicion.begin_again(self._judges_from_ms)
 
     def look(self, now_ms: int, suspect_timeout_ms: int) -> tuple[list[Probe], list[BrokerFailure]]:
-        """Return whom to ask, and who is dead by now and not in the table any more."""
+        """Return whom to ask, and who has failed by now and not in the table any more."""
         self._probes.begin_look()
         if now_ms < self._judges_from_ms:
             return [], []
@@ -245,7 +245,7 @@ class FailureDetector:
         return self._probes.start(due, self._suspicions, now_ms), failures
 
     def _is_suspended(self, now_ms: int) -> bool:
-        """Tell whether a broker that does not answer may live, because most hosts are silent, or may be."""
+        """Return whether a broker that does not answer may live, because most hosts are silent, or may be."""
         if not self._suspicions and self.hosts.silent_from_ms is None:
             return False
         return self.may_be_cut_off(now_ms)
@@ -266,9 +266,9 @@ class FailureDetector:
                 )
 
     def probed(self, key: BrokerKey, outcome: ProbeOutcome, now_ms: int) -> list[BrokerFailure]:
-        """Take what came of a question; returns the broker if it is dead now.
+        """Take what came of a question; returns the broker if it has failed now.
 
-        Without an answer it is dead only at the next `look`: if all of this process stood still, that is known by then.
+        Without an answer it has failed only at the next `look`: if this process paused, that is known by then.
         """
         suspicion = self._suspicions.get(key)
         if not self._probes.end(key, suspicion) or suspicion is None:
@@ -334,21 +334,21 @@ class FailureDetector:
         }
 
     def failed_broker(self, key: BrokerKey) -> FailedBroker | None:
-        """Return what was heard last of a broker that is dead."""
+        """Return what was heard last of a broker that has failed."""
         return self._failed.get(key)
 
     def last_of_failed(self, key: BrokerKey) -> LastHeartbeat | None:
-        """Return the same of one that is dead, or was and is asked anew."""
+        """Return the same of one that has failed, or was and is asked anew."""
         failed, suspicion = self._failed.get(key), self._suspicions.get(key)
         return failed.last if failed is not None else suspicion.last if suspicion is not None else None
 
     def is_without_contact(self, key: BrokerKey) -> bool:
-        """Tell whether a broker is only suspect because it was not heard since this controller runs."""
+        """Return whether a broker is only suspect because it was not heard since this controller runs."""
         suspicion = self._suspicions.get(key)
         return suspicion is not None and suspicion.why is SuspicionReason.NO_CONTACT_YET
 
     def have_arrived(self, broker_name: str, now_ms: int) -> bool:
-        """Tell whether all living brokers of a set had the time to be heard since the start.
+        """Return whether all living brokers of a set had the time to be heard since the start.
 
         They have the same interval as those members that were heard, as far as that is known.
         """
@@ -358,11 +358,11 @@ class FailureDetector:
         return 0 not in periods_ms and now_ms >= self._contact_since_ms + _ARRIVAL_MS + longest_ms + LATE_MS
 
     def has_no_contact(self, now_ms: int) -> bool:
-        """Tell whether no broker at all is heard, so that this controller knows nothing."""
+        """Return whether no broker at all is heard, so that this controller knows nothing."""
         return not self._live.brokers or not self._look_at_hosts(now_ms).has_any_contact
 
     def may_be_cut_off(self, now_ms: int) -> bool:
-        """Tell whether so few hosts are heard that brokers that were not heard may live."""
+        """Return whether so few hosts are heard that brokers that were not heard may live."""
         silence = self._look_at_hosts(now_ms)
         return self.hosts.silent_from_ms is not None or silence.may_be_most
 
@@ -372,7 +372,7 @@ class FailureDetector:
         return news
 
     def is_lost(self, key: BrokerKey, now_ms: int) -> bool:
-        """Tell whether a broker is certainly not there: seen dying, or not heard for longer than any heartbeat takes.
+        """Return whether a broker is certainly not there: it ended, or was silent for longer than any heartbeat takes.
 
         After the start of this process, and after it heard nobody at all, brokers have the longest heartbeat timeout to
         be heard (docs/protocol/controller.md 5.3).

@@ -16,7 +16,7 @@ _FAILED_MAX: Final = 20_000
 
 
 class FailedBroker(NamedTuple):
-    """A broker that was heard once and is dead."""
+    """A broker that was heard once and has failed."""
 
     judged_ms: int
     last: LastHeartbeat

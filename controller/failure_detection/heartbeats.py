@@ -21,7 +21,7 @@ PERIOD_MS_DEFAULT: Final = 1_000
 #: Beats that are further apart are those of tries to start, or of a broker with a longer interval.
 PERIODIC_MS: Final = 2_500
 #: What a longer heartbeat timeout counts as where it alone tells how long a broker may be silent: one heartbeat, of
-#: anybody, must not keep a dead one alive for a day.
+#: anybody, must not keep a failed one alive for a day.
 TIMEOUT_BELIEVED_MS_MAX: Final = 60_000
 #: A beat is late so long after it was due.
 LATE_MS: Final = 1_000
@@ -90,11 +90,11 @@ class LastHeartbeat(msgspec.Struct, frozen=True, gc=False):
     owner: Owner | None = None
 
     def is_alive(self, now_ms: int) -> bool:
-        """Tell whether its deadline has not passed."""
+        """Return whether its deadline has not passed."""
         return self.last_contact_ms + self.timeout_ms >= now_ms
 
     def is_silent(self, now_ms: int, silence_ms: int) -> bool:
-        """Tell whether it should have been heard since."""
+        """Return whether it should have been heard since."""
         return self.last_contact_ms + self.silence_allowed_ms(silence_ms) < now_ms
 
     def silence_allowed_ms(self, silence_ms: int) -> int:

@@ -60,7 +60,7 @@ class Silence(NamedTuple):
 
     @property
     def is_most(self) -> bool:
-        """Tell whether so many are silent that this controller may be cut off.
+        """Return whether so many are silent that this controller may be cut off.
 
         Of two hosts the other one is judged as any broker: else no failover would ever be possible there.
         """
@@ -68,7 +68,7 @@ class Silence(NamedTuple):
 
     @property
     def may_be_most(self) -> bool:
-        """Tell whether that is not known yet."""
+        """Return whether that is not known yet."""
         return not self.are_two and 2 * (self.silent + self.awaited) > self.hosts
 
 
@@ -124,7 +124,7 @@ class HostLiveness:
             host.is_expected = not host.proof
 
     def waits_for(self, key: BrokerKey) -> bool:
-        """Tell whether a broker is a member that is to be heard."""
+        """Return whether a broker is a member that is to be heard."""
         return key in self._places
 
     def give_up(self, key: BrokerKey, now_ms: int) -> None:
@@ -154,7 +154,7 @@ class HostLiveness:
         return self._silence
 
     def is_silent_for_good(self, now_ms: int) -> bool:
-        """Tell whether most hosts were silent for so long, all the while others were heard, that they are given up."""
+        """Return whether most hosts were silent for so long, while others were not, that they are given up."""
         silent_ms, last_contact_ms = self.silent_from_ms, self.others_in_contact_from_ms
         return (
             silent_ms is not None

@@ -74,7 +74,7 @@ class LogEnds(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(i for i, end in self.by_id.items() if end.is_master)
 
     def are_inconclusive(self, in_sync: Collection[int], others: int) -> bool:
-        """Tell whether it matters on how many replicas a confirmed message is; `others` are all but the lost master.
+        """Return whether it matters on how many replicas a confirmed message is; `others` are all but the lost master.
 
         It does not where all of them have answered, and the longest log is that of a member of the SyncStateSet.
         """

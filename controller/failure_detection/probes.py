@@ -4,13 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from controller.failure_detection.heartbeats import BrokerKey
-from controller.failure_detection.suspicion import (
-    ANSWER_MS,
-    PROBE_AGAIN_MS_MAX,
-    Probe,
-    ProbeOutcome,
-    Suspicion,
-)
+from controller.failure_detection.suspicion import ANSWER_MS, PROBE_AGAIN_MS_MAX, Probe, ProbeOutcome, Suspicion
 
 #: How much later than in its time what came of a probe is waited for; nobody told, so nothing was answered.
 _REPORT_MS: Final = 1_000

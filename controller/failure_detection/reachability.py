@@ -1,7 +1,7 @@
 """Which brokers this controller has reached at their ports; a refused connection proves nothing where it never could.
 
 Firewalls refuse too, and so does whoever has the same address in another network. So each broker that is heard is
-greeted once: asked before that is needed. Pure: `monitor.py` greets.
+probed once, before that is needed. Pure: `monitor.py` probes.
 """
 
 from typing import Final, NamedTuple
@@ -9,19 +9,19 @@ from typing import Final, NamedTuple
 from controller.failure_detection.heartbeats import BrokerKey
 from remoting.protocol.addresses import host_number
 
-#: How soon a broker that was not reached is greeted again: doubled up to the longest.
+#: How soon a broker that was not reached is probed again: doubled up to the longest.
 _AGAIN_MS: Final = 1_000
 _AGAIN_MS_MAX: Final = 300_000
-#: After so many greetings in vain, half a minute, somebody should know; a broker that starts listens late.
+#: After so many probes in vain, half a minute, somebody should know; a broker that starts listens late.
 _TRIES_UNREACHED: Final = 6
-#: Who beats is heard within this, also while it starts; who was not is dead or gone, and begins anew if it comes back.
+#: A broker sends a heartbeat within this, also while it starts; one that did not has failed, and begins anew later.
 _CONTACT_MS: Final = 10_000
 #: How many brokers are remembered, the last ones.
 _REMEMBERED_MAX: Final = 100_000
 
 
 class _Tries(NamedTuple):
-    """Greetings of a broker that came to nothing so far."""
+    """Probes of a broker that were not answered so far."""
 
     address: str
     number: int
@@ -70,12 +70,12 @@ class Reachability:
             self._reached[key] = before._replace(is_sure=False)
 
     def has_reached(self, key: BrokerKey, address: str) -> bool:
-        """Tell whether this broker was reached at this address."""
+        """Return whether this broker was reached at this address."""
         reached = self._reached.get(key)
         return reached is not None and reached.address == address
 
     def has_found(self, key: BrokerKey, address: str) -> bool:
-        """Tell whether it is known where this address leads."""
+        """Return whether it is known where this address leads."""
         reached = self._reached.get(key)
         return reached is not None and reached.address == address and reached.is_sure
 
@@ -85,13 +85,13 @@ class Reachability:
         return reached.host if reached is not None and reached.address == address else ""
 
     def record_contact(self, key: BrokerKey, now_ms: int) -> None:
-        """Take note that a broker beats which there is no time to greet now."""
+        """Note that a broker sends heartbeats which there is no time to probe now."""
         self._contact_ms = now_ms
         if (tries := self._tries.get(key)) is not None and now_ms - tries.last_contact_ms <= _CONTACT_MS:
             self._tries[key] = tries._replace(last_contact_ms=now_ms)
 
     def begin(self, key: BrokerKey, address: str, now_ms: int) -> bool:
-        """Tell whether a broker that is heard now is to be greeted, and count it."""
+        """Return whether a broker that sends a heartbeat now is to be probed, and count it."""
         self._contact_ms = now_ms
         before = self._tries.get(key)
         if before is None or before.address != address or now_ms - before.last_contact_ms > _CONTACT_MS:
@@ -106,7 +106,7 @@ class Reachability:
 
     @property
     def unreached(self) -> list[BrokerKey]:
-        """Return who was greeted in vain again and again and still beats."""
+        """Return which brokers never answered a probe and still send heartbeats."""
         since_ms = self._contact_ms - _CONTACT_MS
         return [
             key

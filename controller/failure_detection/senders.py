@@ -57,7 +57,7 @@ class Senders:
                 del self._requesters[source.connection_id]
 
     def is_from_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
-        """Tell whether what comes from there is not from the broker, as that was heard from its host lately."""
+        """Return whether what comes from there is not from the broker, as that was heard from its host lately."""
         heartbeat = self._live.get(key)
         if heartbeat is None or (heartbeat.connection_id == source.connection_id and heartbeat.owner is None):
             return False
@@ -69,13 +69,13 @@ class Senders:
         return not is_late and self._is_apart(key, address, source, heartbeat.own)
 
     def is_request_from_elsewhere(self, key: BrokerKey, address: str, source: Source, now_ms: int) -> bool:
-        """Tell the same of a request that is no heartbeat."""
+        """Return the same of a request that is no heartbeat."""
         requests_over = self._requests_over.get(key)
         is_from_host = requests_over is not None and self._is_home(key, address, requests_over.peer)
         return is_from_host and self.is_from_elsewhere(key, address, source, now_ms)
 
     def is_failed_from_elsewhere(self, key: BrokerKey, address: str, source: Source) -> bool:
-        """Tell the same of what comes in the name of a broker that is dead, and was heard from its host before."""
+        """Return the same of what comes in the name of a broker that has failed, and was heard from its host before."""
         last = self._detector.last_of_failed(key)
         return last is not None and self._live.get(key) is None and self._is_apart(key, address, source, last.own)
 
@@ -90,7 +90,7 @@ class Senders:
         return self._is_home(key, address, own.peer) and not self._is_home(key, address, source.peer)
 
     def _is_home(self, key: BrokerKey, address: str, peer: str) -> bool:
-        """Tell whether a connection comes from where a broker was reached; addresses of this machine are one host."""
+        """Return whether a connection comes from where a broker was reached; addresses of this machine are one host."""
         home, number = self._reach.host_of(key, address), host_number(peer)
         if not (home and number):
             return False

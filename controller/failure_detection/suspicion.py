@@ -60,7 +60,7 @@ class Probe(NamedTuple):
 
 
 class BrokerFailure(NamedTuple):
-    """A broker is dead."""
+    """A broker has failed."""
 
     key: BrokerKey
     why: SuspicionReason
@@ -106,14 +106,14 @@ class Suspicion:
 
     why: SuspicionReason
     since_ms: int
-    #: Then it is dead, unless it is heard.
+    #: Then it has failed, unless it is heard.
     deadline_ms: int
     probe_at_ms: int
     #: So long a silence is waited for in all, where silence is the reason.
     timeout_ms: int | None = None
     pause_ms: int = _PROBE_AGAIN_MS
     outcome: ProbeOutcome | None = None
-    #: What was heard of it last, if it was thought to be dead before.
+    #: What was heard of it last, if it was counted as failed before.
     last: LastHeartbeat | None = None
 
     def take(self, outcome: ProbeOutcome, now_ms: int) -> None:
